@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Prints the listed tools and the results of calls.
 async fn attempt(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
     // The list is cached, but the access has changed.
-    client.invalidate(&mgp_client_sdk::Changed::Tools);
+    client.invalidate(&mgp_client_sdk::ServerChange::Tools);
     println!(
         "listed: {:?}",
         client.tools().await?.iter().map(|tool| &tool.name).collect::<Vec<_>>()

@@ -9,7 +9,7 @@ use mgp_lifecycle::{HandshakeLayer, RoundsLayer, ServerOffer};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::{ElicitResult, Implementation};
 use mgp_types::method::{ElicitationCreate, Request as _};
-use mgp_types::service::{Ask, Call, Reply, Stack};
+use mgp_types::service::{Call, CallerRequest, Reply, Stack};
 use mgp_types::{Payload, Sealer};
 use serde_json::json;
 use tower_layer::Layer;
@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let greet = Stack::from_fn(|call: Call| async move {
         let form = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
         let question = json!({ "message": "Who are you?", "requestedSchema": form });
-        let ask = Ask::new(ElicitationCreate::METHOD, Payload::of(&question)?);
+        let ask = CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&question)?);
         let answer: ElicitResult = call.cx().ask("name", ask).await?.get()?;
         let content = answer.content.unwrap_or_default();
         let name: String = content.get("name").map_or(Ok(String::new()), Payload::get)?;

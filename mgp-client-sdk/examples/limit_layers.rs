@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use mgp_client_sdk::prelude::*;
 use mgp_lifecycle::{
-    LimitConfig, LimitLayer, Quota, QuotaLayer, RateLayer, RateLimit, SizeConfig, SizeLayer,
-    TimeoutLayer,
+    ConcurrencyLimitLayer, LimitConfig, Quota, QuotaLayer, RateLayer, RateLimit, SizeConfig,
+    SizeLayer, TimeoutLayer,
 };
 use mgp_server_sdk::{Server, Tool};
 use mgp_transport::{Connection, duplex};
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     both("rate", RateLayer::new(RateLimit::per_hour(1)), "now").await?;
     both("quota", QuotaLayer::new(Quota::per_day(1)), "now").await?;
     both("size", SizeLayer::new(small), "tell").await?;
-    both("turns", LimitLayer::new(none), "now").await?;
+    both("turns", ConcurrencyLimitLayer::new(none), "now").await?;
     both("time", TimeoutLayer::new(Duration::from_millis(20)), "sleep").await
 }
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use mgp_client_sdk::prelude::*;
-use mgp_lifecycle::{ReadyLayer, State};
+use mgp_lifecycle::{ReadyLayer, StateHandle};
 use mgp_server_sdk::{Server, Tool};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::ServerState;
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (here, there) = duplex();
     tokio::spawn(Connection::new(there.reader, there.writer, server.into_stack()?).run());
 
-    let state = State::new(ServerState::Connected);
+    let state = StateHandle::new(ServerState::Connected);
     let ready = ReadyLayer::new(state.clone()).wait(Duration::from_secs(1));
     let client = Client::builder("ready_layer", "1.0")
         .server_id("clock")

@@ -26,7 +26,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use mgp_client_sdk::prelude::*;
-use mgp_client_sdk::{Report, SuperviseConfig};
+use mgp_client_sdk::{StateReport, SuperviseConfig};
 use mgp_types::Object;
 use mgp_types::mgp::{RestartConfig, RestartPolicy, ServerState, ShutdownReason};
 use serde_json::json;
@@ -182,7 +182,7 @@ fn printer() -> (SyncSender<String>, Receiver<()>) {
     (lines, written)
 }
 
-fn print(lines: &SyncSender<String>, report: &Report) {
+fn print(lines: &SyncSender<String>, report: &StateReport) {
     let line = json!({
         "t_ms": u64::try_from(report.elapsed.as_millis()).unwrap_or(u64::MAX),
         "from": report.from,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::prelude::*;
-use mgp_lifecycle::{State, SuperviseConfig, supervise};
+use mgp_lifecycle::{StateHandle, SuperviseConfig, supervise};
 use mgp_server_sdk::{Server, Tool};
-use mgp_transport::{Connection, End, duplex};
+use mgp_transport::{Connection, DuplexEnd, duplex};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
 use mgp_types::sync::Mutex;
@@ -20,7 +20,7 @@ use tokio::{sync::Notify, sync::watch, task::AbortHandle};
 struct Clock(Arc<Notify>);
 
 /// A running server: its task, its connection until that is used, and a receiver that ends with the task.
-struct Running(AbortHandle, Mutex<Option<End>>, watch::Receiver<()>);
+struct Running(AbortHandle, Mutex<Option<DuplexEnd>>, watch::Receiver<()>);
 
 impl Spawn for Clock {
     type Server = Running;
@@ -79,7 +79,7 @@ impl Spawned for Running {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (crash, mut config) = (Arc::new(Notify::new()), SuperviseConfig::default());
     (config.max_restarts, config.backoff_base) = (2, Duration::from_millis(10));
-    let state = State::new(ServerState::Registered);
+    let state = StateHandle::new(ServerState::Registered);
     let server = supervise(Clock(Arc::clone(&crash)), config, state);
     let mut reports = server.reports();
     server.start().await;

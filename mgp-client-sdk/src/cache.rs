@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::ClientConfig;
-use crate::handler::Changed;
+use crate::handler::ServerChange;
 
 /// The cached lists of one server.
 #[derive(Debug, Default)]
@@ -39,26 +39,26 @@ impl ListCache {
         if visibility.has_changed().unwrap_or(false) {
             visibility.mark_unchanged();
             drop(visibility);
-            for what in [Changed::Tools, Changed::Prompts, Changed::Resources] {
+            for what in [ServerChange::Tools, ServerChange::Prompts, ServerChange::Resources] {
                 self.invalidate(&what);
             }
         }
     }
 
-    pub(crate) fn invalidate(&self, what: &Changed) {
+    pub(crate) fn invalidate(&self, what: &ServerChange) {
         match what {
-            Changed::Tools => {
+            ServerChange::Tools => {
                 self.tools.invalidate();
                 if let Some(retry) = &self.retry {
                     retry.tools_changed(None);
                 }
             }
-            Changed::Prompts => self.prompts.invalidate(),
-            Changed::Resources => {
+            ServerChange::Prompts => self.prompts.invalidate(),
+            ServerChange::Resources => {
                 self.resources.invalidate();
                 self.templates.invalidate();
             }
-            Changed::Resource(_) => {}
+            ServerChange::Resource(_) => {}
         }
     }
 }

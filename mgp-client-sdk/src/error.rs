@@ -9,7 +9,7 @@ use mgp_transport::ChildError;
 use mgp_types::mcp::{
     CallToolResult, ElicitParams, Revision, UnsupportedVersionData, UrlElicitationRequiredData,
 };
-use mgp_types::service::Unaudited;
+use mgp_types::service::AuditError;
 use mgp_types::{ErrorCode, Recovery, RpcError};
 use serde::Deserialize;
 
@@ -48,7 +48,7 @@ pub enum Error {
     },
     /// The connection could not be recorded in the audit log, so it was closed (MGP §6).
     #[error("the connection was closed: {0}")]
-    Unaudited(#[source] Unaudited),
+    Unaudited(#[source] AuditError),
     /// The server's program could not be started.
     #[error("the server did not start: {0}")]
     Spawn(#[source] ChildError),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use mgp_lifecycle::{KnownTool, Repeat};
+use mgp_lifecycle::{RepeatPolicy, ToolRetryInfo};
 use mgp_security::Governance;
 use mgp_types::service::ServerId;
 
 use crate::builder::ClientBuilder;
-use crate::handler::{Changed, FindKnownTool};
+use crate::handler::{FindKnownTool, ServerChange};
 
 impl ClientBuilder {
     /// Governs all calls to this server: access to tools, the server's permissions, pinned definitions, confirmation of
@@ -39,7 +39,7 @@ impl ClientBuilder {
         self.config.hooks.known_tools = Some(known_tools(governance));
         let (definitions, server) = (governance.definitions().clone(), id.clone());
         self.on_change(move |what| {
-            if matches!(what, Changed::Tools) {
+            if matches!(what, ServerChange::Tools) {
                 definitions.stale(&server);
             }
         })
@@ -56,10 +56,10 @@ fn known_tools(governance: &Governance) -> Arc<FindKnownTool> {
     Arc::new(move |server, tool| {
         let definition = definitions.definition(server, tool)?;
         let risk = definitions.assessment(server, tool).effective_risk.clone();
-        let mut known = KnownTool::of(&definition, risk);
+        let mut known = ToolRetryInfo::of(&definition, risk);
         // An untrusted server's claims must not make retries more permissive.
-        if policies.of(server).trust.rank() == 0 && known.repeat == Repeat::Freely {
-            known.repeat = Repeat::Unstarted;
+        if policies.of(server).trust.rank() == 0 && known.repeat == RepeatPolicy::Freely {
+            known.repeat = RepeatPolicy::Unstarted;
         }
         Some(known)
     })

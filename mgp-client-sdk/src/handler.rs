@@ -4,14 +4,14 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::sync::Arc;
 
-use mgp_lifecycle::KnownTool;
+use mgp_lifecycle::ToolRetryInfo;
 use mgp_types::RpcError;
 use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, LogMessageParams, Root,
 };
 use mgp_types::method::{ElicitationCreate, Request, RootsList, SamplingCreateMessage};
 use mgp_types::mgp::{LifecycleParams, ServerState};
-use mgp_types::service::{Asks, AuditSink, Progress, ServerId};
+use mgp_types::service::{AcceptedRequests, AuditSink, Progress, ServerId};
 
 use crate::wire::{ProgressHook, not_offered};
 
@@ -24,13 +24,13 @@ use crate::wire::{ProgressHook, not_offered};
 /// use mgp_client_sdk::{Client, ClientHandler};
 /// use mgp_types::RpcError;
 /// use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult};
-/// use mgp_types::service::Asks;
+/// use mgp_types::service::AcceptedRequests;
 ///
 /// struct Careful;
 ///
 /// impl ClientHandler for Careful {
-///     fn accepted_requests(&self) -> Asks {
-///         let mut accepted_requests = Asks::default();
+///     fn accepted_requests(&self) -> AcceptedRequests {
+///         let mut accepted_requests = AcceptedRequests::default();
 ///         accepted_requests.elicitation = true;
 ///         accepted_requests
 ///     }
@@ -46,8 +46,8 @@ use crate::wire::{ProgressHook, not_offered};
 /// ```
 pub trait ClientHandler: Send + Sync + 'static {
     /// Returns the requests that are answered.
-    fn accepted_requests(&self) -> Asks {
-        Asks::default()
+    fn accepted_requests(&self) -> AcceptedRequests {
+        AcceptedRequests::default()
     }
 
     /// Returns whether [`elicit_url`](Self::elicit_url) is answered.
@@ -105,7 +105,7 @@ pub trait ClientHandler: Send + Sync + 'static {
     }
 
     /// Receives a change; cached lists are already dropped. Must not block.
-    fn changed(&self, what: &Changed) {
+    fn changed(&self, what: &ServerChange) {
         let _ = what;
     }
 
@@ -123,7 +123,7 @@ pub trait ClientHandler: Send + Sync + 'static {
 /// A part of a server that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Changed {
+pub enum ServerChange {
     /// The list of tools.
     Tools,
     /// The lists of resources and templates.
@@ -134,12 +134,13 @@ pub enum Changed {
     Resource(String),
 }
 
-pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
+pub(crate) type ChangeHook = Arc<dyn Fn(&ServerChange) + Send + Sync>;
 
 pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
 
 /// Returns what governance knows about a tool of a server.
-pub(crate) type FindKnownTool = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync;
+pub(crate) type FindKnownTool =
+    dyn Fn(Option<&ServerId>, &str) -> Option<ToolRetryInfo> + Send + Sync;
 
 /// The user's hooks for notifications.
 #[derive(Clone, Default)]
@@ -173,7 +174,7 @@ impl Hooks {
         }
     }
 
-    pub(crate) fn notify_change(&self, what: &Changed) {
+    pub(crate) fn notify_change(&self, what: &ServerChange) {
         for hook in &self.changed {
             hook(what);
         }

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
-use mgp_lifecycle::{HealthChange, HealthMonitor, MonitorConfig, Sign, Turn};
+use mgp_lifecycle::{HealthChange, HealthMonitor, HealthSignal, MonitorConfig, MonitorStep};
 use mgp_types::Timestamp;
 use mgp_types::mcp::{DiscoverParams, EmptyParams, Era};
 use mgp_types::method::{HealthPing, Ping, Request, ServerDiscover};
@@ -138,12 +138,12 @@ impl Prober {
         let mut ended = Box::pin(self.life.ended());
         while let Some(due) = monitor.due() {
             if let Either::Left(_) = select(ended.as_mut(), Box::pin(sleep_until(due))).await {
-                channels.publish(monitor.seen(Sign::Ended));
+                channels.publish(monitor.seen(HealthSignal::Ended));
                 return;
             }
             match monitor.turn(Instant::now()) {
-                Turn::Ask => {}
-                Turn::Changed(change) => {
+                MonitorStep::Ask => {}
+                MonitorStep::Changed(change) => {
                     channels.publish(Some(change));
                     continue;
                 }
@@ -153,12 +153,12 @@ impl Prober {
             let until = monitor.due().unwrap_or(due);
             let asking = Box::pin(timeout_at(until, self.ask(monitor.misses())));
             let sign = match select(ended.as_mut(), asking).await {
-                Either::Left(_) => Some(Sign::Ended),
+                Either::Left(_) => Some(HealthSignal::Ended),
                 Either::Right((sign, _)) => sign.ok().flatten(),
             };
             // A server that answers other calls is alive, even if its ping is slow.
-            let sign =
-                sign.or_else(|| (self.life.answer_count() != before).then_some(Sign::Answered));
+            let sign = sign
+                .or_else(|| (self.life.answer_count() != before).then_some(HealthSignal::Answered));
             if let Some(sign) = sign {
                 channels.publish(monitor.seen(sign));
             }
@@ -166,7 +166,7 @@ impl Prober {
     }
 
     /// Sends the best ping, or every kind of ping once answers are missing; returns `None` if there was no answer.
-    async fn ask(&self, misses: u32) -> Option<Sign> {
+    async fn ask(&self, misses: u32) -> Option<HealthSignal> {
         if !self.facts.has(Extension::Lifecycle) {
             return self.ask_plain().await;
         }
@@ -181,21 +181,21 @@ impl Prober {
         }
     }
 
-    async fn ask_health(&self) -> Option<Sign> {
+    async fn ask_health(&self) -> Option<HealthSignal> {
         let mut params = PingParams::new();
         params.timestamp = Some(Timestamp::now());
         let reply = self.send::<HealthPing>(&params).await?;
         let health = reply.and_then(|reply| reply.get::<PingResult>().ok());
-        Some(health.map_or(Sign::Answered, |ping| Sign::Told(ping.status)))
+        Some(health.map_or(HealthSignal::Answered, |ping| HealthSignal::Told(ping.status)))
     }
 
-    async fn ask_plain(&self) -> Option<Sign> {
+    async fn ask_plain(&self) -> Option<HealthSignal> {
         match self.facts.era {
             Era::Legacy => self.send::<Ping>(&EmptyParams::new()).await?,
             // This era has no ping, but a server must answer this.
             Era::Modern => self.send::<ServerDiscover>(&DiscoverParams::new()).await?,
         };
-        Some(Sign::Answered)
+        Some(HealthSignal::Answered)
     }
 
     /// Returns `None` if there was no answer, `Some(None)` if it was an error.

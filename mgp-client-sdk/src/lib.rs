@@ -78,19 +78,23 @@ pub use call::{StreamItem, ToolCall, ToolStream};
 pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
-pub use handler::{Changed, ClientHandler};
+pub use handler::{ClientHandler, ServerChange};
 pub use health::HealthWatch;
 pub use mgp_lifecycle::{
-    Attempted, CircuitConfig, EraChoice, FallbackPolicy, HealthChange, HealthReason, KnownTool,
-    MonitorConfig, Repeat, RetryBudget, RetryConfig, RetryLayer, Ungranted,
+    AttemptReport, CircuitConfig, EraChoice, FallbackPolicy, HealthChange, HealthReason,
+    MonitorConfig, RepeatPolicy, RetryBudget, RetryConfig, RetryLayer, ToolRetryInfo,
+    UngrantedPolicy,
 };
 /// Configuration and reports of a supervisor.
-pub use mgp_lifecycle::{Report, Rest, RestartLimitExceeded, SuperviseConfig, Supervised};
+pub use mgp_lifecycle::{
+    RestState, RestartLimitExceeded, StateReport, SuperviseConfig, Supervised,
+};
 /// Governance and its layers; most programs need only its `prelude`.
 pub use mgp_security as security;
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
-    Bearer, Credentials, EraCache, GuardedFetch, HttpClientConfig, Refused, Shown, Target,
+    Bearer, CredentialRefusal, Credentials, EraCache, GuardedFetch, HttpClientConfig,
+    RequestCredentials, RequestTarget,
 };
 /// The vocabulary: messages, principals, calls.
 pub use mgp_types as types;

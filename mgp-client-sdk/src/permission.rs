@@ -1,6 +1,6 @@
 //! Answers a server's requests for permissions: a request in the legacy era, a question in the modern one (MGP §3.5).
 
-use mgp_lifecycle::Session;
+use mgp_lifecycle::HandshakeState;
 use mgp_types::method::{PermissionRequest, Request};
 use mgp_types::service::Router;
 
@@ -15,7 +15,7 @@ pub(crate) fn answer_permissions(mut config: ClientConfig) -> ClientConfig {
     }
     config.answers = config.answers.merge(Router::new().on::<PermissionRequest, _, _>(
         |cx, params| async move {
-            let flow = cx.scope.state::<Session>().permissions();
+            let flow = cx.scope.state::<HandshakeState>().permissions();
             flow.ok_or_else(|| not_offered(PermissionRequest::METHOD))?.answer(cx, params).await
         },
     ));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_security::Event;
-use mgp_types::service::{AuditSink, PeerInfo, ServerId, Unaudited};
+use mgp_types::service::{AuditError, AuditSink, PeerInfo, ServerId};
 
 use crate::wire::{Liveness, TaskGuard};
 
@@ -30,13 +30,13 @@ impl Presence {
     /// Records that a server is connected; from then on its end is recorded too.
     ///
     /// # Errors
-    /// [`Unaudited`] if recording fails; then the end is not recorded either.
+    /// [`AuditError`] if recording fails; then the end is not recorded either.
     pub(crate) async fn start(
         sink: &Arc<dyn AuditSink>,
         server: &ServerId,
         facts: &PeerInfo,
         liveness: Liveness,
-    ) -> Result<Self, Unaudited> {
+    ) -> Result<Self, AuditError> {
         let is_connected = AtomicBool::new(true);
         let (sink, server, is_stopping) =
             (Arc::clone(sink), server.clone(), AtomicBool::new(false));

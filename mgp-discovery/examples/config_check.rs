@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mgp_discovery::{Reach, Sources, Trust, clear_secrets};
+use mgp_discovery::{Sources, TargetConfig, Trust, clear_secrets};
 use mgp_types::store::MemoryStore;
 
 #[tokio::main(flavor = "current_thread")]
@@ -33,8 +33,10 @@ async fn main() -> ExitCode {
     }
     for server in &loaded.config.servers {
         let reach = match &server.reach {
-            Reach::Program { command, args, .. } => format!("{command}, {} arguments", args.len()),
-            Reach::Url { transport, .. } => format!("a URL, over {transport}"),
+            TargetConfig::Program { command, args, .. } => {
+                format!("{command}, {} arguments", args.len())
+            }
+            TargetConfig::Url { transport, .. } => format!("a URL, over {transport}"),
             _ => "in a way this program does not know".to_owned(),
         };
         let trust = server.mgp.as_ref().map_or("not offered MGP", |mgp| mgp.trust_level.as_str());

@@ -3,21 +3,21 @@
 use std::io;
 use std::path::PathBuf;
 
-use mgp_types::service::Unaudited;
+use mgp_types::service::AuditError;
 use mgp_types::store::StoreError;
 use mgp_types::{ErrorCode, PrivateFileError, Recovery, RpcError};
 
-use crate::config::{Faults, limits};
-use crate::expand::NotExpanded;
+use crate::config::{ConfigErrors, limits};
+use crate::expand::ExpandError;
 use crate::registration::RegistrationError;
 
 /// The reason why a configuration is not used, or not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum DiscoveryError {
     /// A file has errors.
     #[error(transparent)]
-    Faults(#[from] Faults),
+    Faults(#[from] ConfigErrors),
     /// A file that was named does not exist.
     #[error("there is no file `{path}`; create it, or name another one")]
     Missing {
@@ -76,7 +76,7 @@ pub enum Error {
     },
     /// A decision could not be recorded, and was not made.
     #[error("no decision was made because it could not be recorded: {0}")]
-    Unaudited(#[from] Unaudited),
+    Unaudited(#[from] AuditError),
     /// A file changed between reading and writing.
     #[error("`{path}` was changed meanwhile; try again")]
     Changed {
@@ -97,7 +97,7 @@ pub enum Error {
     TooManyApprovals(usize),
     /// A value of a server could not be expanded.
     #[error(transparent)]
-    NotExpanded(#[from] Box<NotExpanded>),
+    NotExpanded(#[from] Box<ExpandError>),
     /// State could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -106,18 +106,18 @@ pub enum Error {
     PrivateFile(#[from] PrivateFileError),
 }
 
-impl From<Error> for RpcError {
-    fn from(error: Error) -> Self {
+impl From<DiscoveryError> for RpcError {
+    fn from(error: DiscoveryError) -> Self {
         let (code, message) = match &error {
-            Error::Store(store) => return Self::from(store.clone()),
-            Error::Registration(refused) => return registration(refused),
-            Error::NotOperator | Error::NotRegistrar => {
+            DiscoveryError::Store(store) => return Self::from(store.clone()),
+            DiscoveryError::Registration(refused) => return registration(refused),
+            DiscoveryError::NotOperator | DiscoveryError::NotRegistrar => {
                 (ErrorCode::PERMISSION_DENIED, error.to_string())
             }
-            Error::Changed { .. } | Error::TooManyApprovals(_) => {
+            DiscoveryError::Changed { .. } | DiscoveryError::TooManyApprovals(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
-            Error::NotExpanded(_) => (ErrorCode::SERVER_NOT_READY, error.to_string()),
+            DiscoveryError::NotExpanded(_) => (ErrorCode::SERVER_NOT_READY, error.to_string()),
             // Paths and lines of the operator's files are not the caller's business.
             _ => (
                 ErrorCode::SERVER_NOT_READY,

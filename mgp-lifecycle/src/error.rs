@@ -12,7 +12,7 @@ use crate::limit::{QuotaExceeded, RateLimited, TooLarge};
 /// A refusal of a lifecycle layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum LifecycleError {
     /// Too many tool calls are running and waiting.
     #[error("too many tool calls are running and waiting; try again in a moment")]
     Saturated,
@@ -112,40 +112,43 @@ pub enum Refusal {
     TaskWithoutResult,
 }
 
-impl From<Refusal> for RpcError {
-    fn from(refusal: Refusal) -> Self {
+impl From<LifecycleError> for RpcError {
+    fn from(refusal: LifecycleError) -> Self {
         let code = match &refusal {
-            Refusal::NotReady { state: ServerState::Draining, .. } | Refusal::Draining(_) => {
-                ErrorCode::SERVER_DRAINING
-            }
-            Refusal::NotReady { state: ServerState::Restarting, .. } => {
+            LifecycleError::NotReady { state: ServerState::Draining, .. }
+            | LifecycleError::Draining(_) => ErrorCode::SERVER_DRAINING,
+            LifecycleError::NotReady { state: ServerState::Restarting, .. } => {
                 ErrorCode::SERVER_RESTARTING
             }
-            Refusal::NotReady { .. } => ErrorCode::SERVER_NOT_READY,
-            Refusal::Saturated
-            | Refusal::TooLarge(_)
-            | Refusal::TooManyPermissionRequests(_)
-            | Refusal::TooManyTasks
-            | Refusal::TooManyRounds(_)
-            | Refusal::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            Refusal::TimedOut(_) | Refusal::NotStarted(_) | Refusal::DrainTimedOut => {
-                ErrorCode::TIMEOUT
+            LifecycleError::NotReady { .. } => ErrorCode::SERVER_NOT_READY,
+            LifecycleError::Saturated
+            | LifecycleError::TooLarge(_)
+            | LifecycleError::TooManyPermissionRequests(_)
+            | LifecycleError::TooManyTasks
+            | LifecycleError::TooManyRounds(_)
+            | LifecycleError::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
+            LifecycleError::TimedOut(_)
+            | LifecycleError::NotStarted(_)
+            | LifecycleError::DrainTimedOut => ErrorCode::TIMEOUT,
+            LifecycleError::RateLimited(_) => ErrorCode::RATE_LIMITED,
+            LifecycleError::QuotaExceeded(_) => ErrorCode::QUOTA_EXCEEDED,
+            LifecycleError::NotOwner => ErrorCode::PERMISSION_DENIED,
+            LifecycleError::NotInitialized
+            | LifecycleError::AlreadyInitialized
+            | LifecycleError::TaskCancelled => ErrorCode::INVALID_REQUEST,
+            LifecycleError::CircuitOpen { .. } => ErrorCode::UPSTREAM_UNAVAILABLE,
+            LifecycleError::UnknownTask | LifecycleError::TaskEnded(_) => ErrorCode::INVALID_PARAMS,
+            LifecycleError::TasksNotOffered => ErrorCode::MISSING_CLIENT_CAPABILITY,
+            LifecycleError::TaskRequired(_) | LifecycleError::TaskForbidden(_) => {
+                ErrorCode::METHOD_NOT_FOUND
             }
-            Refusal::RateLimited(_) => ErrorCode::RATE_LIMITED,
-            Refusal::QuotaExceeded(_) => ErrorCode::QUOTA_EXCEEDED,
-            Refusal::NotOwner => ErrorCode::PERMISSION_DENIED,
-            Refusal::NotInitialized | Refusal::AlreadyInitialized | Refusal::TaskCancelled => {
-                ErrorCode::INVALID_REQUEST
+            LifecycleError::TaskAborted | LifecycleError::TaskWithoutResult => {
+                ErrorCode::INTERNAL_ERROR
             }
-            Refusal::CircuitOpen { .. } => ErrorCode::UPSTREAM_UNAVAILABLE,
-            Refusal::UnknownTask | Refusal::TaskEnded(_) => ErrorCode::INVALID_PARAMS,
-            Refusal::TasksNotOffered => ErrorCode::MISSING_CLIENT_CAPABILITY,
-            Refusal::TaskRequired(_) | Refusal::TaskForbidden(_) => ErrorCode::METHOD_NOT_FOUND,
-            Refusal::TaskAborted | Refusal::TaskWithoutResult => ErrorCode::INTERNAL_ERROR,
         };
         let error = Self::new(code, refusal.to_string());
         match refusal {
-            Refusal::TasksNotOffered => error.data(Payload::from_trusted(format!(
+            LifecycleError::TasksNotOffered => error.data(Payload::from_trusted(format!(
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION
             ))),
@@ -193,16 +196,16 @@ fn named(server: Option<&ServerId>) -> String {
 }
 
 /// Returns the recovery hints of a refusal, if they depend on more than its code (MGP §14.5).
-fn hints(code: ErrorCode, refusal: &Refusal) -> Option<Recovery> {
+fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
     let defaults = Recovery::default_for(code)?;
     Some(match refusal {
-        Refusal::RateLimited(limited) => match limited.wait_ms() {
+        LifecycleError::RateLimited(limited) => match limited.wait_ms() {
             Some(ms) => defaults.retry(RetryStrategy::ExponentialBackoff, ms, 3),
             None => defaults.no_retry(),
         }
         .details(limited.details()),
-        Refusal::QuotaExceeded(exceeded) => defaults.details(exceeded.details()),
-        Refusal::NotReady { state, server, restarts } => {
+        LifecycleError::QuotaExceeded(exceeded) => defaults.details(exceeded.details()),
+        LifecycleError::NotReady { state, server, restarts } => {
             let hints = match state {
                 // A restart follows, and calls during it are refused with 2002, whose hints are the same.
                 ServerState::Draining if *restarts => {
@@ -212,14 +215,16 @@ fn hints(code: ErrorCode, refusal: &Refusal) -> Option<Recovery> {
             };
             hints.details(state_details(state, server.as_ref()))
         }
-        Refusal::CircuitOpen { server, wait } => circuit_open(defaults, server.as_ref(), *wait),
+        LifecycleError::CircuitOpen { server, wait } => {
+            circuit_open(defaults, server.as_ref(), *wait)
+        }
         // The call ran; a retry would end the same way.
-        Refusal::TooManyRounds(_) | Refusal::StateTooLarge(_) => defaults.no_retry(),
+        LifecycleError::TooManyRounds(_) | LifecycleError::StateTooLarge(_) => defaults.no_retry(),
         // A retry would be as large.
-        Refusal::TooLarge(large) => defaults.no_retry().details(large.details()),
-        Refusal::NotStarted(_) => defaults.details(started(false)),
-        Refusal::Draining(reason) => draining(defaults, reason),
-        Refusal::DrainTimedOut => defaults.no_retry().details(started(true)),
+        LifecycleError::TooLarge(large) => defaults.no_retry().details(large.details()),
+        LifecycleError::NotStarted(_) => defaults.details(started(false)),
+        LifecycleError::Draining(reason) => draining(defaults, reason),
+        LifecycleError::DrainTimedOut => defaults.no_retry().details(started(true)),
         _ => return None,
     })
 }
@@ -281,16 +286,16 @@ mod tests {
             (60_001, "60s"),
             (4_999, "5s"),
         ] {
-            let text = Refusal::TimedOut(Duration::from_millis(ms)).to_string();
+            let text = LifecycleError::TimedOut(Duration::from_millis(ms)).to_string();
             assert!(text.starts_with(&format!("no answer within {shown}; ")), "{text}");
         }
-        let texts = Refusal::NotStarted(Duration::MAX).to_string();
+        let texts = LifecycleError::NotStarted(Duration::MAX).to_string();
         assert!(texts.contains("18446744073709551615"), "{texts}");
     }
 
     #[test]
     fn a_drain_before_a_restart_is_worth_waiting_for() {
-        let text = |reason| Refusal::Draining(reason).to_string();
+        let text = |reason| LifecycleError::Draining(reason).to_string();
         assert!(text(ShutdownReason::ResourceLimit).ends_with("try again once it is back"));
         assert!(text(ShutdownReason::OperatorRequest).ends_with("use another one"));
     }

@@ -23,32 +23,33 @@ mod timeout;
 mod readme {}
 
 pub use catch_panic::{CatchPanic, CatchPanicLayer, panicked};
-pub use drain::{Drain, DrainConfig, DrainLayer, Draining, Owner, Remaining};
-pub use error::Refusal;
+pub use drain::{Drain, DrainConfig, DrainLayer, DrainService, ProcessOwner, RemainingCalls};
+pub use error::LifecycleError;
 pub use fleet::Fleet;
 pub use handshake::{
-    AcceptsTask, ClientOffer, ConnectConfig, ConnectError, ConnectGate, EraChoice, Handshake,
-    HandshakeLayer, MgpOffer, PermissionFlow, Phase, RequestMetaLayer, ServerOffer, Session, Stamp,
-    Ungranted, Verdict, connect,
+    AcceptsTask, ClientOffer, ConnectConfig, ConnectDecision, ConnectError, ConnectGate, EraChoice,
+    Handshake, HandshakeLayer, HandshakeState, MgpOffer, PermissionFlow, Phase, RequestMetaLayer,
+    RequestMetaService, ServerOffer, UngrantedPolicy, connect,
 };
 pub use health::{
     CheckResult, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
-    HealthService, IntoCheckResult, MonitorConfig, Sign, Turn, spawn_watched,
+    HealthService, HealthSignal, IntoCheckResult, MonitorConfig, MonitorStep, spawn_watched,
 };
 pub use limit::{
-    Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse, Rate,
-    RateKey, RateLayer, RateLimit, RateLimited, Size, SizeConfig, SizeLayer, TooLarge,
+    ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig, Quota, QuotaExceeded, QuotaLayer,
+    QuotaService, QuotaUse, RateKey, RateLayer, RateLimit, RateLimited, RateService, SizeConfig,
+    SizeLayer, SizeService, TooLarge,
 };
 pub use ready::{Ready, ReadyLayer};
 pub use retry::{
-    Attempted, CircuitConfig, FallbackPolicy, KnownTool, Repeat, Retry, RetryBudget, RetryConfig,
-    RetryLayer,
+    AttemptReport, CircuitConfig, FallbackPolicy, RepeatPolicy, Retry, RetryBudget, RetryConfig,
+    RetryLayer, ToolRetryInfo,
 };
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
-pub use state::{IllegalTransition, State, Transition};
+pub use state::{IllegalTransition, StateHandle, Transition};
 pub use supervise::{
-    Action, ClientOf, Event, LiveServer, Report, Rest, RestartLimitExceeded, SuperviseConfig,
-    Supervised, Supervisor, supervise,
+    ClientOf, LiveServer, RestState, RestartLimitExceeded, StateReport, SuperviseConfig,
+    Supervised, Supervisor, SupervisorAction, SupervisorEvent, supervise,
 };
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer, Timeouts};

@@ -19,8 +19,8 @@ use mgp_types::service::{
 use tokio::time::timeout_at;
 use tower_service::Service;
 
-use crate::error::{Refusal, restart_follows};
-use crate::state::State;
+use crate::error::{LifecycleError, restart_follows};
+use crate::state::StateHandle;
 
 /// The default bound of calls that wait at once.
 const DEFAULT_MAX_WAITING: usize = 1024;
@@ -33,13 +33,13 @@ const DEFAULT_MAX_WAITING: usize = 1024;
 /// The details of a refusal hold the state, the server's id if it has one, and `started: false`.
 ///
 /// ```
-/// use mgp_lifecycle::{ReadyLayer, State};
+/// use mgp_lifecycle::{ReadyLayer, StateHandle};
 /// use mgp_types::mgp::ServerState;
 /// use mgp_types::service::{Reply, Stack, mock};
 /// use tower_layer::Layer;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// let state = State::new(ServerState::Connected);
+/// let state = StateHandle::new(ServerState::Connected);
 /// let server = Stack::from_fn(|_| async { Ok(Reply::empty()) });
 /// let mut client = mock::client(Stack::new(ReadyLayer::new(state.clone()).layer(server)));
 /// assert!(client.request("tools/call", r#"{"name":"a"}"#).await.is_ok());
@@ -53,7 +53,7 @@ const DEFAULT_MAX_WAITING: usize = 1024;
 #[derive(Clone)]
 #[must_use]
 pub struct ReadyLayer {
-    state: State,
+    state: StateHandle,
     server: Option<ServerId>,
     wait: Duration,
     max_waiting: usize,
@@ -71,7 +71,7 @@ enum OnTimeout {
 
 impl ReadyLayer {
     /// Creates a gate for the server with this state.
-    pub fn new(state: State) -> Self {
+    pub fn new(state: StateHandle) -> Self {
         Self {
             state,
             server: None,
@@ -128,7 +128,7 @@ impl ReadyLayer {
         let restarts =
             reason.is_some_and(|reason| restart_follows(&ShutdownReason::from(&*reason)));
         let server = server.or(self.server.as_ref()).cloned();
-        Err(Refusal::NotReady { state, server, restarts }.into())
+        Err(LifecycleError::NotReady { state, server, restarts }.into())
     }
 
     /// Waits until the server is connected, at most as long as the call may wait.
@@ -272,7 +272,7 @@ mod tests {
             (Restarting, ErrorCode::SERVER_RESTARTING),
             (Draining, ErrorCode::SERVER_DRAINING),
         ] {
-            let error = refusal(&ReadyLayer::new(State::new(state.clone())).server("files"));
+            let error = refusal(&ReadyLayer::new(StateHandle::new(state.clone())).server("files"));
             assert_eq!(error.code(), code, "{state}");
             let text = serde_json::to_string(&error).unwrap();
             let details =
@@ -280,7 +280,7 @@ mod tests {
             assert!(text.contains(&details), "{text}");
             assert_eq!(error.as_recovery().unwrap().is_retryable(), state != Draining, "{state}");
         }
-        assert!(ReadyLayer::new(State::new(ServerState::Connected)).check().is_ok());
+        assert!(ReadyLayer::new(StateHandle::new(ServerState::Connected)).check().is_ok());
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
             ("configuration_change", true),
             ("resource_limit", true),
         ] {
-            let state = State::new(ServerState::Connected);
+            let state = StateHandle::new(ServerState::Connected);
             state.enter(ServerState::Draining, reason).unwrap();
             let error = refusal(&ReadyLayer::new(state));
             let hints = error.as_recovery().unwrap();
@@ -304,7 +304,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_starts_no_work_passes_in_every_state() {
-        let state = State::new(ServerState::Connecting);
+        let state = StateHandle::new(ServerState::Connecting);
         let mut client = gated(&ReadyLayer::new(state));
         for method in ["initialize", "ping", "mgp/health/ping", "mgp/lifecycle/shutdown"] {
             assert!(client.request(method, "{}").await.is_ok(), "{method}");
@@ -317,7 +317,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_waits_for_a_start_and_no_longer_than_it_may() {
-        let state = State::new(ServerState::Connecting);
+        let state = StateHandle::new(ServerState::Connecting);
         let layer = ReadyLayer::new(state.clone()).wait(Duration::from_secs(2));
         let mut client = gated(&layer);
         let waiting = tokio::spawn(client.call(CALL.0, CALL.1));
@@ -325,7 +325,7 @@ mod tests {
         state.enter(ServerState::Connected, "ready").unwrap();
         assert!(waiting.await.unwrap().is_ok());
 
-        let state = State::new(ServerState::Restarting);
+        let state = StateHandle::new(ServerState::Restarting);
         let layer = ReadyLayer::new(state.clone()).wait(Duration::from_secs(2));
         let before = Instant::now();
         let error = gated(&layer).request(CALL.0, CALL.1).await.unwrap_err();
@@ -343,12 +343,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_gate_that_only_waits_refuses_nothing() {
-        let state = State::new(ServerState::Restarting);
+        let state = StateHandle::new(ServerState::Restarting);
         let layer = ReadyLayer::new(state).wait(Duration::from_secs(2)).waits_only();
         let before = Instant::now();
         assert!(gated(&layer).request(CALL.0, CALL.1).await.is_ok());
         assert_eq!(before.elapsed(), Duration::from_secs(2));
-        let stopped = ReadyLayer::new(State::new(ServerState::Disconnected));
+        let stopped = ReadyLayer::new(StateHandle::new(ServerState::Disconnected));
         let layer = stopped.wait(Duration::from_secs(2)).waits_only();
         assert!(gated(&layer).request(CALL.0, CALL.1).await.is_ok());
         assert_eq!(before.elapsed(), Duration::from_secs(2), "a stopped server is not waited for");
@@ -357,12 +357,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_call_waits_for_a_stopped_server_or_when_too_many_wait() {
         for state in [ServerState::Registered, ServerState::Disconnected, ServerState::Error] {
-            let layer = ReadyLayer::new(State::new(state)).wait(Duration::from_secs(9));
+            let layer = ReadyLayer::new(StateHandle::new(state)).wait(Duration::from_secs(9));
             let before = Instant::now();
             assert!(gated(&layer).request(CALL.0, CALL.1).await.is_err());
             assert!(before.elapsed().is_zero());
         }
-        let state = State::new(ServerState::Connecting);
+        let state = StateHandle::new(ServerState::Connecting);
         let layer = ReadyLayer::new(state.clone()).wait(Duration::from_secs(9)).waiting(1);
         let mut client = gated(&layer);
         let first = tokio::spawn(client.call(CALL.0, CALL.1));
@@ -378,7 +378,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_call_no_longer_counts_as_waiting() {
-        let layer = ReadyLayer::new(State::new(ServerState::Connecting)).wait(Duration::MAX);
+        let layer = ReadyLayer::new(StateHandle::new(ServerState::Connecting)).wait(Duration::MAX);
         let call = tokio::spawn(gated(&layer).call(CALL.0, CALL.1));
         tokio::task::yield_now().await;
         assert_eq!(layer.waiting.load(Ordering::Relaxed), 1);

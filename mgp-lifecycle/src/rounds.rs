@@ -10,13 +10,13 @@ use std::time::Duration;
 use mgp_types::mcp::{Era, InputResponses};
 use mgp_types::method::{PromptsGet, ResourcesRead, ToolsCall};
 use mgp_types::service::{
-    Asking, BoxFuture, Call, CallKey, Either, Method, MgpService, Params, Principal, Reply,
+    BoxFuture, Call, CallKey, CallerAccess, Either, Method, MgpService, Params, Principal, Reply,
     RoundState, Rounds,
 };
 use mgp_types::{RpcError, Sealer};
 use tower_service::Service;
 
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// The purpose that sealed state is bound to.
 const SEAL_PURPOSE: &str = "rounds";
@@ -44,13 +44,13 @@ impl Default for RoundsConfig {
 /// ```
 /// use mgp_lifecycle::{HandshakeLayer, RoundsLayer, ServerOffer};
 /// use mgp_types::mcp::Implementation;
-/// use mgp_types::service::{Ask, Call, Reply, Stack, mock};
+/// use mgp_types::service::{CallerRequest, Call, Reply, Stack, mock};
 /// use mgp_types::{Payload, Sealer};
 /// use tower_layer::Layer;
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let tool = Stack::from_fn(|call: Call| async move {
-///     let name = call.cx().ask("name", Ask::new("elicitation/create", Payload::empty_object())).await?;
+///     let name = call.cx().ask("name", CallerRequest::new("elicitation/create", Payload::empty_object())).await?;
 ///     Ok(Reply::raw(name))
 /// });
 /// let rounds = RoundsLayer::new(Sealer::random().unwrap()).layer(tool);
@@ -102,7 +102,7 @@ impl RoundsLayer {
         let mut state: RoundState =
             serde_json::from_slice(&opened).map_err(RpcError::invalid_params)?;
         if state.round >= self.config.rounds {
-            return Err(Refusal::TooManyRounds(self.config.rounds).into());
+            return Err(LifecycleError::TooManyRounds(self.config.rounds).into());
         }
         for key in std::mem::take(&mut state.asked) {
             if let Some(answer) = responses.get(&key) {
@@ -122,7 +122,7 @@ impl RoundsLayer {
         for (key, answer) in responses.iter() {
             remaining = remaining
                 .checked_sub(key.len() + answer.as_str().len())
-                .ok_or(Refusal::StateTooLarge(self.config.state_bytes))?;
+                .ok_or(LifecycleError::StateTooLarge(self.config.state_bytes))?;
             state.answers.insert(key.to_owned(), answer.clone());
             state.early.insert(key.to_owned());
         }
@@ -134,7 +134,7 @@ impl RoundsLayer {
             RpcError::internal("the state of a round could not be written").because(error)
         })?;
         if state.len() > self.config.state_bytes {
-            return Err(Refusal::StateTooLarge(self.config.state_bytes).into());
+            return Err(LifecycleError::StateTooLarge(self.config.state_bytes).into());
         }
         self.sealer.seal(SEAL_PURPOSE, &bound.parts(), self.config.ttl, &state)
     }
@@ -185,7 +185,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         };
         call.cx_mut().logical = Some(state.logical.as_str().into());
         let rounds = Rounds::new(state);
-        let asking = Asking::Via(Arc::new(rounds.clone()));
+        let asking = CallerAccess::Via(Arc::new(rounds.clone()));
         call.cx_mut().asking = asking.clone();
         // Computing the binding costs more than most calls, so it is done only if there is state to seal.
         let (principal, method, params) =
@@ -235,8 +235,8 @@ impl Binding {
 mod tests {
     use mgp_types::Payload;
     use mgp_types::mcp::Revision;
-    use mgp_types::service::{Ask, Stack, mock};
-    use mgp_types::service::{Asks, PeerInfo};
+    use mgp_types::service::{AcceptedRequests, PeerInfo};
+    use mgp_types::service::{CallerRequest, Stack, mock};
 
     use tower_layer::Layer;
 
@@ -246,7 +246,7 @@ mod tests {
         let tool = Stack::from_fn(|call: Call| async move {
             let cx = call.cx();
             let seed: u32 = cx.once("seed", || async { Ok(7) }).await?;
-            let ask = || Ask::new("elicitation/create", Payload::empty_object());
+            let ask = || CallerRequest::new("elicitation/create", Payload::empty_object());
             let (a, b) = tokio::join!(cx.ask("a", ask()), cx.ask("b", ask()));
             let c = cx.ask("c", ask()).await?;
             Reply::of(&(seed, a?, b?, c))
@@ -257,7 +257,7 @@ mod tests {
     fn asking(sealer: &Sealer, tool: Stack) -> mock::Client {
         let mut client = mock::client(Stack::new(RoundsLayer::new(sealer.clone()).layer(tool)));
         let mut facts = PeerInfo::new(Revision::MODERN);
-        let mut asks = Asks::default();
+        let mut asks = AcceptedRequests::default();
         asks.elicitation = true;
         facts.asks = asks;
         client.cx.caller = Arc::new(facts);
@@ -319,7 +319,7 @@ mod tests {
     #[tokio::test]
     async fn a_permission_is_not_given_before_it_is_requested() {
         let tool = Stack::from_fn(|call: Call| async move {
-            let ask = Ask::new("elicitation/create", Payload::empty_object());
+            let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
             Ok(Reply::raw(call.cx().ask_afresh("may", ask).await?))
         });
         let mut client = asking(&Sealer::random().unwrap(), tool);

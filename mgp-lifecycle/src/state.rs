@@ -53,10 +53,10 @@ pub struct IllegalTransition {
 /// The state of one server; clones share it.
 ///
 /// ```
-/// use mgp_lifecycle::State;
+/// use mgp_lifecycle::StateHandle;
 /// use mgp_types::mgp::ServerState;
 ///
-/// let state = State::new(ServerState::Registered);
+/// let state = StateHandle::new(ServerState::Registered);
 /// let mut changes = state.changes();
 /// assert!(state.enter(ServerState::Connected, "too soon").is_err());
 ///
@@ -65,7 +65,7 @@ pub struct IllegalTransition {
 /// assert_eq!(changes.try_recv().unwrap().from, ServerState::Registered);
 /// ```
 #[derive(Clone)]
-pub struct State(Arc<Shared>);
+pub struct StateHandle(Arc<Shared>);
 
 struct Shared {
     current: Mutex<ServerState>,
@@ -75,7 +75,7 @@ struct Shared {
     changes: broadcast::Sender<Transition>,
 }
 
-impl State {
+impl StateHandle {
     /// Creates the state of a server.
     #[must_use]
     pub fn new(state: ServerState) -> Self {
@@ -144,7 +144,7 @@ impl State {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for StateHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "State({})", self.now())
     }
@@ -158,7 +158,7 @@ mod tests {
     fn every_pair_of_states_is_an_edge_or_refused() {
         for from in ServerState::KNOWN {
             for to in ServerState::KNOWN {
-                let state = State::new(from.clone());
+                let state = StateHandle::new(from.clone());
                 let entered = state.enter(to.clone(), "test");
                 assert_eq!(entered.is_ok(), from.can_become(to), "{from} to {to}");
                 assert_eq!(state.now(), if entered.is_ok() { to.clone() } else { from.clone() });
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_change_is_written_as_in_the_specification() {
-        let state = State::new(ServerState::Connected);
+        let state = StateHandle::new(ServerState::Connected);
         let change = state.enter(ServerState::Draining, "operator_request").unwrap();
         let params = change.to_params(Some(&ServerId::from("mind.cerebras")));
         assert_eq!(

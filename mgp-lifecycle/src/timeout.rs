@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 use crate::tasks::TaskTicket;
 
 /// Time limits per kind of call, with conservative defaults.
@@ -208,7 +208,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         }
         let Some(deadline) = *this.deadline else { return Poll::Pending };
         let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        sleep.as_mut().poll(task).map(|()| Err(Refusal::TimedOut(*this.after).into()))
+        sleep.as_mut().poll(task).map(|()| Err(LifecycleError::TimedOut(*this.after).into()))
     }
 }
 

@@ -115,7 +115,7 @@ mod store {
     use std::io;
     use std::path::Path;
 
-    use mgp_security::{Head, LogError};
+    use mgp_security::{LogError, LogHead};
     use mgp_types::store::{Db, StoreError};
 
     const DATABASE: &str = "store.db";
@@ -144,7 +144,7 @@ mod store {
         fs::write(dir.join(SUM), sum(dir)?)
     }
 
-    pub(super) async fn head(dir: &Path) -> Result<Option<Head>, LogError> {
+    pub(super) async fn head(dir: &Path) -> Result<Option<LogHead>, LogError> {
         let path = dir.join(DATABASE);
         if !path.exists() {
             return Ok(None);
@@ -157,7 +157,7 @@ mod store {
             return Err(unreadable(format!("`{}` was changed", path.display())).into());
         }
         let db = Db::open(path).await?;
-        let head = Head::in_store(&db, super::NAME).await;
+        let head = LogHead::in_store(&db, super::NAME).await;
         db.close().await;
         head
     }
@@ -197,7 +197,7 @@ mod store {
     }
 
     pub(super) async fn head(dir: &Path) -> Result<Option<Head>, LogError> {
-        Head::beside(dir, super::NAME)
+        LogHead::beside(dir, super::NAME)
     }
 }
 

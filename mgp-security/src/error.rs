@@ -1,9 +1,9 @@
 //! The refusals of this crate, and the one place where they become codes (MGP §14.3).
 
-use mgp_types::service::{Rule, ServerId, Unaudited};
+use mgp_types::service::{AuditError, Rule, ServerId};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
-use crate::access::{AccessDenied, NotOperator, PassEnded};
+use crate::access::{AccessDenied, CredentialsExpired, NotOperator};
 #[cfg(feature = "auth")]
 use crate::auth::AuthRefused;
 use crate::definition::{DecisionRefused, DefinitionRefused};
@@ -17,7 +17,7 @@ use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
 pub enum Refusal {
     /// The call or change cannot be recorded.
     #[error("the call was not run: {0}")]
-    Unaudited(#[source] Unaudited),
+    Unaudited(#[source] AuditError),
     /// A tool was called with a notification.
     #[error("a tool is called with a request: nobody could be told what becomes of a notification")]
     NotARequest(#[source] Rule),
@@ -29,7 +29,7 @@ pub enum Refusal {
     LongName(#[from] LongName),
     /// The credentials of the caller have ended.
     #[error(transparent)]
-    PassEnded(#[from] PassEnded),
+    PassEnded(#[from] CredentialsExpired),
     /// A caller that is not an operator called a method for operators.
     #[error(transparent)]
     NotOperator(#[from] NotOperator),
@@ -179,10 +179,10 @@ fn code_of_change(error: &ChangeError) -> ErrorCode {
     }
 }
 
-fn code_of(unaudited: &Unaudited) -> ErrorCode {
+fn code_of(unaudited: &AuditError) -> ErrorCode {
     match unaudited {
         // There may be room later.
-        Unaudited::Full => ErrorCode::RESOURCE_EXHAUSTED,
+        AuditError::Full => ErrorCode::RESOURCE_EXHAUSTED,
         // The call never started, and the operator must look at the log.
         _ => ErrorCode::SERVER_NOT_READY,
     }

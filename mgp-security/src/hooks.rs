@@ -10,40 +10,40 @@ use mgp_types::sync::Mutex;
 /// A hook that returns `()` does. A hook that holds a [`Weak`](std::sync::Weak) can return `upgrade().map(…)`,
 /// and is removed once that is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listening {
+pub enum HookState {
     /// The hook stays.
     On,
     /// The hook is removed, because its owner is gone.
     Over,
 }
 
-impl From<()> for Listening {
+impl From<()> for HookState {
     fn from((): ()) -> Self {
         Self::On
     }
 }
 
-impl From<Option<()>> for Listening {
+impl From<Option<()>> for HookState {
     fn from(owner: Option<()>) -> Self {
         owner.map_or(Self::Over, |()| Self::On)
     }
 }
 
-type Hook = Arc<dyn Fn() -> Listening + Send + Sync>;
+type Hook = Arc<dyn Fn() -> HookState + Send + Sync>;
 
 /// Hooks in the order they were added; finished ones are removed at the next change.
 #[derive(Default)]
 pub(crate) struct Hooks(Mutex<Vec<Hook>>);
 
 impl Hooks {
-    pub(crate) fn add<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+    pub(crate) fn add<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.lock().push(Arc::new(move || hook().into()));
     }
 
     /// Runs all hooks without holding the lock, so that a hook may add another one.
     pub(crate) fn tell(&self) {
         let hooks = self.0.lock().clone();
-        let over: Vec<Hook> = hooks.into_iter().filter(|hook| hook() == Listening::Over).collect();
+        let over: Vec<Hook> = hooks.into_iter().filter(|hook| hook() == HookState::Over).collect();
         if !over.is_empty() {
             self.0.lock().retain(|hook| !over.iter().any(|gone| Arc::ptr_eq(gone, hook)));
         }

@@ -20,7 +20,7 @@
 //! - [`Policies`] are the operator's policies for servers; nothing else loosens a rule.
 //! - [`Refusal`] has every reason for which a call does not run, and is the one place where it becomes a code.
 //! - [`Forwarder`], [`Replay`] and [`Ingest`] bring events to sinks, back, and in from servers; [`Event`] makes them.
-//! - An [`Approver`] decides what the rules leave open: [`ElicitApprover`], [`Terminal`], [`Configured`], [`First`].
+//! - An [`Approver`] decides what the rules leave open: [`ElicitApprover`], [`TerminalApprover`], [`ConfiguredApprover`], [`ApproverChain`].
 //!
 //! Features: `auth` (API keys and access tokens, for HTTP servers), `sqlite` (governance in a folder; SQLite is compiled
 //! in, which takes a C compiler).
@@ -51,40 +51,41 @@ mod trace;
 mod readme {}
 
 pub use access::{
-    Access, AccessDecision, AccessDenied, Entry, Groups, KernelTools, KernelToolsLayer,
-    NotOperator, PassEnded,
+    Access, AccessDecision, AccessDenied, CredentialsExpired, Entry, Groups, KernelTools,
+    KernelToolsLayer, NotOperator,
 };
 pub use approval::{
-    About, ApprovalRequest, Approver, Configured, Decision, DecisionSource, ElicitApprover, First,
-    Inbox, InboxConfig, Question, RequestState, Terminal,
+    ApprovalRequest, Approver, ApproverChain, ConfiguredApprover, Decision, DecisionSource,
+    ElicitApprover, Inbox, InboxConfig, Question, QuestionSubject, RequestState, TerminalApprover,
 };
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, BadRecord,
-    Delivery, DigestKey, Event, EventActor, EventSource, Flagged, Forwarder, Forwarding, Fsync,
-    Head, Ingest, Keep, LogConfig, LogError, LogFiles, RecordFlaw, Replay, UnknownSink, verify,
+    DefinitionFlag, Delivery, DigestKey, Event, EventActor, EventSource, FileRetention, Forwarder,
+    Forwarding, Fsync, Ingest, LogConfig, LogError, LogFiles, LogHead, RecordFlaw, Replay,
+    UnknownSink, verify,
 };
 pub use decision::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
 pub use definition::{
-    DecisionRefused, DefinitionRefused, Definitions, Difference, Finding, Held, Inspection,
-    NameFlaw, Severity, Standing, Waiting,
+    DecisionRefused, DefinitionRefused, DefinitionState, Definitions, Difference, Finding,
+    HeldDefinition, Inspection, NameFlaw, PendingDefinition, Severity,
 };
 pub use error::{LongName, Refusal};
 pub use gate::{
     AccessLayer, ConfirmLayer, DecisionService, DefinitionLayer, PermissionLayer, ValidateLayer,
 };
 pub use governance::{Administration, GovernLayer, Governance, GovernanceBuilder, Governed};
-pub use hooks::Listening;
+pub use hooks::HookState;
 pub use permission::{
-    Approval, ApprovalDecision, ApprovalSource, GrantState, Grants, Missing, MissingStatus,
-    PermissionChange, PermissionRefused, Permissions,
+    Approval, ApprovalDecision, ApprovalSource, GrantState, Grants, MissingPermission,
+    MissingStatus, PermissionChange, PermissionRefused, Permissions,
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
 pub use state::ChangeError;
 pub use tool::{
-    Assess, Assessment, ConfirmConfig, ConfirmRefused, Confirmations, Named, NamedTool,
+    Assess, Assessment, ConfirmConfig, ConfirmRefused, Confirmations, NamedTool, NamedTools,
     Unconfirmed, Validate, ValidationBlocked, Violation, derive_hints,
 };
-pub use trace::{Trace, TraceLayer};
+pub use trace::{TraceLayer, TraceService};
 
 #[cfg(feature = "sqlite")]
 pub use self::governance::FolderError;

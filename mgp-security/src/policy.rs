@@ -9,7 +9,7 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::RwLock;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use crate::hooks::{Hooks, Listening};
+use crate::hooks::{HookState, Hooks};
 
 /// The operator's policy for one server.
 ///
@@ -285,7 +285,7 @@ impl Policies {
     }
 
     /// Adds a hook that runs after each change.
-    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+    pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);
     }
 

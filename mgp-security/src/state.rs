@@ -17,7 +17,7 @@ use std::task::{Context as Task, Waker};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{AuditSink, Unaudited};
+use mgp_types::service::{AuditError, AuditSink};
 use mgp_types::store::{Change, Store, StoreError, within};
 use mgp_types::sync::RwLock;
 use mgp_types::{Payload, RpcError};
@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::hooks::{Hooks, Listening};
+use crate::hooks::{HookState, Hooks};
 
 /// The delay before a store that failed is read again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -101,7 +101,7 @@ pub enum ChangeError {
     Late(#[source] StoreError),
     /// The change cannot be recorded, so it was not made.
     #[error("the change was not made: {0}")]
-    Unaudited(#[from] Unaudited),
+    Unaudited(#[from] AuditError),
     /// An entry cannot be written as JSON.
     #[error("the change was not made: {0}")]
     Encode(#[source] RpcError),
@@ -110,7 +110,7 @@ pub enum ChangeError {
     Unread(#[source] StoreError),
     /// The change was made, but could be neither recorded nor undone.
     #[error("the change was made and could not be recorded: {0}")]
-    Untold(#[source] Unaudited),
+    Untold(#[source] AuditError),
 }
 
 impl ChangeError {
@@ -351,7 +351,7 @@ impl<S: Snapshot> State<S> {
     }
 
     /// Adds a hook that runs after each change of the snapshot, and when an entry expires; it must not wait.
-    pub(crate) fn on_change<L: Into<Listening>>(
+    pub(crate) fn on_change<L: Into<HookState>>(
         &self,
         hook: impl Fn() -> L + Send + Sync + 'static,
     ) {
@@ -543,7 +543,7 @@ impl UndoChange {
     }
 
     /// Undoes a change that cannot be recorded, unless the records have been changed again.
-    async fn undo(self, store: &dyn Store, revision: u64, why: Unaudited) -> ChangeError {
+    async fn undo(self, store: &dyn Store, revision: u64, why: AuditError) -> ChangeError {
         let mut change = Change::new();
         for (key, stays, before) in self.before {
             change = change.expect(self.space, &key, stays.then_some(revision));

@@ -22,22 +22,22 @@ impl TraceLayer {
 }
 
 impl<S> Layer<S> for TraceLayer {
-    type Service = Trace<S>;
+    type Service = TraceService<S>;
 
-    fn layer(&self, inner: S) -> Trace<S> {
-        Trace { inner }
+    fn layer(&self, inner: S) -> TraceService<S> {
+        TraceService { inner }
     }
 }
 
 /// Service of [`TraceLayer`].
 #[derive(Clone)]
-pub struct Trace<S> {
+pub struct TraceService<S> {
     inner: S,
 }
 
-mgp_types::opaque_debug!(Trace<S>);
+mgp_types::opaque_debug!(TraceService<S>);
 
-impl<S: MgpService> Service<Call> for Trace<S> {
+impl<S: MgpService> Service<Call> for TraceService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Instrumented<S::Future>;

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mgp_security::{Access, AccessLayer, AuditLayer, Policies};
 use mgp_types::Payload;
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
-use mgp_types::service::{MemoryAudit, Pass, Principal, Reply, Rule, Stack, Visibility, mock};
+use mgp_types::service::{
+    CredentialGrant, MemoryAudit, Principal, Reply, Rule, Stack, Visibility, mock,
+};
 use serde_json::Value;
 use tower_layer::Layer;
 
@@ -142,7 +144,8 @@ async fn a_pass_narrows_and_never_widens() {
     let good = Arc::new(AtomicBool::new(true));
     let mut check = async |words: &[&str], listed: &[&str], called: &[&str]| {
         let still = Arc::clone(&good);
-        let pass = Pass::new(words.iter().copied(), move || still.load(Ordering::Relaxed));
+        let pass =
+            CredentialGrant::new(words.iter().copied(), move || still.load(Ordering::Relaxed));
         client.cx.extensions.insert(pass);
         let list: Value = client.request("tools/list", "{}").await.unwrap().get().unwrap();
         let names = list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str());
@@ -191,7 +194,7 @@ async fn a_key_for_one_tool_permits_no_other_method_of_a_server() {
         (&["tools.call:read"], false),
         (&["tools.list", "tools.read:read"], false),
     ] {
-        client.cx.extensions.insert(Pass::new(words.iter().copied(), || true));
+        client.cx.extensions.insert(CredentialGrant::new(words.iter().copied(), || true));
         for (method, params) in [
             ("resources/read", r#"{"uri":"file:///a"}"#),
             ("resources/subscribe", r#"{"uri":"file:///a"}"#),
@@ -221,7 +224,7 @@ async fn a_key_for_tools_does_not_administer() {
         (&["tools.call", "admin.write"], true, true),
         (&["admin.read"], false, true),
     ] {
-        client.cx.extensions.insert(Pass::new(words.iter().copied(), || true));
+        client.cx.extensions.insert(CredentialGrant::new(words.iter().copied(), || true));
         let wrote = client.request("mgp/access/revoke", revoke).await;
         let code = wrote.as_ref().map_or_else(|error| error.code().0, |_| 0);
         assert_eq!(code, if writes { 0 } else { 1000 }, "{words:?}");

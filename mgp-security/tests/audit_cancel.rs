@@ -13,14 +13,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mgp_security::{
-    Approver, AuditLayer, AuditLog, AuditQuery, Decision, Governance, Head, LogConfig, Policies,
+    Approver, AuditLayer, AuditLog, AuditQuery, Decision, Governance, LogConfig, LogHead, Policies,
     Question, ServerPolicy, verify,
 };
 use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::mgp::{
     ApprovalPolicy, AuditEvent, DefaultPolicy, GrantDecision, RiskLevel, Validator,
 };
-use mgp_types::service::{BoxFuture, Call, Context, Reply, Stack, Start, mock};
+use mgp_types::service::{BoxFuture, Call, CallRecord, Context, Reply, Stack, mock};
 use mgp_types::{Payload, RpcError};
 use processes::{ChildTest, number_after, report, role};
 use tokio::sync::Notify;
@@ -61,7 +61,7 @@ impl Tools {
             yield_now().await;
             return Ok(Reply::raw(Payload::from_trusted(format!(r#"{{"tools":[{tools}]}}"#))));
         };
-        Start::mark_ran(call.cx());
+        CallRecord::mark_ran(call.cx());
         self.ran.fetch_add(1, Ordering::Relaxed);
         match &*tool {
             "hang" => std::future::pending().await,
@@ -218,7 +218,7 @@ fn shown(event: &AuditEvent) -> String {
 
 fn sound(folder: &Path) {
     let dir = folder.join("log");
-    verify(&dir, "audit", &Head::beside(&dir, "audit").unwrap().unwrap()).unwrap();
+    verify(&dir, "audit", &LogHead::beside(&dir, "audit").unwrap().unwrap()).unwrap();
 }
 
 /// Drops a call after each number of polls until it completes; returns that number.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{
-    Access, AuditLog, EventSource as _, Head, LogConfig, LogError, Policies, verify,
+    Access, AuditLog, EventSource as _, LogConfig, LogError, LogHead, Policies, verify,
 };
 use mgp_testkit::temp_dir;
 use mgp_types::mgp::{
@@ -213,7 +213,7 @@ async fn acknowledged_changes_persist_after_every_kill_and_are_recorded_once() {
             assert_eq!(found, expected, "each change is recorded once, in order");
             events += found.len() as u64;
             made = now;
-            let head = Head::in_store(&open.db, "audit").await.unwrap().unwrap();
+            let head = LogHead::in_store(&open.db, "audit").await.unwrap().unwrap();
             verify(&folder.path().join("log"), "audit", &head).unwrap();
             open.close().await;
         }

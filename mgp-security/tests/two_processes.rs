@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_security::{Governance, PermissionChange, Standing};
+use mgp_security::{DefinitionState, Governance, PermissionChange};
 use mgp_testkit::temp_dir;
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, EntryType, Permission,
@@ -85,7 +85,7 @@ impl Process {
         }
     }
 
-    fn standing(&self, tool: &str) -> Standing {
+    fn standing(&self, tool: &str) -> DefinitionState {
         self.governance.definitions().standing(Some(&"files".into()), tool)
     }
 
@@ -140,7 +140,9 @@ impl Process {
                 self.governance.permissions().revoke(&ann(), change).await.unwrap();
             }
             Kind::Pin => {
-                let Standing::Changed(held) = self.standing(&name) else { panic!("unchanged") };
+                let DefinitionState::Changed(held) = self.standing(&name) else {
+                    panic!("unchanged")
+                };
                 let definitions = self.governance.definitions();
                 let server = ServerId::from("files");
                 definitions.approve(&ann(), &server, &name, &held.fingerprint, None).await.unwrap();

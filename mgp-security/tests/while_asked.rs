@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{
-    About, Approver, Assess, Assessment, ConfirmLayer, Confirmations, Decision, Governance,
-    PermissionChange, Policies, Question, ServerPolicy,
+    Approver, Assess, Assessment, ConfirmLayer, Confirmations, Decision, Governance,
+    PermissionChange, Policies, Question, QuestionSubject, ServerPolicy,
 };
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, DefaultPolicy, EntryType,
@@ -17,7 +17,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{
     BoxFuture, Context, MemoryAudit, Principal, Reply, ServerId, Stack, mock,
 };
-use mgp_types::{Hash, Payload, RpcError};
+use mgp_types::{Payload, RpcError, Sha256Hash};
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
@@ -51,7 +51,10 @@ impl Approver for Person {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let permits = Arc::clone(&self.permits);
         Box::pin(async move {
-            assert!(matches!(question.about, About::Permissions { .. } | About::Call { .. }));
+            assert!(matches!(
+                question.about,
+                QuestionSubject::Permissions { .. } | QuestionSubject::Call { .. }
+            ));
             permits.acquire().await.unwrap().forget();
             Ok(Decision::new(GrantDecision::Approved, "ada"))
         })
@@ -281,8 +284,8 @@ impl Assess for Changing {
         Arc::new(assessment)
     }
 
-    fn definition(&self, _: Option<&ServerId>, _: &str) -> Option<Hash> {
-        Some(Hash::of(self.0.lock().unwrap().1.as_bytes()))
+    fn definition(&self, _: Option<&ServerId>, _: &str) -> Option<Sha256Hash> {
+        Some(Sha256Hash::of(self.0.lock().unwrap().1.as_bytes()))
     }
 }
 

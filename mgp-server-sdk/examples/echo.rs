@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mgp_security::{AuditLog, Governance, LogConfig};
-use mgp_server_sdk::Answers;
+use mgp_server_sdk::AnswerMode;
 use mgp_server_sdk::prelude::*;
 use mgp_types::RawObject;
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, RiskLevel};
@@ -79,7 +79,7 @@ struct Options {
     tools: usize,
     multi: bool,
     address: Option<String>,
-    answers: Answers,
+    answers: AnswerMode,
     governed: bool,
 }
 
@@ -90,14 +90,14 @@ fn options() -> Result<Options, Box<dyn std::error::Error>> {
         tools: 0,
         multi: false,
         address: None,
-        answers: Answers::AsNeeded,
+        answers: AnswerMode::AsNeeded,
         governed: false,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
         match flag.as_str() {
             "--sse" => {
-                options.answers = Answers::Streams;
+                options.answers = AnswerMode::Streams;
                 continue;
             }
             "--governed" => {

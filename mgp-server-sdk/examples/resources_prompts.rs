@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::types::sync::Mutex;
-use mgp_server_sdk::{ContextExt, Elicited, LogLevel, Prompt, Resource, Resources, Typed};
+use mgp_server_sdk::{
+    ContextExt, Elicited, LogLevel, PartialArgument, Prompt, Resource, Resources,
+};
 
 /// The notes by name.
 #[derive(Default)]
@@ -63,7 +65,7 @@ async fn summarize(
 }
 
 /// Proposes the names of notes.
-async fn names(State(notebook): State<Notebook>, typed: Typed) -> Vec<String> {
+async fn names(State(notebook): State<Notebook>, typed: PartialArgument) -> Vec<String> {
     typed.matching(notebook.names())
 }
 

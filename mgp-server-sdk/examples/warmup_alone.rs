@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mgp_lifecycle::{ReadyLayer, State};
+use mgp_lifecycle::{ReadyLayer, StateHandle};
 use mgp_server_sdk::prelude::*;
 use mgp_types::mgp::ServerState;
 
@@ -17,7 +17,7 @@ fn think(about: &str) -> String {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let warming = std::env::args().nth(1).ok_or("usage: warmup_alone MILLISECONDS")?.parse()?;
-    let state = State::new(ServerState::Connecting);
+    let state = StateHandle::new(ServerState::Connecting);
     let ready = ReadyLayer::new(state.clone());
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(warming)).await;

@@ -19,13 +19,13 @@ use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 /// ```
 /// use mgp_server_sdk::types::RpcError;
 /// use mgp_server_sdk::types::service::{BoxFuture, Context};
-/// use mgp_server_sdk::{ChangeNotifier, Server, Watch, ResourceSubscriber};
+/// use mgp_server_sdk::{ChangeNotifier, Server, ResourceSubscription, ResourceSubscriber};
 ///
 /// struct Everything;
 ///
 /// impl ResourceSubscriber for Everything {
-///     fn watch(&self, _: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>> {
-///         let watch = Watch::new(uri);
+///     fn watch(&self, _: &Context, uri: &str) -> BoxFuture<'static, Result<ResourceSubscription, RpcError>> {
+///         let watch = ResourceSubscription::new(uri);
 ///         Box::pin(async { Ok(watch) })
 ///     }
 /// }
@@ -45,17 +45,21 @@ pub trait ResourceSubscriber: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the caller cannot subscribe to it; the caller receives the error.
-    fn watch(&self, cx: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>>;
+    fn watch(
+        &self,
+        cx: &Context,
+        uri: &str,
+    ) -> BoxFuture<'static, Result<ResourceSubscription, RpcError>>;
 }
 
 /// A subscription to a resource.
 #[must_use = "a subscription ends when it is dropped"]
-pub struct Watch {
+pub struct ResourceSubscription {
     name: String,
     guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
-impl Watch {
+impl ResourceSubscription {
     /// Creates a subscription; `name` identifies the resource in [`ChangeNotifier::updated`].
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), guard: None }
@@ -68,7 +72,7 @@ impl Watch {
     }
 }
 
-mgp_types::opaque_debug!(Watch { name });
+mgp_types::opaque_debug!(ResourceSubscription { name });
 
 impl ChangeNotifier {
     /// Creates a notifier without listeners.
@@ -92,7 +96,7 @@ impl ChangeNotifier {
         self.0.changed_for(ListKind::Resources, matches);
     }
 
-    /// Notifies the subscribers of a resource, by the name of its [`Watch`], that it changed.
+    /// Notifies the subscribers of a resource, by the name of its [`ResourceSubscription`], that it changed.
     pub fn updated(&self, name: &str, matches: impl Fn(&Principal) -> bool) {
         self.0.updated_for(name, matches);
     }
@@ -137,7 +141,10 @@ impl ResourceWatcher {
     }
 }
 
-fn watched_resource(Watch { name, guard }: Watch, uri: String) -> (String, WatchedResource) {
+fn watched_resource(
+    ResourceSubscription { name, guard }: ResourceSubscription,
+    uri: String,
+) -> (String, WatchedResource) {
     (name, WatchedResource { uri, _guard: guard })
 }
 

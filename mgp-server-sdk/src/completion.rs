@@ -7,7 +7,7 @@ use mgp_types::service::{Call, Reply, Router, Stack};
 
 use crate::completers::CompletionTarget;
 use crate::prompt::Prompts;
-use crate::request::{Function, HandlerConfig, TextRequest, Typed};
+use crate::request::{Function, HandlerConfig, PartialArgument, TextRequest};
 use crate::resource::Resources;
 
 /// The maximum number of proposals in an answer.
@@ -32,7 +32,8 @@ impl CompletionEndpoint {
     async fn complete(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let params: CompleteParams = call.params().get()?;
         let (name, found) = self.find(params.reference)?;
-        let typed = Typed { argument: params.argument.name, value: params.argument.value };
+        let typed =
+            PartialArgument { argument: params.argument.name, value: params.argument.value };
         if let Some(known) = &found.arguments
             && !known.contains(&typed.argument)
         {

@@ -1,7 +1,7 @@
 //! Shutdown of a server: on request, once running calls are answered (MGP §11.4).
 
 use mgp_lifecycle::Drain;
-use mgp_transport::Ending;
+use mgp_transport::CloseHandle;
 use tokio::task::JoinHandle;
 
 /// The ways to shut the server down.
@@ -19,7 +19,7 @@ pub(crate) struct Shutdown {
 pub(crate) struct CloseWhenDrained(JoinHandle<()>);
 
 impl CloseWhenDrained {
-    pub(crate) fn when_drained(drain: Drain, ending: Ending) -> Self {
+    pub(crate) fn when_drained(drain: Drain, ending: CloseHandle) -> Self {
         // A separate task: the connection must not check for a drain with each message.
         Self(tokio::spawn(async move {
             drain.begun().await;

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use mgp_transport::{Closed, StdioError};
+use mgp_security::GrantState;
+use mgp_transport::{CloseReason, StdioError};
 use mgp_types::mgp::Permission;
 use mgp_types::service::HeaderPlanError;
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
-
-use crate::tool::GrantState;
 
 /// The reason why a server could not serve, or stopped.
 ///
@@ -20,7 +19,7 @@ pub enum ServeError {
     Stdio(#[from] StdioError),
     /// The connection failed.
     #[error(transparent)]
-    Connection(Closed),
+    Connection(CloseReason),
     /// The server cannot be built.
     #[error("the server cannot be built: {0}")]
     Build(#[from] RpcError),

@@ -159,7 +159,7 @@ impl HttpServer {
     ///
     /// # Cancel safety
     /// Dropping the future releases the address.
-    pub async fn bind(self) -> Result<Bound, ServeError> {
+    pub async fn bind(self) -> Result<BoundServer, ServeError> {
         let Self { mut server, address, mut config, limits, authentication } = self;
         if config.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
             return Err(ServeError::Endpoint(config.endpoint.unwrap_or_default()));
@@ -205,7 +205,7 @@ impl HttpServer {
                 BoxedService::new(cors.layer(service.clone()))
             }
         };
-        Ok(Bound { listener, local, stack, service, boxed, limits, drain, drains_on_signals })
+        Ok(BoundServer { listener, local, stack, service, boxed, limits, drain, drains_on_signals })
     }
 
     /// Binds the address and serves until the server has [drained](Server::drain_handle).
@@ -272,7 +272,7 @@ impl fmt::Debug for HttpServer {
 
 /// A server that has bound its address.
 #[must_use = "no caller is served until it runs"]
-pub struct Bound {
+pub struct BoundServer {
     listener: TcpListener,
     local: SocketAddr,
     stack: Stack,
@@ -283,7 +283,7 @@ pub struct Bound {
     drains_on_signals: bool,
 }
 
-impl Bound {
+impl BoundServer {
     /// Returns the bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
@@ -341,4 +341,4 @@ impl Bound {
     }
 }
 
-mgp_types::opaque_debug!(Bound { local });
+mgp_types::opaque_debug!(BoundServer { local });

@@ -75,7 +75,7 @@
 //!
 //! ```
 //! use mgp_server_sdk::prelude::*;
-//! use mgp_server_sdk::{ContextExt, Prompt, Resource, Typed};
+//! use mgp_server_sdk::{ContextExt, Prompt, Resource, PartialArgument};
 //!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct City {
@@ -86,7 +86,7 @@
 //! let weather = Resource::template("weather://{city}/now", "weather", |Args(at): Args<City>| async move {
 //!     format!("Rain in {}", at.city)
 //! })
-//! .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
+//! .complete("city", |typed: PartialArgument| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
 //! let plan = Prompt::new("plan", "Plans a day", |cx: Context| async move {
 //!     let at = cx.elicit::<City>("Which city?").await?.accepted();
 //!     Ok::<_, RpcError>(format!("Plan a day in {}.", at.map_or_else(|| "any city".to_owned(), |at| at.city)))
@@ -133,12 +133,12 @@ mod tool;
 pub use ask::{
     ContextExt, Elicitation, Elicited, RootsRequest, Sampling, UrlElicitation, UrlElicited,
 };
-pub use change_notifier::{ChangeNotifier, ResourceSubscriber, Watch};
+pub use change_notifier::{ChangeNotifier, ResourceSubscriber, ResourceSubscription};
 pub use error::ServeError;
 #[cfg(feature = "http")]
-pub use http::{Bound, HttpServer};
+pub use http::{BoundServer, HttpServer};
 pub use log::Logger;
-pub use mgp_lifecycle::{Drain, DrainConfig, Remaining};
+pub use mgp_lifecycle::{Drain, DrainConfig, RemainingCalls};
 pub use mgp_lifecycle::{
     LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, TasksConfig, Timeouts,
 };
@@ -148,19 +148,20 @@ pub use mgp_macros::{tool, tools};
 pub use mgp_security as security;
 #[cfg(feature = "http")]
 pub use mgp_security::auth;
+pub use mgp_security::{GrantState, Grants};
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
-    Answers, ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService,
+    AnswerMode, ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService,
 };
 /// The vocabulary: messages, principals, calls.
 pub use mgp_types as types;
 pub use mgp_types::mcp::LogLevel;
 pub use prompt::{Prompt, Prompts};
-pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, Uri};
+pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, TextRequest, Uri};
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
-    Args, Cancelled, FromCall, GrantState, Grants, Handler, IntoToolResult, IntoTools, Json, Need,
+    Args, Cancelled, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
     SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_types::mcp::{EmptyResult, Era, LogLevel, LogMessageParams};
 use mgp_types::method::LoggingSetLevel;
-use mgp_types::service::{BoxFuture, Call, Context, Item, MetaKey, OutletItemKind, Router, Scope};
+use mgp_types::service::{
+    BoxFuture, Call, Context, MetaKey, OutletItem, OutletItemKind, Router, Scope,
+};
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 
@@ -79,7 +81,7 @@ impl Logger {
         Box::pin(async move {
             if let Some(params) = params {
                 // A caller that left needs no log message.
-                let _ = outlet.send(Item::Log(params)).await;
+                let _ = outlet.send(OutletItem::Log(params)).await;
             }
         })
     }

@@ -1,5 +1,6 @@
 //! Grants in a modern request, which hold for that request only, and the question for missing ones (MGP §3.6).
 
+use mgp_security::Grants;
 use mgp_types::Payload;
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, InputResponses};
@@ -7,9 +8,7 @@ use mgp_types::method::{PermissionRequest, Request};
 use mgp_types::mgp::{
     Extension, Permission, PermissionDecision, PermissionRequestParams, PermissionRequestResult,
 };
-use mgp_types::service::{Ask, Call, InputRequired, Params, Reply};
-
-use crate::tool::Grants;
+use mgp_types::service::{Call, CallerRequest, InputRequired, Params, Reply};
 
 /// The key of the question; a call that carries an answer under it is not asked again.
 const KEY: &str = "mgp.permission";
@@ -72,6 +71,6 @@ fn answer(params: &Params) -> Result<Option<PermissionDecision>, RpcError> {
 fn question(call: &Call, missing: Vec<Permission>) -> Result<Reply, RpcError> {
     let mut params = PermissionRequestParams::new(call.cx().key.to_string(), missing);
     params.message = call.tool().map(|tool| format!("`{}` needs these permissions", tool.name));
-    let ask = Ask::new(PermissionRequest::METHOD, Payload::of(&params)?);
+    let ask = CallerRequest::new(PermissionRequest::METHOD, Payload::of(&params)?);
     Ok(Reply::InputRequired(InputRequired { asks: vec![(KEY.to_owned(), ask)], state: None }))
 }

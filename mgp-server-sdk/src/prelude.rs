@@ -4,7 +4,7 @@ pub use crate::{Args, ContextExt, Elicited, Json, ServeError, Server, State, Too
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
 pub use mgp_types::mcp::CallToolResult;
-pub use mgp_types::service::{Context, Item, Outlet, Progress};
+pub use mgp_types::service::{Context, Outlet, OutletItem, Progress};
 pub use mgp_types::{ErrorCode, RpcError};
 pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 //! Applies to: inbound.
 
 use mgp_types::RpcError;
-use mgp_types::service::{Asking, Call, Kind, MgpService, Reply};
+use mgp_types::service::{Call, CallerAccess, Kind, MgpService, Reply};
 use tower_service::Service;
 
 use crate::ask::QuestionCounter;
@@ -32,7 +32,7 @@ impl<S: MgpService> Service<Call> for RequestContext<S> {
                 log::store_level(&mut call);
             }
             // Questions need names only if the handler runs again in the next round.
-            if let Asking::Via(_) = call.cx().asking {
+            if let CallerAccess::Via(_) = call.cx().asking {
                 call.cx_mut().extensions.insert(QuestionCounter::default());
             }
         }

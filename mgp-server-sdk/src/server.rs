@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    Health, HealthLayer, LimitConfig, LimitLayer, MgpOffer, Owner, RoundsLayer, ServerOffer,
-    TasksConfig, TasksLayer, TimeoutLayer, Timeouts,
+    ConcurrencyLimitLayer, Health, HealthLayer, LimitConfig, MgpOffer, ProcessOwner, RoundsLayer,
+    ServerOffer, TasksConfig, TasksLayer, TimeoutLayer, Timeouts,
 };
+use mgp_security::Grants;
 use mgp_stream::CancelLayer;
-use mgp_transport::{Closed, Connection, Limits, take_stdio};
+use mgp_transport::{CloseReason, Connection, Limits, take_stdio};
 use mgp_types::mcp::{Implementation, TaskSupport};
 use mgp_types::method::{AuditNotification, Notification as _, Request as _, ToolsCall};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
@@ -25,7 +26,7 @@ use crate::limit::CallLimits;
 use crate::request::HandlerConfig;
 use crate::signals::SignalGuard;
 use crate::stack::{Gate, StackParts, inbound};
-use crate::tool::{Grants, IntoTools, SchemaStyle, Tools};
+use crate::tool::{IntoTools, SchemaStyle, Tools};
 
 /// A builder of a server, which is then served.
 ///
@@ -328,7 +329,7 @@ impl Server {
             tasks,
             // The limits run inside all gates: a refused call is not charged.
             gates: bounds.chain(self.gates).collect(),
-            limit: LimitLayer::new(self.limit),
+            limit: ConcurrencyLimitLayer::new(self.limit),
             timeout: TimeoutLayer::of(self.timeouts).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
@@ -375,11 +376,11 @@ impl Server {
         let _open = health::count_connections(&mut self.health).enter();
         let connection = Connection::new(reader, writer, self.into_stack()?).limits(limits);
         if is_owned {
-            Owner::mark(connection.scope());
+            ProcessOwner::mark(connection.scope());
         }
         let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.ending());
         match connection.run().await {
-            Closed::Eof | Closed::Local => Ok(()),
+            CloseReason::Eof | CloseReason::Local => Ok(()),
             // The shutdown was requested, so a supervisor must not take it for a failure.
             closed if drain.is_draining() => {
                 tracing::warn!(%closed, "closed before the peer had read all messages");

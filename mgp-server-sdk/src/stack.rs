@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{
-    CatchPanicLayer, Drain, DrainLayer, HandshakeLayer, HealthLayer, LimitLayer, RoundsLayer,
-    ServerOffer, TasksLayer, TimeoutLayer,
+    CatchPanicLayer, ConcurrencyLimitLayer, Drain, DrainLayer, HandshakeLayer, HealthLayer,
+    RoundsLayer, ServerOffer, TasksLayer, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
@@ -27,7 +27,7 @@ use crate::tool::{RetryHintLayer, Running, Tools};
 pub(crate) struct StackParts {
     pub(crate) offer: ServerOffer,
     pub(crate) tools: Tools,
-    pub(crate) limit: LimitLayer,
+    pub(crate) limit: ConcurrencyLimitLayer,
     pub(crate) timeout: TimeoutLayer,
     pub(crate) cancel: CancelLayer,
     pub(crate) health: HealthLayer,

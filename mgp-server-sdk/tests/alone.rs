@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use mgp_security::{AuditLog, AuditQuery, Head, LogConfig, verify};
+use mgp_security::{AuditLog, AuditQuery, LogConfig, LogHead, verify};
 use serde_json::{Value, json};
 
 /// Runs the example on some requests, and returns its messages.
@@ -90,7 +90,7 @@ async fn every_call_is_recorded_and_nothing_else_changes() {
             "{era}"
         );
         drop(log);
-        let head = Head::beside(folder.path(), "audit").unwrap().unwrap();
+        let head = LogHead::beside(folder.path(), "audit").unwrap().unwrap();
         verify(folder.path(), "audit", &head).unwrap();
     }
 }

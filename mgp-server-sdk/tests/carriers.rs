@@ -18,7 +18,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_transport::http::{HttpConfig, HttpService};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::ExtensionSet;
-use mgp_types::service::{Call, Gone, Method, Params};
+use mgp_types::service::{Call, ConsumerGone, Method, Params};
 use mgp_types::{Payload, RpcError};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -54,8 +54,8 @@ mod world {
 #[derive(Clone)]
 struct Late {
     go: Arc<Notify>,
-    received: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<(), Gone>>>>,
-    hears: mpsc::UnboundedSender<Result<(), Gone>>,
+    received: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<(), ConsumerGone>>>>,
+    hears: mpsc::UnboundedSender<Result<(), ConsumerGone>>,
 }
 
 impl Default for Late {
@@ -66,7 +66,7 @@ impl Default for Late {
 }
 
 impl Late {
-    async fn outcome(&self) -> Result<(), Gone> {
+    async fn outcome(&self) -> Result<(), ConsumerGone> {
         self.go.notify_one();
         self.received.lock().await.recv().await.unwrap()
     }
@@ -85,11 +85,11 @@ async fn tell(cx: Context) -> Result<&'static str, RpcError> {
     let event = payload(json!({ "subscription_id": "s", "type": "event" }))?;
     let callback = payload(json!({ "callback_id": "c" }))?;
     for item in [
-        Item::Chunk(block),
-        Item::Progress(Progress { progress: 1.0, total: Some(2.0), ..Progress::default() }),
-        Item::Log(log),
-        Item::Event(event),
-        Item::Callback(callback),
+        OutletItem::Chunk(block),
+        OutletItem::Progress(Progress { progress: 1.0, total: Some(2.0), ..Progress::default() }),
+        OutletItem::Log(log),
+        OutletItem::Event(event),
+        OutletItem::Callback(callback),
     ] {
         cx.outlet.send(item).await.map_err(|_| RpcError::internal("no listener"))?;
     }
@@ -332,7 +332,7 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
 
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;
     assert_eq!(result_text(&answered.message().await), "answered");
-    assert_eq!(world.late.outcome().await, Err(Gone), "its stream is over");
+    assert_eq!(world.late.outcome().await, Err(ConsumerGone), "its stream is over");
 
     // Changes are sent on the stream that was opened for them, and on no other.
     world.change_tools();

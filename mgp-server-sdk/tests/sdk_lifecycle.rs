@@ -10,7 +10,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::mcp::{ElicitParams, InitializeParams, InitializeResult, Revision};
 use mgp_types::method::{ElicitationCreate, Request as _};
-use mgp_types::service::Ask;
+use mgp_types::service::CallerRequest;
 use raw::{Raw, hello, modern};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn server() -> Server {
         }))
         .tool(Tool::new("ask", "Asks", |cx: Context| async move {
             let params = Payload::of(&ElicitParams::new("Really?"))?;
-            cx.ask("really", Ask::new(ElicitationCreate::METHOD, params)).await?;
+            cx.ask("really", CallerRequest::new(ElicitationCreate::METHOD, params)).await?;
             Ok::<_, RpcError>("asked")
         }))
 }

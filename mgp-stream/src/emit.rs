@@ -15,8 +15,9 @@ use mgp_types::method::{
 };
 use mgp_types::mgp::{Extension, ResultExtension, StreamProgressParams};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, Context, Gone, Item, Kind, MetaKey, Method, MgpService, Outlet,
-    OutletItemKind, Params, Peer, PeerInfo, Principal, Progress as Step, Reply, Scope, Sink,
+    BoxFuture, Call, CallKey, ConsumerGone, Context, Kind, MetaKey, Method, MgpService, Outlet,
+    OutletItem, OutletItemKind, Params, Peer, PeerInfo, Principal, Progress as Step, Reply, Scope,
+    Sink,
 };
 use mgp_types::{Id, Number, Payload, RpcError};
 use pin_project_lite::pin_project;
@@ -123,16 +124,16 @@ impl CallerSink {
         &self,
         method: &'static str,
         params: Result<Payload, RpcError>,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), ConsumerGone> {
         let params = params
             .and_then(|params| Params::split(method, params.as_shared().clone()))
-            .map_err(|_| Gone)?;
+            .map_err(|_| ConsumerGone)?;
         let cx = Context::new(self.peer.clone(), self.scope.clone(), self.principal.clone());
         let call = Call::notification(Method::from_static(method), params, cx).related(self.key);
-        self.peer.send(call).await.map(drop).map_err(|_| Gone)
+        self.peer.send(call).await.map(drop).map_err(|_| ConsumerGone)
     }
 
-    async fn chunk(&self, content: Payload) -> Result<(), Gone> {
+    async fn chunk(&self, content: Payload) -> Result<(), ConsumerGone> {
         #[derive(Serialize)]
         struct Chunk<'a> {
             request_id: &'a Id,
@@ -150,7 +151,7 @@ impl CallerSink {
     }
 
     /// Sends progress in MCP's form if the caller gave a token, and in MGP's form if it negotiated progress.
-    async fn progress(&self, step: Step) -> Result<(), Gone> {
+    async fn progress(&self, step: Step) -> Result<(), ConsumerGone> {
         if let Some(token) = &self.token {
             let mut params = ProgressParams::new(token.clone(), Number::from(step.progress));
             params.total = step.total.map(Number::from);
@@ -178,14 +179,18 @@ impl CallerSink {
 }
 
 impl Sink for CallerSink {
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         use mgp_types::method::Notification;
         match item {
-            Item::Chunk(content) => Box::pin(self.chunk(content)),
-            Item::Progress(step) => Box::pin(self.progress(step)),
-            Item::Log(params) => Box::pin(self.notify(LogMessage::METHOD, Ok(params))),
-            Item::Event(params) => Box::pin(self.notify(EventNotification::METHOD, Ok(params))),
-            Item::Callback(params) => Box::pin(self.notify(CallbackRequest::METHOD, Ok(params))),
+            OutletItem::Chunk(content) => Box::pin(self.chunk(content)),
+            OutletItem::Progress(step) => Box::pin(self.progress(step)),
+            OutletItem::Log(params) => Box::pin(self.notify(LogMessage::METHOD, Ok(params))),
+            OutletItem::Event(params) => {
+                Box::pin(self.notify(EventNotification::METHOD, Ok(params)))
+            }
+            OutletItem::Callback(params) => {
+                Box::pin(self.notify(CallbackRequest::METHOD, Ok(params)))
+            }
             // A kind of item this layer does not know has no form on the wire.
             _ => Box::pin(std::future::ready(Ok(()))),
         }

@@ -10,7 +10,7 @@ use mgp_types::mcp::ProgressParams;
 use mgp_types::method::{Progress, StreamChunk, StreamProgress};
 use mgp_types::mgp::StreamProgressParams;
 use mgp_types::service::{
-    Call, Either, Item, MgpService, Params, Peer, Progress as Step, QueueRoom, Reply,
+    Call, Either, MgpService, OutletItem, Params, Peer, Progress as Step, QueueRoom, Reply,
 };
 use mgp_types::{Id, Payload, RpcError};
 use serde::Deserialize;
@@ -77,7 +77,7 @@ impl<S: MgpService> Service<Call> for Route<S> {
 }
 
 /// Reads the params of a partial result: the id of its call, and the item.
-type ReadItem = fn(&Params) -> Result<(Id, Item), RpcError>;
+type ReadItem = fn(&Params) -> Result<(Id, OutletItem), RpcError>;
 
 /// The form in which a partial result arrived.
 #[derive(Clone, Copy)]
@@ -87,7 +87,7 @@ enum ItemForm {
     McpProgress,
 }
 
-fn deliver(peer: &Peer, id: &Id, item: Item, from: ItemForm) {
+fn deliver(peer: &Peer, id: &Id, item: OutletItem, from: ItemForm) {
     let Some(call) = peer.in_flight(id) else {
         tracing::debug!(%id, "dropped partial result: no such call in flight");
         return;
@@ -105,17 +105,17 @@ fn deliver(peer: &Peer, id: &Id, item: Item, from: ItemForm) {
 }
 
 /// Reads a chunk; its content stays text until a caller decodes it.
-fn read_chunk(params: &Params) -> Result<(Id, Item), RpcError> {
+fn read_chunk(params: &Params) -> Result<(Id, OutletItem), RpcError> {
     #[derive(Deserialize)]
     struct Chunk {
         request_id: Id,
         content: Payload,
     }
     let chunk: Chunk = params.get()?;
-    Ok((chunk.request_id, Item::Chunk(chunk.content)))
+    Ok((chunk.request_id, OutletItem::Chunk(chunk.content)))
 }
 
-fn read_stream_progress(params: &Params) -> Result<(Id, Item), RpcError> {
+fn read_stream_progress(params: &Params) -> Result<(Id, OutletItem), RpcError> {
     let read: StreamProgressParams = params.get()?;
     let step = Step {
         progress: read.progress.to_f64(),
@@ -123,10 +123,10 @@ fn read_stream_progress(params: &Params) -> Result<(Id, Item), RpcError> {
         message: read.message,
         estimated_remaining_ms: read.estimated_remaining_ms,
     };
-    Ok((read.request_id, Item::Progress(step)))
+    Ok((read.request_id, OutletItem::Progress(step)))
 }
 
-fn read_progress(params: &Params) -> Result<(Id, Item), RpcError> {
+fn read_progress(params: &Params) -> Result<(Id, OutletItem), RpcError> {
     let read: ProgressParams = params.get()?;
     let step = Step {
         progress: read.progress.to_f64(),
@@ -134,5 +134,5 @@ fn read_progress(params: &Params) -> Result<(Id, Item), RpcError> {
         message: read.message,
         estimated_remaining_ms: None,
     };
-    Ok((read.progress_token, Item::Progress(step)))
+    Ok((read.progress_token, OutletItem::Progress(step)))
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
+use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
 use mgp_types::mcp::Tool;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let query = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let query = if query.is_empty() { "look into a file".to_owned() } else { query };
-    let found = index.search(&Query::new(query).most(3), &Everything)?;
+    let found = index.search(&Query::new(query).most(3), &AllTools)?;
 
     let mut out = std::io::stdout().lock();
     for hit in &found.hits {

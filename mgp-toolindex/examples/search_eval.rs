@@ -13,8 +13,8 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::sync::Arc;
 
 use mgp_toolindex::{
-    Embedder, Everything, History, MetaTools, Query, ServerEntry, Sessions, TokenCounter,
-    ToolEntry, ToolIndex, default_budget, present, surface,
+    AllTools, Embedder, History, MetaTools, Query, ServerEntry, Sessions, TokenCounter, ToolEntry,
+    ToolIndex, default_budget, present, surface,
 };
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{ContextLevel, SearchStrategy};
@@ -57,7 +57,7 @@ fn main() -> Result<(), Failure> {
         if let Some(strategy) = &strategy {
             query = query.strategy(strategy.clone());
         }
-        index.search(&query, &Everything)
+        index.search(&query, &AllTools)
     };
     // The first queries run with cold caches and are not measured.
     for query in queries.iter().take(50) {
@@ -128,8 +128,8 @@ impl Costs {
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), me.clone());
         let session = sessions.open(&cx, None)?;
         let listed = |level: &ContextLevel| -> Result<Vec<String>, Failure> {
-            let view = sessions.view(&me, None, index, &Everything);
-            let tools = surface(level, &MetaTools::new(), index, &Everything, &view);
+            let view = sessions.view(&me, None, index, &AllTools);
+            let tools = surface(level, &MetaTools::new(), index, &AllTools, &view);
             Ok(tools.iter().map(serde_json::to_string).collect::<Result<_, _>>()?)
         };
         let all = sum(&TokenCounter::count_all(&listed(&ContextLevel::Standard)?).0);
@@ -141,13 +141,13 @@ impl Costs {
             if let Some(strategy) = strategy {
                 asked = asked.strategy(strategy.clone());
             }
-            let found = index.search(&asked, &Everything)?;
+            let found = index.search(&asked, &AllTools)?;
             answers.push(serde_json::to_string(&present(&found, &budget, asked.how_many()))?);
             // The model calls the first result.
             if let Some(hit) = found.hits.first() {
                 sessions.used(&session, &hit.tool);
             }
-            let view = sessions.view(&me, Some(&session), index, &Everything);
+            let view = sessions.view(&me, Some(&session), index, &AllTools);
             violations += usize::from(view.total_tokens > view.max_tokens);
         }
         let (answers, _) = TokenCounter::count_all(&answers);

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use mgp_toolindex::{
-//!     Everything, MetaTools, Query, ServerEntry, Sessions, ToolIndex, present, surface,
+//!     AllTools, MetaTools, Query, ServerEntry, Sessions, ToolIndex, present, surface,
 //! };
 //! use mgp_types::mcp::Tool;
 //! use mgp_types::mgp::ContextLevel;
@@ -30,7 +30,7 @@
 //! // A server gets the context with each call.
 //! let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
 //! let query = Query::new("look into a file").most(3).principal(&cx.principal);
-//! let found = index.search(&query, &Everything)?;
+//! let found = index.search(&query, &AllTools)?;
 //! assert_eq!(found.hits[0].tool.tool_id(), "files.read_text");
 //!
 //! // The answer for the model, within the default budget of 8,000 tokens.
@@ -41,9 +41,9 @@
 //! // The model calls the tool, so it is cached in the session and listed.
 //! let session = sessions.open(&cx, None)?;
 //! sessions.used(&session, &found.hits[0].tool);
-//! let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+//! let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
 //! assert!(view.total_tokens <= view.max_tokens);
-//! let list = surface(&ContextLevel::Hybrid, &MetaTools::new(), &index, &Everything, &view);
+//! let list = surface(&ContextLevel::Hybrid, &MetaTools::new(), &index, &AllTools, &view);
 //! let names: Vec<_> = list.iter().map(|tool| tool.name.as_str()).collect();
 //! assert_eq!(names, ["mgp_tools_discover", "mgp_tools_call", "mgp_tools_request", "read_text"]);
 //! # Ok(())
@@ -76,7 +76,7 @@ mod vector;
 mod readme {}
 
 pub use catalog::{
-    Allowed, AllowedKey, CategoryNode, CategoryTree, Everything, Extent, Listed, ServerEntry,
+    AllTools, Allowed, AllowedKey, CategoryNode, CategoryTree, Extent, IndexedTool, ServerEntry,
     ToolEntry,
 };
 #[cfg(feature = "static-table")]
@@ -85,14 +85,15 @@ pub use embed::{Cost, EmbedError, Embedder};
 #[cfg(feature = "fastembed")]
 pub use embed::{ModelError, Sentences, SentencesConfig};
 pub use endpoint::{
-    AvailabilityCheck, Caller, Create, CreationOutcome, Endpoints, Standing, Wanted, present,
+    Availability, AvailabilityCheck, Caller, CreationOutcome, CreationRequest, Endpoints,
+    ToolCreator, present,
 };
 pub use error::{BudgetError, IndexError, RequestError, SessionError};
 pub use index::{
     IndexLimits, IndexStats, PutReport, RefusedTool, Resolved, ToolIndex, ToolIndexBuilder,
     ToolRefusal,
 };
-pub use learn::{Erase, History, HistoryConfig, HistoryScope, HistoryStats, Outcome, Retention};
+pub use learn::{Erase, History, HistoryConfig, HistoryScope, HistoryStats, Retention, UseOutcome};
 pub use meta::{ForwardedCall, MetaTool, MetaTools, Spelling, name_for, surface};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Hit, Query, Reason, SearchResult};
 pub use session::{

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use mgp_toolindex::{
-    Endpoints, History, Listed, MetaTools, Pins, ServerEntry, SessionLimits, Sessions,
+    Endpoints, History, IndexedTool, MetaTools, Pins, ServerEntry, SessionLimits, Sessions,
     TokenCounter, ToolEntry, ToolIndex, default_budget, surface,
 };
 use mgp_types::RawObject;
@@ -105,11 +105,11 @@ async fn a_server_tool_never_gets_the_name_of_a_meta_tool() {
     let pins = Pins::new().everyone(names.map(|name| format!("evil.{name}")));
     let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
     let me = Principal::local();
-    let view = sessions.view(&me, None, &index, &mgp_toolindex::Everything);
+    let view = sessions.view(&me, None, &index, &mgp_toolindex::AllTools);
     assert_eq!(view.pinned.len(), 4);
     for level in [ContextLevel::Standard, ContextLevel::Hybrid] {
         let meta = MetaTools::new();
-        let listed = surface(&level, &meta, &index, &mgp_toolindex::Everything, &view);
+        let listed = surface(&level, &meta, &index, &mgp_toolindex::AllTools, &view);
         let own = listed.iter().filter(|tool| tool.name.starts_with("mgp")).count();
         assert_eq!(own, if level == ContextLevel::Hybrid { 3 } else { 0 }, "{level}");
         assert_eq!(listed.iter().filter(|tool| tool.name.starts_with("evil.")).count(), 4);
@@ -130,7 +130,7 @@ async fn a_use_of_a_pinned_tool_evicts_nothing() {
     let sessions = Sessions::configured(budget, pins, SessionLimits::default());
     let cx = client(&Endpoints::new(index.clone(), sessions.clone()), "ann").cx;
     let session = sessions.open(&cx, None).unwrap();
-    let view = || sessions.view(&cx.principal, Some(&session), &index, &mgp_toolindex::Everything);
+    let view = || sessions.view(&cx.principal, Some(&session), &index, &mgp_toolindex::AllTools);
     assert_eq!(view().pinned.len(), 1);
     for name in ["zorp1x", "zorp2x", "zorp0x"] {
         sessions.used(&session, &index.get("s", name).unwrap());
@@ -204,7 +204,7 @@ async fn the_history_of_a_caller_affects_only_that_caller() {
     let tools = ["alpha_run", "beta_run", "gamma_run"].map(|name| tool(name, "Runs the thing"));
     index.put(ServerEntry::new("s").tools(tools)).unwrap();
     let endpoints = Endpoints::new(index.clone(), Sessions::new());
-    let gamma: Listed = index.get("s", "gamma_run").unwrap();
+    let gamma: IndexedTool = index.get("s", "gamma_run").unwrap();
     let (mut ann, mut bob) = (client(&endpoints, "ann"), client(&endpoints, "bob"));
     let before =
         names(&ask(&mut bob, "discover", json!({"query": "run the thing"})).await["tools"]);
@@ -212,7 +212,7 @@ async fn the_history_of_a_caller_affects_only_that_caller() {
     for round in 0..20 {
         let query = format!("run the thing {}", ["now", "again", "please", "soon"][round % 4]);
         ask(&mut ann, "discover", json!({"query": query})).await;
-        endpoints.called(&ann.cx, None, &gamma, mgp_toolindex::Outcome::Answered).unwrap();
+        endpoints.called(&ann.cx, None, &gamma, mgp_toolindex::UseOutcome::Answered).unwrap();
     }
     let query = json!({"query": "run the thing again"});
     assert_eq!(names(&ask(&mut ann, "discover", query.clone()).await["tools"])[0], "gamma_run");
@@ -351,7 +351,7 @@ fn sessions_respect_their_budget_while_servers_change() {
                 for step in 0.. {
                     let query = format!("zorp{}x", (number + step) % 12);
                     let query = mgp_toolindex::Query::new(query).principal(&cx.principal);
-                    let found = index.search(&query, &mgp_toolindex::Everything).unwrap();
+                    let found = index.search(&query, &mgp_toolindex::AllTools).unwrap();
                     for hit in &found.hits {
                         sessions.used(&session, &hit.tool);
                     }
@@ -359,7 +359,7 @@ fn sessions_respect_their_budget_while_servers_change() {
                         &cx.principal,
                         Some(&session),
                         index,
-                        &mgp_toolindex::Everything,
+                        &mgp_toolindex::AllTools,
                     );
                     let cost: u64 = view.cached.iter().map(|held| u64::from(held.tokens)).sum();
                     assert!(cost <= 3000 && view.total_tokens == cost + 450, "{cost}");

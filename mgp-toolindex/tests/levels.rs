@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use mgp_toolindex::{
-    Everything, MetaTools, Pins, ServerEntry, SessionLimits, Sessions, TokenCounter, ToolEntry,
+    AllTools, MetaTools, Pins, ServerEntry, SessionLimits, Sessions, TokenCounter, ToolEntry,
     ToolIndex, default_budget, surface,
 };
 use mgp_types::RawObject;
@@ -58,11 +58,11 @@ fn each_level_has_its_tools_and_stays_below_its_cost() {
     for (server, tool) in [("server3", "share_message_3"), ("server6", "export_image_6")] {
         sessions.used(&session, &index.get(server, tool).unwrap());
     }
-    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     let counter = TokenCounter::new();
     let mut costs = Vec::new();
     for level in ContextLevel::KNOWN {
-        let tools = surface(level, &MetaTools::new(), &index, &Everything, &view);
+        let tools = surface(level, &MetaTools::new(), &index, &AllTools, &view);
         let text = serde_json::to_string(&tools).unwrap();
         let tokens = counter.count(&text);
         costs.push(tokens);
@@ -77,7 +77,7 @@ fn each_level_has_its_tools_and_stays_below_its_cost() {
     assert!(discovery <= 450 && hybrid <= 5000 && category <= 5000, "{costs:?}");
     assert!(u64::from(hybrid) <= view.total_tokens + 100, "{hybrid} {}", view.total_tokens);
     assert!(standard > 40 * discovery, "{costs:?}");
-    let unknown = surface(&ContextLevel::from("L9"), &MetaTools::new(), &index, &Everything, &view);
+    let unknown = surface(&ContextLevel::from("L9"), &MetaTools::new(), &index, &AllTools, &view);
     assert_eq!(unknown.len(), 7, "an unknown level is L3");
 }
 
@@ -94,8 +94,8 @@ fn the_category_index_stays_below_its_bound_for_15000_tools() {
     index.put_all((0..150).map(server)).unwrap();
     assert_eq!(index.len(), 15_000);
     let view =
-        Sessions::new().view(&mgp_types::service::Principal::local(), None, &index, &Everything);
-    let tools = surface(&ContextLevel::Category, &MetaTools::new(), &index, &Everything, &view);
+        Sessions::new().view(&mgp_types::service::Principal::local(), None, &index, &AllTools);
+    let tools = surface(&ContextLevel::Category, &MetaTools::new(), &index, &AllTools, &view);
     let tokens = TokenCounter::new().count(&serde_json::to_string(&tools).unwrap());
     assert!(tokens <= 5000, "{tokens}");
     let description = tools[0].description.as_deref().unwrap();

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use mgp_toolindex::{
-    Cost, EmbedError, Embedder as _, Everything, ModelError, Query, Sentences, SentencesConfig,
+    AllTools, Cost, EmbedError, Embedder as _, ModelError, Query, Sentences, SentencesConfig,
     ServerEntry, ToolIndex,
 };
 use mgp_types::{mcp::Tool, mgp::SearchStrategy};
@@ -95,7 +95,7 @@ async fn a_tool_is_found_that_shares_no_word_with_the_query() {
     ] {
         for strategy in [SearchStrategy::Semantic, SearchStrategy::Hybrid] {
             let query = Query::new(query).strategy(strategy);
-            let found = index.search(&query, &Everything).unwrap();
+            let found = index.search(&query, &AllTools).unwrap();
             assert_eq!(found.hits[0].tool.name(), expected, "{query:?}");
             assert!(found.fallback.is_none(), "{query:?}");
         }

@@ -4,7 +4,7 @@ use tokio::io::{DuplexStream, ReadHalf, WriteHalf, split};
 
 /// One end of an in-memory connection.
 #[derive(Debug)]
-pub struct End {
+pub struct DuplexEnd {
     /// Reads what the other end wrote.
     pub reader: ReadHalf<DuplexStream>,
     /// Writes to the other end.
@@ -13,12 +13,12 @@ pub struct End {
 
 /// Creates the two ends of a connection that buffers 64 KiB in each direction, like a pipe.
 #[must_use]
-pub fn duplex() -> (End, End) {
+pub fn duplex() -> (DuplexEnd, DuplexEnd) {
     let (a, b) = tokio::io::duplex(64 * 1024);
-    (End::new(a), End::new(b))
+    (DuplexEnd::new(a), DuplexEnd::new(b))
 }
 
-impl End {
+impl DuplexEnd {
     fn new(stream: DuplexStream) -> Self {
         let (reader, writer) = split(stream);
         Self { reader, writer }

@@ -20,7 +20,7 @@ mod readme {}
 pub use child::{
     Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper, StderrLimits,
 };
-pub use connection::{Closed, Connection, Ending, Limits, Monitor};
-pub use duplex::{End, duplex};
+pub use connection::{CloseHandle, CloseReason, Connection, ConnectionMonitor, Limits};
+pub use duplex::{DuplexEnd, duplex};
 pub use scoped::{ScopedTask, spawn_scoped};
 pub use stdio::{StdioError, StdioKind, StdioReader, StdioWriter, take as take_stdio};

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mgp_testkit::until;
-use mgp_transport::{ChildCommand, Closed, Connection};
+use mgp_transport::{ChildCommand, CloseReason, Connection};
 use mgp_types::mcp::EmptyParams;
 use mgp_types::method::Ping;
 use mgp_types::service::{Call, Router, Stack};
@@ -70,7 +70,7 @@ async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
             assert_eq!(outcome.unwrap_err().code().0, 2000);
         }
         let closed = timeout(TIMEOUT, driving).await.unwrap().unwrap();
-        assert!(matches!(closed, Closed::Eof | Closed::Io(_)), "{closed}");
+        assert!(matches!(closed, CloseReason::Eof | CloseReason::Io(_)), "{closed}");
         assert_eq!((monitor.pending(), monitor.unread_bytes()), (0, 0));
         assert_eq!(peer.send(ping()).await.unwrap_err().code().0, 2000);
         if let Some(child) = child {

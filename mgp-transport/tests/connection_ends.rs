@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_transport::{Closed, Connection, Limits, duplex};
+use mgp_transport::{CloseReason, Connection, Limits, duplex};
 use mgp_types::ErrorCode;
 use mgp_types::method::Ping;
 use mgp_types::service::{Call, Reply, Router, Stack};
@@ -113,7 +113,7 @@ async fn short_calls_written_at_once_are_all_answered() {
     let (mut reader, mut writer) = tokio::io::split(there);
     writer.write_all(&requests(50_000)).await.unwrap();
     writer.shutdown().await.unwrap();
-    assert!(matches!(connection.run().await, Closed::Eof));
+    assert!(matches!(connection.run().await, CloseReason::Eof));
     assert_eq!(monitor.shed(), 0);
     let mut answers = String::new();
     reader.read_to_string(&mut answers).await.unwrap();
@@ -149,7 +149,7 @@ async fn a_peer_that_never_reads_is_given_up_even_if_it_sends_nothing_more() {
     let (_reader, mut writer) = (there.reader, there.writer);
     writer.write_all(&requests(2)).await.unwrap();
     let closed = soon(driving).await.unwrap();
-    assert!(matches!(closed, Closed::Stalled(_)), "{closed}");
+    assert!(matches!(closed, CloseReason::Stalled(_)), "{closed}");
     assert_eq!(started.elapsed().as_secs(), Limits::default().stall.as_secs());
     assert!(peer.is_closed());
     assert_eq!((monitor.running(), monitor.unread_bytes()), (0, 0));
@@ -194,7 +194,7 @@ async fn running_calls_may_finish_after_the_end_of_the_input_and_no_longer() {
         let mut line = String::new();
         BufReader::new(reader).read_line(&mut line).await.unwrap();
         assert_eq!(!line.is_empty(), answered, "{line}");
-        assert!(matches!(driving.await.unwrap(), Closed::Eof));
+        assert!(matches!(driving.await.unwrap(), CloseReason::Eof));
         assert_eq!(ended.load(Ordering::Relaxed), 1);
     }
 }
@@ -211,7 +211,7 @@ async fn closing_on_this_side_waits_for_the_linger_time_only() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     let started = Instant::now();
     peer.close("enough");
-    assert!(matches!(soon(driving).await.unwrap(), Closed::Local));
+    assert!(matches!(soon(driving).await.unwrap(), CloseReason::Local));
     // Once for the queued bytes, once for the writer to shut down.
     assert!(started.elapsed() <= 2 * Limits::default().linger, "{:?}", started.elapsed());
 }
@@ -249,7 +249,7 @@ async fn running_calls_are_answered_before_this_side_closes() {
     let mut received = String::new();
     soon(here.reader.read_to_string(&mut received)).await.unwrap();
     assert_eq!(received.lines().count(), 5, "{received}");
-    assert!(matches!(running.await.unwrap(), Closed::Local));
+    assert!(matches!(running.await.unwrap(), CloseReason::Local));
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,7 +265,7 @@ async fn a_call_that_does_not_end_is_dropped() {
     }
     let begun = Instant::now();
     ending.begin();
-    assert!(matches!(soon(running).await.unwrap(), Closed::Local));
+    assert!(matches!(soon(running).await.unwrap(), CloseReason::Local));
     assert_eq!(begun.elapsed(), Limits::default().linger);
 }
 
@@ -290,7 +290,7 @@ async fn a_slow_reader_gets_the_last_answers_whole() {
         }
     }
     assert!(all > 8 * 120_000, "{all}");
-    assert!(matches!(running.await.unwrap(), Closed::Local));
+    assert!(matches!(running.await.unwrap(), CloseReason::Local));
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,7 +310,7 @@ async fn a_peer_that_reads_byte_by_byte_does_not_keep_this_side_from_closing() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let _ = here.reader.read(&mut drop).await.unwrap();
     }
-    assert!(matches!(running.await.unwrap(), Closed::Local));
+    assert!(matches!(running.await.unwrap(), CloseReason::Local));
     let limits = Limits::default();
     assert!(begun.elapsed() <= limits.stall + 2 * limits.linger, "{:?}", begun.elapsed());
 }
@@ -329,7 +329,7 @@ async fn after_the_announcement_calls_return_their_answers_even_without_a_reader
     assert_eq!(monitor.running(), 0);
     let begun = Instant::now();
     ending.begin();
-    assert!(matches!(soon(running).await.unwrap(), Closed::Local));
+    assert!(matches!(soon(running).await.unwrap(), CloseReason::Local));
     assert_eq!(begun.elapsed(), Limits::default().linger);
 }
 

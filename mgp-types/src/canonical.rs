@@ -133,15 +133,15 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
 ///
 /// # Errors
 /// Returns the errors of [`canonical`].
-pub fn canonical_hash(json: &str) -> Result<Hash, RpcError> {
-    canonical(json).map(|text| Hash::of(text.as_bytes()))
+pub fn canonical_hash(json: &str) -> Result<Sha256Hash, RpcError> {
+    canonical(json).map(|text| Sha256Hash::of(text.as_bytes()))
 }
 
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Hash([u8; 32]);
+pub struct Sha256Hash([u8; 32]);
 
-impl Hash {
+impl Sha256Hash {
     /// Computes the digest of some bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
@@ -155,13 +155,13 @@ impl Hash {
     }
 }
 
-impl fmt::Display for Hash {
+impl fmt::Display for Sha256Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Hash {
+impl fmt::Debug for Sha256Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

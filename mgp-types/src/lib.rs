@@ -41,11 +41,11 @@ mod wire;
 mod readme {}
 
 pub use backoff::{Backoff, millis};
-pub use canonical::{Hash, canonical, canonical_hash, is_canonical};
+pub use canonical::{Sha256Hash, canonical, canonical_hash, is_canonical};
 pub use clip::clip;
 pub use hex::{from_hex, push_hex, to_hex};
 #[cfg(feature = "private-file")]
-pub use private_file::{PrivateFile, PrivateFileError, Turn};
+pub use private_file::{FileLock, PrivateFile, PrivateFileError};
 pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{Sealer, UnsealError, unguessable};

@@ -38,7 +38,7 @@ pub struct PrivateFile {
 /// An exclusive lock for changing a file; released when it is dropped, or when the process ends.
 #[derive(Debug)]
 #[must_use = "the turn ends when it is dropped"]
-pub struct Turn {
+pub struct FileLock {
     _lock: File,
 }
 
@@ -131,7 +131,7 @@ impl PrivateFile {
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Busy`] if that takes too long, else [`PrivateFileError::Io`].
-    pub fn turn(&self, timeout: Duration) -> Result<Turn, PrivateFileError> {
+    pub fn turn(&self, timeout: Duration) -> Result<FileLock, PrivateFileError> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(turn) = self.try_turn("")? {
@@ -151,12 +151,12 @@ impl PrivateFile {
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Io`] if the lock file cannot be used.
-    pub fn try_turn(&self, name: &str) -> Result<Option<Turn>, PrivateFileError> {
+    pub fn try_turn(&self, name: &str) -> Result<Option<FileLock>, PrivateFileError> {
         let path = self.beside(&format!("{name}.lock"));
         let failed = failed(&path, "locked");
         let lock = private().create(true).truncate(false).open(&path).map_err(&failed)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Some(Turn { _lock: lock })),
+            Ok(()) => Ok(Some(FileLock { _lock: lock })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
@@ -166,7 +166,7 @@ impl PrivateFile {
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Io`]; the old content is then unchanged.
-    pub fn replace(&self, _turn: &Turn, text: &[u8]) -> Result<(), PrivateFileError> {
+    pub fn replace(&self, _turn: &FileLock, text: &[u8]) -> Result<(), PrivateFileError> {
         let failed = failed(&self.path, "written");
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
-use mgp_types::mcp::{ContentBlock, Outcome, ReadResourceResult, Tool};
+use mgp_types::mcp::{ContentBlock, ReadResourceResult, RequestOutcome, Tool};
 use mgp_types::mgp::{
     AuditEvent, CallbackRequestParams, Grant, PermissionDecision, RequestToolsResult,
 };
@@ -87,7 +87,7 @@ proptest! {
     fn any_json_is_decoded_or_refused(value in value()) {
         let text = value.to_string();
         again::<ContentBlock>(&text)?;
-        again::<Outcome<ReadResourceResult>>(&text)?;
+        again::<RequestOutcome<ReadResourceResult>>(&text)?;
         again::<Tool>(&text)?;
         again::<Grant>(&text)?;
         again::<PermissionDecision>(&text)?;

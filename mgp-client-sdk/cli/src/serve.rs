@@ -6,7 +6,7 @@ use std::time::Duration;
 use mgp_discovery::Sources;
 use mgp_kernel::{ClientTransport, Kernel};
 use mgp_security::auth::{ApiKeys, AuthLayer, FileKeys};
-use mgp_server_sdk::{Bound, ServeError, Server};
+use mgp_server_sdk::{BoundServer, ServeError, Server};
 use mgp_transport::take_stdio;
 use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::Principal;
@@ -250,7 +250,7 @@ fn build_stack(server: Server) -> CliResult<mgp_types::service::Stack> {
     server.into_stack().map_err(|error| Failure::failed(error.message()))
 }
 
-async fn bind(server: Server, folder: &Path, options: HttpOptions) -> CliResult<Bound> {
+async fn bind(server: Server, folder: &Path, options: HttpOptions) -> CliResult<BoundServer> {
     let HttpOptions { address, hosts, origins, access } = options;
     let http =
         server.http(address).config(|config| (config.hosts, config.origins) = (hosts, origins));

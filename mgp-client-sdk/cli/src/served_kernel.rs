@@ -2,7 +2,7 @@
 
 use mgp_kernel::{ClientTransport, Kernel};
 use mgp_lifecycle::Drain;
-use mgp_transport::{Closed, Connection};
+use mgp_transport::{CloseReason, Connection};
 use mgp_types::service::{Principal, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -22,7 +22,7 @@ impl ServedKernel {
         writer: W,
         principal: Principal,
         carrier: ClientTransport,
-    ) -> Closed
+    ) -> CloseReason
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use mgp_discovery::{Agent, Config, Sources, Trust};
-use mgp_security::{Arguments, AuditConfig, Fsync, Keep, LogConfig};
+use mgp_discovery::{AgentConfig, Config, Sources, Trust};
+use mgp_security::{Arguments, AuditConfig, FileRetention, Fsync, LogConfig};
 use mgp_toolindex::{ContextPlan, Pins};
 use mgp_types::mgp::{ContextBudget, KernelFinding};
 use mgp_types::service::Principal;
@@ -105,7 +105,7 @@ impl SharedConfig {
 }
 
 impl InteractiveAgents {
-    pub(super) fn set(&self, agents: &BTreeMap<String, Agent>) {
+    pub(super) fn set(&self, agents: &BTreeMap<String, AgentConfig>) {
         let interactive = agents.iter().filter(|(_, agent)| agent.interactive);
         *self.0.write() = interactive.map(|(name, _)| name.clone()).collect();
     }
@@ -135,7 +135,7 @@ pub(super) fn context_plan(config: &Config) -> ContextPlan {
 }
 
 /// Returns how arguments of calls are recorded.
-pub(super) fn audit_config(audit: &mgp_discovery::Audit) -> AuditConfig {
+pub(super) fn audit_config(audit: &mgp_discovery::AuditLogConfig) -> AuditConfig {
     use mgp_discovery::RecordedArguments as Recorded;
     AuditConfig::new().arguments(match audit.arguments {
         Recorded::Names => Arguments::Names,
@@ -146,7 +146,7 @@ pub(super) fn audit_config(audit: &mgp_discovery::Audit) -> AuditConfig {
 
 /// Returns a change of the log's defaults to what is configured.
 pub(super) fn log_config(
-    audit: mgp_discovery::Audit,
+    audit: mgp_discovery::AuditLogConfig,
 ) -> impl FnOnce(LogConfig) -> LogConfig + Send {
     move |mut log| {
         if let Some(dir) = audit.dir {
@@ -157,10 +157,10 @@ pub(super) fn log_config(
             };
         }
         let log = log.fsync(match audit.fsync {
-            mgp_discovery::Fsync::Always => Fsync::Always,
-            mgp_discovery::Fsync::Never => Fsync::Never,
+            mgp_discovery::AuditFsync::Always => Fsync::Always,
+            mgp_discovery::AuditFsync::Never => Fsync::Never,
             _ => Fsync::OnCheckpoint,
         });
-        log.keep(audit.keep.map_or(Keep::All, Keep::Newest))
+        log.keep(audit.keep.map_or(FileRetention::All, FileRetention::Newest))
     }
 }

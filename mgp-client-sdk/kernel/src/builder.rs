@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_discovery::{
-    Config, Expander, Judge, Loaded, RegistrationConfig, ServerMgp, Sources, Trust,
+    CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, Sources, Trust,
 };
 use mgp_security::{ElicitApprover, Governance, GovernanceBuilder, InboxConfig, Policies};
 use mgp_server_sdk::{ChangeNotifier, Server};
@@ -47,7 +47,7 @@ pub struct KernelBuilder {
     local: HashMap<ServerId, CreateServer>,
     sources: Option<Sources>,
     interactive: InteractiveAgents,
-    judge: Option<Arc<dyn Judge>>,
+    judge: Option<Arc<dyn CodeJudge>>,
     registering: RegistrationConfig,
 }
 
@@ -78,7 +78,7 @@ impl KernelBuilder {
     /// Runs the servers of this configuration, and the [local](Self::local) ones added before.
     pub fn config(mut self, config: Config) -> Self {
         let before = std::mem::replace(&mut self.config, config);
-        let local = |server: &mgp_discovery::Server| self.local.contains_key(&server.id);
+        let local = |server: &mgp_discovery::ServerConfig| self.local.contains_key(&server.id);
         self.config.servers.retain(|server| !local(server));
         self.config.servers.extend(before.servers.into_iter().filter(local));
         self
@@ -99,7 +99,7 @@ impl KernelBuilder {
     }
 
     /// Sets the judge of the code of sandboxed servers that agents register; without a judge such code is refused.
-    pub fn judge(mut self, judge: Arc<dyn Judge>) -> Self {
+    pub fn judge(mut self, judge: Arc<dyn CodeJudge>) -> Self {
         self.judge = Some(judge);
         self
     }
@@ -125,19 +125,19 @@ impl KernelBuilder {
         id: impl Into<ServerId>,
         make: impl Fn() -> Server + Send + Sync + 'static,
     ) -> Self {
-        self.local_as(id, ServerMgp::default(), make)
+        self.local_as(id, GovernanceConfig::default(), make)
     }
 
     /// Runs a server in this process, with the settings that a file has in `[servers.mgp]`.
     pub fn local_as(
         mut self,
         id: impl Into<ServerId>,
-        mgp: ServerMgp,
+        mgp: GovernanceConfig,
         make: impl Fn() -> Server + Send + Sync + 'static,
     ) -> Self {
         let id = id.into();
         self.config.servers.retain(|server| server.id != id);
-        self.config.servers.push(mgp_discovery::Server::within(id.clone(), mgp));
+        self.config.servers.push(mgp_discovery::ServerConfig::within(id.clone(), mgp));
         self.local.insert(id, Arc::new(make));
         self
     }
@@ -185,7 +185,7 @@ impl KernelBuilder {
     }
 
     /// Reads the files, with the approvals in the state.
-    async fn load(&mut self, governance: &Governance) -> Result<Option<Loaded>, KernelError> {
+    async fn load(&mut self, governance: &Governance) -> Result<Option<LoadedConfig>, KernelError> {
         let Some(sources) = &self.sources else { return Ok(None) };
         let loaded = sources.load(&Trust::new(Arc::clone(governance.store()))).await?;
         reload::log_findings(&loaded);
@@ -219,7 +219,7 @@ impl KernelBuilder {
         self,
         governance: Governance,
         index: ToolIndex,
-        loaded: Option<Loaded>,
+        loaded: Option<LoadedConfig>,
     ) -> Result<Kernel, KernelError> {
         let depth = hops::depth();
         if hops::is_too_deep(depth) {

@@ -1,7 +1,7 @@
 //! The servers and tools that a caller sees: one decision for calls, lists, searches and the registry (MGP §5).
 
 use mgp_security::{Governance, MissingStatus};
-use mgp_toolindex::{AvailabilityCheck, Listed, Standing};
+use mgp_toolindex::{Availability, AvailabilityCheck, IndexedTool};
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
@@ -46,17 +46,17 @@ impl Visibility for CallerView {
 }
 
 impl AvailabilityCheck for CallerView {
-    fn standing(&self, cx: &Context, tool: &Listed) -> Standing {
+    fn standing(&self, cx: &Context, tool: &IndexedTool) -> Availability {
         let server = ServerId::from(tool.server_id());
         let missing = self.governance.missing_permissions(&cx.principal, &server, tool.name());
         if missing.is_empty() {
-            return Standing::Callable;
+            return Availability::Callable;
         }
         if missing.iter().any(|missing| missing.status == MissingStatus::Denied) {
-            return Standing::Refused;
+            return Availability::Refused;
         }
         let how = format!("an operator decides with `mgp permissions approve {server}`");
         let permissions = missing.into_iter().map(|missing| missing.permission).collect();
-        Standing::NeedsApproval { permissions, how: Some(how) }
+        Availability::NeedsApproval { permissions, how: Some(how) }
     }
 }

@@ -7,11 +7,11 @@ use mgp_types::Timestamp;
 use mgp_types::mcp::{Era, LogLevel, SetLevelParams};
 use mgp_types::method::{Initialized, Kind, LoggingSetLevel};
 use mgp_types::service::{
-    Asking, Call, CallKey, Context, Extensions, Outlet, Pass, ScopeId, ScopeKind,
+    Call, CallKey, CallerAccess, Context, CredentialGrant, Extensions, Outlet, ScopeId, ScopeKind,
 };
 use mgp_types::sync::Mutex;
 
-use super::clients::{ClientTransport, Clients, Present};
+use super::clients::{ClientGuard, ClientTransport, Clients};
 
 /// Further clients are served, but get only what belongs to their calls.
 const MAX_CALLERS: usize = 65_536;
@@ -31,7 +31,7 @@ struct Caller {
     /// `true` if it gets what belongs to no call; modern clients request that with each call.
     is_notified: bool,
     /// Lists a session over HTTP as connected.
-    _present: Option<Present>,
+    _present: Option<ClientGuard>,
     /// The lowest log level it asked for.
     level: Option<LogLevel>,
 }
@@ -82,11 +82,11 @@ impl Callers {
         own.wire_id = None;
         own.extensions = Extensions::default();
         // Its credentials limit what it sees.
-        if let Some(pass) = cx.extensions.get::<Pass>() {
+        if let Some(pass) = cx.extensions.get::<CredentialGrant>() {
             own.extensions.insert(pass.clone());
         }
         if own.caller.era == Era::Legacy {
-            own.asking = Asking::Peer(own.peer.clone());
+            own.asking = CallerAccess::Peer(own.peer.clone());
         }
         let mut table = self.by_scope.lock();
         if let Some(known) = table.get_mut(&id) {

@@ -46,7 +46,7 @@ struct Table {
     next: u64,
     /// `true` once a client connected over something else than HTTP.
     has_connected: bool,
-    connected: BTreeMap<u64, Connected>,
+    connected: BTreeMap<u64, ConnectedClient>,
     /// The callers over HTTP without a session.
     recent: HashMap<Principal, RecentCaller, ahash::RandomState>,
 }
@@ -59,7 +59,7 @@ struct RecentCaller {
 /// A connection, a session, or a recent caller without either.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Connected {
+pub struct ConnectedClient {
     /// The principal that calls are made for.
     pub principal: Principal,
     /// The transport.
@@ -85,7 +85,7 @@ pub enum ClientTransport {
 /// An entry of [`Clients`]: the client counts as connected until this is dropped.
 #[derive(Debug)]
 #[must_use = "the client counts as disconnected when this is dropped"]
-pub struct Present {
+pub struct ClientGuard {
     clients: Clients,
     number: u64,
 }
@@ -94,8 +94,9 @@ pub struct Present {
 
 impl Clients {
     /// Adds a connection.
-    pub fn enter(&self, principal: Principal, carrier: ClientTransport) -> Present {
-        let connected = Connected { principal, carrier, since: Timestamp::now(), last_seen: None };
+    pub fn enter(&self, principal: Principal, carrier: ClientTransport) -> ClientGuard {
+        let connected =
+            ConnectedClient { principal, carrier, since: Timestamp::now(), last_seen: None };
         let number = self.change(|table| {
             let number = table.next;
             table.has_connected |= carrier != ClientTransport::Http;
@@ -103,7 +104,7 @@ impl Clients {
             table.connected.insert(number, connected);
             number
         });
-        Present { clients: self.clone(), number }
+        ClientGuard { clients: self.clone(), number }
     }
 
     /// Adds a caller over HTTP that has no session.
@@ -128,21 +129,21 @@ impl Clients {
 
     /// Returns the connected clients, the oldest first, and after them the recent callers.
     #[must_use]
-    pub fn list(&self) -> Vec<Connected> {
+    pub fn list(&self) -> Vec<ConnectedClient> {
         let mut all: Vec<_> = self.0.table.lock().connected.values().cloned().collect();
         all.extend(self.recent());
         all
     }
 
     /// Returns the recent callers over HTTP that have no session.
-    pub(super) fn recent(&self) -> Vec<Connected> {
+    pub(super) fn recent(&self) -> Vec<ConnectedClient> {
         let mut table = self.0.table.lock();
         let now = Instant::now();
         table.recent.retain(|_, caller| caller.is_recent(now));
         let mut all: Vec<_> = table
             .recent
             .iter()
-            .map(|(principal, caller)| Connected {
+            .map(|(principal, caller)| ConnectedClient {
                 principal: principal.clone(),
                 carrier: ClientTransport::Http,
                 since: caller.since.clone(),
@@ -226,7 +227,7 @@ impl ClientTransport {
 
 // === impl Present ===
 
-impl Drop for Present {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.clients.change(|table| table.connected.remove(&self.number));
     }

@@ -28,7 +28,7 @@ pub enum KernelError {
     },
     /// The configuration cannot be used.
     #[error(transparent)]
-    Config(#[from] mgp_discovery::Error),
+    Config(#[from] mgp_discovery::DiscoveryError),
     /// The kernel has no files to reload.
     #[error("this kernel was not configured by files; build it with `sources`")]
     NoSources,

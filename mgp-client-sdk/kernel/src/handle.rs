@@ -14,7 +14,7 @@ use super::active_config::ActiveConfig;
 use super::clients::Clients;
 use super::dispatch::Dispatcher;
 use super::fleet::{Fleet, describe_all};
-use super::process_info::{ProcessInfo, Reachable};
+use super::process_info::{KernelEndpoints, ProcessInfo};
 
 /// Many servers behind one governed server; a cheap handle.
 ///
@@ -132,12 +132,12 @@ impl Kernel {
 
     /// Returns the addresses of the kernel.
     #[must_use]
-    pub fn reachable(&self) -> Reachable {
+    pub fn reachable(&self) -> KernelEndpoints {
         self.0.process.reachable.lock().clone()
     }
 
     /// Sets the addresses of the kernel.
-    pub fn set_reachable(&self, change: impl FnOnce(&mut Reachable)) {
+    pub fn set_reachable(&self, change: impl FnOnce(&mut KernelEndpoints)) {
         change(&mut self.0.process.reachable.lock());
     }
 

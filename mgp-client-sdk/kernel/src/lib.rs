@@ -37,7 +37,7 @@ mod upstream;
 mod readme {}
 
 pub use builder::KernelBuilder;
-pub use clients::{ClientTransport, Clients, Connected, Present};
+pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;
 pub use handle::Kernel;
-pub use process_info::Reachable;
+pub use process_info::KernelEndpoints;

@@ -1,11 +1,13 @@
 //! From `mgp.toml` to the settings of the layers (MGP §15.2).
 
-use mgp_discovery::{Approved, Confirm, Kernel, Restart, Server};
+use mgp_discovery::{
+    ApprovedRegistration, ConfirmLevel, KernelConfig, RestartConfig, ServerConfig,
+};
 use mgp_lifecycle::SuperviseConfig;
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
 /// Returns the policy of a configured server; without `[servers.mgp]` it is the default policy.
-pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
+pub(super) fn policy(kernel: &KernelConfig, server: &ServerConfig) -> ServerPolicy {
     let general = kernel.permission_policy.clone();
     let defaults = ServerPolicy::default().auto_approve_except(kernel.auto_approve_except.clone());
     let Some(mgp) = &server.mgp else {
@@ -17,7 +19,7 @@ pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
         .permission_policy(mgp.permission_policy.clone().unwrap_or(general))
         .permissions(mgp.permissions.iter().cloned())
         .confirm(match mgp.confirm {
-            Confirm::Moderate => ConfirmFrom::Moderate,
+            ConfirmLevel::Moderate => ConfirmFrom::Moderate,
             _ => ConfirmFrom::Dangerous,
         });
     for (tool, risk) in &mgp.risk {
@@ -30,13 +32,16 @@ pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
 }
 
 /// Returns the policy of a server that was registered at run time.
-pub(super) fn registered_policy(kernel: &Kernel, approved: &Approved) -> ServerPolicy {
+pub(super) fn registered_policy(
+    kernel: &KernelConfig,
+    approved: &ApprovedRegistration,
+) -> ServerPolicy {
     policy(kernel, &approved.server).deny(approved.denied.iter().cloned())
 }
 
 /// Returns when a server is restarted.
-pub(super) fn supervision(server: &Server) -> SuperviseConfig {
-    let Restart { policy, max, window, backoff_base, backoff_max, .. } =
+pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
+    let RestartConfig { policy, max, window, backoff_base, backoff_max, .. } =
         server.mgp.as_ref().map(|mgp| mgp.restart.clone()).unwrap_or_default();
     let mut config = SuperviseConfig::default();
     config.policy = policy;

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// The addresses of a kernel and the files it was made from, as far as the program around it has set them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Reachable {
+pub struct KernelEndpoints {
     /// The state folder.
     pub state: Option<PathBuf>,
     /// The path of the local socket.
@@ -22,7 +22,7 @@ pub struct Reachable {
 }
 
 pub(super) struct ProcessInfo {
-    pub(super) reachable: Mutex<Reachable>,
+    pub(super) reachable: Mutex<KernelEndpoints>,
     pub(super) started_at: Timestamp,
     stop: watch::Sender<Option<StopRequest>>,
 }

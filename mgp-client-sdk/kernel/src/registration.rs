@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_discovery::{Approved, Judge, Known, RegistrationConfig, Registrations, Servers};
+use mgp_discovery::{
+    ApprovedRegistration, CodeJudge, KnownServer, RegistrationConfig, Registrations, ServerRunner,
+};
 use mgp_security::NameFlaw;
-use mgp_toolindex::{Everything, Sessions};
+use mgp_toolindex::{AllTools, Sessions};
 use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::{BoxFuture, Context, Hidden, ServerId, Visibility, visibility};
 use mgp_types::{ErrorCode, RpcError};
@@ -30,7 +32,7 @@ pub(super) struct RegisteredServers {
 pub(super) fn registrations(
     servers: RegisteredServers,
     view: &CallerView,
-    judge: Option<Arc<dyn Judge>>,
+    judge: Option<Arc<dyn CodeJudge>>,
     config: RegistrationConfig,
 ) -> Registrations {
     let governance = servers.fleet.context().governance.clone();
@@ -69,7 +71,7 @@ impl RegisteredServers {
     }
 
     /// Adds a server to the fleet, with its policy in force.
-    fn insert(&self, approved: Approved) -> Result<Arc<ManagedServer>, RpcError> {
+    fn insert(&self, approved: ApprovedRegistration) -> Result<Arc<ManagedServer>, RpcError> {
         let id = approved.id().clone();
         if self.fleet.get(id.as_str()).is_some() || self.configured(&id) {
             let message = format!("the configuration has a server `{id}` now");
@@ -103,25 +105,25 @@ impl RegisteredServers {
         // Removes its tools from the sessions of callers.
         for cx in context.callers.all(|_| true) {
             let session = self.sessions.find(&cx, None).ok().flatten();
-            self.sessions.view(&cx.principal, session.as_ref(), &context.index, &Everything);
+            self.sessions.view(&cx.principal, session.as_ref(), &context.index, &AllTools);
         }
         Ok(())
     }
 }
 
-impl mgp_discovery::Fleet for RegisteredServers {
-    fn known(&self) -> Vec<Known> {
-        mgp_discovery::Fleet::known(&self.fleet)
+impl mgp_discovery::ServerCatalog for RegisteredServers {
+    fn known(&self) -> Vec<KnownServer> {
+        mgp_discovery::ServerCatalog::known(&self.fleet)
     }
 }
 
-impl Servers for RegisteredServers {
+impl ServerRunner for RegisteredServers {
     fn configured(&self, server: &ServerId) -> bool {
         let id = server.as_str();
         self.config.has_server(id) || NameFlaw::check_server(id, []).is_err()
     }
 
-    fn start(&self, approved: Approved) -> BoxFuture<'static, Result<(), RpcError>> {
+    fn start(&self, approved: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {
         let this = self.clone();
         // Right away if the id is free, so that it is taken before the future is polled.
         let inserted = match self.get(approved.id()) {

@@ -4,7 +4,8 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::{join, join_all};
 use mgp_discovery::{
-    Change, ChangeEffect, Config, Finding, Loaded, Reach, Reload, Reloaded, Server,
+    ChangeEffect, Config, ConfigChange, ConfigFinding, LoadedConfig, Reload, Reloaded,
+    ServerConfig, TargetConfig,
 };
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
 use mgp_types::service::{Principal, ServerId};
@@ -73,7 +74,7 @@ impl Kernel {
 }
 
 /// Keeps the entry before of each server whose new entry cannot be read, so that a typing error stops no server.
-fn keep_broken_servers(kernel: &Kernel, loaded: &mut Loaded) {
+fn keep_broken_servers(kernel: &Kernel, loaded: &mut LoadedConfig) {
     let before = kernel.0.config.config();
     for id in &loaded.broken {
         if loaded.config.server(id).is_none() {
@@ -84,7 +85,7 @@ fn keep_broken_servers(kernel: &Kernel, loaded: &mut Loaded) {
 
 async fn apply_loaded(
     kernel: &Kernel,
-    loaded: Loaded,
+    loaded: LoadedConfig,
     by: &Principal,
 ) -> Result<KernelReloadResult, KernelError> {
     let mut result = KernelReloadResult::new();
@@ -127,10 +128,10 @@ async fn apply(
     let _applying = parts.config.applying.lock().await;
     let before = parts.config.config();
     // Servers in this process are in no file.
-    let local = before.servers.iter().filter(|server| matches!(server.reach, Reach::Within));
+    let local = before.servers.iter().filter(|server| matches!(server.reach, TargetConfig::Within));
     config.servers.retain(|server| !local.clone().any(|local| local.id == server.id));
     config.servers.extend(local.cloned());
-    let change = Change::between(&before, &config);
+    let change = ConfigChange::between(&before, &config);
     if change.is_empty() {
         parts.config.shared.set(config, broken);
         dispatch.registrations.reconfigured().await?;
@@ -163,7 +164,11 @@ async fn apply(
 }
 
 /// Applies new rules to servers that keep running, and returns the changed servers that have to be started again.
-fn reconfigure_servers(kernel: &Kernel, before: &Config, change: &Change) -> Vec<Server> {
+fn reconfigure_servers(
+    kernel: &Kernel,
+    before: &Config,
+    change: &ConfigChange,
+) -> Vec<ServerConfig> {
     let mut replaced = Vec::new();
     for changed in &change.changed {
         let has_other_supervision = before
@@ -182,19 +187,19 @@ fn reconfigure_servers(kernel: &Kernel, before: &Config, change: &Change) -> Vec
 async fn replace_servers(
     kernel: &Kernel,
     before: &Config,
-    change: &Change,
-    replaced: Vec<Server>,
+    change: &ConfigChange,
+    replaced: Vec<ServerConfig>,
 ) -> Result<(), KernelError> {
     let fleet = &kernel.0.fleet;
     let remove = async |id: &ServerId| fleet.remove(id, ShutdownReason::OperatorRequest).await;
-    let replace = async |server: Server| {
+    let replace = async |server: ServerConfig| {
         remove(&server.id).await;
         let id = server.id.to_string();
         fleet.add(server).map(drop).map_err(|why| KernelError::Server { server: id, why })
     };
     // A program with a new id is started once it has ended under the old one.
     let removed = before.servers.iter().filter(|old| change.removed.contains(&old.id));
-    let removed: Vec<&Reach> = removed.map(|old| &old.reach).collect();
+    let removed: Vec<&TargetConfig> = removed.map(|old| &old.reach).collect();
     let (renamed, added): (Vec<_>, Vec<_>) =
         change.added.iter().cloned().partition(|server| removed.contains(&&server.reach));
     let removing = join_all(change.removed.iter().map(remove));
@@ -243,7 +248,7 @@ async fn apply_governance(
 }
 
 /// Applies each change of the files that a kernel was configured by, until the kernel is dropped.
-pub(super) fn follow_files(kernel: &Kernel, origin: ConfigOrigin, loaded: &Loaded) {
+pub(super) fn follow_files(kernel: &Kernel, origin: ConfigOrigin, loaded: &LoadedConfig) {
     kernel.0.config.set_findings(findings_of(loaded));
     let reload = Reload::new(origin.sources, origin.trust, loaded);
     tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.config.lifetime()));
@@ -281,7 +286,7 @@ fn file_owner() -> Principal {
 }
 
 /// Logs errors and warnings of files.
-pub(super) fn log_findings(loaded: &Loaded) {
+pub(super) fn log_findings(loaded: &LoadedConfig) {
     for finding in &loaded.findings {
         tracing::warn!("{finding}");
     }
@@ -291,7 +296,7 @@ pub(super) fn log_findings(loaded: &Loaded) {
 }
 
 /// Returns the errors and warnings of files that can be used.
-fn findings_of(loaded: &Loaded) -> Vec<KernelFinding> {
+fn findings_of(loaded: &LoadedConfig) -> Vec<KernelFinding> {
     let mut findings: Vec<_> = loaded.findings.iter().map(kernel_finding).collect();
     if let Some(unapproved) = &loaded.unapproved {
         let mut finding = KernelFinding::new("warning", unapproved.to_string());
@@ -302,16 +307,16 @@ fn findings_of(loaded: &Loaded) -> Vec<KernelFinding> {
 }
 
 /// Returns why files cannot be used.
-fn findings_of_error(error: &mgp_discovery::Error) -> Vec<KernelFinding> {
+fn findings_of_error(error: &mgp_discovery::DiscoveryError) -> Vec<KernelFinding> {
     match error {
-        mgp_discovery::Error::Faults(faults) => {
+        mgp_discovery::DiscoveryError::Faults(faults) => {
             faults.findings().iter().map(kernel_finding).collect()
         }
         error => vec![KernelFinding::new("error", error.to_string())],
     }
 }
 
-fn kernel_finding(finding: &Finding) -> KernelFinding {
+fn kernel_finding(finding: &ConfigFinding) -> KernelFinding {
     let text = match &finding.remedy {
         Some(remedy) => format!("{}; {remedy}", finding.what),
         None => finding.what.clone(),
@@ -323,7 +328,7 @@ fn kernel_finding(finding: &Finding) -> KernelFinding {
     result
 }
 
-fn changes(change: &Change) -> Vec<KernelChange> {
+fn changes(change: &ConfigChange) -> Vec<KernelChange> {
     let one = |kind: &str, id: Option<&str>, what: &str| {
         let mut change = KernelChange::new(kind, what);
         change.id = id.map(str::to_owned);

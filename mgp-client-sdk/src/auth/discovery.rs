@@ -3,7 +3,7 @@
 //!
 //! A server of 2025-03-26 publishes no metadata: its origin is its authorization server.
 
-use mgp_types::service::{FetchRequest, Fetched, SharedFetch};
+use mgp_types::service::{FetchRequest, FetchResponse, SharedFetch};
 use serde::de::DeserializeOwned;
 use url::Url;
 
@@ -226,7 +226,7 @@ async fn first<T: DeserializeOwned>(
     Ok(None)
 }
 
-async fn fetch(fetcher: &SharedFetch, url: &str) -> Result<Fetched, AuthError> {
+async fn fetch(fetcher: &SharedFetch, url: &str) -> Result<FetchResponse, AuthError> {
     let request = FetchRequest::get(url).header("accept", "application/json");
     Ok(fetcher.fetch(request).await?)
 }
@@ -234,7 +234,7 @@ async fn fetch(fetcher: &SharedFetch, url: &str) -> Result<Fetched, AuthError> {
 fn document<T: DeserializeOwned>(
     what: &'static str,
     url: &str,
-    answer: &Fetched,
+    answer: &FetchResponse,
 ) -> Result<T, AuthError> {
     let refuse = |why| AuthError::Document { what, url: address::display_url(url), why };
     if answer.status != 200 {

@@ -4,7 +4,7 @@ use mgp_types::service::FetchError;
 use mgp_types::{ErrorCode, RpcError};
 
 use super::scope::Scopes;
-use super::store::StoreError;
+use super::store::TokenStoreError;
 
 /// An error of authorization.
 ///
@@ -198,7 +198,7 @@ pub enum AuthError {
     Key(#[source] jsonwebtoken::errors::Error),
     /// The token store failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] TokenStoreError),
     /// The system's random generator failed.
     #[error("the system has no randomness")]
     Randomness(#[source] RpcError),
@@ -259,6 +259,6 @@ mod tests {
             ErrorCode::UPSTREAM_ERROR,
         );
         check(&FetchError::Failed { url, why }.into(), ErrorCode::UPSTREAM_UNAVAILABLE);
-        check(&StoreError::Other("full".to_owned()).into(), ErrorCode::INTERNAL_ERROR);
+        check(&TokenStoreError::Other("full".to_owned()).into(), ErrorCode::INTERNAL_ERROR);
     }
 }

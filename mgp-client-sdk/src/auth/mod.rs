@@ -46,8 +46,8 @@ pub use oauth::OAuth;
 pub use scope::Scopes;
 pub use secret::Secret;
 pub use store::{
-    FileTokens, MemoryTokens, Registration, RegistrationKind, RenewalLock, StoreError, TokenEntry,
-    TokenKind, TokenStore, Tokens,
+    FileTokens, MemoryTokens, Registration, RegistrationKind, RenewalLock, TokenEntry, TokenKind,
+    TokenStore, TokenStoreError, Tokens,
 };
 
 /// Returns the seconds since 1970.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_transport::http::{Credentials, Refused, Shown, Target};
+use mgp_transport::http::{CredentialRefusal, Credentials, RequestCredentials, RequestTarget};
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, SharedFetch};
 
@@ -191,7 +191,10 @@ impl Credentials for OAuth {
         Box::pin(async { self.session.authorization().await.map_err(to_rpc_error) })
     }
 
-    fn shown<'a>(&'a self, request: Target<'a>) -> BoxFuture<'a, Result<Shown, RpcError>> {
+    fn shown<'a>(
+        &'a self,
+        request: RequestTarget<'a>,
+    ) -> BoxFuture<'a, Result<RequestCredentials, RpcError>> {
         Box::pin(async move { self.session.show(request).await.map_err(to_rpc_error) })
     }
 
@@ -199,7 +202,7 @@ impl Credentials for OAuth {
         self.session.nonce(nonce);
     }
 
-    fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>> {
+    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
         Box::pin(async { self.session.refused(refusal).await.map_err(to_rpc_error) })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::Shared;
-use mgp_transport::http::{Refused, Shown, Target};
+use mgp_transport::http::{CredentialRefusal, RequestCredentials, RequestTarget};
 use mgp_types::service::BoxFuture;
 use mgp_types::sync::Mutex;
 use tokio::task::AbortHandle;
@@ -89,12 +89,20 @@ impl Session {
     }
 
     /// Returns the credentials of a request: the token, and for a bound token a proof for this request.
-    pub(super) async fn show(self: &Arc<Self>, to: Target<'_>) -> Result<Shown, Arc<AuthError>> {
-        let Some(authorization) = self.authorization().await? else { return Ok(Shown::default()) };
-        let Some((key, token)) = self.bound() else { return Ok(Shown::new(Some(authorization))) };
+    pub(super) async fn show(
+        self: &Arc<Self>,
+        to: RequestTarget<'_>,
+    ) -> Result<RequestCredentials, Arc<AuthError>> {
+        let Some(authorization) = self.authorization().await? else {
+            return Ok(RequestCredentials::default());
+        };
+        let Some((key, token)) = self.bound() else {
+            return Ok(RequestCredentials::new(Some(authorization)));
+        };
         let nonce = self.nonces.of(PROTECTED_SERVER);
         let proof = key.proof(to.method, to.url, nonce.as_deref(), Some(&token))?;
-        Ok(Shown::new(Some(format!("{DPOP_PREFIX}{}", token.expose()))).header("dpop", proof))
+        Ok(RequestCredentials::new(Some(format!("{DPOP_PREFIX}{}", token.expose())))
+            .header("dpop", proof))
     }
 
     /// Stores the nonce for the next proof.
@@ -103,7 +111,10 @@ impl Session {
     }
 
     /// Gets better credentials than those that were refused.
-    pub(super) async fn refused(self: &Arc<Self>, refusal: Refused) -> Result<(), Arc<AuthError>> {
+    pub(super) async fn refused(
+        self: &Arc<Self>,
+        refusal: CredentialRefusal,
+    ) -> Result<(), Arc<AuthError>> {
         let demand = Demand::of(&refusal.challenges);
         if let Some(nonce) = &refusal.nonce {
             self.nonce(nonce);
@@ -264,7 +275,7 @@ fn header(tokens: &Tokens) -> String {
 }
 
 /// Handles a refused proof, with a token that may be valid: if the server sent a nonce, the next proof contains it.
-fn handle_refused_proof(error: &str, refusal: &Refused) -> Result<(), AuthError> {
+fn handle_refused_proof(error: &str, refusal: &CredentialRefusal) -> Result<(), AuthError> {
     let hint = match &refusal.nonce {
         Some(_) if refusal.times <= MAX_NONCE_RETRIES => return Ok(()),
         Some(_) => "it requires another nonce each time",

@@ -8,7 +8,7 @@ use super::discovery::Discovered;
 use super::dpop::DpopMode;
 use super::error::AuthError;
 use super::session::{Session, is_stale};
-use super::store::{RegistrationKind, RenewalLock, StoreError, TokenEntry, TokenKind, Tokens};
+use super::store::{RegistrationKind, RenewalLock, TokenEntry, TokenKind, TokenStoreError, Tokens};
 
 impl Session {
     /// Waits for the right to renew tokens; its holder reads the store, uses the refresh token, and writes the result
@@ -24,7 +24,7 @@ impl Session {
         }
         let server = address::canonical(server);
         match self.config.store.lock_renewal(&server, &found.server.issuer).await {
-            Err(error) if !matches!(error, StoreError::Busy { .. }) => {
+            Err(error) if !matches!(error, TokenStoreError::Busy { .. }) => {
                 warn!(%error, "renewing tokens without a lock; another process may do the same");
                 Ok(RenewalLock::default())
             }

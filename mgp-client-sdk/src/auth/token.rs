@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mgp_types::service::{FetchRequest, Fetched, SharedFetch};
+use mgp_types::service::{FetchRequest, FetchResponse, SharedFetch};
 use serde::Deserialize;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
@@ -166,7 +166,7 @@ fn basic(id: &str, secret: &Secret) -> String {
     format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret.expose()))))
 }
 
-fn read(endpoint: &str, answer: &Fetched) -> Result<Answer, AuthError> {
+fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
     if (200..300).contains(&answer.status) {
         // An error of serde quotes the text, which is secret.
         return serde_json::from_slice(&answer.body).map_err(|_| AuthError::Document {
@@ -296,7 +296,7 @@ mod tests {
         #[track_caller]
         fn check(status: u16, body: &str, expected: Result<Option<u64>, &str>) {
             let asked = Scopes::parse("a");
-            let tokens = read("https://a.example/token", &Fetched::new(status, body))
+            let tokens = read("https://a.example/token", &FetchResponse::new(status, body))
                 .and_then(|a| a.tokens("https://a.example/token", &asked, Binding::None));
             match (tokens, expected) {
                 (Ok(tokens), Ok(expires)) => {

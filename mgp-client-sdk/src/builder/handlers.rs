@@ -16,7 +16,7 @@ use mgp_types::mgp::{CallbackRequestParams, Extension, LifecycleParams};
 use mgp_types::service::{BoxFuture, Progress, Router};
 
 use super::ClientBuilder;
-use crate::handler::{Changed, ClientHandler};
+use crate::handler::{ClientHandler, ServerChange};
 
 /// Handlers of elicitation, one for each mode.
 #[derive(Default)]
@@ -230,7 +230,7 @@ impl ClientBuilder {
     ///
     /// A modern server sends them on a stream, which the client keeps open if the server announces changes; see
     /// [`ListenConfig`](crate::ListenConfig). After the stream was interrupted everything on it is reported as changed.
-    pub fn on_change(mut self, hook: impl Fn(&Changed) + Send + Sync + 'static) -> Self {
+    pub fn on_change(mut self, hook: impl Fn(&ServerChange) + Send + Sync + 'static) -> Self {
         self.config.hooks.changed.push(Arc::new(hook));
         self
     }

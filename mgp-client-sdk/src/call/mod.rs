@@ -14,8 +14,8 @@ use mgp_types::mcp::{
 };
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, Gone, Item, Method, Outlet, OutletItemKind, Params, Progress, Reply,
-    Sink,
+    BoxFuture, Call, CallKey, ConsumerGone, Method, Outlet, OutletItem, OutletItemKind, Params,
+    Progress, Reply, Sink,
 };
 use mgp_types::{Object, Payload, RpcError};
 use serde::Serialize;
@@ -352,8 +352,8 @@ struct ProgressTap {
 }
 
 impl Sink for ProgressTap {
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
-        if let Item::Progress(step) = &item {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        if let OutletItem::Progress(step) = &item {
             (self.hook)(step);
         }
         if self.inner.wants(item.kind()) {

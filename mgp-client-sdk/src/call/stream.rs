@@ -7,7 +7,9 @@ use std::task::{Context as Task, Poll, ready};
 use futures_util::Stream;
 use mgp_types::mcp::{CallToolResult, ContentBlock};
 use mgp_types::mgp::{CancelParams, CancelResult, Extension};
-use mgp_types::service::{BoxFuture, CallKey, Gone, Item, Outlet, OutletItemKind, Progress, Sink};
+use mgp_types::service::{
+    BoxFuture, CallKey, ConsumerGone, Outlet, OutletItem, OutletItemKind, Progress, Sink,
+};
 use tokio::sync::mpsc;
 
 use super::ToolCall;
@@ -34,7 +36,7 @@ pub enum StreamItem {
 /// The call runs while the stream is polled; dropping the stream cancels it at the server.
 #[must_use = "a stream does nothing until it is polled"]
 pub struct ToolStream {
-    items: mpsc::Receiver<Item>,
+    items: mpsc::Receiver<OutletItem>,
     call: Option<BoxFuture<'static, Result<CallToolResult, Error>>>,
     last: Option<Result<CallToolResult, Error>>,
     client: Client,
@@ -79,13 +81,13 @@ impl ToolStream {
     fn poll_item(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<StreamItem, Error>>> {
         loop {
             match ready!(self.items.poll_recv(task)) {
-                Some(Item::Chunk(chunk)) => {
+                Some(OutletItem::Chunk(chunk)) => {
                     return Poll::Ready(Some(match chunk.get() {
                         Ok(block) => Ok(StreamItem::Chunk(block)),
                         Err(error) => Err(error.into()),
                     }));
                 }
-                Some(Item::Progress(step)) => {
+                Some(OutletItem::Progress(step)) => {
                     return Poll::Ready(Some(Ok(StreamItem::Progress(step))));
                 }
                 Some(_) => {}
@@ -126,17 +128,17 @@ mgp_types::opaque_debug!(ToolStream);
 
 /// Sends items into the channel and to the call's own outlet.
 struct Channel {
-    sender: mpsc::Sender<Item>,
+    sender: mpsc::Sender<OutletItem>,
     inner: Outlet,
 }
 
 impl Sink for Channel {
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         Box::pin(async move {
             if self.inner.wants(item.kind()) {
                 let _ = self.inner.send(item.clone()).await;
             }
-            self.sender.send(item).await.map_err(|_| Gone)
+            self.sender.send(item).await.map_err(|_| ConsumerGone)
         })
     }
 

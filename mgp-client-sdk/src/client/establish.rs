@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select;
-use mgp_lifecycle::{CatchPanicLayer, ConnectError, EraChoice, RequestMetaLayer, Session, connect};
-use mgp_transport::{Child, ChildCommand, Connection, Monitor};
+use mgp_lifecycle::{
+    CatchPanicLayer, ConnectError, EraChoice, HandshakeState, RequestMetaLayer, connect,
+};
+use mgp_transport::{Child, ChildCommand, Connection, ConnectionMonitor};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{Era, Revision, ServerCapabilities};
 use mgp_types::method::{
@@ -13,7 +15,7 @@ use mgp_types::method::{
     SubscriptionsAcknowledged, ToolsListChanged,
 };
 use mgp_types::mgp::Extension;
-use mgp_types::service::{Asks, Context, Peer, PeerInfo, Router, Stack};
+use mgp_types::service::{AcceptedRequests, Context, Peer, PeerInfo, Router, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower_layer::Layer as _;
@@ -22,7 +24,7 @@ use super::{ChildGuard, Client, ClientState};
 use crate::cache::ListCache;
 use crate::config::ClientConfig;
 use crate::error::Error;
-use crate::handler::{Changed, Hooks};
+use crate::handler::{Hooks, ServerChange};
 use crate::listening::{ChangeStream, StreamContext, acknowledged};
 use crate::permission::answer_permissions;
 use crate::presence::Presence;
@@ -110,7 +112,7 @@ pub(crate) async fn establish_url(
 struct Transport {
     peer: Peer,
     cx: Context,
-    monitor: Monitor,
+    monitor: ConnectionMonitor,
     liveness: Liveness,
     driver: TaskGuard,
     child: Option<ChildGuard>,
@@ -123,7 +125,7 @@ impl Transport {
     fn outbound(
         &self,
         config: &mut ClientConfig,
-        session: &Arc<Session>,
+        session: &Arc<HandshakeState>,
         time_limits: TimeLimits,
     ) -> Result<OutboundStack, Error> {
         Ok(OutboundStack::new(
@@ -225,7 +227,7 @@ async fn finish_connect(
     if config.hooks.audit.is_some() && config.server_id.is_none() {
         return Err(ConnectError::Nameless.into());
     }
-    let session = transport.cx.scope.state::<Session>();
+    let session = transport.cx.scope.state::<HandshakeState>();
     let time_limits =
         TimeLimits { timeout: config.timeout, max: config.max_timeout.max(config.timeout) };
     let stack = gates(transport.outbound(&mut config, &session, time_limits)?);
@@ -280,7 +282,7 @@ async fn finish_connect(
 /// Creates the layer that adds the client's own members to each request.
 fn request_meta(
     config: &ClientConfig,
-    session: &Arc<Session>,
+    session: &Arc<HandshakeState>,
 ) -> Result<RequestMetaLayer, ConnectError> {
     let layer = RequestMetaLayer::new(Arc::clone(session), &config.offer);
     Ok(layer.map_err(ConnectError::Refused)?.server(config.server_id.clone()))
@@ -288,7 +290,7 @@ fn request_meta(
 
 /// Notifies the server of changes of its permissions, if it negotiated them.
 fn follow_permissions(
-    session: &Arc<Session>,
+    session: &Arc<HandshakeState>,
     stack: &Stack,
     cx: &Context,
     liveness: &Liveness,
@@ -321,7 +323,7 @@ async fn handshake(
     }
     let facts = connect(stack, cx, &config.offer, &config.connect).await?;
     // If the server failed the probe or did not answer it, the next connection must probe again.
-    if is_free && !cx.scope.state::<Session>().is_guessed() {
+    if is_free && !cx.scope.state::<HandshakeState>().is_guessed() {
         known_era.note(facts.era);
     }
     Ok(facts)
@@ -332,7 +334,7 @@ fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
     inbound(InboundParts {
         own: config.answers.clone(),
         notices: notices(lists, &config.hooks),
-        asks: Asks::of(&config.offer.capabilities),
+        asks: AcceptedRequests::of(&config.offer.capabilities),
         unattributed: config.unattributed.clone(),
     })
 }
@@ -380,7 +382,7 @@ pub(crate) fn configure_retry(mut config: ClientConfig) -> ClientConfig {
 
 /// Creates the client's own handlers of notifications, which run before the user's.
 fn notices(lists: &Arc<ListCache>, hooks: &Hooks) -> Router {
-    let note = |what: fn() -> Changed| {
+    let note = |what: fn() -> ServerChange| {
         let (lists, hooks) = (Arc::clone(lists), hooks.clone());
         move || {
             let what = what();
@@ -389,16 +391,16 @@ fn notices(lists: &Arc<ListCache>, hooks: &Hooks) -> Router {
             std::future::ready(Ok(()))
         }
     };
-    let tools = note(|| Changed::Tools);
-    let resources = note(|| Changed::Resources);
-    let prompts = note(|| Changed::Prompts);
+    let tools = note(|| ServerChange::Tools);
+    let resources = note(|| ServerChange::Resources);
+    let prompts = note(|| ServerChange::Prompts);
     let (hooks, states) = (hooks.clone(), hooks.clone());
     Router::new()
         .on_notification::<ToolsListChanged, _, _>(move |_, _| tools())
         .on_notification::<ResourcesListChanged, _, _>(move |_, _| resources())
         .on_notification::<PromptsListChanged, _, _>(move |_, _| prompts())
         .on_notification::<ResourcesUpdated, _, _>(move |_, params| {
-            hooks.notify_change(&Changed::Resource(params.uri));
+            hooks.notify_change(&ServerChange::Resource(params.uri));
             std::future::ready(Ok(()))
         })
         .on_notification::<LifecycleNotification, _, _>(move |_, change| {

@@ -14,7 +14,7 @@ use mgp_types::{ErrorCode, RpcError};
 use super::Client;
 use crate::cache::CachedList;
 use crate::error::Error;
-use crate::handler::Changed;
+use crate::handler::ServerChange;
 
 trait Page {
     type Item;
@@ -117,7 +117,7 @@ lists! {
 
 impl Client {
     /// Drops a cached list, as if the server had reported a change; for gates that filter lists.
-    pub fn invalidate(&self, what: &Changed) {
+    pub fn invalidate(&self, what: &ServerChange) {
         self.0.lists.invalidate(what);
     }
 

@@ -10,8 +10,8 @@ mod tasks;
 use std::fmt;
 use std::sync::Arc;
 
-use mgp_lifecycle::Session;
-use mgp_transport::{Child, ChildCommand, ExitReport, Monitor};
+use mgp_lifecycle::HandshakeState;
+use mgp_transport::{Child, ChildCommand, ConnectionMonitor, ExitReport};
 use mgp_types::mcp::{CallToolResult, Implementation, ServerCapabilities};
 use mgp_types::method::{Notification, Request, ToolsCall, lookup};
 use mgp_types::service::{
@@ -70,8 +70,8 @@ struct ClientState {
     cx: Context,
     facts: Arc<PeerInfo>,
     capabilities: ServerCapabilities,
-    session: Arc<Session>,
-    monitor: Monitor,
+    session: Arc<HandshakeState>,
+    monitor: ConnectionMonitor,
     liveness: Liveness,
     lists: Arc<ListCache>,
     answers: Router,
@@ -286,13 +286,13 @@ impl Client {
 
     /// Returns the state of the handshake.
     #[must_use]
-    pub fn session(&self) -> &Arc<Session> {
+    pub fn session(&self) -> &Arc<HandshakeState> {
         &self.0.session
     }
 
     /// Returns a view of the connection's tables.
     #[must_use]
-    pub fn monitor(&self) -> &Monitor {
+    pub fn monitor(&self) -> &ConnectionMonitor {
         &self.0.monitor
     }
 

@@ -4,7 +4,8 @@
 use futures_util::future::try_join_all;
 use mgp_types::mcp::Era;
 use mgp_types::service::{
-    Ask, Asking, Call, CallKey, Context, Method, Params, Principal, Reply, result_type,
+    Call, CallKey, CallerAccess, CallerRequest, Context, Method, Params, Principal, Reply,
+    result_type,
 };
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
@@ -51,10 +52,10 @@ impl Client {
     pub(super) async fn answers(
         &self,
         cx: &Context,
-        asks: Vec<(String, Ask)>,
+        asks: Vec<(String, CallerRequest)>,
     ) -> Result<Object, RpcError> {
         let answering = asks.into_iter().map(|(key, ask)| async move {
-            let answer = if let Asking::Nobody = cx.asking {
+            let answer = if let CallerAccess::Nobody = cx.asking {
                 self.answer(cx.clone(), &ask).await
             } else {
                 // A forwarded call: its caller answers.
@@ -70,7 +71,7 @@ impl Client {
     pub(crate) async fn answer_for(
         &self,
         principal: &Principal,
-        ask: &Ask,
+        ask: &CallerRequest,
     ) -> Result<Payload, RpcError> {
         let mut cx = self.context();
         cx.principal = principal.clone();
@@ -78,7 +79,7 @@ impl Client {
     }
 
     /// Asks a handler to answer one question.
-    async fn answer(&self, mut cx: Context, ask: &Ask) -> Result<Payload, RpcError> {
+    async fn answer(&self, mut cx: Context, ask: &CallerRequest) -> Result<Payload, RpcError> {
         let method = ask.method();
         if !self.0.answers.methods().any(|known| known == method) {
             return Err(not_offered(method));

@@ -4,13 +4,15 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use mgp_lifecycle::Refusal;
+use mgp_lifecycle::LifecycleError;
 use mgp_types::mcp::{
     CancelTaskResult, CreateTaskResult, InputRequests, Task, TaskParams, TaskStatus,
     UpdateTaskParams,
 };
 use mgp_types::method::{Request, TasksCancel, TasksGet, TasksResult, TasksUpdate};
-use mgp_types::service::{Ask, Call, CallKey, Context, Extensions, HttpFailure, Outlet, Reply};
+use mgp_types::service::{
+    Call, CallKey, CallerRequest, Context, Extensions, HttpFailure, Outlet, Reply,
+};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
 use tokio::runtime::Handle;
@@ -264,7 +266,7 @@ fn outcome(task: Task) -> Result<Reply, RpcError> {
 async fn within<T>(max: Duration, work: impl Future<Output = T>) -> Result<T, RpcError> {
     // An instant that cannot be represented means no limit.
     let Some(deadline) = Instant::now().checked_add(max) else { return Ok(work.await) };
-    timeout_at(deadline, work).await.map_err(|_| Refusal::TimedOut(max).into())
+    timeout_at(deadline, work).await.map_err(|_| LifecycleError::TimedOut(max).into())
 }
 
 /// The number of questions that a task may ask for each allowed round.
@@ -283,14 +285,14 @@ fn interval(hint: Option<u64>, default: Duration) -> Duration {
     hint.map_or(default, |ms| Duration::from_millis(ms).clamp(MIN_INTERVAL, MAX_INTERVAL))
 }
 
-fn question(request: &Payload) -> Result<Ask, RpcError> {
+fn question(request: &Payload) -> Result<CallerRequest, RpcError> {
     #[derive(Deserialize)]
     struct Question {
         method: String,
         params: Option<Payload>,
     }
     let question: Question = request.get()?;
-    Ok(Ask::new(question.method, question.params.unwrap_or_else(Payload::empty_object)))
+    Ok(CallerRequest::new(question.method, question.params.unwrap_or_else(Payload::empty_object)))
 }
 
 /// Cancels a task when dropped before its end.

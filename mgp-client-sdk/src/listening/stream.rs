@@ -18,7 +18,7 @@ use super::StreamContext;
 use super::acknowledge::AcknowledgeSender;
 use super::retry_delay::RetryDelay;
 use super::subscriptions::{Agreement, Reportable, Subscriptions};
-use crate::handler::Changed;
+use crate::handler::ServerChange;
 
 pub(super) struct Listener {
     context: StreamContext,
@@ -235,15 +235,15 @@ impl Listener {
     /// Reports everything on the stream as changed.
     fn report_all(&self, agreed: &SubscriptionFilter) {
         let lists = [
-            (agreed.tools_list_changed, Changed::Tools),
-            (agreed.prompts_list_changed, Changed::Prompts),
-            (agreed.resources_list_changed, Changed::Resources),
+            (agreed.tools_list_changed, ServerChange::Tools),
+            (agreed.prompts_list_changed, ServerChange::Prompts),
+            (agreed.resources_list_changed, ServerChange::Resources),
         ];
         let lists = lists
             .into_iter()
             .filter(|(is_agreed, _)| *is_agreed == Some(true))
             .map(|(_, what)| what);
-        let resources = agreed.resource_subscriptions.iter().cloned().map(Changed::Resource);
+        let resources = agreed.resource_subscriptions.iter().cloned().map(ServerChange::Resource);
         for what in lists.chain(resources) {
             self.context.lists.invalidate(&what);
             let notify = AssertUnwindSafe(|| self.context.hooks.notify_change(&what));

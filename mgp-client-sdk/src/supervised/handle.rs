@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    ConnectError, MonitorConfig, ReadyLayer, Report, Rest, State, SuperviseConfig, Supervised,
-    supervise,
+    ConnectError, MonitorConfig, ReadyLayer, RestState, StateHandle, StateReport, SuperviseConfig,
+    Supervised, supervise,
 };
 use mgp_transport::ChildCommand;
 use mgp_types::RpcError;
@@ -150,7 +150,7 @@ impl SupervisedClient {
         // The supervisor's limit for a start applies, if it is longer.
         let handshake_timeout = &mut client.connect.handshake_timeout;
         *handshake_timeout = config.start_timeout.max(*handshake_timeout);
-        let state = State::new(ServerState::Registered);
+        let state = StateHandle::new(ServerState::Registered);
         let mut gate = ReadyLayer::new(state.clone());
         if let Some(server) = &server {
             gate = gate.server(server.clone());
@@ -259,13 +259,13 @@ impl SupervisedClient {
 
     /// Returns the state of the server, to read or to follow.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &StateHandle {
         self.0.supervised.state()
     }
 
     /// Subscribes to changes of the state, each with the number of restarts.
     #[must_use]
-    pub fn reports(&self) -> broadcast::Receiver<Report> {
+    pub fn reports(&self) -> broadcast::Receiver<StateReport> {
         self.0.supervised.reports()
     }
 
@@ -279,7 +279,7 @@ impl SupervisedClient {
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
-    pub async fn ended(&self) -> Rest {
+    pub async fn ended(&self) -> RestState {
         self.0.supervised.ended().await
     }
 
@@ -289,7 +289,7 @@ impl SupervisedClient {
         &self.0.supervised
     }
 
-    fn not_ready_error(&self, rest: &Rest) -> RpcError {
+    fn not_ready_error(&self, rest: &RestState) -> RpcError {
         match self.0.gate.check() {
             Err(refusal) => {
                 let message = format!("{}: {}", refusal.message(), rest.reason);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
-use mgp_lifecycle::{ReadyLayer, RetryLayer, Session};
+use mgp_lifecycle::{HandshakeState, ReadyLayer, RetryLayer};
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
     BoxFuture, Call, Either, Kind, Peer, PeerInfo, Reply, Scope, ScopeId, ScopeKind, ServerId,
@@ -34,7 +34,7 @@ use crate::wire::{OutboundStack, spanned};
 /// One connection of a supervised server, and the calls that run on it.
 pub(crate) struct ActiveConnection {
     peer: Peer,
-    session: Arc<Session>,
+    session: Arc<HandshakeState>,
     scope: ScopeId,
     stack: Stack,
     running: AtomicUsize,

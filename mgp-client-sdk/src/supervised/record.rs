@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_lifecycle::Report;
+use mgp_lifecycle::StateReport;
 use mgp_security::Event;
 use mgp_types::service::{AuditSink, ServerId};
 use tokio::sync::broadcast;
@@ -25,10 +25,10 @@ impl Recorder {
     }
 
     /// Records when the server is not restarted because it failed too often.
-    pub(crate) async fn follow(self, mut reports: broadcast::Receiver<Report>) {
+    pub(crate) async fn follow(self, mut reports: broadcast::Receiver<StateReport>) {
         loop {
             match reports.recv().await {
-                Ok(Report { limit: Some(limit), reason, .. }) => {
+                Ok(StateReport { limit: Some(limit), reason, .. }) => {
                     let event = Event::server_lost(&self.server, &reason);
                     self.record(event.restart_limit_exceeded(limit.restarts, limit.window));
                 }

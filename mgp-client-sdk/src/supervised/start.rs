@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use mgp_lifecycle::ConnectError;
 use mgp_transport::{
-    Child, ChildCommand, ChildError, ChildReader, ChildWriter, End, ExitReport, Keeper,
+    Child, ChildCommand, ChildError, ChildReader, ChildWriter, DuplexEnd, ExitReport, Keeper,
 };
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{Extension, ServerState, ShutdownParams, ShutdownReason};
@@ -23,7 +23,7 @@ use super::record::{Recorder, StartAttempt};
 use crate::client::{self, ChildGuard, Client};
 use crate::config::ClientConfig;
 use crate::error::Error;
-use crate::handler::Changed;
+use crate::handler::ServerChange;
 
 /// Time for a child to exit by itself after its connection ended.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const HANDSHAKE_ERROR_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time for a server to answer `mgp/lifecycle/shutdown`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-type ConnectInMemory = dyn Fn() -> End + Send + Sync;
+type ConnectInMemory = dyn Fn() -> DuplexEnd + Send + Sync;
 
 /// The place where a supervised server runs, resolved at each start.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ pub enum ServerTarget {
 
 impl ServerTarget {
     /// Creates the target of a server in this process, from a function that connects to a new instance of it.
-    pub fn in_memory(connect: impl Fn() -> End + Send + Sync + 'static) -> Self {
+    pub fn in_memory(connect: impl Fn() -> DuplexEnd + Send + Sync + 'static) -> Self {
         Self::InMemory(Arc::new(connect))
     }
 }
@@ -309,7 +309,7 @@ impl ServerRun {
             // The new run does not inherit the circuit breaker's counts of the last one.
             retry.restarted(None);
         }
-        for list in [Changed::Tools, Changed::Prompts, Changed::Resources] {
+        for list in [ServerChange::Tools, ServerChange::Prompts, ServerChange::Resources] {
             self.plan.config.hooks.notify_change(&list);
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_types::Payload;
 use mgp_types::RpcError;
-use mgp_types::service::{Ask, Asking, BoxFuture, CallerChannel, Context};
+use mgp_types::service::{BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context};
 use mgp_types::sync::Mutex;
 
 /// Asks the caller of one logical call each question once.
@@ -27,7 +27,7 @@ impl AnswerCache {
 }
 
 impl CallerChannel for AnswerCache {
-    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+    fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
         if let Some(answer) = self.cache.lock().answers.get(key) {
             return Box::pin(std::future::ready(Ok(answer.clone())));
         }
@@ -40,7 +40,7 @@ impl CallerChannel for AnswerCache {
     }
 
     fn forget_early(&self, key: &str) {
-        if let Asking::Via(asker) = &self.origin.asking {
+        if let CallerAccess::Via(asker) = &self.origin.asking {
             asker.forget_early(key);
         }
     }

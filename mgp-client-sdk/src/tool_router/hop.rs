@@ -14,7 +14,8 @@ use futures_util::future::join_all;
 use mgp_types::mcp::{Era, LegacyCreateTaskResult};
 use mgp_types::method::{PermissionRequest, Request as _};
 use mgp_types::service::{
-    Ask, Asking, BoxFuture, Call, Context, InputRequired, Peer, Reply, ServerId, Stack,
+    BoxFuture, Call, CallerAccess, CallerRequest, Context, InputRequired, Peer, Reply, ServerId,
+    Stack,
 };
 use mgp_types::{Object, Payload, RpcError, unguessable};
 use serde::{Deserialize, Serialize};
@@ -168,7 +169,7 @@ impl Round {
         cx: &Context,
     ) -> Result<Object, RpcError> {
         let asking = self.asks.iter().map(|question| async {
-            let ask = Ask::new(question.method.clone(), question.params.clone());
+            let ask = CallerRequest::new(question.method.clone(), question.params.clone());
             if question.method == PermissionRequest::METHOD {
                 // A server's permissions are decided by the client's own authority, never by the caller.
                 let answer = client.answer_for(&cx.principal, &ask).await;
@@ -188,16 +189,16 @@ async fn request_in_rounds(
     mut call: Call,
 ) -> Result<Reply, RpcError> {
     let (stack, peer) = (client.stack().clone(), client.peer().clone());
-    if let Asking::Peer(_) = call.cx().asking {
+    if let CallerAccess::Peer(_) = call.cx().asking {
         // A legacy caller stores nothing between rounds, so this hop does.
         let answer_cache = AnswerCache::new(call.cx().clone());
-        call.cx_mut().asking = Asking::Via(Arc::new(answer_cache));
+        call.cx_mut().asking = CallerAccess::Via(Arc::new(answer_cache));
     }
     // Each round is a new call; this one stays unchanged.
     let cx = call.cx();
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
     let mut round: Option<Round> = match &cx.asking {
-        Asking::Via(asker) => asker.kept(ROUND_KEY).and_then(|stored| stored.get().ok()),
+        CallerAccess::Via(asker) => asker.kept(ROUND_KEY).and_then(|stored| stored.get().ok()),
         _ => None,
     };
     loop {
@@ -226,7 +227,7 @@ async fn request_in_rounds(
             return Err(client.too_many_rounds());
         }
         let latest = Round::of(number, needed);
-        if let Asking::Via(asker) = &cx.asking {
+        if let CallerAccess::Via(asker) = &cx.asking {
             asker.keep(ROUND_KEY, &Payload::of(&latest)?);
         }
         round = Some(latest);
@@ -247,7 +248,7 @@ async fn send_parked(
     call: Call,
 ) -> Result<Reply, RpcError> {
     let cx = call.cx().clone();
-    let Asking::Via(asker) = cx.asking.clone() else {
+    let CallerAccess::Via(asker) = cx.asking.clone() else {
         return send(&client, &stack, call.forward(peer)).await;
     };
     let (name, mut running) = if let Some(stored) = asker.kept(PARKED_KEY) {
@@ -258,7 +259,7 @@ async fn send_parked(
         let name = unguessable()?;
         let start = |asker| {
             let mut forwarded = call.forward(peer);
-            forwarded.cx_mut().asking = Asking::Via(asker);
+            forwarded.cx_mut().asking = CallerAccess::Via(asker);
             send(&client, &stack, forwarded)
         };
         (name, ParkedCall::start(cx.principal.clone(), start))

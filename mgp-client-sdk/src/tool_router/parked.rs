@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use mgp_types::service::{Ask, BoxFuture, CallerChannel, Principal, Reply};
+use mgp_types::service::{BoxFuture, CallerChannel, CallerRequest, Principal, Reply};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tokio::sync::oneshot;
@@ -36,7 +36,7 @@ impl Drop for ParkedCall {
 pub(crate) enum ParkedEvent {
     Done(Result<Reply, RpcError>),
     /// The call waits for answers.
-    Asks(Vec<(String, Ask)>),
+    Asks(Vec<(String, CallerRequest)>),
 }
 
 impl ParkedCall {
@@ -85,12 +85,12 @@ type Answer = oneshot::Sender<Result<Payload, RpcError>>;
 
 #[derive(Default)]
 struct OpenQuestions {
-    asks: Vec<(String, Ask, Answer)>,
+    asks: Vec<(String, CallerRequest, Answer)>,
     waker: Option<Waker>,
 }
 
 impl Questions {
-    fn open(&self, waker: &Waker) -> Option<Vec<(String, Ask)>> {
+    fn open(&self, waker: &Waker) -> Option<Vec<(String, CallerRequest)>> {
         let mut open = self.0.lock();
         // A question that was cancelled needs no answer.
         open.asks.retain(|(_, _, answer)| !answer.is_closed());
@@ -114,7 +114,7 @@ impl Questions {
 struct ParkedChannel(Arc<Questions>);
 
 impl CallerChannel for ParkedChannel {
-    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+    fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
         let (sender, receiver) = oneshot::channel();
         let waker = {
             let mut open = self.0.0.lock();

@@ -4,14 +4,14 @@ use std::future::ready;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use mgp_lifecycle::{CatchPanicLayer, Session};
+use mgp_lifecycle::{CatchPanicLayer, HandshakeState};
 use mgp_stream::RouteLayer;
 use mgp_types::method::{
     ElicitationComplete, ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
 };
 use mgp_types::service::{
-    Ask, Asking, Asks, BoxFuture, Call, Context, InFlight, Kind, PeerInfo, Reply, Router,
-    ScopeKind, Stack,
+    AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, InFlight, Kind,
+    PeerInfo, Reply, Router, ScopeKind, Stack,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
@@ -27,7 +27,7 @@ pub(crate) struct InboundParts {
     /// Handlers of the client itself, called before the user's, e.g. to drop cached lists.
     pub(crate) notices: Router,
     /// The requests that the client offered to answer.
-    pub(crate) asks: Asks,
+    pub(crate) asks: AcceptedRequests,
     /// Finds the caller to ask when a server asks outside of any call; without it such requests are refused.
     pub(crate) unattributed: Option<FindCaller>,
 }
@@ -71,7 +71,7 @@ impl Service<Call> for Answers {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let facts = call.cx().scope.state::<Session>().facts();
+        let facts = call.cx().scope.state::<HandshakeState>().facts();
         if is_inactive(&call, &facts) {
             return Box::pin(ready(ignore(&call)));
         }
@@ -145,10 +145,12 @@ fn attribute(request: &Call, unattributed: Option<&FindCaller>) -> Result<Contex
     let cx = request.cx();
     let in_flight = cx.peer.all_in_flight();
     let own = cx.scope.id();
-    let is_own =
-        |call: &&InFlight| call.cx.scope.id() == own && matches!(call.cx.asking, Asking::Nobody);
+    let is_own = |call: &&InFlight| {
+        call.cx.scope.id() == own && matches!(call.cx.asking, CallerAccess::Nobody)
+    };
     let mut callers = in_flight.iter().filter(|call| !is_own(call));
-    let mut askable = callers.clone().filter(|call| !matches!(call.cx.asking, Asking::Nobody));
+    let mut askable =
+        callers.clone().filter(|call| !matches!(call.cx.asking, CallerAccess::Nobody));
     let Some(first) = askable.next() else {
         // A call in flight may be the one the request belongs to, even if its caller cannot be asked.
         let by = if callers.next().is_none() { unattributed } else { None };
@@ -190,7 +192,7 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     // so the key need not be stable.
     let key =
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
-    let ask = Ask::new(method, params);
+    let ask = CallerRequest::new(method, params);
     offers(&origin.caller, &ask)?;
     call.cx().scope.state::<UrlElicitations>().remember(&ask, &origin);
     origin.ask(&key, ask).await.map(Reply::raw)

@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use mgp_transport::{Child, Closed, Connection};
+use mgp_transport::{Child, CloseReason, Connection};
 use mgp_types::service::{BoxFuture, Call, Peer, Reply, closed, is_lost, lost};
 use mgp_types::{ErrorCode, RpcError};
 use pin_project_lite::pin_project;
@@ -133,7 +133,7 @@ where
         // The end of the reader is polled second, so that the last messages are dispatched first.
         match select(connection_run, stopped).await {
             Either::Left((closed, _)) => closed,
-            Either::Right(_) => Closed::Eof,
+            Either::Right(_) => CloseReason::Eof,
         }
     };
     spawn_driver(connection_run, own)
@@ -141,7 +141,7 @@ where
 
 /// Drives a connection of any kind until it ends.
 pub(crate) fn spawn_driver(
-    connection_run: impl Future<Output = Closed> + Send + 'static,
+    connection_run: impl Future<Output = CloseReason> + Send + 'static,
     child: Option<Arc<Child>>,
 ) -> (Liveness, TaskGuard) {
     let (sender, ended) = watch::channel(None);

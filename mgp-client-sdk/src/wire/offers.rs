@@ -3,12 +3,12 @@
 use mgp_types::RpcError;
 use mgp_types::mcp::ClientCapabilities;
 use mgp_types::method::{ElicitationCreate, Request, SamplingCreateMessage};
-use mgp_types::service::{Ask, PeerInfo};
+use mgp_types::service::{CallerRequest, PeerInfo};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 /// Refuses a question that the caller did not offer to answer, even if its client did.
-pub(crate) fn offers(caller: &PeerInfo, ask: &Ask) -> Result<(), RpcError> {
+pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcError> {
     #[derive(Deserialize)]
     struct Question {
         mode: Option<String>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_lifecycle::{RequestMetaLayer, RetryLayer, Session};
+use mgp_lifecycle::{HandshakeState, RequestMetaLayer, RetryLayer};
 use mgp_security::TraceLayer;
 use mgp_stream::CollectLayer;
 use mgp_types::service::{MgpService, Peer, Scope, ScopeId, Stack};
@@ -14,7 +14,7 @@ use super::{HeaderMirrorLayer, LivenessPeer, RequestTimeoutLayer};
 /// The part of the outbound stack that belongs to one connection; gates are added in front of it or between its layers.
 pub(crate) struct OutboundStack {
     pub(crate) peer: Peer,
-    pub(crate) session: Arc<Session>,
+    pub(crate) session: Arc<HandshakeState>,
     /// The scope of the connection.
     pub(crate) scope: ScopeId,
     /// If `None`, no call is retried.
@@ -33,7 +33,7 @@ impl OutboundStack {
         mirror: HeaderMirrorLayer,
         time_limit: RequestTimeoutLayer,
     ) -> Self {
-        let (end, session) = (peer.peer().clone(), scope.state::<Session>());
+        let (end, session) = (peer.peer().clone(), scope.state::<HandshakeState>());
         let scope = scope.id();
         let inner = ServiceBuilder::new()
             // Only the server's time counts, not that of gates, e.g. when a person is asked.

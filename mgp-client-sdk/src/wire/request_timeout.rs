@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-use mgp_lifecycle::Refusal;
+use mgp_lifecycle::LifecycleError;
 use mgp_types::RpcError;
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
-    BoxFuture, Call, Deadline, Gone, Item, Kind, MgpService, Outlet, OutletItemKind, Progress,
-    Reply, Sink,
+    BoxFuture, Call, ConsumerGone, Deadline, Kind, MgpService, Outlet, OutletItem, OutletItemKind,
+    Progress, Reply, Sink,
 };
 use mgp_types::sync::Mutex;
 use pin_project_lite::pin_project;
@@ -138,7 +138,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
                 _ => {
                     let waited = now.duration_since(this.wait.began);
                     let waited = Duration::from_millis(mgp_types::millis(waited));
-                    return Poll::Ready(Err(Refusal::TimedOut(waited).into()));
+                    return Poll::Ready(Err(LifecycleError::TimedOut(waited).into()));
                 }
             }
         }
@@ -168,10 +168,10 @@ impl ActivitySink {
     /// Records an item; returns `false` if it repeats the one before.
     ///
     /// A peer that negotiated MGP sends each step twice, in MCP's form and in its own (§12.6).
-    fn record(&self, item: &Item) -> bool {
+    fn record(&self, item: &OutletItem) -> bool {
         let mut activity = self.activity.lock();
         activity.last = Some(Instant::now());
-        let Item::Progress(step) = item else { return true };
+        let OutletItem::Progress(step) = item else { return true };
         let is_new = !activity.step.as_ref().is_some_and(|before| is_repeated(before, step));
         activity.step = Some(step.clone());
         is_new
@@ -187,9 +187,10 @@ fn is_repeated(before: &Progress, step: &Progress) -> bool {
 }
 
 impl Sink for ActivitySink {
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         let is_new = self.record(&item);
-        if let (true, Item::Progress(step), Some((tool, hook))) = (is_new, &item, &self.hook) {
+        if let (true, OutletItem::Progress(step), Some((tool, hook))) = (is_new, &item, &self.hook)
+        {
             hook(tool, step);
         }
         if is_new && self.inner.wants(item.kind()) {
@@ -228,7 +229,7 @@ mod tests {
                 sleep(every).await;
                 let progress = f64::from(number);
                 let step = Progress { progress, ..Progress::default() };
-                let _ = call.cx().outlet.send(Item::Progress(step)).await;
+                let _ = call.cx().outlet.send(OutletItem::Progress(step)).await;
             }
             Ok(Reply::empty())
         })

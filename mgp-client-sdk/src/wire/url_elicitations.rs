@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use mgp_types::mcp::{ElicitationCompleteParams, Era};
 use mgp_types::method::{ElicitationComplete, ElicitationCreate, Request as _};
-use mgp_types::service::{Ask, Asking, Call, CallKey, Context, Extensions, Outlet};
+use mgp_types::service::{Call, CallKey, CallerAccess, CallerRequest, Context, Extensions, Outlet};
 use mgp_types::sync::Mutex;
 use serde::Deserialize;
 
@@ -17,7 +17,7 @@ pub(crate) struct UrlElicitations(Mutex<VecDeque<(String, Context)>>);
 
 impl UrlElicitations {
     /// Remembers the caller of a question if it is a URL elicitation.
-    pub(crate) fn remember(&self, ask: &Ask, caller: &Context) {
+    pub(crate) fn remember(&self, ask: &CallerRequest, caller: &Context) {
         #[derive(Deserialize)]
         struct UrlQuestion {
             mode: Option<String>,
@@ -25,7 +25,7 @@ impl UrlElicitations {
             id: Option<String>,
         }
         // The modern era has no such notification.
-        let Asking::Peer(peer) = &caller.asking else { return };
+        let CallerAccess::Peer(peer) = &caller.asking else { return };
         if ask.method() != ElicitationCreate::METHOD || caller.caller.era == Era::Modern {
             return;
         }

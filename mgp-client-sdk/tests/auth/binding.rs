@@ -34,7 +34,7 @@ async fn an_expired_token_is_not_refreshed_at_another_issuer() {
     use mgp_transport::http::Credentials as _;
     let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
     let oauth = world.oauth();
-    let refusal = mgp_transport::http::Refused::new(401, vec![], None);
+    let refusal = mgp_transport::http::CredentialRefusal::new(401, vec![], None);
     oauth.refused(refusal).await.unwrap();
     world.set(|s| s.issuers = vec![TWO]);
     assert_eq!(oauth.authorization().await.unwrap(), None);
@@ -130,18 +130,18 @@ async fn tokens_that_another_process_renewed_are_used() {
 
 #[tokio::test]
 async fn a_store_that_cannot_be_trusted_is_an_error() {
-    use mgp_client_sdk::auth::{StoreError, TokenEntry, TokenStore};
+    use mgp_client_sdk::auth::{TokenEntry, TokenStore, TokenStoreError};
     struct Broken;
     #[async_trait::async_trait]
     impl TokenStore for Broken {
-        async fn load(&self, _: &str, _: &str) -> Result<Option<TokenEntry>, StoreError> {
-            Err(StoreError::Other("broken".to_owned()))
+        async fn load(&self, _: &str, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
+            Err(TokenStoreError::Other("broken".to_owned()))
         }
-        async fn latest(&self, _: &str) -> Result<Option<TokenEntry>, StoreError> {
-            Err(StoreError::Other("broken".to_owned()))
+        async fn latest(&self, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
+            Err(TokenStoreError::Other("broken".to_owned()))
         }
-        async fn save(&self, _: TokenEntry) -> Result<(), StoreError> {
-            Err(StoreError::Other("broken".to_owned()))
+        async fn save(&self, _: TokenEntry) -> Result<(), TokenStoreError> {
+            Err(TokenStoreError::Other("broken".to_owned()))
         }
     }
     let world = World::new(|_| {});
@@ -154,18 +154,18 @@ async fn a_store_that_cannot_be_trusted_is_an_error() {
 
 #[tokio::test]
 async fn a_login_that_cannot_be_stored_is_still_used() {
-    use mgp_client_sdk::auth::{StoreError, TokenEntry, TokenStore};
+    use mgp_client_sdk::auth::{TokenEntry, TokenStore, TokenStoreError};
     struct Full;
     #[async_trait::async_trait]
     impl TokenStore for Full {
-        async fn load(&self, _: &str, _: &str) -> Result<Option<TokenEntry>, StoreError> {
+        async fn load(&self, _: &str, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
             Ok(None)
         }
-        async fn latest(&self, _: &str) -> Result<Option<TokenEntry>, StoreError> {
+        async fn latest(&self, _: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
             Ok(None)
         }
-        async fn save(&self, _: TokenEntry) -> Result<(), StoreError> {
-            Err(StoreError::Other("full".to_owned()))
+        async fn save(&self, _: TokenEntry) -> Result<(), TokenStoreError> {
+            Err(TokenStoreError::Other("full".to_owned()))
         }
     }
     let world = World::new(|s| s.refreshes = true);

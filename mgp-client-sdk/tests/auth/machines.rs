@@ -7,7 +7,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use mgp_client_sdk::auth::{
     ClientCredentials, EnterpriseIdp, OAuth, Secret, SigningAlgorithm, SigningKey,
 };
-use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, Fetched};
+use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, FetchResponse};
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
@@ -153,11 +153,11 @@ struct Idp {
 }
 
 impl Fetch for Idp {
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>> {
+    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>> {
         assert_eq!(request.url, "https://idp.example/token");
         let form = form_urlencoded::parse(&request.body).into_owned();
         self.asked.lock().unwrap().extend(form);
-        Box::pin(async { Ok(Fetched::new(200, self.answer.to_string())) })
+        Box::pin(async { Ok(FetchResponse::new(200, self.answer.to_string())) })
     }
 }
 

@@ -232,7 +232,7 @@ async fn scopes_that_are_never_granted_are_not_requested_forever() {
 
 #[tokio::test]
 async fn a_refusal_that_scopes_do_not_solve_is_an_error() {
-    use mgp_transport::http::{Credentials as _, Refused};
+    use mgp_transport::http::{CredentialRefusal, Credentials as _};
     let world = World::new(|_| {});
     let oauth = world.oauth();
     for challenge in [
@@ -240,7 +240,7 @@ async fn a_refusal_that_scopes_do_not_solve_is_an_error() {
         "Bearer error=\"insufficient_scope\"",
         "Bearer error=\"invalid_token\", scope=\"a\"",
     ] {
-        let refusal = Refused::new(403, vec![challenge.to_owned()], None);
+        let refusal = CredentialRefusal::new(403, vec![challenge.to_owned()], None);
         let error = oauth.refused(refusal).await.unwrap_err();
         assert!(error.message().contains("does not name scopes that would help"), "{error}");
     }

@@ -50,7 +50,7 @@ async fn a_token_is_renewed_before_the_server_refuses_it() {
     let oauth = world.oauth().store(Arc::clone(&store));
     world.set(|s| s.expires_in = Some(0));
     // The tokens have expired at once.
-    let refusal = mgp_transport::http::Refused::new(401, vec![], None);
+    let refusal = mgp_transport::http::CredentialRefusal::new(401, vec![], None);
     oauth.refused(refusal).await.unwrap();
     world.set(|s| s.expires_in = Some(3600));
     let renewed = oauth.authorization().await.unwrap();
@@ -149,13 +149,13 @@ async fn a_forgotten_client_registers_again() {
 
 #[tokio::test]
 async fn a_server_that_refuses_all_tokens_is_given_up() {
-    use mgp_transport::http::Refused;
+    use mgp_transport::http::CredentialRefusal;
     let world = World::new(|_| {});
     let oauth = world.oauth();
     let mut tries = 0;
     let error = loop {
         let shown = oauth.authorization().await.unwrap();
-        match oauth.refused(Refused::new(401, vec![], shown)).await {
+        match oauth.refused(CredentialRefusal::new(401, vec![], shown)).await {
             Ok(()) => tries += 1,
             Err(error) => break error,
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mgp_client_sdk::auth::{
-    FileTokens, MemoryTokens, OAuth, RenewalLock, StoreError, TokenEntry, TokenStore,
+    FileTokens, MemoryTokens, OAuth, RenewalLock, TokenEntry, TokenStore, TokenStoreError,
 };
-use mgp_transport::http::{Credentials as _, Refused};
+use mgp_transport::http::{CredentialRefusal, Credentials as _};
 
 use crate::world::{ONE, SERVER, World};
 
@@ -16,7 +16,7 @@ use crate::world::{ONE, SERVER, World};
 async fn ended(world: &Arc<World>, store: impl TokenStore) -> OAuth {
     world.set(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
     let oauth = world.oauth().store(store);
-    oauth.refused(Refused::new(401, vec![], None)).await.unwrap();
+    oauth.refused(CredentialRefusal::new(401, vec![], None)).await.unwrap();
     oauth
 }
 
@@ -69,7 +69,7 @@ async fn renew_at_once<S: TokenStore>(store: impl Fn() -> S) {
     assert_eq!(shown.0, shown.1);
     check_refreshes(&world, 1);
     world.revoke();
-    let refusal = || Refused::new(401, vec![], Some(shown.0.clone()));
+    let refusal = || CredentialRefusal::new(401, vec![], Some(shown.0.clone()));
     let done = tokio::join!(one.refused(refusal()), other.refused(refusal()));
     done.0.unwrap();
     done.1.unwrap();
@@ -110,7 +110,11 @@ struct Overtaken {
 
 #[async_trait]
 impl TokenStore for Overtaken {
-    async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, StoreError> {
+    async fn load(
+        &self,
+        server: &str,
+        issuer: &str,
+    ) -> Result<Option<TokenEntry>, TokenStoreError> {
         let found = self.tokens.load(server, issuer).await;
         let later = self.later.lock().unwrap().take();
         if let Some(later) = later {
@@ -119,16 +123,16 @@ impl TokenStore for Overtaken {
         found
     }
 
-    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, StoreError> {
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
         self.tokens.latest(server).await
     }
 
-    async fn save(&self, entry: TokenEntry) -> Result<(), StoreError> {
+    async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError> {
         self.tokens.save(entry).await
     }
 
-    async fn lock_renewal(&self, _: &str, _: &str) -> Result<RenewalLock, StoreError> {
-        Err(StoreError::Other("there are none".to_owned()))
+    async fn lock_renewal(&self, _: &str, _: &str) -> Result<RenewalLock, TokenStoreError> {
+        Err(TokenStoreError::Other("there are none".to_owned()))
     }
 }
 

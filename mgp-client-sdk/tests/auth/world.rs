@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use mgp_client_sdk::auth::{AuthError, Browser, OAuth};
-use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, Fetched, SharedFetch};
+use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, FetchResponse, SharedFetch};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -248,11 +248,11 @@ impl World {
 
     // === the protected server and the authorization servers ===
 
-    fn answer(&self, request: &FetchRequest) -> Fetched {
+    fn answer(&self, request: &FetchRequest) -> FetchResponse {
         self.state().log.push(format!("{} {}", request.method, request.url));
         let switches = self.switches();
         if switches.broken == Some(&*request.url) {
-            return Fetched::new(503, "{}");
+            return FetchResponse::new(503, "{}");
         }
         let at = switches.metadata_at.map(|path| format!("https://mcp.example{path}"));
         if at.as_ref() == Some(&request.url) {
@@ -264,13 +264,13 @@ impl World {
                 metadata["scopes_supported"] = scopes.split(' ').collect();
             }
             merge(&mut metadata, &switches.resource_more);
-            return Fetched::new(200, metadata.to_string());
+            return FetchResponse::new(200, metadata.to_string());
         }
         for issuer in [ONE, TWO, "https://mcp.example"] {
             let (origin, path) = parts(issuer);
             let at = switches.server_at.map(|at| format!("{origin}{}", at.replace("{}", &path)));
             if at.as_ref() == Some(&request.url) {
-                return Fetched::new(200, Self::metadata(issuer, &switches).to_string());
+                return FetchResponse::new(200, Self::metadata(issuer, &switches).to_string());
             }
             if request.url == format!("{issuer}/register") {
                 return self.register(issuer, request, &switches);
@@ -279,7 +279,7 @@ impl World {
                 return self.token(issuer, request, &switches);
             }
         }
-        Fetched::new(404, "<html>")
+        FetchResponse::new(404, "<html>")
     }
 
     fn metadata(issuer: &str, switches: &Switches) -> Value {
@@ -297,7 +297,7 @@ impl World {
         metadata
     }
 
-    fn register(&self, issuer: &str, request: &FetchRequest, switches: &Switches) -> Fetched {
+    fn register(&self, issuer: &str, request: &FetchRequest, switches: &Switches) -> FetchResponse {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         self.state().registrations.push(body);
         let id = self.make("client");
@@ -307,21 +307,21 @@ impl World {
         if let Some(secret) = secret {
             answer["client_secret"] = secret.into();
         }
-        Fetched::new(201, answer.to_string())
+        FetchResponse::new(201, answer.to_string())
     }
 
-    fn token(&self, issuer: &str, request: &FetchRequest, switches: &Switches) -> Fetched {
+    fn token(&self, issuer: &str, request: &FetchRequest, switches: &Switches) -> FetchResponse {
         let form: BTreeMap<String, String> =
             form_urlencoded::parse(&request.body).into_owned().collect();
         self.state().tokens.push(form.clone());
         if let Some((status, error)) = switches.token_fault {
-            return Fetched::new(status, json!({"error": error}).to_string());
+            return FetchResponse::new(status, json!({"error": error}).to_string());
         }
         if form.get("resource").map(String::as_str) != Some(switches.resource) {
             self.fault(format!("token request for {:?}", form.get("resource")));
         }
         let Some(client) = self.client(issuer, request, &form) else {
-            return Fetched::new(401, r#"{"error":"invalid_client"}"#);
+            return FetchResponse::new(401, r#"{"error":"invalid_client"}"#);
         };
         let key = match self.proved(request, switches) {
             Ok(key) => key,
@@ -331,7 +331,7 @@ impl World {
         let scope = match field("grant_type").as_str() {
             "authorization_code" => {
                 let Some(asked) = self.state().codes.remove(&field("code")) else {
-                    return Fetched::new(400, r#"{"error":"invalid_grant"}"#);
+                    return FetchResponse::new(400, r#"{"error":"invalid_grant"}"#);
                 };
                 let proof = URL_SAFE_NO_PAD.encode(Sha256::digest(field("code_verifier")));
                 for (what, found, expected) in [
@@ -356,7 +356,7 @@ impl World {
                 let token = field("refresh_token");
                 let known = self.state().refresh.get(&token).cloned();
                 let Some((known, scope, bound)) = known else {
-                    return Fetched::new(400, r#"{"error":"invalid_grant"}"#);
+                    return FetchResponse::new(400, r#"{"error":"invalid_grant"}"#);
                 };
                 if known != issuer {
                     self.fault("a refresh token of another issuer");
@@ -380,7 +380,7 @@ impl World {
         &self,
         request: &FetchRequest,
         switches: &Switches,
-    ) -> Result<Option<String>, Fetched> {
+    ) -> Result<Option<String>, FetchResponse> {
         let Some((_, proof)) = request.headers.iter().find(|(name, _)| *name == "dpop") else {
             return Ok(None);
         };
@@ -389,7 +389,7 @@ impl World {
         match state.at_token.check(proof, at, None, switches.token_wants) {
             Ok(ProofResult::Key(key)) => Ok(Some(key)),
             Ok(ProofResult::Nonce) => {
-                let mut refusal = Fetched::new(400, r#"{"error":"use_dpop_nonce"}"#);
+                let mut refusal = FetchResponse::new(400, r#"{"error":"use_dpop_nonce"}"#);
                 refusal.headers.push(("dpop-nonce".to_owned(), state.at_token.nonce()));
                 if switches.token_wants == NonceRule::Endless {
                     state.at_token.rotate();
@@ -398,7 +398,7 @@ impl World {
             }
             Err(why) => {
                 state.faults.push(format!("proof at {}: {why}", request.url));
-                Err(Fetched::new(400, r#"{"error":"invalid_dpop_proof"}"#))
+                Err(FetchResponse::new(400, r#"{"error":"invalid_dpop_proof"}"#))
             }
         }
     }
@@ -409,7 +409,7 @@ impl World {
         scope: &str,
         switches: &Switches,
         key: Option<String>,
-    ) -> Fetched {
+    ) -> FetchResponse {
         let granted: BTreeSet<_> =
             words(scope).difference(&words(switches.withheld)).cloned().collect();
         let kind = if key.is_some() { "DPoP" } else { "Bearer" };
@@ -426,7 +426,7 @@ impl World {
             self.state().refresh.insert(refresh.clone(), kept);
             answer["refresh_token"] = refresh.into();
         }
-        Fetched::new(200, answer.to_string())
+        FetchResponse::new(200, answer.to_string())
     }
 
     /// Returns the client that requests tokens, if it authenticates as it registered.
@@ -524,7 +524,7 @@ impl World {
 struct WorldFetcher(Arc<World>);
 
 impl Fetch for WorldFetcher {
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>> {
+    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>> {
         Box::pin(async move {
             // Other tasks run in between, as on a network.
             tokio::task::yield_now().await;

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_client_sdk::{Changed, Client, ClientBuilder, EraChoice, Error};
+use mgp_client_sdk::{Client, ClientBuilder, EraChoice, Error, ServerChange};
 use mgp_transport::ChildCommand;
 use mgp_types::mgp::AuditResult;
 use mgp_types::service::{
-    AuditFuture, AuditSink, Call, MemoryAudit, Start, Ticket, Unaudited, gate,
+    AuditError, AuditFuture, AuditSink, Call, CallRecord, MemoryAudit, Ticket, gate,
 };
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -78,7 +78,7 @@ async fn a_changed_list_is_reported_before_the_next_call_is_sent() {
     let builder = client().on_change(move |what| hook.lock().unwrap().push(what.clone())).layer(
         gate(move |call: &Call| {
             if call.tool().is_some() {
-                at_gate.lock().unwrap().push(look.lock().unwrap().contains(&Changed::Tools));
+                at_gate.lock().unwrap().push(look.lock().unwrap().contains(&ServerChange::Tools));
             }
             Ok(())
         }),
@@ -113,7 +113,7 @@ async fn a_cached_list_can_be_invalidated() {
     let asking = async {
         client.tools().await.unwrap();
         client.tools().await.unwrap();
-        client.invalidate(&Changed::Tools);
+        client.invalidate(&ServerChange::Tools);
         client.tools().await.unwrap();
     };
     tokio::join!(serving, asking);
@@ -230,12 +230,12 @@ async fn a_handshake_that_fails_leaves_no_record() {
 struct Full;
 
 impl AuditSink for Full {
-    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
-        AuditFuture::Ready(Err(Unaudited::Full))
+    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
+        AuditFuture::Ready(Err(AuditError::Full))
     }
 
     fn record(&self, _: mgp_types::mgp::AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(Unaudited::Full))
+        AuditFuture::Ready(Err(AuditError::Full))
     }
 }
 
@@ -263,7 +263,7 @@ async fn a_connection_that_cannot_be_recorded_is_closed() {
     };
     let (connected, ()) = tokio::join!(connecting, serving);
     let error = connected.unwrap_err();
-    assert!(matches!(error, Error::Unaudited(Unaudited::Full)), "{error}");
+    assert!(matches!(error, Error::Unaudited(AuditError::Full)), "{error}");
 }
 
 #[cfg(unix)]

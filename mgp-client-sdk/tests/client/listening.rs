@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_client_sdk::{Changed, Client, ClientBuilder, EraChoice};
+use mgp_client_sdk::{Client, ClientBuilder, EraChoice, ServerChange};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource};
 use mgp_transport::duplex;
@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::script::{Script, plain};
 
-type Heard = Arc<Mutex<Vec<Changed>>>;
+type Heard = Arc<Mutex<Vec<ServerChange>>>;
 
 fn hearing(builder: ClientBuilder) -> (ClientBuilder, Heard) {
     let received = Heard::default();
@@ -21,11 +21,11 @@ fn hearing(builder: ClientBuilder) -> (ClientBuilder, Heard) {
     (builder.on_change(move |what| hook.lock().unwrap().push(what.clone())), received)
 }
 
-fn taken(received: &Heard) -> Vec<Changed> {
+fn taken(received: &Heard) -> Vec<ServerChange> {
     std::mem::take(&mut *received.lock().unwrap())
 }
 
-async fn until(received: &Heard, expected: &[Changed]) {
+async fn until(received: &Heard, expected: &[ServerChange]) {
     let all = async {
         while received.lock().unwrap().len() < expected.len() {
             sleep(Duration::from_millis(1)).await;
@@ -77,7 +77,7 @@ async fn the_stream_requests_what_the_server_announces() {
         assert!(tools.unwrap().is_empty());
         assert!(client.tools().await.unwrap().is_empty(), "it is kept");
         script.tell("notifications/tools/list_changed", json!({})).await;
-        until(&received, &[Changed::Tools]).await;
+        until(&received, &[ServerChange::Tools]).await;
     }
     says_nothing(&mut script).await;
 }
@@ -126,7 +126,8 @@ async fn an_ended_stream_is_opened_again_and_everything_is_reported_as_changed()
         assert!(pause >= Duration::from_secs(1) && pause < Duration::from_secs(2), "{pause:?}");
         assert!(taken(&received).is_empty(), "it is announced once the server agreed");
         agree(&mut script, &request).await;
-        until(&received, &[Changed::Tools, Changed::Prompts, Changed::Resources]).await;
+        until(&received, &[ServerChange::Tools, ServerChange::Prompts, ServerChange::Resources])
+            .await;
     }
 }
 
@@ -189,7 +190,7 @@ async fn subscriptions_join_the_stream() {
     }
     client.subscribe("file:///a").await.unwrap();
     script.tell("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
-    until(&received, &[Changed::Resource("file:///a".into())]).await;
+    until(&received, &[ServerChange::Resource("file:///a".into())]).await;
     let (done, new) = tokio::join!(client.unsubscribe("file:///b"), announced(&mut script, &old));
     done.unwrap();
     assert_eq!(new["params"]["notifications"]["resourceSubscriptions"], json!(["file:///a"]));
@@ -214,7 +215,7 @@ async fn a_refused_subscription_changes_nothing() {
     }
     says_nothing(&mut script).await;
     script.tell("notifications/tools/list_changed", json!({})).await;
-    until(&received, &[Changed::Tools]).await;
+    until(&received, &[ServerChange::Tools]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,17 +273,17 @@ async fn our_server_reports_changes_to_our_client() {
     client.subscribe("test://watched").await.unwrap();
     assert_eq!(client.tools().await.unwrap().len(), 1);
     tools.add(Tool::new("b", "Another", || async { "b" }));
-    until(&received, &[Changed::Tools]).await;
+    until(&received, &[ServerChange::Tools]).await;
     assert_eq!(client.tools().await.unwrap().len(), 2);
     prompts.add(Prompt::new("q", "Another", || async { "" }));
-    until(&received, &[Changed::Prompts]).await;
+    until(&received, &[ServerChange::Prompts]).await;
     resources.updated("test://watched");
-    until(&received, &[Changed::Resource("test://watched".into())]).await;
+    until(&received, &[ServerChange::Resource("test://watched".into())]).await;
     let error = client.subscribe("test://nowhere").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::INVALID_PARAMS);
     client.unsubscribe("test://watched").await.unwrap();
     resources.updated("test://watched");
     resources.add(Resource::text("test://more", "more", "")).unwrap();
-    until(&received, &[Changed::Resources]).await;
+    until(&received, &[ServerChange::Resources]).await;
     client.close().await;
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_client_sdk::Changed;
+use mgp_client_sdk::ServerChange;
 use serde_json::{Value, json};
 
 use crate::script::{Script, plain};
@@ -83,7 +83,7 @@ async fn a_list_is_cached_until_the_server_reports_a_change() {
     client.prompts().await.unwrap();
     server.await.unwrap();
     let heard = heard.lock().unwrap().clone();
-    assert_eq!(heard, [Changed::Tools, Changed::Resource("file:///a".into())]);
+    assert_eq!(heard, [ServerChange::Tools, ServerChange::Resource("file:///a".into())]);
 }
 
 #[tokio::test(start_paused = true)]

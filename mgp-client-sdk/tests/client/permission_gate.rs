@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientConfig, Error};
-use mgp_lifecycle::{ConnectError, ConnectGate, EraChoice, MgpOffer, Verdict};
+use mgp_lifecycle::{ConnectDecision, ConnectError, ConnectGate, EraChoice, MgpOffer};
 use mgp_server_sdk::Server;
 use mgp_transport::duplex;
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
@@ -14,12 +14,12 @@ use mgp_types::service::{BoxFuture, Context, PeerInfo};
 /// Decides after a while, and counts how often it was asked.
 struct After {
     time: Duration,
-    verdict: Verdict,
+    verdict: ConnectDecision,
     asked: Arc<AtomicUsize>,
 }
 
 impl ConnectGate for After {
-    fn decide(&self, facts: Arc<PeerInfo>, _: Context) -> BoxFuture<'static, Verdict> {
+    fn decide(&self, facts: Arc<PeerInfo>, _: Context) -> BoxFuture<'static, ConnectDecision> {
         assert_eq!(facts.permissions_required, ["shell.execute"]);
         self.asked.fetch_add(1, Ordering::SeqCst);
         let (time, verdict) = (self.time, self.verdict);
@@ -33,7 +33,7 @@ impl ConnectGate for After {
 async fn connect(
     era: EraChoice,
     time: Duration,
-    verdict: Verdict,
+    verdict: ConnectDecision,
     needs: bool,
 ) -> (Result<Client, Error>, usize) {
     let streaming = ExtensionSet::EMPTY.with(Extension::Streaming);
@@ -58,10 +58,12 @@ async fn connect(
 #[tokio::test(start_paused = true)]
 async fn a_decision_is_waited_for_and_a_rejection_closes() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
-        let (client, asked) = connect(era, Duration::from_secs(50), Verdict::Proceed, true).await;
+        let (client, asked) =
+            connect(era, Duration::from_secs(50), ConnectDecision::Proceed, true).await;
         assert!(client.is_ok());
         assert_eq!(asked, 1);
-        let (client, _) = connect(era, Duration::from_secs(50), Verdict::Reject, true).await;
+        let (client, _) =
+            connect(era, Duration::from_secs(50), ConnectDecision::Reject, true).await;
         let error = client.unwrap_err();
         assert!(
             matches!(&error, Error::Connect(ConnectError::Rejected(permissions)) if *permissions == ["shell.execute"])
@@ -77,7 +79,7 @@ async fn a_decision_is_waited_for_and_a_rejection_closes() {
 async fn a_gate_that_never_decides_delays_nothing_for_long() {
     let hour = Duration::from_hours(1);
     let before = tokio::time::Instant::now();
-    let (client, asked) = connect(EraChoice::Legacy, hour, Verdict::Reject, true).await;
+    let (client, asked) = connect(EraChoice::Legacy, hour, ConnectDecision::Reject, true).await;
     // Deferred: the connection continues without grants.
     assert!(client.is_ok());
     assert_eq!(asked, 1);
@@ -86,7 +88,8 @@ async fn a_gate_that_never_decides_delays_nothing_for_long() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_needs_nothing_is_not_asked_about() {
-    let (client, asked) = connect(EraChoice::Auto, Duration::ZERO, Verdict::Reject, false).await;
+    let (client, asked) =
+        connect(EraChoice::Auto, Duration::ZERO, ConnectDecision::Reject, false).await;
     assert!(client.is_ok());
     assert_eq!(asked, 0);
 }

@@ -9,7 +9,7 @@ use mgp_types::Payload;
 use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Role, Root,
 };
-use mgp_types::service::{Ask, Asks, Reply};
+use mgp_types::service::{AcceptedRequests, CallerRequest, Reply};
 use serde_json::json;
 
 use crate::script::{Script, plain};
@@ -20,11 +20,12 @@ fn curious() -> Server {
         let form = r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}"#;
         let talk =
             r#"{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":9}"#;
-        let sure = cx.ask("sure", Ask::new("elicitation/create", Payload::parse(form)?));
-        let roots = cx.ask("roots", Ask::new("roots/list", Payload::empty_object()));
+        let sure = cx.ask("sure", CallerRequest::new("elicitation/create", Payload::parse(form)?));
+        let roots = cx.ask("roots", CallerRequest::new("roots/list", Payload::empty_object()));
         let (sure, roots) = (sure.await?, roots.await?);
-        let said =
-            cx.ask("talk", Ask::new("sampling/createMessage", Payload::parse(talk)?)).await?;
+        let said = cx
+            .ask("talk", CallerRequest::new("sampling/createMessage", Payload::parse(talk)?))
+            .await?;
         Ok::<_, RpcError>(format!("{} {} {}", sure.as_str(), roots.as_str(), said.as_str()))
     }))
 }
@@ -32,8 +33,8 @@ fn curious() -> Server {
 struct Friendly(Arc<AtomicUsize>);
 
 impl mgp_client_sdk::ClientHandler for Friendly {
-    fn accepted_requests(&self) -> Asks {
-        let mut asks = Asks::default();
+    fn accepted_requests(&self) -> AcceptedRequests {
+        let mut asks = AcceptedRequests::default();
         (asks.elicitation, asks.sampling, asks.roots) = (true, true, true);
         asks
     }

@@ -1,7 +1,7 @@
 //! A scripted server that sees every byte of the client.
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice};
-use mgp_transport::{End, duplex};
+use mgp_transport::{DuplexEnd, duplex};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
@@ -14,8 +14,8 @@ pub(crate) struct Script {
 
 impl Script {
     /// A server, and the end a client connects to.
-    pub(crate) fn new() -> (End, Self) {
-        let (here, End { reader, writer }) = duplex();
+    pub(crate) fn new() -> (DuplexEnd, Self) {
+        let (here, DuplexEnd { reader, writer }) = duplex();
         (here, Self { lines: BufReader::new(reader).lines(), writer })
     }
 

@@ -8,7 +8,7 @@ use mgp_client_sdk::{Client, EraChoice, TestClient, ToolResult};
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::mcp::{ElicitParams, TaskSupport};
-use mgp_types::service::{Ask, Reply};
+use mgp_types::service::{CallerRequest, Reply};
 use serde_json::{Value, json};
 
 use crate::script::{Script, plain};
@@ -163,8 +163,9 @@ fn slow(dropped: Arc<AtomicBool>) -> Server {
             let _guard = guard;
             tokio::time::sleep(Duration::from_secs(5)).await;
             let form = r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{"n":{"type":"integer","default":3}}}}"#;
-            let sure =
-                cx.ask("sure", Ask::new("elicitation/create", Payload::parse(form)?)).await?;
+            let sure = cx
+                .ask("sure", CallerRequest::new("elicitation/create", Payload::parse(form)?))
+                .await?;
             Ok::<_, RpcError>(sure.as_str().to_owned())
         }
     };

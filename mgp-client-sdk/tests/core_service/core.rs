@@ -8,7 +8,7 @@ use mgp_client_sdk::ToolRouter;
 use mgp_lifecycle::{EraChoice, LimitConfig};
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
-use mgp_types::service::Ask;
+use mgp_types::service::CallerRequest;
 use tokio::time::sleep;
 use tower_layer::Identity;
 
@@ -50,7 +50,7 @@ fn a_handler_asks_its_caller_while_it_holds_the_only_turn() {
             let params = Payload::parse(
                 r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}"#,
             )?;
-            let answer = cx.ask("sure", Ask::new("elicitation/create", params)).await?;
+            let answer = cx.ask("sure", CallerRequest::new("elicitation/create", params)).await?;
             Ok::<_, RpcError>(answer.as_str().to_owned())
         });
         let asked = Arc::default();

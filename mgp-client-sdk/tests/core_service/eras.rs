@@ -9,7 +9,9 @@ use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::method::{Request, ToolsCall};
-use mgp_types::service::{Ask, BoxFuture, Call, InputRequired, Method, Params, Reply, Stack};
+use mgp_types::service::{
+    BoxFuture, Call, CallerRequest, InputRequired, Method, Params, Reply, Stack,
+};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -61,7 +63,7 @@ impl Service<Call> for Confirming {
         }
         Box::pin(async move {
             let cx = call.cx().clone();
-            cx.ask("confirm", Ask::new("elicitation/create", question())).await?;
+            cx.ask("confirm", CallerRequest::new("elicitation/create", question())).await?;
             cx.once("confirmed", || async {
                 gate.confirmed.fetch_add(1, Ordering::SeqCst);
                 Ok(true)
@@ -82,13 +84,15 @@ fn asking(made: &Arc<AtomicUsize>) -> Server {
     let tool = Tool::new("ask", "Asks twice", move |cx: Context| {
         let made = Arc::clone(&made);
         async move {
-            let first = cx.ask("first", Ask::new("elicitation/create", question())).await?;
+            let first =
+                cx.ask("first", CallerRequest::new("elicitation/create", question())).await?;
             cx.once("made", || async {
                 made.fetch_add(1, Ordering::SeqCst);
                 Ok(1_u32)
             })
             .await?;
-            let second = cx.ask("second", Ask::new("elicitation/create", question())).await?;
+            let second =
+                cx.ask("second", CallerRequest::new("elicitation/create", question())).await?;
             Ok::<_, RpcError>(format!("{} {}", first.as_str(), second.as_str()))
         }
     });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_server_sdk::prelude::*;
-use mgp_transport::{Connection, End, duplex};
+use mgp_transport::{Connection, DuplexEnd, duplex};
 use mgp_types::service::{Principal, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -22,7 +22,7 @@ impl Raw {
         tokio::spawn(
             Connection::new(there.reader, there.writer, stack.clone()).principal(principal).run(),
         );
-        let End { reader, writer } = here;
+        let DuplexEnd { reader, writer } = here;
         let mut raw = Self { writer, lines: BufReader::new(reader).lines() };
         raw.send(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"mgp":{"version":"0.3.0","extensions":["streaming"]}},"clientInfo":{"name":"raw","version":"1"}}}"#).await;
         raw.read().await;
@@ -57,7 +57,7 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
                         message: Some(name.clone()),
                         ..Progress::default()
                     };
-                    let _ = outlet.send(Item::Progress(step)).await;
+                    let _ = outlet.send(OutletItem::Progress(step)).await;
                     let _ = outlet.send(chunk(&name)).await;
                 }
                 name

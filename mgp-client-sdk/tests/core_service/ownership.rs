@@ -7,7 +7,7 @@ use mgp_client_sdk::{Client, ToolRouter};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
-use mgp_types::service::{BoxFuture, Call, Gone, Reply, Sink, Stack};
+use mgp_types::service::{BoxFuture, Call, ConsumerGone, Reply, Sink, Stack};
 use tower_layer::layer_fn;
 
 use crate::world::{DropCounter, ItemLog, both, chunk, config, hop, kernel, serve};
@@ -47,7 +47,7 @@ struct Watch(Arc<AtomicUsize>);
 struct Watching(Arc<dyn Sink>, Watch);
 
 impl Sink for Watching {
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         self.1.0.fetch_add(1, Ordering::SeqCst);
         self.0.send(item)
     }

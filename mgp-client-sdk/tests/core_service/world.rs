@@ -13,7 +13,9 @@ use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::{ElicitationCapability, Implementation};
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{BoxFuture, Gone, Item, MgpService, Outlet, Router, Sink, Stack};
+use mgp_types::service::{
+    BoxFuture, ConsumerGone, MgpService, Outlet, OutletItem, Router, Sink, Stack,
+};
 use mgp_types::{Payload, Sealer};
 use tower_layer::Layer;
 
@@ -35,7 +37,7 @@ pub(crate) fn both<F: Future<Output = ()> + Send + 'static>(story: impl Fn() -> 
 }
 
 /// Serves a server over memory and returns the client's end.
-pub(crate) fn serve(server: Server) -> mgp_transport::End {
+pub(crate) fn serve(server: Server) -> mgp_transport::DuplexEnd {
     let (here, there) = duplex();
     tokio::spawn(async move { server.serve(there.reader, there.writer).await });
     here
@@ -57,7 +59,7 @@ pub(crate) async fn connect(server: Server, config: ClientConfig) -> Client {
 }
 
 /// A minimal kernel: the layers a server needs above a tool router. Returns the client's end.
-pub(crate) fn kernel(board: ToolRouter) -> mgp_transport::End {
+pub(crate) fn kernel(board: ToolRouter) -> mgp_transport::DuplexEnd {
     let mut offer = ServerOffer::new(Implementation::new("kernel", "1"));
     offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
     let stack = Stack::new(
@@ -101,7 +103,7 @@ pub(crate) fn person(answer: &'static str, asked: &Arc<AtomicUsize>) -> Router {
 
 /// Stores the items of a call.
 #[derive(Default)]
-pub(crate) struct ItemLog(pub(crate) Mutex<Vec<Item>>);
+pub(crate) struct ItemLog(pub(crate) Mutex<Vec<OutletItem>>);
 
 impl ItemLog {
     /// Creates an outlet into a new one.
@@ -117,7 +119,7 @@ impl ItemLog {
         items
             .iter()
             .filter_map(|item| match item {
-                Item::Chunk(content) => {
+                OutletItem::Chunk(content) => {
                     content.get::<serde_json::Value>().ok()?["text"].as_str().map(str::to_owned)
                 }
                 _ => None,
@@ -127,15 +129,15 @@ impl ItemLog {
 }
 
 impl Sink for ItemLog {
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         self.0.lock().unwrap().push(item);
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
 /// Creates a chunk of text.
-pub(crate) fn chunk(text: &str) -> Item {
-    Item::Chunk(Payload::of(&mgp_types::mcp::ContentBlock::text(text)).unwrap())
+pub(crate) fn chunk(text: &str) -> OutletItem {
+    OutletItem::Chunk(Payload::of(&mgp_types::mcp::ContentBlock::text(text)).unwrap())
 }
 
 /// Sets a flag when it is dropped.

@@ -8,7 +8,7 @@ use mgp_client_sdk::{Client, EraCache, EraChoice, StreamItem, ToolResult as _};
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::mcp::{ContentBlock, ElicitAction, ElicitResult, Era};
-use mgp_types::service::Ask;
+use mgp_types::service::CallerRequest;
 use serde_json::json;
 
 /// Counts the calls that were dropped before they ended.
@@ -26,23 +26,23 @@ fn server(gone: &Arc<AtomicUsize>) -> Server {
     let talk = Tool::new("talk", "Talks", |outlet: Outlet| async move {
         for number in 0..300 {
             let chunk = Payload::of(&ContentBlock::text(format!("{number} ")))?;
-            let _ = outlet.send(Item::Chunk(chunk)).await;
+            let _ = outlet.send(OutletItem::Chunk(chunk)).await;
         }
         let step = Progress { progress: 1.0, total: Some(2.0), ..Progress::default() };
-        let _ = outlet.send(Item::Progress(step)).await;
+        let _ = outlet.send(OutletItem::Progress(step)).await;
         Ok::<_, RpcError>("done")
     });
     let ask = Tool::new("ask", "Asks", |cx: Context| async move {
         let form = r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}"#;
         let response =
-            cx.ask("sure", Ask::new("elicitation/create", Payload::parse(form)?)).await?;
+            cx.ask("sure", CallerRequest::new("elicitation/create", Payload::parse(form)?)).await?;
         Ok::<_, RpcError>(response.as_str().to_owned())
     });
     let hang = Tool::new("hang", "Hangs", move |outlet: Outlet| {
         let guard = Gone(Arc::clone(&gone));
         async move {
             let _guard = guard;
-            let _ = outlet.send(Item::Chunk(Payload::of(&ContentBlock::text("x"))?)).await;
+            let _ = outlet.send(OutletItem::Chunk(Payload::of(&ContentBlock::text("x"))?)).await;
             std::future::pending::<Result<&str, RpcError>>().await
         }
     });

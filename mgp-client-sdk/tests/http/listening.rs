@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_client_sdk::{Changed, Client, EraCache, EraChoice, ToolResult as _};
+use mgp_client_sdk::{Client, EraCache, EraChoice, ServerChange, ToolResult as _};
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
 use serde_json::json;
@@ -11,9 +11,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::script::{Received, Step, client, discovered, events, refused, say, status};
 
-type Heard = Arc<Mutex<Vec<Changed>>>;
+type Heard = Arc<Mutex<Vec<ServerChange>>>;
 
-async fn until(heard: &Heard, expected: &[Changed]) {
+async fn until(heard: &Heard, expected: &[ServerChange]) {
     let all = async {
         while heard.lock().unwrap().len() < expected.len() {
             sleep(Duration::from_millis(1)).await;
@@ -62,14 +62,14 @@ async fn our_server_reports_changes_to_our_client() {
     client.subscribe("test://watched").await.unwrap();
     assert_eq!(client.tools().await.unwrap().len(), 1);
     tools.add(Tool::new("b", "Another", || async { "b" }));
-    until(&heard, &[Changed::Tools]).await;
+    until(&heard, &[ServerChange::Tools]).await;
     assert_eq!(client.tools().await.unwrap().len(), 2);
     resources.updated("test://watched");
-    until(&heard, &[Changed::Resource("test://watched".into())]).await;
+    until(&heard, &[ServerChange::Resource("test://watched".into())]).await;
     client.unsubscribe("test://watched").await.unwrap();
     resources.updated("test://watched");
     assert!(tools.remove("b"));
-    until(&heard, &[Changed::Tools]).await;
+    until(&heard, &[ServerChange::Tools]).await;
     assert_eq!(client.call("a").await.unwrap().to_text(), "a");
     client.close().await;
 }
@@ -93,7 +93,7 @@ async fn a_cut_stream_is_opened_again_and_closed_with_the_client() {
         .connect_url(&server.url)
         .await
         .unwrap();
-    until(&heard, &[Changed::Tools]).await;
+    until(&heard, &[ServerChange::Tools]).await;
     assert_eq!(server.count("subscriptions/listen"), 2);
     assert_eq!(server.count("GET"), 0);
     drop(client);

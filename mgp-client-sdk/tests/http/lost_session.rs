@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Changed, ToolResult as _};
+use mgp_client_sdk::{ServerChange, ToolResult as _};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{ElicitAction, ElicitResult, LogLevel};
 use serde_json::json;
@@ -141,7 +141,7 @@ async fn notifications_arrive_after_an_idle_session_was_lost() {
     let own = Arc::clone(&told);
     let client = client()
         .on_change(move |change| {
-            if matches!(change, Changed::Resource(uri) if uri == "a:1") {
+            if matches!(change, ServerChange::Resource(uri) if uri == "a:1") {
                 own.notify_one();
             }
         })

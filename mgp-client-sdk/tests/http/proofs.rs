@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mgp_client_sdk::{Credentials, Refused, Shown, Target, ToolResult as _};
+use mgp_client_sdk::{
+    CredentialRefusal, Credentials, RequestCredentials, RequestTarget, ToolResult as _,
+};
 use mgp_types::RpcError;
 use mgp_types::service::BoxFuture;
 
@@ -26,10 +28,13 @@ impl Credentials for Proving {
         Box::pin(async { Ok(None) })
     }
 
-    fn shown<'a>(&'a self, request: Target<'a>) -> BoxFuture<'a, Result<Shown, RpcError>> {
+    fn shown<'a>(
+        &'a self,
+        request: RequestTarget<'a>,
+    ) -> BoxFuture<'a, Result<RequestCredentials, RpcError>> {
         let mut heard = self.0.lock().unwrap();
         heard.targets.push(format!("{} {}", request.method, request.url));
-        let shown = Shown::new(Some("DPoP s3cret".to_owned()));
+        let shown = RequestCredentials::new(Some("DPoP s3cret".to_owned()));
         let shown = shown.header("dpop", format!("proof-{}", heard.targets.len()));
         assert!(!format!("{shown:?}").contains("s3cret"), "what is shown is a secret");
         Box::pin(async { Ok(shown) })
@@ -39,7 +44,7 @@ impl Credentials for Proving {
         self.0.lock().unwrap().nonces.push(nonce.to_owned());
     }
 
-    fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>> {
+    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
         self.0.lock().unwrap().refused.push((refusal.nonce, refusal.times));
         Box::pin(async { Ok(()) })
     }
@@ -97,7 +102,7 @@ impl Credentials for Broken {
         Box::pin(async { Ok(Some("Bearer s3cret\r\nx: y".to_owned())) })
     }
 
-    fn refused(&self, _: Refused) -> BoxFuture<'_, Result<(), RpcError>> {
+    fn refused(&self, _: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
         Box::pin(async { Ok(()) })
     }
 }

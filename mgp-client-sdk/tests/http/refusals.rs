@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mgp_client_sdk::{Client, Credentials, EraChoice, Error, Refused, ToolResult as _};
+use mgp_client_sdk::{Client, CredentialRefusal, Credentials, EraChoice, Error, ToolResult as _};
 use mgp_types::service::BoxFuture;
 use mgp_types::{ErrorCode, RpcError};
 
@@ -17,7 +17,7 @@ fn challenge(code: u16, challenge: &str) -> Response {
 #[derive(Clone, Default)]
 struct Counting {
     shown: Arc<AtomicUsize>,
-    refused: Arc<Mutex<Vec<Refused>>>,
+    refused: Arc<Mutex<Vec<CredentialRefusal>>>,
 }
 
 impl Credentials for Counting {
@@ -26,7 +26,7 @@ impl Credentials for Counting {
         Box::pin(async move { Ok(Some(shown)) })
     }
 
-    fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>> {
+    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
         self.shown.fetch_add(1, Ordering::SeqCst);
         self.refused.lock().unwrap().push(refusal);
         Box::pin(async { Ok(()) })

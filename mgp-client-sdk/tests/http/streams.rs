@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_client_sdk::{Changed, ToolResult as _};
+use mgp_client_sdk::{ServerChange, ToolResult as _};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{ElicitAction, ElicitResult};
 use serde_json::json;
@@ -204,7 +204,7 @@ async fn the_servers_own_stream_is_read_and_resumed() {
     let (count, tell) = (Arc::clone(&heard), Arc::clone(&told));
     let client = client()
         .on_change(move |what| {
-            assert_eq!(*what, Changed::Tools);
+            assert_eq!(*what, ServerChange::Tools);
             count.fetch_add(1, Ordering::SeqCst);
             tell.notify_one();
         })

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, EraChoice, TestClient};
 use mgp_security::{
-    Access, AccessLayer, AuditLayer, Configured, ConfirmLayer, Confirmations, DefinitionLayer,
-    Definitions, PermissionChange, PermissionLayer, Permissions, Policies, ServerPolicy,
-    ValidateLayer,
+    Access, AccessLayer, AuditLayer, ConfiguredApprover, ConfirmLayer, Confirmations,
+    DefinitionLayer, Definitions, PermissionChange, PermissionLayer, Permissions, Policies,
+    ServerPolicy, ValidateLayer,
 };
 use mgp_server_sdk::{Server, Tool};
 use mgp_types::mcp;
@@ -189,7 +189,7 @@ async fn confirmations_are_required_on_either_side() {
         let tools = Files::default();
         let wipe = |name: &str| tools.tool(name).risk(RiskLevel::Dangerous);
         // One tool is confirmed by the configuration; for the other there is no approver.
-        let approver = Configured::new().tool("files", "wipe");
+        let approver = ConfiguredApprover::new().tool("files", "wipe");
         let confirmations = Confirmations::new(Policies::default(), approver);
         let layer = ConfirmLayer::new(confirmations, knowing(&wipe("wipe"))).server("files");
         let server = Server::new("f", "1").tool(wipe("wipe")).tool(wipe("format"));

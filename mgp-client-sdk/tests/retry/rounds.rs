@@ -8,7 +8,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::mcp::{ElicitAction, ElicitResult};
 use mgp_types::mgp::RiskLevel;
-use mgp_types::service::{Ask, gate};
+use mgp_types::service::{CallerRequest, gate};
 
 use crate::world::{Governed, detail, tool_error};
 
@@ -18,7 +18,7 @@ async fn questions_are_asked_once_even_if_rounds_are_retried() {
         let asked = Arc::new(AtomicUsize::new(0));
         let tool = Tool::new("ask", "Asks", |cx: Context| async move {
             let form = r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}"#;
-            cx.ask("sure", Ask::new("elicitation/create", Payload::parse(form)?)).await?;
+            cx.ask("sure", CallerRequest::new("elicitation/create", Payload::parse(form)?)).await?;
             Ok::<_, RpcError>("sure")
         });
         // Every second call is refused before it starts: the first round and, in the modern era, the second.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, Report, SupervisedClient, ToolResult};
+use mgp_client_sdk::{Client, StateReport, SupervisedClient, ToolResult};
 use mgp_transport::ChildCommand;
 use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
 use tokio::sync::broadcast::Receiver;
@@ -162,7 +162,7 @@ async fn ready(server: &SupervisedClient) -> Client {
 }
 
 /// Waits for the next start; returns the number of restarts.
-async fn connecting(reports: &mut Receiver<Report>) -> u64 {
+async fn connecting(reports: &mut Receiver<StateReport>) -> u64 {
     let waiting = async {
         loop {
             let report = reports.recv().await.unwrap();

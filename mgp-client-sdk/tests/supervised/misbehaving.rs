@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, EraChoice, MonitorConfig, Rest, SupervisedClient};
+use mgp_client_sdk::{Client, EraChoice, MonitorConfig, RestState, SupervisedClient};
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::time::{Instant, sleep, timeout};
@@ -11,7 +11,7 @@ use crate::world::{
     HELLO, WAIT_TIMEOUT, always, hello, is_alive, quick, recorded, recorded_events, script,
 };
 
-async fn rest(server: &SupervisedClient) -> Rest {
+async fn rest(server: &SupervisedClient) -> RestState {
     timeout(WAIT_TIMEOUT, server.ended()).await.unwrap()
 }
 

@@ -4,44 +4,46 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use mgp_types::service::ServerId;
 
-use crate::config::{Agent, Config, Kernel, Server, ServerMgp, ToolCreation};
+use crate::config::{
+    AgentConfig, Config, GovernanceConfig, KernelConfig, ServerConfig, ToolCreationConfig,
+};
 
 /// The changes that turn one configuration into another; nothing else needs to be touched to apply it.
 ///
 /// ```
-/// use mgp_discovery::{Change, Config, ChangeEffect};
+/// use mgp_discovery::{ConfigChange, Config, ChangeEffect};
 ///
 /// let config = |text| Config::parse("mgp.toml", text).unwrap().config;
 /// let old = config("servers = [{ id = 'a', command = 'a' }, { id = 'b', command = 'b' }]");
 /// let new = config("servers = [{ id = 'a', command = 'a', mgp = { confirm = 'moderate' } }]");
-/// let change = Change::between(&old, &new);
+/// let change = ConfigChange::between(&old, &new);
 /// assert_eq!(change.removed[0].as_str(), "b");
 /// assert_eq!(change.changed[0].effect, ChangeEffect::Govern);
-/// assert!(Change::between(&new, &new).is_empty());
+/// assert!(ConfigChange::between(&new, &new).is_empty());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Change {
+pub struct ConfigChange {
     /// Servers that are new.
-    pub added: Vec<Server>,
+    pub added: Vec<ServerConfig>,
     /// Servers that were removed.
     pub removed: Vec<ServerId>,
     /// Servers whose entries changed.
-    pub changed: Vec<Changed>,
+    pub changed: Vec<ChangedServer>,
     /// The settings for all servers, if they changed.
-    pub kernel: Option<Kernel>,
+    pub kernel: Option<KernelConfig>,
     /// Agents that are new or changed, and `None` for those that were removed.
-    pub agents: BTreeMap<String, Option<Agent>>,
+    pub agents: BTreeMap<String, Option<AgentConfig>>,
     /// The settings of created tools, if they changed.
-    pub tool_creation: Option<ToolCreation>,
+    pub tool_creation: Option<ToolCreationConfig>,
 }
 
 /// A server whose entry changed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Changed {
+pub struct ChangedServer {
     /// The new entry.
-    pub server: Server,
+    pub server: ServerConfig,
     /// The measure that applies it.
     pub effect: ChangeEffect,
 }
@@ -56,11 +58,11 @@ pub enum ChangeEffect {
     Restart,
 }
 
-impl Change {
+impl ConfigChange {
     /// Returns the changes that turn `old` into `new`.
     #[must_use]
     pub fn between(old: &Config, new: &Config) -> Self {
-        let before: HashMap<&str, &Server> =
+        let before: HashMap<&str, &ServerConfig> =
             old.servers.iter().map(|server| (server.id.as_str(), server)).collect();
         let mut change = Self::default();
         for server in &new.servers {
@@ -69,7 +71,7 @@ impl Change {
                 Some(old) if **old == *server => {}
                 Some(old) => change
                     .changed
-                    .push(Changed { server: server.clone(), effect: effect(old, server) }),
+                    .push(ChangedServer { server: server.clone(), effect: effect(old, server) }),
             }
         }
         let after: HashSet<&str> = new.servers.iter().map(|server| server.id.as_str()).collect();
@@ -96,7 +98,7 @@ impl Change {
     }
 }
 
-fn effect(old: &Server, new: &Server) -> ChangeEffect {
+fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
     // Another file or owner implies another folder, and other rules of expansion.
     let same_place = old.reach == new.reach && old.file == new.file && old.origin == new.origin;
     let same_offer = match (&old.mgp, &new.mgp) {
@@ -109,6 +111,6 @@ fn effect(old: &Server, new: &Server) -> ChangeEffect {
 }
 
 /// Returns the values of the handshake, which cannot change while the connection lives.
-fn negotiated(mgp: &ServerMgp) -> impl PartialEq + '_ {
+fn negotiated(mgp: &GovernanceConfig) -> impl PartialEq + '_ {
     (&mgp.extensions, &mgp.permissions_required, mgp.isolation)
 }

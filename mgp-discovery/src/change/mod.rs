@@ -6,5 +6,5 @@ mod stamp;
 #[cfg(test)]
 mod tests;
 
-pub use diff::{Change, ChangeEffect, Changed};
+pub use diff::{ChangeEffect, ChangedServer, ConfigChange};
 pub use reload::{Reload, Reloaded};

@@ -7,11 +7,11 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::Change;
+use super::ConfigChange;
 use super::stamp::{Stamp, stamp};
 use crate::config::Config;
-use crate::error::Error;
-use crate::source::{Loaded, Sources, Trust};
+use crate::error::DiscoveryError;
+use crate::source::{LoadedConfig, Sources, Trust};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -44,14 +44,14 @@ type State = (Vec<Stamp>, u64);
 pub enum Reloaded {
     /// The files were written again, or an approval changed their effect. The change is relative to the configuration
     /// read before, and empty if both are equal.
-    Changed(Box<Change>, Box<Loaded>),
+    Changed(Box<ConfigChange>, Box<LoadedConfig>),
     /// The files cannot be used, and the previous configuration stays in effect.
-    Kept(Error),
+    Kept(DiscoveryError),
 }
 
 impl Reload {
     /// Watches the files that a configuration was loaded from.
-    pub fn new(sources: Sources, trust: Trust, loaded: &Loaded) -> Self {
+    pub fn new(sources: Sources, trust: Trust, loaded: &LoadedConfig) -> Self {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // No stamps are known yet, so that changes since the configuration was loaded are found.
@@ -80,7 +80,7 @@ impl Reload {
                     self.read = Some(state);
                     let found = doubts(&loaded);
                     self.keep_broken(&mut loaded);
-                    let change = Change::between(&self.current, &loaded.config);
+                    let change = ConfigChange::between(&self.current, &loaded.config);
                     if is_written || !change.is_empty() || self.reported != found {
                         self.current = loaded.config.clone();
                         self.reported = found;
@@ -90,7 +90,7 @@ impl Reload {
                 Err(error) => {
                     // An error in a file persists until the file is written again; all others may be temporary and
                     // are tried again.
-                    let is_read = matches!(error, Error::Faults(_));
+                    let is_read = matches!(error, DiscoveryError::Faults(_));
                     self.read = Some(if is_read { state } else { State::default() });
                     let found = vec![error.to_string()];
                     if self.reported != found {
@@ -104,8 +104,8 @@ impl Reload {
     }
 
     /// Keeps the previous entry of a running server whose new entry has an error.
-    fn keep_broken(&self, loaded: &mut Loaded) {
-        let Loaded { config, broken, .. } = loaded;
+    fn keep_broken(&self, loaded: &mut LoadedConfig) {
+        let LoadedConfig { config, broken, .. } = loaded;
         for id in
             broken.iter().filter(|id| config.server(id).is_none()).cloned().collect::<Vec<_>>()
         {
@@ -123,7 +123,7 @@ impl Reload {
 }
 
 /// Returns the findings of files that can be used.
-fn doubts(loaded: &Loaded) -> Vec<String> {
+fn doubts(loaded: &LoadedConfig) -> Vec<String> {
     let findings = loaded.findings.iter().map(ToString::to_string);
     findings.chain(loaded.unapproved.iter().map(ToString::to_string)).collect()
 }

@@ -22,7 +22,7 @@ fn config(text: &str) -> Config {
 #[track_caller]
 fn effect(old: &str, new: &str) -> ChangeEffect {
     let server = |rest| config(&format!("[[servers]]\nid = 'a'\n{rest}"));
-    let change = Change::between(&server(old), &server(new));
+    let change = ConfigChange::between(&server(old), &server(new));
     assert!(change.added.is_empty() && change.removed.is_empty());
     change.changed[0].effect
 }
@@ -63,8 +63,10 @@ fn only_values_of_the_start_and_the_handshake_need_a_restart() {
 fn order_is_no_difference_and_agents_come_and_go() {
     let (a, b) =
         ("[[servers]]\nid = 'a'\ncommand = 'a'\n", "[[servers]]\nid = 'b'\ncommand = 'b'\n");
-    assert!(Change::between(&config(&format!("{a}{b}")), &config(&format!("{b}{a}"))).is_empty());
-    let change = Change::between(
+    assert!(
+        ConfigChange::between(&config(&format!("{a}{b}")), &config(&format!("{b}{a}"))).is_empty()
+    );
+    let change = ConfigChange::between(
         &config("[agents.x]\n[agents.y]\n"),
         &config("[agents.y]\nbudget = 1\n[agents.z]\n"),
     );
@@ -159,8 +161,8 @@ proptest! {
             text = format!("{text}[[servers]]\nid = '{id}'\ncommand = '{id}'\n");
         }
         let config = config(&text);
-        prop_assert!(Change::between(&config, &config).is_empty());
-        let all = Change::between(&Config::default(), &config);
+        prop_assert!(ConfigChange::between(&config, &config).is_empty());
+        let all = ConfigChange::between(&Config::default(), &config);
         prop_assert_eq!(all.added, config.servers);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::keys::{KEYS, keys_of};
-use super::{Kind, limits};
+use super::{KeyKind, limits};
 
 /// Returns the text of `docs/config.md`.
 #[must_use]
@@ -97,45 +97,45 @@ fn table(path: &str) -> Value {
     table
 }
 
-fn value(kind: Kind, path: &str) -> Value {
+fn value(kind: KeyKind, path: &str) -> Value {
     let text = || json!({ "type": "string", "maxLength": limits::TEXT_BYTES });
     let word = |words: &[&str]| json!({ "type": "string", "enum": words });
     let most = limits::ENTRIES;
     match kind {
-        Kind::Text => text(),
-        Kind::Texts => json!({ "type": "array", "items": text(), "maxItems": most }),
-        Kind::TextMap => {
+        KeyKind::Text => text(),
+        KeyKind::Texts => json!({ "type": "array", "items": text(), "maxItems": most }),
+        KeyKind::TextMap => {
             json!({ "type": "object", "additionalProperties": text(), "maxProperties": most })
         }
-        Kind::Number(least, most) => {
+        KeyKind::Number(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
-        Kind::Switch => json!({ "type": "boolean" }),
-        Kind::Word(words) => word(words),
-        Kind::Words(words) => json!({
+        KeyKind::Switch => json!({ "type": "boolean" }),
+        KeyKind::Word(words) => word(words),
+        KeyKind::Words(words) => json!({
             "type": "array",
             "items": { "anyOf": [word(words), text()] },
             "maxItems": most,
         }),
-        Kind::WordMap(words) => {
+        KeyKind::WordMap(words) => {
             json!({ "type": "object", "additionalProperties": word(words), "maxProperties": most })
         }
-        Kind::Table => table(path),
-        Kind::TableOrFalse => json!({ "anyOf": [table(path), { "const": false }] }),
-        Kind::Tables => {
+        KeyKind::Table => table(path),
+        KeyKind::TableOrFalse => json!({ "anyOf": [table(path), { "const": false }] }),
+        KeyKind::Tables => {
             json!({ "type": "array", "items": table(path), "maxItems": limits::SERVERS })
         }
-        Kind::TableMap => {
+        KeyKind::TableMap => {
             json!({ "type": "object", "additionalProperties": table(&format!("{path}.*")) })
         }
     }
 }
 
 /// Returns a default as JSON; all kinds but text and words are written alike in both.
-fn default(kind: Kind, written: &str) -> Option<Value> {
+fn default(kind: KeyKind, written: &str) -> Option<Value> {
     match kind {
         _ if written.is_empty() => None,
-        Kind::Text | Kind::Word(_) => Some(json!(written)),
+        KeyKind::Text | KeyKind::Word(_) => Some(json!(written)),
         _ => serde_json::from_str(written).ok(),
     }
 }

@@ -8,14 +8,14 @@ use super::limits;
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Severity {
+pub enum FindingSeverity {
     /// The configuration works, but likely not as intended.
     Warning,
     /// The configuration does not work.
     Error,
 }
 
-impl fmt::Display for Severity {
+impl fmt::Display for FindingSeverity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Warning => "warning",
@@ -38,9 +38,9 @@ impl fmt::Display for Severity {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Finding {
+pub struct ConfigFinding {
     /// The severity.
-    pub severity: Severity,
+    pub severity: FindingSeverity,
     /// The file.
     pub file: PathBuf,
     /// The line, from 1.
@@ -56,7 +56,7 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ConfigFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { severity, file, line, column, what, remedy, .. } = self;
         write!(f, "{}:{line}:{column}: {severity}: {what}", file.display())?;
@@ -69,23 +69,23 @@ impl fmt::Display for Finding {
 
 /// The findings that make a file unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Faults(Vec<Finding>);
+pub struct ConfigErrors(Vec<ConfigFinding>);
 
-impl Faults {
-    pub(crate) fn new(findings: Vec<Finding>) -> Self {
+impl ConfigErrors {
+    pub(crate) fn new(findings: Vec<ConfigFinding>) -> Self {
         Self(findings)
     }
 
     /// Returns all findings, warnings included.
     #[must_use]
-    pub fn findings(&self) -> &[Finding] {
+    pub fn findings(&self) -> &[ConfigFinding] {
         &self.0
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let errors = self.0.iter().filter(|finding| finding.severity == Severity::Error);
+        let errors = self.0.iter().filter(|finding| finding.severity == FindingSeverity::Error);
         for (number, finding) in errors.enumerate() {
             if number > 0 {
                 f.write_str("\n")?;
@@ -100,7 +100,7 @@ impl fmt::Display for Faults {
 pub(super) struct Report<'a> {
     file: &'a Path,
     text: &'a str,
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Vec<ConfigFinding>,
     pub(super) server: Option<String>,
     /// `true` if an error concerns the whole file.
     pub(super) fatal: bool,
@@ -122,14 +122,14 @@ impl<'a> Report<'a> {
             Some(_) => self.broken = true,
             None => self.fatal = true,
         }
-        self.add(Severity::Error, at, what.into(), remedy);
+        self.add(FindingSeverity::Error, at, what.into(), remedy);
     }
 
     pub(super) fn warning(&mut self, at: usize, what: impl Into<String>, remedy: Option<String>) {
-        self.add(Severity::Warning, at, what.into(), remedy);
+        self.add(FindingSeverity::Warning, at, what.into(), remedy);
     }
 
-    fn add(&mut self, severity: Severity, at: usize, what: String, remedy: Option<String>) {
+    fn add(&mut self, severity: FindingSeverity, at: usize, what: String, remedy: Option<String>) {
         // The report on a faulty file must not become longer than the file.
         let count = self.findings.iter().filter(|finding| finding.severity == severity).count();
         if count >= limits::FINDINGS {
@@ -137,7 +137,7 @@ impl<'a> Report<'a> {
         }
         let (line, column) = place(self.text, at);
         let (file, server) = (self.file.to_owned(), self.server.clone());
-        self.findings.push(Finding { severity, file, line, column, server, what, remedy });
+        self.findings.push(ConfigFinding { severity, file, line, column, server, what, remedy });
     }
 }
 

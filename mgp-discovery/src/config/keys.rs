@@ -1,17 +1,17 @@
 //! The table of all keys of `mgp.toml`; the reader, the page and the schema use it (MGP §15.2).
 
-use super::Kind;
+use super::KeyKind;
 
 /// A key of `mgp.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Key {
+pub struct ConfigKey {
     /// The table of the key; empty for the top level. `*` is a name chosen by the user.
     pub table: &'static str,
     /// The name of the key.
     pub name: &'static str,
     /// The kind of its value.
-    pub kind: Kind,
+    pub kind: KeyKind,
     /// The default, as written in TOML; empty if there is none.
     pub default: &'static str,
     /// A sentence that describes the key.
@@ -58,79 +58,79 @@ const MANY: u64 = i64::MAX as u64;
 
 macro_rules! keys {
     ($($table:literal: { $($name:literal $kind:expr, $default:literal, $about:literal;)+ })+) => {
-        &[$($(Key { table: $table, name: $name, kind: $kind, default: $default, about: $about },)+)+]
+        &[$($(ConfigKey { table: $table, name: $name, kind: $kind, default: $default, about: $about },)+)+]
     };
 }
 
 /// All keys, in the order of the page.
-pub const KEYS: &[Key] = keys! {
+pub const KEYS: &[ConfigKey] = keys! {
     "": {
-        "servers" Kind::Tables, "", "The servers, one `[[servers]]` each.";
-        "kernel" Kind::Table, "", "What holds for all servers; only the user's own file may say it.";
-        "agents" Kind::TableMap, "", "What holds for single agents, one `[agents.NAME]` each; only the user's own file may say it.";
-        "tool_creation" Kind::Table, "", "Tools that are made while agents run; only the user's own file may say it.";
+        "servers" KeyKind::Tables, "", "The servers, one `[[servers]]` each.";
+        "kernel" KeyKind::Table, "", "What holds for all servers; only the user's own file may say it.";
+        "agents" KeyKind::TableMap, "", "What holds for single agents, one `[agents.NAME]` each; only the user's own file may say it.";
+        "tool_creation" KeyKind::Table, "", "Tools that are made while agents run; only the user's own file may say it.";
     }
     "servers": {
-        "id" Kind::Text, "", "The identity of the server everywhere: letters, digits, `.`, `_`, `-`. It must be written.";
-        "command" Kind::Text, "", "The program to start. Either this or `url` must be written. `${…}` is filled in.";
-        "args" Kind::Texts, "[]", "The arguments of the program. `${…}` is filled in.";
-        "url" Kind::Text, "", "Where the server is, instead of a program. `${…}` is filled in.";
-        "headers" Kind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is filled in.";
-        "cwd" Kind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. `${…}` is filled in.";
-        "transport" Kind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`.";
-        "env" Kind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
-        "era" Kind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows. Some servers ask their users nothing in the modern one.";
-        "mgp" Kind::TableOrFalse, "", "How the server is governed; `false` never offers MGP to it.";
+        "id" KeyKind::Text, "", "The identity of the server everywhere: letters, digits, `.`, `_`, `-`. It must be written.";
+        "command" KeyKind::Text, "", "The program to start. Either this or `url` must be written. `${…}` is filled in.";
+        "args" KeyKind::Texts, "[]", "The arguments of the program. `${…}` is filled in.";
+        "url" KeyKind::Text, "", "Where the server is, instead of a program. `${…}` is filled in.";
+        "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is filled in.";
+        "cwd" KeyKind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. `${…}` is filled in.";
+        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`.";
+        "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
+        "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows. Some servers ask their users nothing in the modern one.";
+        "mgp" KeyKind::TableOrFalse, "", "How the server is governed; `false` never offers MGP to it.";
     }
     "servers.mgp": {
-        "extensions" Kind::Words(EXTENSIONS), "[]", "The extensions offered to the server; all of them where the list is empty.";
-        "permissions_required" Kind::Words(PERMISSIONS), "[]", "The permissions it needs, known before it starts.";
-        "trust_level" Kind::Word(TRUST), "standard", "How far it is trusted. A project's file cannot say more than `standard`.";
-        "default_policy" Kind::Word(DEFAULTS), "opt-in", "What holds for agents without an access entry.";
-        "permission_policy" Kind::Word(APPROVAL), "", "How its permissions are decided, in place of the kernel's policy.";
-        "permissions" Kind::Words(PERMISSIONS), "[]", "The permissions that are granted by writing them here.";
-        "restart_policy" Kind::Word(RESTARTS), "on_failure", "When it is started again.";
-        "max_restarts" Kind::Number(0, 10_000), "5", "How often it is started again within the window.";
-        "restart_window_secs" Kind::Number(1, 31_536_000), "300", "The window, in seconds.";
-        "backoff_base_ms" Kind::Number(1, 86_400_000), "1000", "The first wait before a restart, in milliseconds.";
-        "backoff_max_ms" Kind::Number(1, 86_400_000), "30000", "The longest wait before a restart, in milliseconds.";
-        "validators" Kind::WordMap(VALIDATORS), "{}", "The validator of single tools: `{tool = name}`.";
-        "risk" Kind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
-        "confirm" Kind::Word(&["moderate", "dangerous"]), "dangerous", "From which risk on a call is confirmed.";
-        "isolation" Kind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
-        "tags" Kind::Texts, "[]", "Words the tools of the server can be found and grouped by.";
+        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; all of them where the list is empty.";
+        "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions it needs, known before it starts.";
+        "trust_level" KeyKind::Word(TRUST), "standard", "How far it is trusted. A project's file cannot say more than `standard`.";
+        "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "What holds for agents without an access entry.";
+        "permission_policy" KeyKind::Word(APPROVAL), "", "How its permissions are decided, in place of the kernel's policy.";
+        "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions that are granted by writing them here.";
+        "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When it is started again.";
+        "max_restarts" KeyKind::Number(0, 10_000), "5", "How often it is started again within the window.";
+        "restart_window_secs" KeyKind::Number(1, 31_536_000), "300", "The window, in seconds.";
+        "backoff_base_ms" KeyKind::Number(1, 86_400_000), "1000", "The first wait before a restart, in milliseconds.";
+        "backoff_max_ms" KeyKind::Number(1, 86_400_000), "30000", "The longest wait before a restart, in milliseconds.";
+        "validators" KeyKind::WordMap(VALIDATORS), "{}", "The validator of single tools: `{tool = name}`.";
+        "risk" KeyKind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
+        "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "From which risk on a call is confirmed.";
+        "isolation" KeyKind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
+        "tags" KeyKind::Texts, "[]", "Words the tools of the server can be found and grouped by.";
     }
     "kernel": {
-        "permission_policy" Kind::Word(APPROVAL), "interactive", "How permissions are decided.";
-        "auto_approve_except" Kind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "What `auto_approve` still asks for.";
-        "tools_request" Kind::Switch, "false", "Whether `mgp_tools_request` is listed to all (§16.6); peers that negotiated `tool_discovery` see it anyway.";
-        "tool_context_budget" Kind::Table, "", "The tokens that definitions of tools may cost a caller (§16.8).";
-        "audit" Kind::Table, "", "The audit log.";
+        "permission_policy" KeyKind::Word(APPROVAL), "interactive", "How permissions are decided.";
+        "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "What `auto_approve` still asks for.";
+        "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all (§16.6); peers that negotiated `tool_discovery` see it anyway.";
+        "tool_context_budget" KeyKind::Table, "", "The tokens that definitions of tools may cost a caller (§16.8).";
+        "audit" KeyKind::Table, "", "The audit log.";
     }
     "kernel.tool_context_budget": {
-        "max_tokens" Kind::Number(0, MANY), "8000", "In all.";
-        "pinned_reserve" Kind::Number(0, MANY), "2000", "Kept for pinned tools.";
-        "discovery_reserve" Kind::Number(0, MANY), "3000", "Kept for found tools.";
-        "cache_limit" Kind::Number(0, MANY), "3000", "The most that cached tools may cost.";
+        "max_tokens" KeyKind::Number(0, MANY), "8000", "In all.";
+        "pinned_reserve" KeyKind::Number(0, MANY), "2000", "Kept for pinned tools.";
+        "discovery_reserve" KeyKind::Number(0, MANY), "3000", "Kept for found tools.";
+        "cache_limit" KeyKind::Number(0, MANY), "3000", "The most that cached tools may cost.";
     }
     "kernel.audit": {
-        "dir" Kind::Text, "", "The folder of the log, from the state directory on, or from your home with `~/`; where it is not written, `audit` in the state directory. Another folder begins another log.";
-        "fsync" Kind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the system brings the log to the disk; `always` survives a power cut.";
-        "keep" Kind::Number(0, 1_000_000), "0", "How many files of the log are kept; `0` keeps all.";
-        "arguments" Kind::Word(&["redacted", "names", "full"]), "redacted", "How much of the arguments of calls is recorded.";
+        "dir" KeyKind::Text, "", "The folder of the log, from the state directory on, or from your home with `~/`; where it is not written, `audit` in the state directory. Another folder begins another log.";
+        "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the system brings the log to the disk; `always` survives a power cut.";
+        "keep" KeyKind::Number(0, 1_000_000), "0", "How many files of the log are kept; `0` keeps all.";
+        "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "How much of the arguments of calls is recorded.";
     }
     "agents.*": {
-        "pinned" Kind::Texts, "[]", "The tools that are always in its list.";
-        "groups" Kind::Texts, "[]", "The access groups it is in.";
-        "budget" Kind::Number(0, MANY), "", "The tokens that definitions may cost it, in place of the kernel's `max_tokens`.";
-        "interactive" Kind::Switch, "false", "Whether a person sits there, who may confirm calls.";
+        "pinned" KeyKind::Texts, "[]", "The tools that are always in its list.";
+        "groups" KeyKind::Texts, "[]", "The access groups it is in.";
+        "budget" KeyKind::Number(0, MANY), "", "The tokens that definitions may cost it, in place of the kernel's `max_tokens`.";
+        "interactive" KeyKind::Switch, "false", "Whether a person sits there, who may confirm calls.";
     }
     "tool_creation": {
-        "enabled" Kind::Switch, "false", "Whether agents may have tools made; each still waits for an operator.";
+        "enabled" KeyKind::Switch, "false", "Whether agents may have tools made; each still waits for an operator.";
     }
 };
 
-impl Key {
+impl ConfigKey {
     /// Returns the key with its table: `servers.mgp.confirm`.
     #[must_use]
     pub fn path(&self) -> String {
@@ -141,11 +141,11 @@ impl Key {
     }
 }
 
-pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static Key> {
+pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static ConfigKey> {
     KEYS.iter().filter(move |key| key.table == table)
 }
 
-pub(super) fn key(table: &str, name: &str) -> Option<&'static Key> {
+pub(super) fn key(table: &str, name: &str) -> Option<&'static ConfigKey> {
     keys_of(table).find(|key| key.name == name)
 }
 

@@ -9,7 +9,7 @@ use super::{limits, nearest};
 /// The kind of value a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum KeyKind {
     /// A text.
     Text,
     /// A list of texts.
@@ -36,7 +36,7 @@ pub enum Kind {
     TableMap,
 }
 
-impl Kind {
+impl KeyKind {
     /// Returns the name of the kind for messages.
     pub(super) fn name(self) -> String {
         match self {
@@ -84,22 +84,22 @@ impl Wrong {
 }
 
 /// Returns the value of an item if it matches a kind.
-pub(super) fn check(item: &Item, kind: Kind) -> Result<Checked, Wrong> {
+pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
     let wrong_type =
         || Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name()));
     match kind {
-        Kind::Text => text(item.as_str().ok_or_else(wrong_type)?).map(Checked::Text),
-        Kind::Word(words) => {
+        KeyKind::Text => text(item.as_str().ok_or_else(wrong_type)?).map(Checked::Text),
+        KeyKind::Word(words) => {
             let word = item.as_str().ok_or_else(wrong_type)?;
             known(word, words).map(|word| Checked::Text(word.to_owned()))
         }
-        Kind::Switch => item.as_bool().map(Checked::Switch).ok_or_else(wrong_type),
-        Kind::Number(least, most) => {
+        KeyKind::Switch => item.as_bool().map(Checked::Switch).ok_or_else(wrong_type),
+        KeyKind::Number(least, most) => {
             let number = item.as_integer().ok_or_else(wrong_type)?;
             let number = u64::try_from(number).ok().filter(|n| (least..=most).contains(n));
             number.map(Checked::Number).ok_or_else(|| Wrong::new(format!("is not {}", kind.name())))
         }
-        Kind::Texts | Kind::Words(_) => {
+        KeyKind::Texts | KeyKind::Words(_) => {
             let list = item.as_array().ok_or_else(wrong_type)?;
             few(list.len())?;
             let one = |value: &Value| {
@@ -108,7 +108,7 @@ pub(super) fn check(item: &Item, kind: Kind) -> Result<Checked, Wrong> {
             };
             list.iter().map(one).collect::<Result<_, _>>().map(Checked::Texts)
         }
-        Kind::TextMap | Kind::WordMap(_) => {
+        KeyKind::TextMap | KeyKind::WordMap(_) => {
             let table = item.as_table_like().ok_or_else(wrong_type)?;
             few(table.len())?;
             let one = |(name, item): (&str, &Item)| {
@@ -117,7 +117,7 @@ pub(super) fn check(item: &Item, kind: Kind) -> Result<Checked, Wrong> {
                     Wrong::new(format!("has {is} under `{}`, not a text", shown(name)))
                 });
                 let value = value.and_then(|value| match kind {
-                    Kind::WordMap(words) => known(value, words).map(str::to_owned),
+                    KeyKind::WordMap(words) => known(value, words).map(str::to_owned),
                     _ => text(value),
                 });
                 let at = item.span().map(|span| span.start);
@@ -127,7 +127,9 @@ pub(super) fn check(item: &Item, kind: Kind) -> Result<Checked, Wrong> {
             };
             table.iter().map(one).collect::<Result<_, _>>().map(Checked::Map)
         }
-        Kind::Table | Kind::TableOrFalse | Kind::Tables | Kind::TableMap => Err(wrong_type()),
+        KeyKind::Table | KeyKind::TableOrFalse | KeyKind::Tables | KeyKind::TableMap => {
+            Err(wrong_type())
+        }
     }
 }
 

@@ -13,13 +13,14 @@ mod reader;
 mod tests;
 
 pub use describe::{config_markdown, config_schema};
-pub use finding::{Faults, Finding, Severity};
-pub use keys::{KEYS, Key};
-pub use kind::Kind;
+pub use finding::{ConfigErrors, ConfigFinding, FindingSeverity};
+pub use keys::{ConfigKey, KEYS};
+pub use kind::KeyKind;
 pub use model::{
-    Agent, Audit, Budget, Config, Confirm, Fsync, Isolation, Kernel, Reach, RecordedArguments,
-    Restart, Server, ServerMgp, ToolCreation,
+    AgentConfig, AuditFsync, AuditLogConfig, Config, ConfirmLevel, GovernanceConfig, Isolation,
+    KernelConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
+    ToolCreationConfig,
 };
 pub use nearest::nearest;
-pub use parse::Parsed;
+pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;

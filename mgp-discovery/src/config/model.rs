@@ -35,19 +35,19 @@ use crate::source::Origin;
 #[non_exhaustive]
 pub struct Config {
     /// The servers, in the order of the file.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerConfig>,
     /// The settings for all servers.
-    pub kernel: Kernel,
+    pub kernel: KernelConfig,
     /// The settings of single agents.
-    pub agents: BTreeMap<String, Agent>,
+    pub agents: BTreeMap<String, AgentConfig>,
     /// The settings of tools that are created while agents run.
-    pub tool_creation: ToolCreation,
+    pub tool_creation: ToolCreationConfig,
 }
 
 impl Config {
     /// Returns the server with an id.
     #[must_use]
-    pub fn server(&self, id: &str) -> Option<&Server> {
+    pub fn server(&self, id: &str) -> Option<&ServerConfig> {
         self.servers.iter().find(|server| server.id.as_str() == id)
     }
 }
@@ -55,15 +55,15 @@ impl Config {
 /// One `[[servers]]`; its texts are unexpanded, `${…}` included.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Server {
+pub struct ServerConfig {
     /// The identity of the server everywhere.
     pub id: ServerId,
     /// The program or URL.
-    pub reach: Reach,
+    pub reach: TargetConfig,
     /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
     /// The governance of the server; `None` if MGP is never offered and the defaults apply.
-    pub mgp: Option<ServerMgp>,
+    pub mgp: Option<GovernanceConfig>,
     /// The file that declares it, for messages, `cwd` and `${file:…}`.
     pub file: PathBuf,
     /// The owner of that file; a configuration that was only parsed counts as a project's.
@@ -73,7 +73,7 @@ pub struct Server {
 /// The program or URL of a server.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Reach {
+pub enum TargetConfig {
     /// A child process.
     Program {
         /// The program.
@@ -98,18 +98,18 @@ pub enum Reach {
     Within,
 }
 
-impl Server {
+impl ServerConfig {
     /// Creates a server of this process, governed like any other.
     #[must_use]
-    pub fn within(id: impl Into<ServerId>, mgp: ServerMgp) -> Self {
-        let (reach, file) = (Reach::Within, PathBuf::new());
+    pub fn within(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
+        let (reach, file) = (TargetConfig::Within, PathBuf::new());
         let origin = Origin::Given;
         Self { id: id.into(), reach, era: None, mgp: Some(mgp), file, origin }
     }
 }
 
 /// Shows names only: values of configurations may be secret.
-impl fmt::Debug for Server {
+impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, reach, era, mgp, file, origin } = self;
         f.debug_struct("Server")
@@ -124,7 +124,7 @@ impl fmt::Debug for Server {
 }
 
 /// Shows names only: values of configurations may be secret.
-impl fmt::Debug for Reach {
+impl fmt::Debug for TargetConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program { command, args, cwd, env } => f
@@ -147,7 +147,7 @@ impl fmt::Debug for Reach {
 /// `[servers.mgp]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct ServerMgp {
+pub struct GovernanceConfig {
     /// The extensions to offer; empty for all.
     pub extensions: Vec<String>,
     /// The permissions it needs.
@@ -161,20 +161,20 @@ pub struct ServerMgp {
     /// The permissions granted here.
     pub permissions: Vec<Permission>,
     /// The restart policy.
-    pub restart: Restart,
+    pub restart: RestartConfig,
     /// The validator of single tools.
     pub validators: BTreeMap<String, Validator>,
     /// The risk of single tools.
     pub risk: BTreeMap<String, RiskLevel>,
     /// The lowest risk from which a call is confirmed.
-    pub confirm: Confirm,
+    pub confirm: ConfirmLevel,
     /// The sharing of instances between agents.
     pub isolation: Isolation,
     /// Words its tools can be found by.
     pub tags: Vec<String>,
 }
 
-impl Default for ServerMgp {
+impl Default for GovernanceConfig {
     fn default() -> Self {
         Self {
             extensions: Vec::new(),
@@ -183,10 +183,10 @@ impl Default for ServerMgp {
             default_policy: DefaultPolicy::OptIn,
             permission_policy: None,
             permissions: Vec::new(),
-            restart: Restart::default(),
+            restart: RestartConfig::default(),
             validators: BTreeMap::new(),
             risk: BTreeMap::new(),
-            confirm: Confirm::Dangerous,
+            confirm: ConfirmLevel::Dangerous,
             isolation: Isolation::Shared,
             tags: Vec::new(),
         }
@@ -196,7 +196,7 @@ impl Default for ServerMgp {
 /// The restart policy of a server (§11.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Restart {
+pub struct RestartConfig {
     /// The condition of a restart.
     pub policy: RestartPolicy,
     /// The maximum number of restarts within the window.
@@ -209,7 +209,7 @@ pub struct Restart {
     pub backoff_max: Duration,
 }
 
-impl Default for Restart {
+impl Default for RestartConfig {
     fn default() -> Self {
         Self {
             policy: RestartPolicy::OnFailure,
@@ -224,7 +224,7 @@ impl Default for Restart {
 /// The lowest risk from which a call is confirmed (§4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Confirm {
+pub enum ConfirmLevel {
     /// Moderate and dangerous calls are confirmed.
     Moderate,
     /// Only dangerous calls are confirmed.
@@ -244,7 +244,7 @@ pub enum Isolation {
 /// `[kernel]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Kernel {
+pub struct KernelConfig {
     /// The policy that decides permissions.
     pub permission_policy: ApprovalPolicy,
     /// The permissions that `auto_approve` still asks for.
@@ -252,19 +252,19 @@ pub struct Kernel {
     /// If set, the tool that requests tools is listed to all callers.
     pub tools_request: bool,
     /// The budget of tool definitions.
-    pub tool_context_budget: Budget,
+    pub tool_context_budget: ToolBudgetConfig,
     /// The audit log.
-    pub audit: Audit,
+    pub audit: AuditLogConfig,
 }
 
-impl Default for Kernel {
+impl Default for KernelConfig {
     fn default() -> Self {
         Self {
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],
             tools_request: false,
-            tool_context_budget: Budget::default(),
-            audit: Audit::default(),
+            tool_context_budget: ToolBudgetConfig::default(),
+            audit: AuditLogConfig::default(),
         }
     }
 }
@@ -272,7 +272,7 @@ impl Default for Kernel {
 /// `[kernel.tool_context_budget]`, in tokens (§16.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Budget {
+pub struct ToolBudgetConfig {
     /// The total budget.
     pub max_tokens: u64,
     /// The part reserved for pinned tools.
@@ -283,7 +283,7 @@ pub struct Budget {
     pub cache_limit: u64,
 }
 
-impl Default for Budget {
+impl Default for ToolBudgetConfig {
     fn default() -> Self {
         Self { max_tokens: 8000, pinned_reserve: 2000, discovery_reserve: 3000, cache_limit: 3000 }
     }
@@ -292,22 +292,22 @@ impl Default for Budget {
 /// `[kernel.audit]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Audit {
+pub struct AuditLogConfig {
     /// The folder; `None` for `audit` in the state directory.
     pub dir: Option<String>,
     /// The point at which the log is flushed to the disk.
-    pub fsync: Fsync,
+    pub fsync: AuditFsync,
     /// The number of files that are kept; `None` for all.
     pub keep: Option<u32>,
     /// The part of the arguments that is recorded.
     pub arguments: RecordedArguments,
 }
 
-impl Default for Audit {
+impl Default for AuditLogConfig {
     fn default() -> Self {
         Self {
             dir: None,
-            fsync: Fsync::OnCheckpoint,
+            fsync: AuditFsync::OnCheckpoint,
             keep: None,
             arguments: RecordedArguments::Redacted,
         }
@@ -317,7 +317,7 @@ impl Default for Audit {
 /// The point at which the audit log is flushed to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fsync {
+pub enum AuditFsync {
     /// Before anything is acknowledged.
     Always,
     /// At each checkpoint.
@@ -341,7 +341,7 @@ pub enum RecordedArguments {
 /// `[agents.NAME]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Agent {
+pub struct AgentConfig {
     /// The tools that are always in its list.
     pub pinned: Vec<String>,
     /// The access groups it is in.
@@ -355,7 +355,7 @@ pub struct Agent {
 /// `[tool_creation]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ToolCreation {
+pub struct ToolCreationConfig {
     /// If set, agents may have tools created.
     pub enabled: bool,
 }

@@ -15,19 +15,20 @@ use toml_edit::{Document, Item, TableLike};
 use super::finding::Report;
 use super::reader::Reader;
 use super::{
-    Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, Kernel, Reach,
-    RecordedArguments, Restart, Server, ServerMgp, ToolCreation, limits,
+    AgentConfig, AuditFsync, AuditLogConfig, Config, ConfigErrors, ConfigFinding, ConfirmLevel,
+    GovernanceConfig, Isolation, KernelConfig, RecordedArguments, RestartConfig, ServerConfig,
+    TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
 use crate::source::Origin;
 
 /// The content of a file, with the findings of reading it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Parsed {
+pub struct ParsedConfig {
     /// The configuration, without the servers that are broken.
     pub config: Config,
     /// Warnings, and the errors that disable single servers.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ConfigFinding>,
     /// The servers disabled by an error: their ids, or their positions in the file.
     pub broken: Vec<String>,
     /// All ids of the file, also of disabled servers; no other file may declare a server with one of them.
@@ -38,21 +39,21 @@ impl Config {
     /// Reads the text of a file; the path is for messages and for what is relative to it.
     ///
     /// # Errors
-    /// [`Faults`] if the text is not TOML, or an error concerns the whole file.
-    pub fn parse(file: impl Into<PathBuf>, text: &str) -> Result<Parsed, Faults> {
+    /// [`ConfigErrors`] if the text is not TOML, or an error concerns the whole file.
+    pub fn parse(file: impl Into<PathBuf>, text: &str) -> Result<ParsedConfig, ConfigErrors> {
         let file = file.into();
         let mut report = Report::new(&file, text);
         let parsed = read(&mut report, text);
         let mut findings = report.findings;
         findings.sort_by_key(|finding| (finding.line, finding.column));
         match parsed {
-            Some(parsed) if !report.fatal => Ok(Parsed { findings, ..parsed }),
-            _ => Err(Faults::new(findings)),
+            Some(parsed) if !report.fatal => Ok(ParsedConfig { findings, ..parsed }),
+            _ => Err(ConfigErrors::new(findings)),
         }
     }
 }
 
-fn read(report: &mut Report<'_>, text: &str) -> Option<Parsed> {
+fn read(report: &mut Report<'_>, text: &str) -> Option<ParsedConfig> {
     if text.len() as u64 > limits::FILE_BYTES {
         let what = format!("the file is longer than {} bytes", limits::FILE_BYTES);
         report.error(0, what, None);
@@ -67,7 +68,7 @@ fn read(report: &mut Report<'_>, text: &str) -> Option<Parsed> {
             return None;
         }
     };
-    let mut parsed = Parsed {
+    let mut parsed = ParsedConfig {
         config: Config::default(),
         findings: Vec::new(),
         broken: Vec::new(),
@@ -80,13 +81,13 @@ fn read(report: &mut Report<'_>, text: &str) -> Option<Parsed> {
     agents(&mut top, &mut parsed.config);
     if let Some(mut reader) = top.below("tool_creation", "tool_creation") {
         parsed.config.tool_creation =
-            ToolCreation { enabled: reader.switch("enabled").unwrap_or_default() };
+            ToolCreationConfig { enabled: reader.switch("enabled").unwrap_or_default() };
     }
     servers(&mut top, &mut parsed);
     Some(parsed)
 }
 
-fn servers(top: &mut Reader<'_, '_, '_>, parsed: &mut Parsed) {
+fn servers(top: &mut Reader<'_, '_, '_>, parsed: &mut ParsedConfig) {
     let Some(item) = top.item("servers") else { return };
     let Some(tables) = tables(item) else {
         let remedy = "write `[[servers]]` above each of them".to_owned();
@@ -140,7 +141,7 @@ pub(crate) fn valid_id(id: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-fn server(mut reader: Reader<'_, '_, '_>) -> Option<Server> {
+fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let id = reader.text("id");
     match &id {
         None if reader.item("id").is_none() => {
@@ -161,16 +162,16 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<Server> {
         _ => None,
     };
     let mgp = match reader.item("mgp") {
-        None => Some(ServerMgp::default()),
+        None => Some(GovernanceConfig::default()),
         Some(item) if item.as_bool() == Some(false) => None,
         Some(_) => reader.below("mgp", "servers.mgp").map(server_mgp),
     };
     let file = reader.report.file().to_owned();
     let origin = Origin::Project;
-    Some(Server { id: ServerId::from(id?), reach: reach?, era, mgp, file, origin })
+    Some(ServerConfig { id: ServerId::from(id?), reach: reach?, era, mgp, file, origin })
 }
 
-fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
+fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     let (command, url) = (reader.text("command"), reader.text("url"));
     let (args, cwd, env) = (reader.texts("args"), reader.text("cwd"), reader.map("env"));
     let headers = reader.map("headers");
@@ -202,7 +203,7 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
             if command.trim().is_empty() {
                 reader.error("command", "is empty", None);
             }
-            Some(Reach::Program { command, args, cwd, env })
+            Some(TargetConfig::Program { command, args, cwd, env })
         }
         (false, true) => {
             if let Some(Transport::Stdio) = transport {
@@ -226,7 +227,7 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
                 reader.error("url", "is not a URL", Some(remedy));
             }
             let transport = transport.unwrap_or(Transport::Http);
-            Some(Reach::Url { url, headers, transport })
+            Some(TargetConfig::Url { url, headers, transport })
         }
     }
 }
@@ -239,11 +240,11 @@ fn idle(reader: &mut Reader<'_, '_, '_>, names: &[&str], of: &str) {
     }
 }
 
-fn server_mgp(mut reader: Reader<'_, '_, '_>) -> ServerMgp {
-    let default = ServerMgp::default();
+fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
+    let default = GovernanceConfig::default();
     let word = |text: Option<String>| text.unwrap_or_default();
     let map = |map: BTreeMap<String, String>| map.into_iter();
-    ServerMgp {
+    GovernanceConfig {
         extensions: reader.texts("extensions"),
         permissions_required: reader.words("permissions_required"),
         trust_level: reader
@@ -259,7 +260,7 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> ServerMgp {
         validators: map(reader.map("validators")).map(|(k, v)| (k, v.as_str().into())).collect(),
         risk: map(reader.map("risk")).map(|(k, v)| (k, v.as_str().into())).collect(),
         confirm: match &*word(reader.text("confirm")) {
-            "moderate" => Confirm::Moderate,
+            "moderate" => ConfirmLevel::Moderate,
             _ => default.confirm,
         },
         isolation: match &*word(reader.text("isolation")) {
@@ -270,15 +271,15 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> ServerMgp {
     }
 }
 
-fn restart(reader: &mut Reader<'_, '_, '_>) -> Restart {
-    let default = Restart::default();
+fn restart(reader: &mut Reader<'_, '_, '_>) -> RestartConfig {
+    let default = RestartConfig::default();
     let base = reader.number("backoff_base_ms").map(Duration::from_millis);
     let most = reader.number("backoff_max_ms").map(Duration::from_millis);
     if base.zip(most).is_some_and(|(base, most)| base > most) {
         let remedy = Some("make `backoff_max_ms` the longer one".to_owned());
         reader.error("backoff_base_ms", "is longer than `backoff_max_ms`", remedy);
     }
-    Restart {
+    RestartConfig {
         policy: reader
             .text("restart_policy")
             .map_or(default.policy, |word| RestartPolicy::from(word.as_str())),
@@ -294,8 +295,8 @@ fn cut(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn kernel(mut reader: Reader<'_, '_, '_>) -> Kernel {
-    let mut kernel = Kernel::default();
+fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
+    let mut kernel = KernelConfig::default();
     if let Some(word) = reader.text("permission_policy") {
         kernel.permission_policy = word.as_str().into();
     }
@@ -304,9 +305,9 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> Kernel {
     }
     kernel.tools_request = reader.switch("tools_request").unwrap_or_default();
     if let Some(mut below) = reader.below("tool_context_budget", "kernel.tool_context_budget") {
-        let default = Budget::default();
+        let default = ToolBudgetConfig::default();
         let mut number = |name, default| below.number(name).unwrap_or(default);
-        kernel.tool_context_budget = Budget {
+        kernel.tool_context_budget = ToolBudgetConfig {
             max_tokens: number("max_tokens", default.max_tokens),
             pinned_reserve: number("pinned_reserve", default.pinned_reserve),
             discovery_reserve: number("discovery_reserve", default.discovery_reserve),
@@ -314,12 +315,12 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> Kernel {
         };
     }
     if let Some(mut below) = reader.below("audit", "kernel.audit") {
-        kernel.audit = Audit {
+        kernel.audit = AuditLogConfig {
             dir: below.text("dir"),
             fsync: match below.text("fsync").as_deref() {
-                Some("always") => Fsync::Always,
-                Some("never") => Fsync::Never,
-                _ => Fsync::OnCheckpoint,
+                Some("always") => AuditFsync::Always,
+                Some("never") => AuditFsync::Never,
+                _ => AuditFsync::OnCheckpoint,
             },
             keep: below.number("keep").filter(|keep| *keep > 0).map(cut),
             arguments: match below.text("arguments").as_deref() {
@@ -354,7 +355,7 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
             continue;
         };
         let mut reader = Reader::new(top.report, "agents.*", agent);
-        let agent = Agent {
+        let agent = AgentConfig {
             pinned: reader.texts("pinned"),
             groups: reader.texts("groups"),
             budget: reader.number("budget"),

@@ -7,7 +7,7 @@ use toml_edit::{Item, TableLike};
 use super::finding::Report;
 use super::keys::{key, keys_of};
 use super::kind::{Checked, check, shown};
-use super::{Kind, nearest};
+use super::{KeyKind, nearest};
 
 /// A table that is being read; invalid values are reported, and read as absent.
 pub(super) struct Reader<'r, 'f, 't> {
@@ -59,7 +59,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         let item = self.item(name)?;
         match check(item, kind) {
             Ok(checked) => {
-                if let (Kind::Words(words), Checked::Texts(texts)) = (kind, &checked) {
+                if let (KeyKind::Words(words), Checked::Texts(texts)) = (kind, &checked) {
                     self.likely_meant(name, texts, words);
                 }
                 Some(checked)
@@ -130,7 +130,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         if let Some(table) = item.as_table_like() {
             return Some(Reader::new(self.report, path, table));
         }
-        let kind = key(self.path, name).map_or(Kind::Table, |key| key.kind);
+        let kind = key(self.path, name).map_or(KeyKind::Table, |key| key.kind);
         self.error(name, format!("is not {}", kind.name()), None);
         None
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn parsed(text: &str) -> Parsed {
+fn parsed(text: &str) -> ParsedConfig {
     Config::parse("mgp.toml", text).unwrap()
 }
 
@@ -42,10 +42,12 @@ restart_policy = "on_failure"
 [servers.env]
 CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
 "#;
-    let Parsed { config, findings, broken, .. } = parsed(text);
+    let ParsedConfig { config, findings, broken, .. } = parsed(text);
     assert_eq!((findings.len(), broken.len()), (0, 0), "{findings:?}");
     let server = config.server("mind.cerebras").unwrap();
-    let Reach::Program { command, args, env, .. } = &server.reach else { panic!("{server:?}") };
+    let TargetConfig::Program { command, args, env, .. } = &server.reach else {
+        panic!("{server:?}")
+    };
     assert_eq!(command, "python");
     assert_eq!(args, &["mcp-servers/cerebras/server.py"]);
     assert_eq!(env["CEREBRAS_API_KEY"], "${CEREBRAS_API_KEY}");
@@ -59,7 +61,7 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
 }
 
 /// Returns a file in which only this key differs from the default.
-fn sample(key: &Key) -> String {
+fn sample(key: &ConfigKey) -> String {
     let value = match key.path().as_str() {
         "servers" => return "[[servers]]\nid = 'b'\ncommand = 'b'\n".into(),
         "kernel" => return "[kernel]\npermission_policy = 'deny_all'\n".into(),
@@ -89,12 +91,12 @@ fn sample(key: &Key) -> String {
         "kernel.audit.fsync" => "'always'",
         "kernel.audit.arguments" => "'full'",
         _ => match key.kind {
-            Kind::Text => "'x'",
-            Kind::Texts => "['x']",
-            Kind::TextMap => "{ x = 'x' }",
-            Kind::Number(..) => "7",
-            Kind::Switch => "true",
-            Kind::Words(_) => "['camera']",
+            KeyKind::Text => "'x'",
+            KeyKind::Texts => "['x']",
+            KeyKind::TextMap => "{ x = 'x' }",
+            KeyKind::Number(..) => "7",
+            KeyKind::Switch => "true",
+            KeyKind::Words(_) => "['camera']",
             kind => panic!("no sample for {kind:?}"),
         },
     };
@@ -137,7 +139,7 @@ fn written_defaults_are_the_defaults() {
             table = key.table;
             text = format!("{text}[{}]\n", table.replace('*', "ada"));
         }
-        let word = matches!(key.kind, Kind::Word(_) | Kind::Text);
+        let word = matches!(key.kind, KeyKind::Word(_) | KeyKind::Text);
         let quote = if word { "'" } else { "" };
         text = format!("{text}{} = {quote}{}{quote}\n", key.name, key.default);
     }
@@ -183,7 +185,7 @@ fn each_mistake_names_its_place_and_its_remedy() {
 fn a_faulty_server_disables_itself_and_a_faulty_rule_disables_the_file() {
     let text =
         "[[servers]]\nid = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\n[[servers]]\ncommand = 'c'\n";
-    let Parsed { config, broken, findings, .. } = parsed(text);
+    let ParsedConfig { config, broken, findings, .. } = parsed(text);
     assert_eq!(config.servers.len(), 1);
     assert_eq!(broken, ["a", "servers[2]"]);
     assert!(findings.iter().all(|finding| finding.server.is_some()));
@@ -195,8 +197,10 @@ fn a_faulty_server_disables_itself_and_a_faulty_rule_disables_the_file() {
 #[test]
 fn the_first_of_two_servers_of_an_id_counts() {
     let text = "servers = [{ id = 'a', command = 'x' }, { id = 'a', command = 'y' }]";
-    let Parsed { config, findings, broken, .. } = parsed(text);
-    let Reach::Program { command, .. } = &config.servers[0].reach else { panic!("a program") };
+    let ParsedConfig { config, findings, broken, .. } = parsed(text);
+    let TargetConfig::Program { command, .. } = &config.servers[0].reach else {
+        panic!("a program")
+    };
     assert_eq!(
         (command.as_str(), config.servers.len(), findings.len(), broken.len()),
         ("x", 1, 1, 0)

@@ -13,8 +13,8 @@ use mgp_types::mgp::Transport;
 use mgp_types::service::ServerId;
 
 use super::secrets::{in_url, looks_secret, named};
-use super::{BadTemplate, Expanded, Piece, Template, command};
-use crate::config::{Reach, Server, limits};
+use super::{Expanded, Piece, Template, TemplateError, command};
+use crate::config::{ServerConfig, TargetConfig, limits};
 use crate::source::Origin;
 
 /// Expands `${…}`.
@@ -81,12 +81,12 @@ pub enum ExpandedTarget {
 /// The texts that could not be expanded, by their keys; contains no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("server `{server}` is not started: {}", .reasons.join(", "))]
-pub struct NotExpanded {
+pub struct ExpandError {
     server: ServerId,
     reasons: Vec<String>,
 }
 
-impl NotExpanded {
+impl ExpandError {
     /// Returns the server that is not started because of it.
     #[must_use]
     pub fn server(&self) -> &ServerId {
@@ -152,12 +152,12 @@ impl Expander {
     /// Expands all texts of a server.
     ///
     /// # Errors
-    /// [`NotExpanded`] with each text that cannot be expanded.
-    pub fn server(&self, server: &Server) -> Result<ExpandedServer, Box<NotExpanded>> {
+    /// [`ExpandError`] with each text that cannot be expanded.
+    pub fn server(&self, server: &ServerConfig) -> Result<ExpandedServer, Box<ExpandError>> {
         let folder = server.file.parent().unwrap_or(Path::new(""));
         let mut filling = Filling { expander: self, server, folder, reasons: Vec::new() };
         let reach = match &server.reach {
-            Reach::Program { command, args, cwd, env } => ExpandedTarget::Program {
+            TargetConfig::Program { command, args, cwd, env } => ExpandedTarget::Program {
                 command: filling.text("command", command, &[("", command)]),
                 args: (0_usize..)
                     .zip(args.iter().zip(named(args)))
@@ -169,18 +169,18 @@ impl Expander {
                 }),
                 env: filling.map("env", env),
             },
-            Reach::Url { url, headers, transport } => ExpandedTarget::Url {
+            TargetConfig::Url { url, headers, transport } => ExpandedTarget::Url {
                 url: filling.text("url", url, &in_url(url)),
                 headers: filling.map("headers", headers),
                 transport: transport.clone(),
             },
-            Reach::Within => ExpandedTarget::Within,
+            TargetConfig::Within => ExpandedTarget::Within,
         };
         if filling.reasons.is_empty() {
             return Ok(ExpandedServer { id: server.id.clone(), reach });
         }
         let reasons = filling.reasons;
-        Err(Box::new(NotExpanded { server: server.id.clone(), reasons }))
+        Err(Box::new(ExpandError { server: server.id.clone(), reasons }))
     }
 
     /// Expands one text of a file in a folder.
@@ -283,7 +283,7 @@ mgp_types::opaque_debug!(Expander { home });
 /// A server that is being expanded.
 struct Filling<'a> {
     expander: &'a Expander,
-    server: &'a Server,
+    server: &'a ServerConfig,
     folder: &'a Path,
     reasons: Vec<String>,
 }
@@ -292,7 +292,7 @@ impl Filling<'_> {
     /// Expands one text; `parts` are names and values in it that may be secret.
     fn text(&mut self, place: &str, text: &str, parts: &[(&str, &str)]) -> Expanded {
         let filled = Template::parse(text)
-            .map_err(|bad: BadTemplate| bad.to_string())
+            .map_err(|bad: TemplateError| bad.to_string())
             .and_then(|template| self.expander.fill(&template, self.server.origin, self.folder));
         match filled {
             Ok(mut filled) => {

@@ -8,9 +8,9 @@ mod template;
 mod tests;
 mod value;
 
-pub use expander::{ExpandedServer, ExpandedTarget, Expander, NotExpanded};
+pub use expander::{ExpandError, ExpandedServer, ExpandedTarget, Expander};
 pub(crate) use secrets::looks_secret;
 pub use secrets::{ClearSecret, clear_secrets};
-pub use template::{BadTemplate, Template};
 pub(crate) use template::{Piece, closing};
+pub use template::{Template, TemplateError};
 pub use value::Expanded;

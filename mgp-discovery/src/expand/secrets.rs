@@ -5,7 +5,7 @@ use std::fmt;
 use mgp_types::service::ServerId;
 
 use super::Template;
-use crate::config::{Reach, Server};
+use crate::config::{ServerConfig, TargetConfig};
 
 /// A secret that every reader of the file can see; its text is not part of this.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl fmt::Display for ClearSecret {
 /// assert_eq!(clear_secrets(&config.servers[0])[0].place, "env.GIT_TOKEN");
 /// ```
 #[must_use]
-pub fn clear_secrets(server: &Server) -> Vec<ClearSecret> {
+pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
     let mut found = Vec::new();
     let mut look = |place: String, name: &str, value: &str| {
         if let Some(why) = looks_secret(name, value) {
@@ -48,7 +48,7 @@ pub fn clear_secrets(server: &Server) -> Vec<ClearSecret> {
         }
     };
     match &server.reach {
-        Reach::Program { args, env, .. } => {
+        TargetConfig::Program { args, env, .. } => {
             for (name, value) in env {
                 look(format!("env.{name}"), name, value);
             }
@@ -56,7 +56,7 @@ pub fn clear_secrets(server: &Server) -> Vec<ClearSecret> {
                 look(format!("args[{at}]"), name, value);
             }
         }
-        Reach::Url { url, headers, .. } => {
+        TargetConfig::Url { url, headers, .. } => {
             for (name, value) in headers {
                 look(format!("headers.{name}"), name, value);
             }
@@ -64,7 +64,7 @@ pub fn clear_secrets(server: &Server) -> Vec<ClearSecret> {
                 look("url".to_owned(), name, value);
             }
         }
-        Reach::Within => {}
+        TargetConfig::Within => {}
     }
     found
 }

@@ -30,7 +30,7 @@ pub(crate) enum Piece {
 /// The reason why a text is not a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadTemplate {
+pub enum TemplateError {
     /// A brace is missing.
     #[error("`${{` is never closed; write `$${{` for the characters themselves")]
     Open,
@@ -51,8 +51,8 @@ impl Template {
     /// Parses a text.
     ///
     /// # Errors
-    /// [`BadTemplate`].
-    pub fn parse(text: &str) -> Result<Self, BadTemplate> {
+    /// [`TemplateError`].
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
         parse(text, 0)
     }
 
@@ -113,9 +113,9 @@ impl Template {
     }
 }
 
-fn parse(text: &str, depth: usize) -> Result<Template, BadTemplate> {
+fn parse(text: &str, depth: usize) -> Result<Template, TemplateError> {
     if depth > limits::DEPTH {
-        return Err(BadTemplate::Deep);
+        return Err(TemplateError::Deep);
     }
     let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
     while let Some(at) = rest.find('$') {
@@ -125,7 +125,7 @@ fn parse(text: &str, depth: usize) -> Result<Template, BadTemplate> {
             plain.push('$');
             rest = after;
         } else if let Some(after) = rest.strip_prefix('{') {
-            let end = closing(after).ok_or(BadTemplate::Open)?;
+            let end = closing(after).ok_or(TemplateError::Open)?;
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
@@ -157,9 +157,9 @@ pub(crate) fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn piece(inside: &str, depth: usize) -> Result<Piece, BadTemplate> {
+fn piece(inside: &str, depth: usize) -> Result<Piece, TemplateError> {
     let named = |text: &str, word| match text.trim() {
-        "" => Err(BadTemplate::Empty(word)),
+        "" => Err(TemplateError::Empty(word)),
         text => Ok(text.to_owned()),
     };
     if let Some(path) = inside.strip_prefix("file:") {
@@ -173,7 +173,7 @@ fn piece(inside: &str, depth: usize) -> Result<Piece, BadTemplate> {
         None => (inside, None),
     };
     if !is_variable(name) {
-        return Err(BadTemplate::NoName);
+        return Err(TemplateError::NoName);
     }
     Ok(Piece::Variable { name: name.to_owned(), default })
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::variables::{Dialect, Meaning, proposed};
 use super::{Entry, entry, json, package};
 use crate::config::limits;
-use crate::error::Error;
+use crate::error::DiscoveryError;
 
 /// A host, or a kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +37,13 @@ pub struct Import {
     /// The servers by their names in the file, with notes on omitted parts.
     pub servers: Vec<(String, Entry, Vec<String>)>,
     /// The servers that cannot be imported, with the reason.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<ImportError>,
 }
 
 /// A server that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct ImportError {
     /// The name in the file.
     pub name: String,
     /// The reason.
@@ -62,12 +62,12 @@ pub struct Refused {
 /// ```
 ///
 /// # Errors
-/// [`Error::TooLong`]; [`Error::Foreign`] if it is not a file of this host.
-pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, Error> {
+/// [`DiscoveryError::TooLong`]; [`DiscoveryError::Foreign`] if it is not a file of this host.
+pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryError> {
     if text.len() as u64 > 16 * limits::FILE_BYTES {
-        return Err(Error::TooLong { path: file.to_owned() });
+        return Err(DiscoveryError::TooLong { path: file.to_owned() });
     }
-    let foreign = |reason: String| Error::Foreign { path: file.to_owned(), reason };
+    let foreign = |reason: String| DiscoveryError::Foreign { path: file.to_owned(), reason };
     let value = json::parse(text).map_err(foreign)?;
     let mut import = Import { source: file.to_owned(), servers: Vec::new(), refused: Vec::new() };
     if host == Host::Registry {
@@ -112,7 +112,7 @@ fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>
         };
         match taken {
             Ok(entry) => import.servers.push((name.clone(), entry, notes)),
-            Err(why) => import.refused.push(Refused { name: name.clone(), why }),
+            Err(why) => import.refused.push(ImportError { name: name.clone(), why }),
         }
     }
 }

@@ -13,5 +13,5 @@ mod variables;
 mod write;
 
 pub use entry::Entry;
-pub use host::{Host, Import, Refused, read};
-pub use plan::{Fate, Line, Plan};
+pub use host::{Host, Import, ImportError, read};
+pub use plan::{ImportLine, ImportOutcome, Plan};

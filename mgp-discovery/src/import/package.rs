@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::variables::name_of;
-use super::{Entry, Import, Refused};
+use super::{Entry, Import, ImportError};
 
 /// Imports the first package that can be started, else the first remote.
 pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
@@ -15,7 +15,7 @@ pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
     let started = list("packages").find_map(|package| program(package, &mut notes));
     match started.or_else(|| list("remotes").find_map(|remote| place(remote, &mut notes))) {
         Some(entry) => import.servers.push((name.to_owned(), entry, notes)),
-        None => import.refused.push(Refused {
+        None => import.refused.push(ImportError {
             name: name.to_owned(),
             why: "it has no package of npm, pypi or oci, and no remote".to_owned(),
         }),

@@ -10,7 +10,7 @@ use toml_edit::DocumentMut;
 
 use super::{Import, write};
 use crate::config::{Config, limits};
-use crate::error::Error;
+use crate::error::DiscoveryError;
 use crate::expand::clear_secrets;
 use crate::source::{Origin, text_of};
 
@@ -27,19 +27,19 @@ pub struct Plan {
     file: PathBuf,
     before: Option<String>,
     after: String,
-    lines: Vec<Line>,
+    lines: Vec<ImportLine>,
 }
 
 /// The outcome for one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Line {
+pub struct ImportLine {
     /// The file that contains it.
     pub source: PathBuf,
     /// The name in that file.
     pub name: String,
     /// The outcome.
-    pub fate: Fate,
+    pub fate: ImportOutcome,
     /// Notes on omitted parts, and on what the user must do.
     pub notes: Vec<String>,
 }
@@ -47,20 +47,24 @@ pub struct Line {
 /// The outcome for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fate {
+pub enum ImportOutcome {
     /// Added, under this id.
     Added(String),
     /// Left out, for this reason.
     Left(String),
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for ImportLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source, name, fate, notes } = self;
         let name = name.escape_debug();
         match fate {
-            Fate::Added(id) => write!(f, "{name} from {}: added as `{id}`", source.display())?,
-            Fate::Left(why) => write!(f, "{name} from {}: left out, {why}", source.display())?,
+            ImportOutcome::Added(id) => {
+                write!(f, "{name} from {}: added as `{id}`", source.display())?
+            }
+            ImportOutcome::Left(why) => {
+                write!(f, "{name} from {}: left out, {why}", source.display())?
+            }
         }
         notes.iter().try_for_each(|note| write!(f, "; {note}"))
     }
@@ -70,8 +74,8 @@ impl Plan {
     /// Plans to add the servers of other hosts to a configuration; its existing servers stay unchanged.
     ///
     /// # Errors
-    /// [`Error`] if the file cannot be read, or is faulty as a whole.
-    pub fn new(file: impl Into<PathBuf>, imports: &[Import]) -> Result<Self, Error> {
+    /// [`DiscoveryError`] if the file cannot be read, or is faulty as a whole.
+    pub fn new(file: impl Into<PathBuf>, imports: &[Import]) -> Result<Self, DiscoveryError> {
         let file = file.into();
         // Writes to the target of a link, so that the link stays.
         let file = file.canonicalize().unwrap_or(file);
@@ -79,7 +83,7 @@ impl Plan {
         let text = before.clone().unwrap_or_default();
         let there = Config::parse(&file, &text)?;
         let mut taken: HashSet<String> = there.kept_ids;
-        let mut document: DocumentMut = text.parse().map_err(|_| Error::Foreign {
+        let mut document: DocumentMut = text.parse().map_err(|_| DiscoveryError::Foreign {
             path: file.clone(),
             reason: "it is not TOML".to_owned(),
         })?;
@@ -90,30 +94,40 @@ impl Plan {
                 let mut notes = notes.clone();
                 let fate = match id(name) {
                     Some(id) if taken.contains(&id) => {
-                        Fate::Left(format!("there is a server `{id}` already"))
+                        ImportOutcome::Left(format!("there is a server `{id}` already"))
                     }
-                    None => Fate::Left("its name has no character that an id can have".to_owned()),
+                    None => ImportOutcome::Left(
+                        "its name has no character that an id can have".to_owned(),
+                    ),
                     Some(id) => {
                         let mut alone = DocumentMut::new();
                         write::add(&mut alone, &id, entry, &from);
                         match check_entry(&file, &alone.to_string(), &mut notes) {
-                            Err(why) => Fate::Left(why),
-                            Ok(()) if !write::add(&mut document, &id, entry, &from) => Fate::Left(
-                                "`servers` has a form that servers cannot be added to".to_owned(),
-                            ),
+                            Err(why) => ImportOutcome::Left(why),
+                            Ok(()) if !write::add(&mut document, &id, entry, &from) => {
+                                ImportOutcome::Left(
+                                    "`servers` has a form that servers cannot be added to"
+                                        .to_owned(),
+                                )
+                            }
                             Ok(()) => {
                                 taken.insert(id.clone());
-                                Fate::Added(id)
+                                ImportOutcome::Added(id)
                             }
                         }
                     }
                 };
-                lines.push(Line { source: import.source.clone(), name: name.clone(), fate, notes });
+                lines.push(ImportLine {
+                    source: import.source.clone(),
+                    name: name.clone(),
+                    fate,
+                    notes,
+                });
             }
-            lines.extend(import.refused.iter().map(|refused| Line {
+            lines.extend(import.refused.iter().map(|refused| ImportLine {
                 source: import.source.clone(),
                 name: refused.name.clone(),
-                fate: Fate::Left(refused.why.clone()),
+                fate: ImportOutcome::Left(refused.why.clone()),
                 notes: Vec::new(),
             }));
         }
@@ -124,7 +138,7 @@ impl Plan {
 
     /// Returns a line for each server.
     #[must_use]
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[ImportLine] {
         &self.lines
     }
 
@@ -137,32 +151,36 @@ impl Plan {
     /// Returns whether the file stays unchanged.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.lines.iter().all(|line| matches!(line.fate, Fate::Left(_)))
+        self.lines.iter().all(|line| matches!(line.fate, ImportOutcome::Left(_)))
     }
 
     /// Writes the file, for its owner alone, and its previous content into a backup beside it, whose path is
     /// returned; the last ten backups are kept. Blocks.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the file changed since the plan was made; [`Error`] if it cannot be written.
-    pub fn apply(&self) -> Result<Option<PathBuf>, Error> {
+    /// [`DiscoveryError::Changed`] if the file changed since the plan was made; [`DiscoveryError`] if it cannot be written.
+    pub fn apply(&self) -> Result<Option<PathBuf>, DiscoveryError> {
         if self.is_idle() {
             return Ok(None);
         }
         if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let failed = |source| Error::Io { path: folder.to_owned(), verb: "made", source };
+            let failed =
+                |source| DiscoveryError::Io { path: folder.to_owned(), verb: "made", source };
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
         let target = PrivateFile::new(&self.file, limits::FILE_BYTES);
         let turn = target.turn(LOCK_TIMEOUT)?;
         if text_of(&self.file, Origin::User)? != self.before {
-            return Err(Error::Changed { path: self.file.clone() });
+            return Err(DiscoveryError::Changed { path: self.file.clone() });
         }
         let backup = match &self.before {
             None => None,
             Some(before) => {
-                let failed =
-                    |source| Error::Io { path: self.file.clone(), verb: "backed up", source };
+                let failed = |source| DiscoveryError::Io {
+                    path: self.file.clone(),
+                    verb: "backed up",
+                    source,
+                };
                 let (path, old) = backups(&self.file).map_err(failed)?;
                 let backup = PrivateFile::new(&path, limits::FILE_BYTES);
                 backup.replace(&turn, before.as_bytes())?;

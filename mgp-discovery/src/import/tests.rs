@@ -7,7 +7,7 @@ use mgp_testkit::temp_dir;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{Config, Reach};
+use crate::config::{Config, TargetConfig};
 
 fn imported(host: Host, file: &str, text: &str) -> Import {
     read(host, Path::new(file), text).unwrap()
@@ -173,7 +173,7 @@ proptest! {
         let import = imported(Host::ClaudeDesktop, "f", &text.to_string());
         let plan = Plan::new("/nowhere/at/all.toml", &[import]).unwrap();
         let config = Config::parse("f", plan.text()).unwrap().config;
-        let Reach::Program { command: read, args, env, .. } = &config.servers[0].reach else { panic!("a program") };
+        let TargetConfig::Program { command: read, args, env, .. } = &config.servers[0].reach else { panic!("a program") };
         prop_assert_eq!(read.replace("$$", "$"), command);
         prop_assert_eq!(args[0].replace("$$", "$"), arg);
         prop_assert_eq!(env["K"].replace("$$", "$"), value);

@@ -2,12 +2,12 @@
 
 use mgp_types::RpcError;
 use mgp_types::method::method_of_tool;
-use mgp_types::service::{Authority, Context, Pass, Rule, ServerId, Start};
+use mgp_types::service::{Authority, CallRecord, Context, CredentialGrant, Rule, ServerId};
 
 use super::event::Event;
 use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
-use crate::error::Error;
+use crate::error::DiscoveryError;
 
 /// The beginning of the scopes of credentials that concern administration; `mgp-security` lists all.
 const ADMIN: &str = "admin.";
@@ -21,11 +21,12 @@ impl RegistrationState {
         cx: &Context,
         method: &'static str,
         server: Option<ServerId>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DiscoveryError> {
         if let Err(refused) = self.may(cx, method) {
-            let error = RpcError::from(Error::from(refused.clone()));
+            let error = RpcError::from(DiscoveryError::from(refused.clone()));
             // The audit of a tool call records its refusal already.
-            let is_recorded = cx.extensions.get::<Start>().is_some_and(|start| start.key == cx.key);
+            let is_recorded =
+                cx.extensions.get::<CallRecord>().is_some_and(|start| start.key == cx.key);
             if !is_recorded {
                 let event = Event::administration_refused(&cx.principal, server, method, &error);
                 self.record_event(event.during(cx.trace.as_deref())).await;
@@ -36,7 +37,7 @@ impl RegistrationState {
     }
 
     fn may(&self, cx: &Context, method: &'static str) -> Result<(), Refused> {
-        let pass = cx.extensions.get::<Pass>();
+        let pass = cx.extensions.get::<CredentialGrant>();
         if pass.is_some_and(|pass| !pass.is_good()) {
             return Err(Refused::PassEnded);
         }
@@ -56,7 +57,7 @@ impl RegistrationState {
 }
 
 /// Returns whether an operator with these credentials counts as one: credentials made for tools do not administer.
-fn administers(pass: &Pass) -> bool {
+fn administers(pass: &CredentialGrant) -> bool {
     let begins = |prefix: &str| pass.permissions().iter().any(|word| word.starts_with(prefix));
     pass.permits(ADMIN_WRITE) || !(begins(TOOLS) || begins(ADMIN))
 }

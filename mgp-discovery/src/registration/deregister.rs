@@ -15,7 +15,7 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::{RegistrationState, Registrations, StoredRegistration, is_creator};
 use super::source;
 use super::work::Progress;
-use crate::error::Error;
+use crate::error::DiscoveryError;
 use crate::registry::shown;
 
 /// The maximum size of a reason; a longer one is clipped.
@@ -28,7 +28,7 @@ impl Registrations {
     /// caller.
     ///
     /// # Errors
-    /// [`Error::Registration`] with the obstacle; [`Error::Store`].
+    /// [`DiscoveryError::Registration`] with the obstacle; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether the server is deregistered; a removal that has begun continues, also
@@ -37,7 +37,7 @@ impl Registrations {
         &self,
         cx: &Context,
         params: DeregisterParams,
-    ) -> Result<DeregisterResult, Error> {
+    ) -> Result<DeregisterResult, DiscoveryError> {
         let server = ServerId::from(params.id.as_str());
         self.0.admit(cx, DiscoveryDeregister::METHOD, Some(server)).await?;
         self.0.deregister(cx, params).await
@@ -50,7 +50,7 @@ impl RegistrationState {
         self: &Arc<Self>,
         cx: &Context,
         params: DeregisterParams,
-    ) -> Result<DeregisterResult, Error> {
+    ) -> Result<DeregisterResult, DiscoveryError> {
         let server = ServerId::from(params.id.as_str());
         let reason = params.reason.map(|words| cut(&words).to_owned());
         let turn = self.turn().await;

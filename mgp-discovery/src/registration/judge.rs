@@ -8,8 +8,8 @@ use super::program::{Code, code};
 use super::record::{Proposal, is_sandboxed};
 use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
-use super::servers::{Script, Verdict};
-use crate::error::Error;
+use super::servers::{CodeVerdict, JudgedScript};
+use crate::error::DiscoveryError;
 
 /// The time limit of a judge.
 const JUDGE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ const REMEDY: &str =
 
 impl RegistrationState {
     /// Refuses code of a sandboxed server that was not judged to be safe.
-    pub(super) async fn judged(&self, proposal: &Proposal) -> Result<(), Error> {
+    pub(super) async fn judged(&self, proposal: &Proposal) -> Result<(), DiscoveryError> {
         if !is_sandboxed(&proposal.trust) {
             return Ok(());
         }
@@ -42,10 +42,10 @@ impl RegistrationState {
             let reason = "its code cannot be judged; the command must be an interpreter, and its first argument the script";
             return Err(unavailable(reason.to_owned()).into());
         };
-        let script = Script { server: server.clone(), language, text };
+        let script = JudgedScript { server: server.clone(), language, text };
         match timeout(JUDGE_TIMEOUT, judge.judge(script)).await {
-            Ok(Ok(Verdict::Accepted)) => Ok(()),
-            Ok(Ok(Verdict::Rejected(violations))) => {
+            Ok(Ok(CodeVerdict::Accepted)) => Ok(()),
+            Ok(Ok(CodeVerdict::Rejected(violations))) => {
                 Err(Refused::Rejected { server, violations }.into())
             }
             Ok(Err(error)) => {

@@ -12,19 +12,19 @@ use super::program::{FileCheck, compare_files};
 use super::record::{Proposal, Stage};
 use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
-use super::servers::Approved;
+use super::servers::ApprovedRegistration;
 use super::source;
-use crate::config::{Reach, Restart, Server, ServerMgp};
-use crate::error::Error;
+use crate::config::{GovernanceConfig, RestartConfig, ServerConfig, TargetConfig};
+use crate::error::DiscoveryError;
 use crate::expand::{Expanded, ExpandedServer, ExpandedTarget};
 use crate::source::Origin;
 
 impl RegistrationState {
     /// Returns a registration that may run.
-    pub(super) fn approved(self: &Arc<Self>, server: &ServerId) -> Option<Approved> {
+    pub(super) fn approved(self: &Arc<Self>, server: &ServerId) -> Option<ApprovedRegistration> {
         let stored = self.stored(server)?;
         let Stage::Approved { .. } = stored.record.stage else { return None };
-        Some(Approved {
+        Some(ApprovedRegistration {
             server: entry(&stored.record.program),
             denied: stored.record.denied(),
             created_by: stored.record.by.to_principal(),
@@ -35,8 +35,8 @@ impl RegistrationState {
     pub(super) async fn launch(
         records: &Weak<Self>,
         server: &ServerId,
-    ) -> Result<ExpandedServer, Error> {
-        let not_approved = || Error::from(Refused::NotApproved(server.clone()));
+    ) -> Result<ExpandedServer, DiscoveryError> {
+        let not_approved = || DiscoveryError::from(Refused::NotApproved(server.clone()));
         let state = records.upgrade().ok_or_else(not_approved)?;
         if state.servers.configured(server) {
             return Err(not_approved());
@@ -61,7 +61,7 @@ impl RegistrationState {
 }
 
 /// Returns the program in the form of a configured server.
-fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServer, Error> {
+fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServer, DiscoveryError> {
     let plain = |text: &str| {
         let mut expanded = Expanded::new();
         expanded.push(text);
@@ -73,7 +73,8 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
         hidden
     };
     let script = script.map(|path| path.into_os_string().into_string());
-    let script = script.transpose().map_err(|path| Error::NotText { path: path.into() })?;
+    let script =
+        script.transpose().map_err(|path| DiscoveryError::NotText { path: path.into() })?;
     let env: BTreeMap<_, _> =
         program.env.iter().map(|(name, value)| (name.clone(), hidden(value))).collect();
     Ok(ExpandedServer {
@@ -88,10 +89,10 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
 }
 
 /// Returns the server as an entry of a configuration, with the rights of a project's file.
-fn entry(program: &Proposal) -> Server {
-    Server {
+fn entry(program: &Proposal) -> ServerConfig {
+    ServerConfig {
         id: program.server(),
-        reach: Reach::Program {
+        reach: TargetConfig::Program {
             command: program.command.clone(),
             args: program.args.clone(),
             cwd: Some(program.cwd.clone()),
@@ -105,7 +106,7 @@ fn entry(program: &Proposal) -> Server {
 }
 
 /// Returns its governance, in the form of an entry of the configuration.
-fn govern(program: &Proposal) -> ServerMgp {
+fn govern(program: &Proposal) -> GovernanceConfig {
     let ServerMgpConfig {
         extensions,
         permissions_required,
@@ -117,25 +118,25 @@ fn govern(program: &Proposal) -> ServerMgp {
         default_policy,
         ..
     } = program.mgp.clone();
-    let default = Restart::default();
+    let default = RestartConfig::default();
     let millis = |figure: Option<u64>, otherwise| {
         figure.map_or(otherwise, |millis| Duration::from_millis(millis.clamp(1, 86_400_000)))
     };
     let base = millis(backoff_base_ms, default.backoff_base);
     let window = restart_window_secs
         .map_or(default.window, |secs| Duration::from_secs(secs.clamp(1, 31_536_000)));
-    ServerMgp {
+    GovernanceConfig {
         extensions: extensions.into_vec(),
         permissions_required: permissions_required.into_vec(),
         trust_level: program.trust.clone(),
         default_policy: default_policy.unwrap_or(DefaultPolicy::OptIn),
-        restart: Restart {
+        restart: RestartConfig {
             policy: restart_policy.unwrap_or(RestartPolicy::OnFailure),
             max: max_restarts.unwrap_or(default.max).min(10_000),
             window,
             backoff_base: base,
             backoff_max: millis(backoff_max_ms, default.backoff_max).max(base),
         },
-        ..ServerMgp::default()
+        ..GovernanceConfig::default()
     }
 }

@@ -29,5 +29,5 @@ pub use config::RegistrationConfig;
 pub(crate) use params::changes_code;
 pub use refusal::{IdHolder, RegistrationError};
 pub use registrations::{Registrations, RegistrationsBuilder};
-pub use review::Waiting;
-pub use servers::{Approved, Judge, Script, Servers, Verdict};
+pub use review::PendingRegistration;
+pub use servers::{ApprovedRegistration, CodeJudge, CodeVerdict, JudgedScript, ServerRunner};

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use mgp_types::mgp::{Permission, ServerMgpConfig, TrustLevel};
 use mgp_types::service::{Principal, ServerId};
-use mgp_types::{Hash, Timestamp};
+use mgp_types::{Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The space of the store; the key is the server.
@@ -147,11 +147,11 @@ impl Proposal {
     }
 
     /// Returns the hash that an approval is bound to, values of the environment included.
-    pub(super) fn fingerprint(&self) -> Hash {
+    pub(super) fn fingerprint(&self) -> Sha256Hash {
         // Notes are generated, and their wording may change.
         let bound = Self { notes: Vec::new(), ..self.clone() };
         // The proposal was read from JSON or checked to be text, so it can be encoded.
-        Hash::of(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
+        Sha256Hash::of(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
     }
 }
 

@@ -94,7 +94,7 @@ pub enum RegistrationError {
     NotApproved(ServerId),
     /// The change could not be recorded, and was not made.
     #[error("nothing was changed: {0}")]
-    Unaudited(#[from] mgp_types::service::Unaudited),
+    Unaudited(#[from] mgp_types::service::AuditError),
 }
 
 /// The holder of an id.

@@ -7,7 +7,7 @@ use mgp_types::mgp::{
     Actor, AuditResult, Permission, RegisterParams, RegisterResult, RegistrationStatus,
 };
 use mgp_types::service::{Authority, Context, Principal, ServerId};
-use mgp_types::{ErrorCode, Hash, RpcError, Timestamp};
+use mgp_types::{ErrorCode, RpcError, Sha256Hash, Timestamp};
 
 use super::event::Event;
 use super::params::RegisterRequest;
@@ -18,7 +18,7 @@ use super::registrations::{
     RegistrationState, Registrations, StoredRegistration, is_creator, operator,
 };
 use super::work::Progress;
-use crate::error::Error;
+use crate::error::DiscoveryError;
 
 impl Registrations {
     /// Registers a server, or requests the approval of an operator.
@@ -26,7 +26,7 @@ impl Registrations {
     /// A request of an operator is approved by itself; other callers get `pending_approval`.
     ///
     /// # Errors
-    /// [`Error::Registration`] with the obstacle; [`Error::Store`].
+    /// [`DiscoveryError::Registration`] with the obstacle; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether it was registered; a start that has begun continues.
@@ -34,7 +34,7 @@ impl Registrations {
         &self,
         cx: &Context,
         params: RegisterParams,
-    ) -> Result<RegisterResult, Error> {
+    ) -> Result<RegisterResult, DiscoveryError> {
         let server = ServerId::from(params.id.as_str());
         self.0.admit(cx, DiscoveryRegister::METHOD, Some(server)).await?;
         self.0.register(cx, params).await
@@ -45,8 +45,8 @@ impl Registrations {
     /// Of the permissions denied to sandboxed servers, it gets those that are named here.
     ///
     /// # Errors
-    /// [`Error::NotRegistrar`] for callers who are not operators; [`Error::Registration`] if it does not wait, its
-    /// files have changed, or its code is not accepted; [`Error::Store`].
+    /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Registration`] if it does not wait, its
+    /// files have changed, or its code is not accepted; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether it was approved; a start that has begun continues.
@@ -54,9 +54,9 @@ impl Registrations {
         &self,
         by: &Principal,
         server: &ServerId,
-        fingerprint: &Hash,
+        fingerprint: &Sha256Hash,
         granted: &[Permission],
-    ) -> Result<RegisterResult, Error> {
+    ) -> Result<RegisterResult, DiscoveryError> {
         operator(by)?;
         let state = &self.0;
         let stored = state.found(server, fingerprint).await?;
@@ -101,8 +101,8 @@ impl Registrations {
         &self,
         by: &Principal,
         server: &ServerId,
-        fingerprint: &Hash,
-    ) -> Result<(), Error> {
+        fingerprint: &Sha256Hash,
+    ) -> Result<(), DiscoveryError> {
         operator(by)?;
         let state = &self.0;
         let stored = state.found(server, fingerprint).await?;
@@ -122,7 +122,7 @@ impl RegistrationState {
         self: &Arc<Self>,
         cx: &Context,
         params: RegisterParams,
-    ) -> Result<RegisterResult, Error> {
+    ) -> Result<RegisterResult, DiscoveryError> {
         let (by, trace) = (&cx.principal, cx.trace.as_deref());
         let until = self.until();
         let mut record = self.propose(cx, params, until.clone()).await?;
@@ -161,7 +161,7 @@ impl RegistrationState {
         cx: &Context,
         params: RegisterParams,
         until: Timestamp,
-    ) -> Result<Record, Error> {
+    ) -> Result<Record, DiscoveryError> {
         let by = &cx.principal;
         let request = RegisterRequest::read(params, by.authority(), &self.config)?;
         let server = ServerId::from(request.id.as_str());
@@ -179,7 +179,7 @@ impl RegistrationState {
             (request.claimed_by.clone(), request.justification.clone());
         let program = self.blocking(&server, move |config| find(request, config)).await??;
         if let Err(error) = self.judged(&program).await {
-            if let Error::Registration(Refused::Rejected { .. }) = error {
+            if let DiscoveryError::Registration(Refused::Rejected { .. }) = error {
                 let event = Event::code_rejected(by, server).during(cx.trace.as_deref());
                 self.record_event(event).await;
             }
@@ -268,8 +268,8 @@ impl RegistrationState {
     async fn found(
         self: &Arc<Self>,
         server: &ServerId,
-        fingerprint: &Hash,
-    ) -> Result<StoredRegistration, Error> {
+        fingerprint: &Sha256Hash,
+    ) -> Result<StoredRegistration, DiscoveryError> {
         let turn = self.turn().await;
         self.refresh(&turn).await?;
         let stored = self.stored(server).filter(|stored| {
@@ -292,7 +292,7 @@ impl RegistrationState {
         self: &Arc<Self>,
         before: StoredRegistration,
         program: Proposal,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DiscoveryError> {
         let record = Record { program, ..Record::clone(&before.record) };
         let until = match &record.stage {
             Stage::Waiting { until } => until.as_ref(),
@@ -308,7 +308,7 @@ impl RegistrationState {
         &self,
         server: &ServerId,
         live: Option<tokio::sync::watch::Receiver<Progress>>,
-    ) -> Result<RegisterResult, Error> {
+    ) -> Result<RegisterResult, DiscoveryError> {
         let live = match live {
             Some(live) => self.outcome(live).await,
             None => Progress::Gone,

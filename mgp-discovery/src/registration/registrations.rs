@@ -23,11 +23,11 @@ use super::event::Event;
 use super::rate::CallRate;
 use super::record::{Creator, Proposal, Record, SPACE, Stage};
 use super::refusal::RegistrationError as Refused;
-use super::review::Waiting;
-use super::servers::{Judge, Servers};
+use super::review::PendingRegistration;
+use super::servers::{CodeJudge, ServerRunner};
 use super::work::{Progress, Work};
-use crate::error::Error;
-use crate::registry::{Fleet, Known};
+use crate::error::DiscoveryError;
+use crate::registry::{KnownServer, ServerCatalog};
 
 /// The first delay before a failed store is read again, and the number of attempts.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -38,12 +38,12 @@ const LOOKS: u32 = 8;
 /// An approved registration is stored, started again with the kernel, and always started exactly as approved.
 /// A removal that a crash of the kernel interrupts is completed at its next start.
 ///
-/// If an implementation of [`Servers`] also holds this value, it must hold it weakly, or neither is ever dropped.
+/// If an implementation of [`ServerRunner`] also holds this value, it must hold it weakly, or neither is ever dropped.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use mgp_discovery::{Approved, Fleet, Known, Registrations, Servers};
+/// use mgp_discovery::{ApprovedRegistration, ServerCatalog, KnownServer, Registrations, ServerRunner};
 /// use mgp_types::RpcError;
 /// use mgp_types::service::{BoxFuture, Principal, ServerId, Stack, mock};
 /// use mgp_types::store::MemoryStore;
@@ -51,17 +51,17 @@ const LOOKS: u32 = 8;
 /// /// Runs nothing.
 /// struct Idle;
 ///
-/// impl Fleet for Idle {
-///     fn known(&self) -> Vec<Known> {
+/// impl ServerCatalog for Idle {
+///     fn known(&self) -> Vec<KnownServer> {
 ///         Vec::new()
 ///     }
 /// }
 ///
-/// impl Servers for Idle {
+/// impl ServerRunner for Idle {
 ///     fn configured(&self, server: &ServerId) -> bool {
 ///         server.as_str() == "files"
 ///     }
-///     fn start(&self, server: Approved) -> BoxFuture<'static, Result<(), RpcError>> {
+///     fn start(&self, server: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {
 ///         Box::pin(async move { Ok(server.launch().await.map(drop)?) })
 ///     }
 ///     fn drain(&self, _: &ServerId, _: Duration) -> BoxFuture<'static, ()> {
@@ -100,19 +100,19 @@ pub struct Registrations(pub(super) Arc<RegistrationState>);
 #[must_use = "nothing is registered until it is built"]
 pub struct RegistrationsBuilder {
     store: Arc<dyn Store>,
-    servers: Arc<dyn Servers>,
+    servers: Arc<dyn ServerRunner>,
     audit: Arc<dyn AuditSink>,
     may: Arc<dyn Visibility>,
-    judge: Option<Arc<dyn Judge>>,
+    judge: Option<Arc<dyn CodeJudge>>,
     config: RegistrationConfig,
 }
 
 pub(super) struct RegistrationState {
     store: Arc<dyn Store>,
-    pub(super) servers: Arc<dyn Servers>,
+    pub(super) servers: Arc<dyn ServerRunner>,
     pub(super) audit: Arc<dyn AuditSink>,
     pub(super) may: Arc<dyn Visibility>,
-    pub(super) judge: Option<Arc<dyn Judge>>,
+    pub(super) judge: Option<Arc<dyn CodeJudge>>,
     pub(super) config: Arc<RegistrationConfig>,
     pub(super) rate: CallRate,
     /// Held from a read to the change that depends on it.
@@ -160,7 +160,7 @@ impl RegistrationsBuilder {
     }
 
     /// Sets the judge of the code of sandboxed servers; without a judge such code is not registered.
-    pub fn judge(mut self, judge: Arc<dyn Judge>) -> Self {
+    pub fn judge(mut self, judge: Arc<dyn CodeJudge>) -> Self {
         self.judge = Some(judge);
         self
     }
@@ -198,7 +198,7 @@ mgp_types::opaque_debug!(RegistrationsBuilder { config });
 
 impl Registrations {
     /// Builds registrations in a store, for some servers.
-    pub fn builder(store: Arc<dyn Store>, servers: Arc<dyn Servers>) -> RegistrationsBuilder {
+    pub fn builder(store: Arc<dyn Store>, servers: Arc<dyn ServerRunner>) -> RegistrationsBuilder {
         RegistrationsBuilder {
             store,
             servers,
@@ -212,14 +212,14 @@ impl Registrations {
     /// Reads the store and resumes work: starts approved servers, and completes removals.
     ///
     /// Must be called once, when the configuration is known; the work continues after it returned.
-    /// Each approved server is known to [`Servers`] by then, whether or not it runs.
+    /// Each approved server is known to [`ServerRunner`] by then, whether or not it runs.
     ///
     /// # Errors
-    /// [`Error::Store`] if the store cannot be read; no work was begun then.
+    /// [`DiscoveryError::Store`] if the store cannot be read; no work was begun then.
     ///
     /// # Cancel safety
     /// May be called again.
-    pub async fn open(&self) -> Result<(), Error> {
+    pub async fn open(&self) -> Result<(), DiscoveryError> {
         let state = &self.0;
         let turn = state.turn().await;
         state.opened.store(true, Ordering::Release);
@@ -248,11 +248,14 @@ impl Registrations {
     /// run no servers.
     ///
     /// # Errors
-    /// [`Error::Store`] if the store cannot be read.
+    /// [`DiscoveryError::Store`] if the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
-    pub async fn is_approved_in(store: &dyn Store, server: &ServerId) -> Result<bool, Error> {
+    pub async fn is_approved_in(
+        store: &dyn Store,
+        server: &ServerId,
+    ) -> Result<bool, DiscoveryError> {
         let records = store.load(SPACE).await?.records.into_iter();
         let mut of = records.filter(|record| record.key == server.as_str());
         let read = of.find_map(|record| record.value?.get::<Record>().ok());
@@ -262,15 +265,15 @@ impl Registrations {
     /// Adapts to a changed configuration: a registration whose id the configuration took is drained and suspended; a
     /// registration whose id became free again is started.
     ///
-    /// Must be called after [`Servers::configured`] reflects the new configuration, and before its servers are
+    /// Must be called after [`ServerRunner::configured`] reflects the new configuration, and before its servers are
     /// started.
     ///
     /// # Errors
-    /// [`Error::Store`] if the registrations cannot be read.
+    /// [`DiscoveryError::Store`] if the registrations cannot be read.
     ///
     /// # Cancel safety
     /// May be called again; the next call completes unfinished drains.
-    pub async fn reconfigured(&self) -> Result<(), Error> {
+    pub async fn reconfigured(&self) -> Result<(), DiscoveryError> {
         let state = &self.0;
         let turn = state.turn().await;
         state.refresh(&turn).await?;
@@ -294,13 +297,16 @@ impl Registrations {
     /// Returns the registrations that wait for an operator, by server.
     ///
     /// # Errors
-    /// [`Error::NotOperator`] for other callers; [`Error::Store`].
-    pub async fn waiting(&self, by: &Principal) -> Result<Vec<Waiting>, Error> {
+    /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`].
+    pub async fn waiting(
+        &self,
+        by: &Principal,
+    ) -> Result<Vec<PendingRegistration>, DiscoveryError> {
         operator(by)?;
         let turn = self.0.turn().await;
         self.0.refresh(&turn).await?;
         let records = self.0.records();
-        Ok(records.values().filter_map(|stored| Waiting::of(&stored.record)).collect())
+        Ok(records.values().filter_map(|stored| PendingRegistration::of(&stored.record)).collect())
     }
 
     /// Returns a counter that changes with every registration: requested, decided, removed.
@@ -311,13 +317,13 @@ impl Registrations {
 
     /// Returns the servers together with registrations that are not running, for [`list_router`](crate::list_router).
     #[must_use]
-    pub fn fleet(&self) -> Arc<dyn Fleet> {
+    pub fn fleet(&self) -> Arc<dyn ServerCatalog> {
         Arc::new(self.clone())
     }
 }
 
-impl Fleet for Registrations {
-    fn known(&self) -> Vec<Known> {
+impl ServerCatalog for Registrations {
+    fn known(&self) -> Vec<KnownServer> {
         let mut known = self.0.servers.known();
         for stored in self.0.records().values() {
             let id = stored.record.program.id.as_str();
@@ -354,7 +360,7 @@ impl RegistrationState {
     }
 
     /// Reads the store, removes expired records, and continues the work of the others.
-    pub(super) async fn refresh(self: &Arc<Self>, turn: &Turn) -> Result<(), Error> {
+    pub(super) async fn refresh(self: &Arc<Self>, turn: &Turn) -> Result<(), DiscoveryError> {
         self.read().await?;
         let (mut change, mut events) = (Change::new(), Vec::new());
         let now = SystemTime::now();
@@ -376,7 +382,7 @@ impl RegistrationState {
         Ok(())
     }
 
-    async fn read(&self) -> Result<(), Error> {
+    async fn read(&self) -> Result<(), DiscoveryError> {
         let loaded = within(self.store.answers_within(), self.store.load(SPACE)).await?;
         let mut records = Records::new();
         for record in loaded.records {
@@ -406,7 +412,7 @@ impl RegistrationState {
         before: Option<StoredRegistration>,
         record: Record,
         events: Vec<AuditEvent>,
-    ) -> Result<Option<watch::Receiver<Progress>>, Error> {
+    ) -> Result<Option<watch::Receiver<Progress>>, DiscoveryError> {
         let state = Arc::clone(self);
         let decided = tokio::spawn(async move {
             let server = record.program.server();
@@ -449,7 +455,7 @@ impl RegistrationState {
         turn: &Turn,
         stored: &StoredRegistration,
         events: Vec<AuditEvent>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DiscoveryError> {
         let id = stored.record.program.id.as_str();
         let change = Change::new().expect(SPACE, id, Some(stored.revision)).remove(SPACE, id);
         self.commit(turn, change, events).await
@@ -460,7 +466,7 @@ impl RegistrationState {
         _turn: &Turn,
         mut change: Change,
         events: Vec<AuditEvent>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DiscoveryError> {
         match self.audit.outbox(&*self.store) {
             Some(log) => {
                 for event in events {
@@ -511,7 +517,7 @@ impl RegistrationState {
         self: &Arc<Self>,
         before: StoredRegistration,
         program: Proposal,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DiscoveryError> {
         let mut record = Record { program, changed: true, ..Record::clone(&before.record) };
         record.asked_at = Timestamp::now();
         record.stage = Stage::Waiting { until: None };
@@ -526,8 +532,8 @@ impl RegistrationState {
 }
 
 /// Refuses callers who are not operators.
-pub(super) fn operator(by: &Principal) -> Result<(), Error> {
-    if by.authority() == Authority::Operator { Ok(()) } else { Err(Error::NotRegistrar) }
+pub(super) fn operator(by: &Principal) -> Result<(), DiscoveryError> {
+    if by.authority() == Authority::Operator { Ok(()) } else { Err(DiscoveryError::NotRegistrar) }
 }
 
 /// Returns whether a principal made a registration.

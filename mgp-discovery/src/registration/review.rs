@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use mgp_types::mgp::{Permission, TrustLevel};
 use mgp_types::service::{Principal, ServerId};
-use mgp_types::{Hash, Timestamp};
+use mgp_types::{Sha256Hash, Timestamp};
 
 use super::record::{Record, Stage, denied_by_default};
 
@@ -14,11 +14,11 @@ use super::record::{Record, Stage, denied_by_default};
 /// [`Display`](fmt::Display) shows it in lines that are safe for a terminal: control characters are escaped.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Waiting {
+pub struct PendingRegistration {
     /// The server.
     pub server: ServerId,
     /// The hash that the approval is bound to: all that is shown here, and the values of the environment.
-    pub fingerprint: Hash,
+    pub fingerprint: Sha256Hash,
     /// The absolute path of the program, then its arguments.
     pub argv: Vec<String>,
     /// The names of its variables; their values are never shown.
@@ -51,7 +51,7 @@ pub struct Waiting {
     pub until: Option<Timestamp>,
 }
 
-impl Waiting {
+impl PendingRegistration {
     pub(super) fn of(record: &Record) -> Option<Self> {
         let Stage::Waiting { until } = &record.stage else { return None };
         let program = &record.program;
@@ -78,7 +78,7 @@ impl Waiting {
     }
 }
 
-impl fmt::Display for Waiting {
+impl fmt::Display for PendingRegistration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -99,7 +99,7 @@ impl fmt::Display for Waiting {
             writeln!(f, "  file       {} sha256 {sha256}", escaped(&path.to_string_lossy()))?;
         }
         if let Some(source) = &self.source {
-            let sha256 = Hash::of(source.as_bytes());
+            let sha256 = Sha256Hash::of(source.as_bytes());
             writeln!(
                 f,
                 "  script     came with the request, {} bytes, sha256 {sha256}",

@@ -8,16 +8,16 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::{BoxFuture, Principal, ServerId};
 
 use super::registrations::RegistrationState;
-use crate::config::Server;
-use crate::error::Error;
+use crate::config::ServerConfig;
+use crate::error::DiscoveryError;
 use crate::expand::ExpandedServer;
-use crate::registry::Fleet;
+use crate::registry::ServerCatalog;
 
 /// The servers that registrations start and remove.
 ///
 /// Each future may be dropped at any point, and each function may be called again for work that is done already: that
 /// is how work is resumed after a crash.
-pub trait Servers: Fleet + 'static {
+pub trait ServerRunner: ServerCatalog + 'static {
     /// Returns whether an id is taken by the configuration, faulty entries included, or is reserved.
     ///
     /// Reads a snapshot and never waits.
@@ -26,10 +26,10 @@ pub trait Servers: Fleet + 'static {
     /// Starts a registered server; completes once it is connected, or known and started with its first call.
     ///
     /// If no server of that id is known, it is known once the future is returned.
-    /// Before each start of its process, restarts included, the implementation must call [`Approved::launch`] for the
+    /// Before each start of its process, restarts included, the implementation must call [`ApprovedRegistration::launch`] for the
     /// program.
     /// An existing server of that id is replaced.
-    fn start(&self, server: Approved) -> BoxFuture<'static, Result<(), RpcError>>;
+    fn start(&self, server: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>>;
 
     /// Refuses new calls to a server, waits for running calls up to a time limit, then stops it.
     fn drain(&self, server: &ServerId, within: Duration) -> BoxFuture<'static, ()>;
@@ -44,9 +44,9 @@ pub trait Servers: Fleet + 'static {
 /// A registered server that may run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Approved {
+pub struct ApprovedRegistration {
     /// The server as an entry of the configuration; [`launch`](Self::launch) returns the program.
-    pub server: Server,
+    pub server: ServerConfig,
     /// The permissions it never gets, whatever else grants them.
     pub denied: Vec<Permission>,
     /// The principal who registered it, without its authority.
@@ -54,7 +54,7 @@ pub struct Approved {
     pub(super) records: Weak<RegistrationState>,
 }
 
-impl Approved {
+impl ApprovedRegistration {
     /// Returns the server's id.
     #[must_use]
     pub fn id(&self) -> &ServerId {
@@ -73,29 +73,29 @@ impl Approved {
     /// Returns the program to run: exactly the approved one, or an error.
     ///
     /// # Errors
-    /// [`Error::Registration`] if the files differ from the approved ones, for which an operator is then asked, if
+    /// [`DiscoveryError::Registration`] if the files differ from the approved ones, for which an operator is then asked, if
     /// one cannot be read, or if the server was deregistered meanwhile.
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether an operator is asked.
-    pub async fn launch(&self) -> Result<ExpandedServer, Error> {
+    pub async fn launch(&self) -> Result<ExpandedServer, DiscoveryError> {
         RegistrationState::launch(&self.records, self.id()).await
     }
 }
 
 /// A judge of the code of sandboxed servers, called before an operator is asked (MGP §7, §15.4).
-pub trait Judge: Send + Sync + 'static {
+pub trait CodeJudge: Send + Sync + 'static {
     /// Judges a script at the level `strict`.
     ///
     /// # Errors
     /// The script could not be judged; it counts as not accepted.
-    fn judge(&self, script: Script) -> BoxFuture<'static, Result<Verdict, RpcError>>;
+    fn judge(&self, script: JudgedScript) -> BoxFuture<'static, Result<CodeVerdict, RpcError>>;
 }
 
 /// A script to judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Script {
+pub struct JudgedScript {
     /// The server that runs it.
     pub server: ServerId,
     /// The program that runs it, without folder and version: `python`.
@@ -107,7 +107,7 @@ pub struct Script {
 /// The verdict of a judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum CodeVerdict {
     /// The script may be registered.
     Accepted,
     /// The script may not be registered; each broken rule.

@@ -26,15 +26,15 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::error::Error;
+use crate::error::DiscoveryError;
 use crate::expand::ExpandedTarget;
-use crate::registry::{Fleet, Known};
+use crate::registry::{KnownServer, ServerCatalog};
 
 /// A fake that records its calls as lines of a log.
 #[derive(Default)]
 pub(super) struct Fake {
     log: Mutex<Vec<String>>,
-    running: Mutex<Vec<Approved>>,
+    running: Mutex<Vec<ApprovedRegistration>>,
     configured: Mutex<HashSet<String>>,
     /// The number of starts that fail.
     broken: AtomicU32,
@@ -53,7 +53,7 @@ impl Fake {
         self.log.lock().unwrap().push(words);
     }
 
-    pub(super) fn running(&self) -> Vec<Approved> {
+    pub(super) fn running(&self) -> Vec<ApprovedRegistration> {
         self.running.lock().unwrap().clone()
     }
 
@@ -65,12 +65,12 @@ impl Fake {
 /// The same servers, for callers that need ownership.
 pub(super) struct Shared(pub(super) Arc<Fake>);
 
-impl Fleet for Shared {
-    fn known(&self) -> Vec<Known> {
+impl ServerCatalog for Shared {
+    fn known(&self) -> Vec<KnownServer> {
         let of = |id: &str| {
             let mut summary = ServerSummary::new(id, ServerState::Connected);
             summary.tools = vec!["work".to_owned()].into();
-            Known::new(summary, [])
+            KnownServer::new(summary, [])
         };
         let running = self.0.running();
         let configured = self.0.configured.lock().unwrap().clone();
@@ -86,12 +86,12 @@ fn fails(count: &AtomicU32) -> bool {
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-impl Servers for Shared {
+impl ServerRunner for Shared {
     fn configured(&self, server: &ServerId) -> bool {
         self.0.configured.lock().unwrap().contains(server.as_str())
     }
 
-    fn start(&self, server: Approved) -> BoxFuture<'static, Result<(), RpcError>> {
+    fn start(&self, server: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {
         let fake = Arc::clone(&self.0);
         Box::pin(async move {
             let launch = server.launch().await?;
@@ -216,12 +216,12 @@ impl World {
         Ok(serde_json::from_str(answer.as_str()).unwrap())
     }
 
-    pub(super) async fn waiting(&self) -> Vec<Waiting> {
+    pub(super) async fn waiting(&self) -> Vec<PendingRegistration> {
         self.registrations.waiting(&operator()).await.unwrap()
     }
 
     /// Approves all waiting registrations as an operator.
-    pub(super) async fn approve(&self) -> Result<Value, Error> {
+    pub(super) async fn approve(&self) -> Result<Value, DiscoveryError> {
         let waiting = self.waiting().await.remove(0);
         let (server, fingerprint) = (&waiting.server, &waiting.fingerprint);
         let reply = self.registrations.approve(&operator(), server, fingerprint, &[]).await?;
@@ -275,7 +275,7 @@ pub(super) fn script(id: &str) -> Value {
     })
 }
 
-pub(super) fn mgp_of(server: &Approved) -> &crate::config::ServerMgp {
+pub(super) fn mgp_of(server: &ApprovedRegistration) -> &crate::config::GovernanceConfig {
     server.server.mgp.as_ref().unwrap()
 }
 

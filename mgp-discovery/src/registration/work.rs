@@ -17,7 +17,7 @@ use super::event::Event;
 use super::record::{Record, Stage};
 use super::registrations::{Records, RegistrationState, StoredRegistration};
 use super::source;
-use crate::registry::Known;
+use crate::registry::KnownServer;
 
 /// The additional time a server may take to drain before it is removed anyway.
 const DRAIN_GRACE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -229,8 +229,8 @@ impl RegistrationState {
         }
     }
 
-    /// Returns the list entry of a registration that [`Servers`] does not list.
-    pub(super) fn list_entry(&self, record: &Record) -> Known {
+    /// Returns the list entry of a registration that [`ServerRunner`] does not list.
+    pub(super) fn list_entry(&self, record: &Record) -> KnownServer {
         let program = &record.program;
         let server = program.server();
         let live = self.work.lock().get(&server).map(|work| work.live.borrow().clone());
@@ -250,7 +250,7 @@ impl RegistrationState {
         };
         // A word can always be encoded.
         let _ = summary.extra.encode("registration", word);
-        Known::new(summary, program.mgp.permissions_required.iter().cloned())
+        KnownServer::new(summary, program.mgp.permissions_required.iter().cloned())
     }
 
     /// Waits until work is over, or until the time limit of a caller.

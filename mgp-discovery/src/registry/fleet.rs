@@ -3,24 +3,24 @@
 use mgp_types::mgp::{Permission, ServerSummary};
 
 /// The servers that the registry lists.
-pub trait Fleet: Send + Sync {
+pub trait ServerCatalog: Send + Sync {
     /// Returns all servers in their order, including configured servers that were never started.
     ///
     /// Reads a snapshot and never waits.
-    fn known(&self) -> Vec<Known>;
+    fn known(&self) -> Vec<KnownServer>;
 }
 
 /// A server of a fleet.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Known {
+pub struct KnownServer {
     /// The summary that lists show, with all its tools.
     pub summary: ServerSummary,
     /// The permissions it needs.
     pub permissions: Vec<Permission>,
 }
 
-impl Known {
+impl KnownServer {
     /// Creates a server that needs some permissions.
     #[must_use]
     pub fn new(summary: ServerSummary, permissions: impl IntoIterator<Item = Permission>) -> Self {

@@ -6,7 +6,7 @@ use mgp_types::method::DiscoveryList;
 use mgp_types::mgp::{DiscoveryFilter, DiscoveryListResult, ServerState, ServerSummary};
 use mgp_types::service::{Authority, Context, Router, ServerId, Visibility};
 
-use super::{Fleet, Known};
+use super::{KnownServer, ServerCatalog};
 
 /// The filter word that matches every state.
 const ALL: &str = "all";
@@ -19,21 +19,21 @@ const ALL: &str = "all";
 ///
 /// ```
 /// use std::sync::Arc;
-/// use mgp_discovery::{Fleet, Known, list_router};
+/// use mgp_discovery::{ServerCatalog, KnownServer, list_router};
 /// use mgp_types::mgp::{ServerState, ServerSummary};
-/// use mgp_types::service::{Everyone, Stack, mock};
+/// use mgp_types::service::{AllVisible, Stack, mock};
 ///
 /// struct One;
-/// impl Fleet for One {
-///     fn known(&self) -> Vec<Known> {
+/// impl ServerCatalog for One {
+///     fn known(&self) -> Vec<KnownServer> {
 ///         let mut files = ServerSummary::new("files", ServerState::Connected);
 ///         files.tools = vec!["read".to_owned()].into();
-///         vec![Known::new(files, [])]
+///         vec![KnownServer::new(files, [])]
 ///     }
 /// }
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// let mut client = mock::client(Stack::new(list_router(Arc::new(One), Arc::new(Everyone))));
+/// let mut client = mock::client(Stack::new(list_router(Arc::new(One), Arc::new(AllVisible))));
 /// let answer = client.request("mgp/discovery/list", "{}").await.unwrap();
 /// assert_eq!(
 ///     answer.as_str(),
@@ -42,7 +42,7 @@ const ALL: &str = "all";
 /// # });
 /// ```
 #[must_use]
-pub fn list_router(fleet: Arc<dyn Fleet>, visibility: Arc<dyn Visibility>) -> Router {
+pub fn list_router(fleet: Arc<dyn ServerCatalog>, visibility: Arc<dyn Visibility>) -> Router {
     Router::new().on::<DiscoveryList, _, _>(move |cx, params| {
         let filter = params.filter.unwrap_or_default();
         let known = fleet.known().into_iter();
@@ -55,7 +55,11 @@ pub fn list_router(fleet: Arc<dyn Fleet>, visibility: Arc<dyn Visibility>) -> Ro
 }
 
 /// Returns a server as a caller sees it.
-pub(crate) fn shown(cx: &Context, visibility: &dyn Visibility, mut known: Known) -> Option<Known> {
+pub(crate) fn shown(
+    cx: &Context,
+    visibility: &dyn Visibility,
+    mut known: KnownServer,
+) -> Option<KnownServer> {
     if cx.principal.authority() == Authority::Operator {
         return Some(known);
     }
@@ -64,8 +68,8 @@ pub(crate) fn shown(cx: &Context, visibility: &dyn Visibility, mut known: Known)
     (!known.summary.tools.is_empty()).then_some(known)
 }
 
-fn matches(known: &Known, filter: &DiscoveryFilter) -> bool {
-    let Known { summary, permissions } = known;
+fn matches(known: &KnownServer, filter: &DiscoveryFilter) -> bool {
+    let KnownServer { summary, permissions } = known;
     let state = |wanted: &ServerState| {
         let wanted = wanted.as_str();
         wanted.eq_ignore_ascii_case(ALL) || wanted.eq_ignore_ascii_case(summary.status.as_str())

@@ -5,6 +5,6 @@ mod list;
 #[cfg(test)]
 mod tests;
 
-pub use fleet::{Fleet, Known};
+pub use fleet::{KnownServer, ServerCatalog};
 pub use list::list_router;
 pub(crate) use list::shown;

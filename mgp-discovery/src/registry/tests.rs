@@ -12,8 +12,8 @@ use super::*;
 
 struct Three;
 
-impl Fleet for Three {
-    fn known(&self) -> Vec<Known> {
+impl ServerCatalog for Three {
+    fn known(&self) -> Vec<KnownServer> {
         let server = |id: &str, state, tools: &[&str], extensions: &[&str]| {
             let mut summary = ServerSummary::new(id, state);
             summary.tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
@@ -25,9 +25,9 @@ impl Fleet for Three {
         let web = server("web", ServerState::Registered, &["fetch"], &["audit"]);
         let secret = server("secret", ServerState::Connected, &["open"], &[]);
         vec![
-            Known::new(files, [Permission::FilesystemRead]),
-            Known::new(web, [Permission::NetworkOutbound]),
-            Known::new(secret, []),
+            KnownServer::new(files, [Permission::FilesystemRead]),
+            KnownServer::new(web, [Permission::NetworkOutbound]),
+            KnownServer::new(secret, []),
         ]
     }
 }

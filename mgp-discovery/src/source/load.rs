@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use mgp_types::mgp::TrustLevel;
 
-use super::{Approval, Origin, Review, Trust, text_of};
-use crate::config::{Config, Finding, Kernel, Parsed, Severity, ToolCreation};
-use crate::error::Error;
+use super::{Origin, ProjectReview, Trust, TrustApproval, text_of};
+use crate::config::{
+    Config, ConfigFinding, FindingSeverity, KernelConfig, ParsedConfig, ToolCreationConfig,
+};
+use crate::error::DiscoveryError;
 
 const PROJECT_FILE: &str = "mgp.toml";
 const USER_FILE: &str = ".config/mgp/servers.toml";
@@ -27,15 +29,15 @@ pub struct Sources {
 /// The merged configuration of all files.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The configuration.
     pub config: Config,
     /// The findings, file by file.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ConfigFinding>,
     /// The servers disabled by an error in their entry.
     pub broken: Vec<String>,
     /// The project's file, if it has no effect.
-    pub unapproved: Option<Unapproved>,
+    pub unapproved: Option<UnapprovedProject>,
 }
 
 /// A project's file whose current content is not approved.
@@ -44,7 +46,7 @@ pub struct Loaded {
     "`{file}` is not approved in its current form, and has no effect; read it, then run `mgp trust`"
 )]
 #[non_exhaustive]
-pub struct Unapproved {
+pub struct UnapprovedProject {
     /// The real path of the file.
     pub file: PathBuf,
 }
@@ -83,22 +85,24 @@ impl Sources {
     /// The content of a project's file that is not approved is not parsed.
     ///
     /// # Errors
-    /// [`Error`] if a file of the user cannot be used. An unusable file of a project is reported in the findings.
-    pub async fn load(&self, trust: &Trust) -> Result<Loaded, Error> {
+    /// [`DiscoveryError`] if a file of the user cannot be used. An unusable file of a project is reported in the findings.
+    pub async fn load(&self, trust: &Trust) -> Result<LoadedConfig, DiscoveryError> {
         if let Some(path) = &self.given {
             let text = text_of(path, Origin::Given)?;
-            let text = text.ok_or_else(|| Error::Missing { path: path.clone() })?;
+            let text = text.ok_or_else(|| DiscoveryError::Missing { path: path.clone() })?;
             let parsed = parsed(path, &text, Origin::Given)?;
-            return Ok(Loaded::of(parsed));
+            return Ok(LoadedConfig::of(parsed));
         }
         let user = self.user()?;
-        let mut loaded = Loaded { unapproved: None, ..Loaded::of(user.clone()) };
+        let mut loaded = LoadedConfig { unapproved: None, ..LoadedConfig::of(user.clone()) };
         let Some((file, text)) = self.project(&mut loaded.findings) else { return Ok(loaded) };
         match trust.of(&file, &text).await? {
-            None => loaded.unapproved = Some(Unapproved { file }),
+            None => loaded.unapproved = Some(UnapprovedProject { file }),
             Some(approval) => match parsed(&file, &text, Origin::Project) {
                 Ok(project) => loaded.merge(project, &user, &approval),
-                Err(Error::Faults(faults)) => loaded.findings.extend_from_slice(faults.findings()),
+                Err(DiscoveryError::Faults(faults)) => {
+                    loaded.findings.extend_from_slice(faults.findings())
+                }
                 Err(error) => return Err(error),
             },
         }
@@ -108,29 +112,29 @@ impl Sources {
     /// Returns the project's file for review; `None` if there is none, or one file replaces all.
     ///
     /// # Errors
-    /// [`Error`] if a file cannot be read.
-    pub fn review(&self) -> Result<Option<Review>, Error> {
+    /// [`DiscoveryError`] if a file cannot be read.
+    pub fn review(&self) -> Result<Option<ProjectReview>, DiscoveryError> {
         let Some(path) = &self.project else { return Ok(None) };
         let Some(text) = text_of(path, Origin::Project)? else { return Ok(None) };
         let user = self.user()?;
-        Ok(Some(Review::of(&real(path), &text, |id| user.kept_ids.contains(id))))
+        Ok(Some(ProjectReview::of(&real(path), &text, |id| user.kept_ids.contains(id))))
     }
 
-    fn user(&self) -> Result<Parsed, Error> {
-        let Some(path) = &self.user else { return Ok(Parsed::empty()) };
+    fn user(&self) -> Result<ParsedConfig, DiscoveryError> {
+        let Some(path) = &self.user else { return Ok(ParsedConfig::empty()) };
         match text_of(path, Origin::User)? {
             Some(text) => parsed(path, &text, Origin::User),
-            None => Ok(Parsed::empty()),
+            None => Ok(ParsedConfig::empty()),
         }
     }
 
     /// Returns the project's file; if it cannot be read, only that is reported.
-    fn project(&self, findings: &mut Vec<Finding>) -> Option<(PathBuf, String)> {
+    fn project(&self, findings: &mut Vec<ConfigFinding>) -> Option<(PathBuf, String)> {
         let path = self.project.as_ref()?;
         match text_of(path, Origin::Project) {
             Ok(text) => text.map(|text| (real(path), text)),
             Err(error) => {
-                findings.push(Finding::of_file(path, error.to_string()));
+                findings.push(ConfigFinding::of_file(path, error.to_string()));
                 None
             }
         }
@@ -142,7 +146,7 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-fn parsed(path: &Path, text: &str, origin: Origin) -> Result<Parsed, Error> {
+fn parsed(path: &Path, text: &str, origin: Origin) -> Result<ParsedConfig, DiscoveryError> {
     let mut parsed = Config::parse(path, text)?;
     for server in &mut parsed.config.servers {
         server.origin = origin;
@@ -150,7 +154,7 @@ fn parsed(path: &Path, text: &str, origin: Origin) -> Result<Parsed, Error> {
     Ok(parsed)
 }
 
-impl Parsed {
+impl ParsedConfig {
     fn empty() -> Self {
         Self {
             config: Config::default(),
@@ -161,14 +165,14 @@ impl Parsed {
     }
 }
 
-impl Loaded {
-    fn of(parsed: Parsed) -> Self {
-        let Parsed { config, findings, broken, .. } = parsed;
+impl LoadedConfig {
+    fn of(parsed: ParsedConfig) -> Self {
+        let ParsedConfig { config, findings, broken, .. } = parsed;
         Self { config, findings, broken, unapproved: None }
     }
 
     /// Puts an approved project before the user's own servers.
-    fn merge(&mut self, project: Parsed, user: &Parsed, approval: &Approval) {
+    fn merge(&mut self, project: ParsedConfig, user: &ParsedConfig, approval: &TrustApproval) {
         let file = &approval.file;
         self.findings.extend(project.findings);
         self.broken.extend(project.broken);
@@ -180,7 +184,7 @@ impl Loaded {
                 let what = format!(
                     "server `{id}` is in your own file, and the project's was approved before you added it; run `mgp trust` again to let it replace yours"
                 );
-                self.findings.push(Finding::of_file(file, what));
+                self.findings.push(ConfigFinding::of_file(file, what));
                 continue;
             }
             if let Some(mgp) = &mut server.mgp
@@ -189,7 +193,7 @@ impl Loaded {
                 let what = format!(
                     "server `{id}` is trusted as `standard`; only your own file may grant more"
                 );
-                self.findings.push(Finding::of_file(file, what));
+                self.findings.push(ConfigFinding::of_file(file, what));
                 mgp.trust_level = TrustLevel::Standard;
             }
             self.config.servers.retain(|own| own.id != server.id);
@@ -198,20 +202,20 @@ impl Loaded {
         merged.append(&mut self.config.servers);
         self.config.servers = merged;
         let written = [
-            ("kernel", kernel != Kernel::default()),
+            ("kernel", kernel != KernelConfig::default()),
             ("agents", !agents.is_empty()),
-            ("tool_creation", tool_creation != ToolCreation::default()),
+            ("tool_creation", tool_creation != ToolCreationConfig::default()),
         ];
         for (name, _) in written.into_iter().filter(|(_, written)| *written) {
             let what = format!("`{name}` has no effect here; only your own file may set it");
-            self.findings.push(Finding::of_file(file, what));
+            self.findings.push(ConfigFinding::of_file(file, what));
         }
     }
 }
 
-impl Finding {
+impl ConfigFinding {
     fn of_file(file: &Path, what: String) -> Self {
-        let (severity, file) = (Severity::Warning, file.to_owned());
+        let (severity, file) = (FindingSeverity::Warning, file.to_owned());
         Self { severity, file, line: 1, column: 1, server: None, what, remedy: None }
     }
 }

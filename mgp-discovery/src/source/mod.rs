@@ -8,8 +8,8 @@ mod review;
 mod tests;
 mod trust;
 
-pub use load::{Loaded, Sources, Unapproved};
+pub use load::{LoadedConfig, Sources, UnapprovedProject};
 pub use origin::Origin;
 pub(crate) use read::text_of;
-pub use review::{Review, Reviewed, settings};
-pub use trust::{Approval, Trust};
+pub use review::{ProjectReview, ReviewedServer, settings};
+pub use trust::{Trust, TrustApproval};

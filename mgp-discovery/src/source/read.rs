@@ -6,20 +6,20 @@ use std::path::Path;
 
 use super::Origin;
 use crate::config::limits;
-use crate::error::Error;
+use crate::error::DiscoveryError;
 
 /// Returns the text of a file; `None` if it does not exist.
-pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Error> {
+pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, DiscoveryError> {
     let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::PermissionDenied => Error::NotYours { path: path.to_owned() },
-        _ => Error::Io { path: path.to_owned(), verb: "read", source },
+        io::ErrorKind::PermissionDenied => DiscoveryError::NotYours { path: path.to_owned() },
+        _ => DiscoveryError::Io { path: path.to_owned(), verb: "read", source },
     };
     // Checked before it is opened: opening a pipe would wait for its other end.
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
         Ok(metadata) if !metadata.is_file() => {
-            return Err(Error::NotPlain { path: path.to_owned() });
+            return Err(DiscoveryError::NotPlain { path: path.to_owned() });
         }
         Ok(metadata) => exposed(path, &metadata, origin)?,
     }
@@ -27,9 +27,10 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Err
     let file = File::open(path).map_err(failed)?;
     file.take(limits::FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > limits::FILE_BYTES {
-        return Err(Error::TooLong { path: path.to_owned() });
+        return Err(DiscoveryError::TooLong { path: path.to_owned() });
     }
-    let text = String::from_utf8(bytes).map_err(|_| Error::NotText { path: path.to_owned() })?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| DiscoveryError::NotText { path: path.to_owned() })?;
     // Editors on Windows begin files with a byte order mark.
     Ok(Some(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
@@ -39,10 +40,10 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Err
 
 /// A project's file is approved by its content, so that its permissions do not matter.
 #[cfg(unix)]
-fn exposed(path: &Path, metadata: &fs::Metadata, origin: Origin) -> Result<(), Error> {
+fn exposed(path: &Path, metadata: &fs::Metadata, origin: Origin) -> Result<(), DiscoveryError> {
     use std::os::unix::fs::PermissionsExt as _;
     if origin != Origin::Project && metadata.permissions().mode() & 0o002 != 0 {
-        return Err(Error::Exposed { path: path.to_owned() });
+        return Err(DiscoveryError::Exposed { path: path.to_owned() });
     }
     Ok(())
 }

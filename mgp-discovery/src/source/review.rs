@@ -8,7 +8,7 @@ use mgp_types::service::ServerId;
 use mgp_types::to_hex;
 use sha2::{Digest as _, Sha256};
 
-use crate::config::{Config, Finding, Reach, Server, ServerMgp};
+use crate::config::{Config, ConfigFinding, GovernanceConfig, ServerConfig, TargetConfig};
 use crate::expand::{Template, clear_secrets};
 use crate::registration::changes_code;
 
@@ -18,21 +18,21 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// A project's configuration as it was read once; approving it approves exactly this content.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Review {
+pub struct ProjectReview {
     /// The real path of the file.
     pub file: PathBuf,
     /// The SHA-256 of its content.
     pub sha256: String,
     /// The servers.
-    pub servers: Vec<Reviewed>,
+    pub servers: Vec<ReviewedServer>,
     /// The findings of reading it.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ConfigFinding>,
 }
 
 /// A server of a project, in the form a person reviews.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Reviewed {
+pub struct ReviewedServer {
     /// The server.
     pub id: ServerId,
     /// The program with its arguments, or the URL, as written.
@@ -47,7 +47,7 @@ pub struct Reviewed {
     pub overrides: bool,
 }
 
-impl fmt::Display for Reviewed {
+impl fmt::Display for ReviewedServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} runs {}", self.id, self.runs)?;
         if !self.needs.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn sha256(text: &str) -> String {
     to_hex(&Sha256::digest(text))
 }
 
-impl Review {
+impl ProjectReview {
     /// Parses the text of a project's file; `own` returns whether the user's own file has an id.
     pub(super) fn of(file: &Path, text: &str, own: impl Fn(&str) -> bool) -> Self {
         let (config, findings) = match Config::parse(file, text) {
@@ -83,16 +83,16 @@ impl Review {
     }
 }
 
-fn reviewed(server: &Server, own: &impl Fn(&str) -> bool) -> Reviewed {
+fn reviewed(server: &ServerConfig, own: &impl Fn(&str) -> bool) -> ReviewedServer {
     let texts: Vec<&str> = match &server.reach {
-        Reach::Program { command, args, cwd, env } => {
+        TargetConfig::Program { command, args, cwd, env } => {
             let run = std::iter::once(command).chain(args).chain(cwd).map(String::as_str);
             run.chain(env.values().map(String::as_str)).collect()
         }
-        Reach::Url { url, headers, .. } => {
+        TargetConfig::Url { url, headers, .. } => {
             std::iter::once(url).chain(headers.values()).map(String::as_str).collect()
         }
-        Reach::Within => Vec::new(),
+        TargetConfig::Within => Vec::new(),
     };
     let mut needs = Vec::new();
     for need in texts.iter().filter_map(|text| Template::parse(text).ok()).flat_map(|t| t.needs()) {
@@ -101,15 +101,15 @@ fn reviewed(server: &Server, own: &impl Fn(&str) -> bool) -> Reviewed {
         }
     }
     let runs = match &server.reach {
-        Reach::Program { command, args, cwd, .. } => {
+        TargetConfig::Program { command, args, cwd, .. } => {
             let words: Vec<_> = std::iter::once(command).chain(args).map(|w| quoted(w)).collect();
             let folder = cwd.as_ref().map(|cwd| format!(" in {}", quoted(cwd))).unwrap_or_default();
             words.join(" ") + &folder
         }
-        Reach::Url { url, .. } => quoted(url),
-        Reach::Within => "in this process".to_owned(),
+        TargetConfig::Url { url, .. } => quoted(url),
+        TargetConfig::Within => "in this process".to_owned(),
     };
-    Reviewed {
+    ReviewedServer {
         id: server.id.clone(),
         runs,
         needs,
@@ -123,11 +123,11 @@ fn reviewed(server: &Server, own: &impl Fn(&str) -> bool) -> Reviewed {
 ///
 /// Values that look like secrets in clear text are hidden, and variables that can change which code runs are marked.
 #[must_use]
-pub fn settings(server: &Server) -> Vec<String> {
+pub fn settings(server: &ServerConfig) -> Vec<String> {
     let (kind, pairs) = match &server.reach {
-        Reach::Program { env, .. } => ("env", env),
-        Reach::Url { headers, .. } => ("headers", headers),
-        Reach::Within => return Vec::new(),
+        TargetConfig::Program { env, .. } => ("env", env),
+        TargetConfig::Url { headers, .. } => ("headers", headers),
+        TargetConfig::Within => return Vec::new(),
     };
     let secrets = clear_secrets(server);
     let shown = pairs.iter().map(|(name, value)| {
@@ -155,7 +155,7 @@ fn quoted(word: &str) -> String {
     format!("\"{}\"", word.escape_debug())
 }
 
-fn loosens(mgp: &ServerMgp) -> Vec<String> {
+fn loosens(mgp: &GovernanceConfig) -> Vec<String> {
     let mut loosens = Vec::new();
     if mgp.default_policy == DefaultPolicy::OptOut {
         loosens.push("access (every agent may call it)".to_owned());

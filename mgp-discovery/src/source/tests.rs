@@ -7,13 +7,13 @@ use std::sync::Arc;
 use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::mgp::{AuditEvent, TrustLevel};
 use mgp_types::service::{
-    AuditFuture, AuditSink, MemoryAudit, Principal, Start, Ticket, Unaudited,
+    AuditError, AuditFuture, AuditSink, CallRecord, MemoryAudit, Principal, Ticket,
 };
 use mgp_types::store::MemoryStore;
 
 use super::*;
-use crate::config::Reach;
-use crate::error::Error;
+use crate::config::TargetConfig;
+use crate::error::DiscoveryError;
 
 /// A project and a home that are removed with the test.
 struct Place(TempDir);
@@ -51,11 +51,11 @@ fn operator() -> Principal {
     Principal::local().operator()
 }
 
-fn command(loaded: &Loaded, id: &str) -> String {
+fn command(loaded: &LoadedConfig, id: &str) -> String {
     match &loaded.config.server(id).unwrap().reach {
-        Reach::Program { command, .. } => command.clone(),
-        Reach::Url { url, .. } => url.clone(),
-        Reach::Within => String::new(),
+        TargetConfig::Program { command, .. } => command.clone(),
+        TargetConfig::Url { url, .. } => url.clone(),
+        TargetConfig::Within => String::new(),
     }
 }
 
@@ -86,7 +86,7 @@ async fn a_hostile_project_changes_nothing_until_it_is_approved() {
         "git runs evil ${GITHUB_TOKEN}, is given ${GITHUB_TOKEN}, replaces your own server"
     );
     let refused = trust.approve(&review, &Principal::local()).await.unwrap_err();
-    assert!(matches!(refused, Error::NotOperator));
+    assert!(matches!(refused, DiscoveryError::NotOperator));
     assert!(sources.load(&trust).await.unwrap().unapproved.is_some());
 
     trust.approve(&review, &operator()).await.unwrap();
@@ -141,12 +141,12 @@ async fn only_decisions_are_recorded() {
 struct FullLog;
 
 impl AuditSink for FullLog {
-    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
-        AuditFuture::Ready(Err(Unaudited::Full))
+    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
+        AuditFuture::Ready(Err(AuditError::Full))
     }
 
     fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(Unaudited::Full))
+        AuditFuture::Ready(Err(AuditError::Full))
     }
 }
 
@@ -158,7 +158,7 @@ async fn a_decision_that_cannot_be_recorded_is_not_made() {
     let trust = plain.clone().recorded(Arc::new(FullLog));
     let review = sources.review().unwrap().unwrap();
     let refused = trust.approve(&review, &operator()).await.unwrap_err();
-    assert!(matches!(refused, Error::Unaudited(Unaudited::Full)), "{refused}");
+    assert!(matches!(refused, DiscoveryError::Unaudited(AuditError::Full)), "{refused}");
     assert!(sources.load(&plain).await.unwrap().config.servers.is_empty());
     plain.approve(&review, &operator()).await.unwrap();
     assert!(trust.revoke(&review.file, &operator()).await.is_err());
@@ -260,7 +260,7 @@ async fn a_broken_project_does_not_stop_the_user() {
     fs::write(place.path("project/mgp.toml"), [0xff]).unwrap();
     assert_eq!(sources.load(&trust).await.unwrap().config.servers.len(), 2);
     place.user("[kernel]\npermission_policy = 3\n");
-    assert!(matches!(sources.load(&trust).await, Err(Error::Faults(_))));
+    assert!(matches!(sources.load(&trust).await, Err(DiscoveryError::Faults(_))));
 }
 
 #[tokio::test]
@@ -280,5 +280,5 @@ async fn a_world_writable_file_is_refused() {
     let path = place.path("home/.config/mgp/servers.toml");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     let refused = place.sources().load(&trust()).await.unwrap_err();
-    assert!(matches!(refused, Error::Exposed { .. }), "{refused}");
+    assert!(matches!(refused, DiscoveryError::Exposed { .. }), "{refused}");
 }

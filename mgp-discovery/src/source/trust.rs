@@ -11,9 +11,9 @@ use mgp_types::{Object, Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::Review;
+use super::ProjectReview;
 use super::review::sha256;
-use crate::error::Error;
+use crate::error::DiscoveryError;
 
 const SPACE: &str = "trust";
 /// The maximum number of approvals; a further one is refused.
@@ -54,7 +54,7 @@ pub struct Trust {
 /// An approval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Approval {
+pub struct TrustApproval {
     /// The real path of the file.
     pub file: PathBuf,
     /// The SHA-256 of the content that was approved.
@@ -86,25 +86,29 @@ impl Trust {
     /// Approves exactly the reviewed content.
     ///
     /// # Errors
-    /// [`Error::NotOperator`] for other callers; [`Error::Store`]; [`Error::TooManyApprovals`]; [`Error::Unaudited`].
-    pub async fn approve(&self, review: &Review, by: &Principal) -> Result<Approval, Error> {
+    /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`]; [`DiscoveryError::TooManyApprovals`]; [`DiscoveryError::Unaudited`].
+    pub async fn approve(
+        &self,
+        review: &ProjectReview,
+        by: &Principal,
+    ) -> Result<TrustApproval, DiscoveryError> {
         operator(by)?;
         let key = key(&review.file);
         let there = self.store.load(SPACE).await?;
         if there.records.len() >= MAX_APPROVALS
             && there.records.iter().all(|record| record.key != key)
         {
-            return Err(Error::TooManyApprovals(MAX_APPROVALS));
+            return Err(DiscoveryError::TooManyApprovals(MAX_APPROVALS));
         }
         let overriding = review.servers.iter().filter(|server| server.overrides);
-        let approval = Approval {
+        let approval = TrustApproval {
             file: review.file.clone(),
             sha256: review.sha256.clone(),
             overrides: overriding.map(|server| server.id.to_string()).collect(),
             approved_by: format!("{by:?}"),
             approved_at: Timestamp::now(),
         };
-        let text = serde_json::to_string(&approval).map_err(|_| Error::NotText {
+        let text = serde_json::to_string(&approval).map_err(|_| DiscoveryError::NotText {
             // Only a path that is not UTF-8 can be refused here.
             path: review.file.clone(),
         })?;
@@ -116,8 +120,8 @@ impl Trust {
     /// Revokes the approval of a file; it has no effect from the next load on.
     ///
     /// # Errors
-    /// [`Error::NotOperator`] for other callers; [`Error::Store`]; [`Error::Unaudited`].
-    pub async fn revoke(&self, file: &Path, by: &Principal) -> Result<(), Error> {
+    /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`]; [`DiscoveryError::Unaudited`].
+    pub async fn revoke(&self, file: &Path, by: &Principal) -> Result<(), DiscoveryError> {
         operator(by)?;
         let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
         let Some(approval) = self.list().await?.into_iter().find(|one| one.file == file) else {
@@ -129,7 +133,7 @@ impl Trust {
         self.commit(change, event("project_revoked", by, &approval)).await
     }
 
-    async fn commit(&self, mut change: Change, event: AuditEvent) -> Result<(), Error> {
+    async fn commit(&self, mut change: Change, event: AuditEvent) -> Result<(), DiscoveryError> {
         if let Some(audit) = &self.audit {
             match audit.outbox(&*self.store) {
                 Some(log) => change = change.event(log, event),
@@ -143,19 +147,23 @@ impl Trust {
     /// Returns all approvals, by file.
     ///
     /// # Errors
-    /// [`Error::Store`].
-    pub async fn list(&self) -> Result<Vec<Approval>, Error> {
+    /// [`DiscoveryError::Store`].
+    pub async fn list(&self) -> Result<Vec<TrustApproval>, DiscoveryError> {
         let records = self.store.load(SPACE).await?.records;
         // Unreadable records approve nothing.
         let read = |text: Payload| serde_json::from_str(text.as_str()).ok();
-        let mut all: Vec<Approval> =
+        let mut all: Vec<TrustApproval> =
             records.into_iter().filter_map(|record| record.value.and_then(read)).collect();
         all.sort_by(|a, b| a.file.cmp(&b.file));
         Ok(all)
     }
 
     /// Returns the approval of a content, if it has one.
-    pub(super) async fn of(&self, file: &Path, text: &str) -> Result<Option<Approval>, Error> {
+    pub(super) async fn of(
+        &self,
+        file: &Path,
+        text: &str,
+    ) -> Result<Option<TrustApproval>, DiscoveryError> {
         let sha256 = sha256(text);
         let all = self.list().await?;
         Ok(all.into_iter().find(|approval| approval.file == file && approval.sha256 == sha256))
@@ -169,12 +177,12 @@ impl Trust {
 
 mgp_types::opaque_debug!(Trust);
 
-fn operator(by: &Principal) -> Result<(), Error> {
-    if by.authority() == Authority::Operator { Ok(()) } else { Err(Error::NotOperator) }
+fn operator(by: &Principal) -> Result<(), DiscoveryError> {
+    if by.authority() == Authority::Operator { Ok(()) } else { Err(DiscoveryError::NotOperator) }
 }
 
 /// Returns the event of a decision: the file and its content.
-fn event(what: &str, by: &Principal, approval: &Approval) -> AuditEvent {
+fn event(what: &str, by: &Principal, approval: &TrustApproval) -> AuditEvent {
     let event_type = EventType::Other(format!("dev.cloto.{what}").into());
     let by = Actor::from(by);
     let mut event = AuditEvent::new(Timestamp::now(), event_type, by, AuditResult::Success);

@@ -6,7 +6,7 @@ use mgp_types::method::{
     ServerDiscover, StreamCancel, SubscriptionsListen, TasksCancel, TasksGet, TasksList,
     TasksResult, TasksUpdate,
 };
-use mgp_types::service::{Asking, Call, Kind};
+use mgp_types::service::{Call, CallerAccess, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
@@ -59,5 +59,5 @@ impl Admission {
 ///
 /// The layer that opened the round has already verified the state it carries.
 pub(super) fn continues_round(call: &Call) -> bool {
-    matches!(call.cx().asking, Asking::Via(_)) && call.params().request_state().is_some()
+    matches!(call.cx().asking, CallerAccess::Via(_)) && call.params().request_state().is_some()
 }

@@ -9,8 +9,8 @@ use mgp_types::mgp::{ShutdownParams, ShutdownReason, ShutdownResult};
 use mgp_types::service::{BoxFuture, Call, Context, Reply, Router, ServerId, Stack};
 
 use super::handle::Drain;
-use super::owner::Owner;
-use crate::error::Refusal;
+use super::owner::ProcessOwner;
+use crate::error::LifecycleError;
 
 /// The status of a server that does not exist, or that the caller may not see.
 const NOT_FOUND: &str = "not_found";
@@ -23,12 +23,12 @@ type ShutdownFuture = BoxFuture<'static, Result<ShutdownResult, RpcError>>;
 impl Drain {
     /// Returns a router for `mgp/lifecycle/shutdown`, for stacks without the [layer](crate::DrainLayer).
     ///
-    /// Only the [`Owner`] may call it. The default reason is `operator_request`, the default time-out
+    /// Only the [`ProcessOwner`] may call it. The default reason is `operator_request`, the default time-out
     /// [`DrainConfig::timeout`](crate::DrainConfig::timeout); a further call returns what remains, and may shorten the
     /// time. A `server_id` names a server of the [fleet](Drain::fleet).
     ///
     /// ```
-    /// use mgp_lifecycle::{Drain, Owner};
+    /// use mgp_lifecycle::{Drain, ProcessOwner};
     /// use mgp_types::service::{Stack, mock};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -37,7 +37,7 @@ impl Drain {
     /// let stranger = client.request("mgp/lifecycle/shutdown", "{}").await;
     /// assert_eq!(stranger.unwrap_err().code().0, 1000);
     ///
-    /// Owner::mark(&client.cx.scope);
+    /// ProcessOwner::mark(&client.cx.scope);
     /// let answer = client.request("mgp/lifecycle/shutdown", r#"{"timeout_ms":5000}"#).await.unwrap();
     /// assert_eq!(answer.as_str(), r#"{"accepted":true,"pending_requests":0,"estimated_drain_ms":0}"#);
     /// drain.ended().await;
@@ -55,7 +55,7 @@ impl Drain {
         let (_, params, cx) = call.into_parts();
         let shutdown = match params.get() {
             // A caller that is not the owner receives that refusal before its params are validated.
-            Err(_) if !Owner::is(&cx) => Err(Refusal::NotOwner.into()),
+            Err(_) if !ProcessOwner::is(&cx) => Err(LifecycleError::NotOwner.into()),
             params => params.map(|params| self.dispatch(&cx, params)),
         };
         Box::pin(async move { Reply::of(&shutdown?.await?) })
@@ -66,7 +66,7 @@ impl Drain {
         let Some(server) = server_id.filter(|id| self.config().server_id.as_ref() != Some(id))
         else {
             return match self.servers() {
-                Some(fleet) if !Owner::is_here(cx) => {
+                Some(fleet) if !ProcessOwner::is_here(cx) => {
                     let (admitted, drain, cx) = (fleet.admit(cx), self.clone(), cx.clone());
                     Box::pin(async move {
                         admitted.await?;
@@ -83,9 +83,9 @@ impl Drain {
     }
 
     fn shut_down(&self, cx: &Context, params: ShutdownParams) -> Result<ShutdownResult, RpcError> {
-        if !Owner::is(cx) {
+        if !ProcessOwner::is(cx) {
             tracing::warn!(principal = ?cx.principal, "denied shutdown: the caller is not the owner");
-            return Err(Refusal::NotOwner.into());
+            return Err(LifecycleError::NotOwner.into());
         }
         let reason = params.reason.map_or(ShutdownReason::OperatorRequest, bounded);
         let timeout = params.timeout_ms.map_or(self.config().timeout, Duration::from_millis);

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::durations::CallDurations;
 use super::gate::Gate;
 use crate::fleet::Fleet;
-use crate::state::{State, Transition};
+use crate::state::{StateHandle, Transition};
 
 /// The time calls may take to end after they were cut; only a call that is not polled needs any.
 const CUT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ impl Default for DrainConfig {
 /// The calls that a drain waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Remaining {
+pub struct RemainingCalls {
     /// Calls and tasks in flight.
     pub calls: usize,
     /// The estimated time until they end, by recent calls of the same tools; never longer than the drain has left.
@@ -79,7 +79,7 @@ struct DrainState {
     gate: Gate,
     durations: CallDurations,
     config: Mutex<DrainConfig>,
-    state: State,
+    state: StateHandle,
     fleet: OnceLock<Arc<dyn Fleet>>,
     /// The first reason.
     reason: OnceLock<ShutdownReason>,
@@ -97,14 +97,14 @@ type Observer = Arc<dyn Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + S
 impl Default for Drain {
     /// Creates the drain of a connected server.
     fn default() -> Self {
-        Self::new(State::new(ServerState::Connected))
+        Self::new(StateHandle::new(ServerState::Connected))
     }
 }
 
 impl Drain {
     /// Creates the drain of the server with this state.
     #[must_use]
-    pub fn new(state: State) -> Self {
+    pub fn new(state: StateHandle) -> Self {
         Self(Arc::new(DrainState {
             gate: Gate::default(),
             durations: CallDurations::default(),
@@ -138,7 +138,7 @@ impl Drain {
 
     /// Returns the state of the server.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &StateHandle {
         &self.0.state
     }
 
@@ -158,7 +158,7 @@ impl Drain {
     ///
     /// # Panics
     /// Panics outside of a tokio runtime.
-    pub fn begin(&self, reason: ShutdownReason, timeout: Duration) -> Remaining {
+    pub fn begin(&self, reason: ShutdownReason, timeout: Duration) -> RemainingCalls {
         let state = &*self.0;
         // First, because a gate that is closed without a task waiting for the end would stay closed for ever.
         let runtime = Handle::current();
@@ -196,10 +196,10 @@ impl Drain {
 
     /// Returns the calls in flight, and how long they may take.
     #[must_use]
-    pub fn remaining(&self) -> Remaining {
+    pub fn remaining(&self) -> RemainingCalls {
         let calls = self.0.gate.count();
         if calls == 0 {
-            return Remaining { calls, estimate: Duration::ZERO };
+            return RemainingCalls { calls, estimate: Duration::ZERO };
         }
         let left = match *self.0.deadline.borrow() {
             Some(deadline) => deadline.saturating_duration_since(Instant::now()),
@@ -208,7 +208,7 @@ impl Drain {
         // For a tool that has never completed only the deadline is known.
         let typical = self.0.durations.estimate().unwrap_or(Duration::MAX);
         let estimate = typical.max(Duration::from_millis(1)).min(left);
-        Remaining { calls, estimate }
+        RemainingCalls { calls, estimate }
     }
 
     /// Waits until the drain begins.

@@ -14,7 +14,7 @@ use tower_service::Service;
 use super::admission::{Admission, continues_round};
 use super::durations::bucket_of;
 use super::handle::{Drain, DrainHold};
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// Shuts a server down gracefully: counts the calls in flight, and answers new ones with 2001 once the [`Drain`] began.
 ///
@@ -61,12 +61,12 @@ impl DrainLayer {
 
 mgp_types::layer_service! {
     /// Service of [`DrainLayer`].
-    pub Draining for DrainLayer
+    pub DrainService for DrainLayer
 }
 
-impl<S> Draining<S> {
+impl<S> DrainService<S> {
     /// Admits a call; returns its count if the drain must wait for it.
-    fn admit(&self, call: &Call) -> Result<Option<Counted>, Refusal> {
+    fn admit(&self, call: &Call) -> Result<Option<Counted>, LifecycleError> {
         // Tool calls first: they are the common case.
         if let Some(tool) = call.tool()
             && let Some(hold) = self.layer.0.enter()
@@ -77,7 +77,7 @@ impl<S> Draining<S> {
     }
 
     #[cold]
-    fn admit_other(&self, call: &Call) -> Result<Option<Counted>, Refusal> {
+    fn admit_other(&self, call: &Call) -> Result<Option<Counted>, LifecycleError> {
         let drain = &self.layer.0;
         let hold = match Admission::of(call) {
             Admission::LongLived if drain.is_draining() => None,
@@ -86,13 +86,13 @@ impl<S> Draining<S> {
                 .enter()
                 .or_else(|| continues_round(call).then(|| drain.enter_related()).flatten()),
         };
-        let hold = hold.ok_or_else(|| Refusal::Draining(drain.reason()))?;
+        let hold = hold.ok_or_else(|| LifecycleError::Draining(drain.reason()))?;
         let name = call.tool().map_or_else(|| call.method().as_str(), |tool| tool.name);
         Ok(Some(Counted { hold, bucket: bucket_of(name) }))
     }
 }
 
-impl<S: MgpService> Service<Call> for Draining<S> {
+impl<S: MgpService> Service<Call> for DrainService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = ResponseFuture<S::Future>;
@@ -142,12 +142,12 @@ pin_project! {
     enum ResponseState<F> {
         Running { #[pin] inner: F },
         Answered { answer: BoxFuture<'static, Result<Reply, RpcError>> },
-        Refused { refusal: Option<Refusal> },
+        Refused { refusal: Option<LifecycleError> },
     }
 }
 
 pin_project! {
-    /// Response future of [`Draining`]; the call is counted until it is dropped.
+    /// Response future of [`DrainService`]; the call is counted until it is dropped.
     pub struct ResponseFuture<F> {
         #[pin]
         inner: ResponseState<F>,
@@ -180,6 +180,6 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         }
         let Some(counted) = this.counted else { return Poll::Pending };
         let cut = this.cut.get_or_insert_with(|| counted.cut());
-        cut.as_mut().poll(task).map(|()| Err(Refusal::DrainTimedOut.into()))
+        cut.as_mut().poll(task).map(|()| Err(LifecycleError::DrainTimedOut.into()))
     }
 }

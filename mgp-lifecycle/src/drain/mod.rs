@@ -9,9 +9,9 @@ mod layer;
 mod owner;
 
 pub(crate) use handle::DrainHold;
-pub use handle::{Drain, DrainConfig, Remaining};
-pub use layer::{DrainLayer, Draining};
-pub use owner::Owner;
+pub use handle::{Drain, DrainConfig, RemainingCalls};
+pub use layer::{DrainLayer, DrainService};
+pub use owner::ProcessOwner;
 
 #[cfg(test)]
 mod tests;

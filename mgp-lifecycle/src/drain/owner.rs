@@ -9,19 +9,19 @@ use mgp_types::service::{Authority, Context, Scope};
 /// The mark grants no other rights: e.g., the parent of a governed server cannot administer access by it.
 ///
 /// ```
-/// use mgp_lifecycle::Owner;
+/// use mgp_lifecycle::ProcessOwner;
 /// use mgp_types::service::{Peer, Scope, ScopeKind};
 ///
 /// let scope = Scope::new(ScopeKind::Connection);
 /// let cx = Peer::none().context(&scope);
-/// assert!(!Owner::is(&cx));
-/// Owner::mark(&scope);
-/// assert!(Owner::is(&cx));
+/// assert!(!ProcessOwner::is(&cx));
+/// ProcessOwner::mark(&scope);
+/// assert!(ProcessOwner::is(&cx));
 /// ```
 #[derive(Debug, Default)]
-pub struct Owner(AtomicBool);
+pub struct ProcessOwner(AtomicBool);
 
-impl Owner {
+impl ProcessOwner {
     /// Marks the peer of this connection as the owner; to be used only for the process's parent.
     pub fn mark(scope: &Scope) {
         scope.state::<Self>().0.store(true, Ordering::Relaxed);

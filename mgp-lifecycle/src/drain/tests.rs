@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower_layer::Layer;
 
 use super::gate::Gate;
-use super::{Drain, DrainLayer, Owner};
+use super::{Drain, DrainLayer, ProcessOwner};
 use crate::fleet::Fleet;
 use crate::tasks::{TasksConfig, TasksLayer};
 
@@ -190,7 +190,7 @@ async fn messages_that_help_running_calls_pass_and_new_work_does_not() {
     let drain = Drain::default();
     let ok = Stack::from_fn(|_| async { Ok(Reply::empty()) });
     let mut client = mock::client(Stack::new(DrainLayer::new(drain.clone()).layer(ok)));
-    Owner::mark(&client.cx.scope);
+    ProcessOwner::mark(&client.cx.scope);
     drain.begin(ShutdownReason::OperatorRequest, LONG);
     let mut refused = BTreeSet::new();
     for info in methods() {
@@ -359,7 +359,7 @@ async fn servers_of_the_fleet_are_found_by_their_id_or_not_at_all() {
         (&fleet, "kernel", r#"{"accepted":true,"pending_requests":0,"estimated_drain_ms":0}"#),
     ] {
         let mut client = mock::client(Stack::new(drain.router()));
-        Owner::mark(&client.cx.scope);
+        ProcessOwner::mark(&client.cx.scope);
         let params = format!(r#"{{"server_id":"{id}","timeout_ms":7}}"#);
         let answer = client.request("mgp/lifecycle/shutdown", &params).await.unwrap();
         assert_eq!(answer.as_str(), expected);
@@ -449,7 +449,7 @@ async fn a_long_reason_is_clipped_and_an_empty_one_replaced() {
     {
         let drain = Drain::default();
         let mut client = takes(&drain, LONG);
-        Owner::mark(&client.cx.scope);
+        ProcessOwner::mark(&client.cx.scope);
         let running = started(&mut client).await;
         let params = format!(r#"{{"reason":"{reason}"}}"#);
         client.request("mgp/lifecycle/shutdown", &params).await.unwrap();

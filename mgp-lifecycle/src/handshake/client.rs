@@ -20,7 +20,7 @@ use super::era::{self, NextStep, ProbeOutcome};
 use super::negotiate;
 use super::offer::ClientOffer;
 use super::permission::PermissionFlow;
-use super::session::{Phase, Session};
+use super::session::{HandshakeState, Phase};
 
 /// Settings of [`connect`].
 #[derive(Clone)]
@@ -42,9 +42,9 @@ pub struct ConnectConfig {
     /// Decisions are stored by the id in [`Context::server`], so the context of the connection must have one.
     pub grantor: Option<Arc<dyn PermissionAuthority>>,
     /// The action if a permission the server needs is denied. Default: proceed.
-    pub denied: Ungranted,
+    pub denied: UngrantedPolicy,
     /// The action if the decision timed out. Default: proceed.
-    pub deferred: Ungranted,
+    pub deferred: UngrantedPolicy,
     /// The time limit of the gate, and of the grantor; then the decision is deferred. Default: 60 s.
     pub permission_timeout: Duration,
 }
@@ -57,8 +57,8 @@ impl Default for ConnectConfig {
             handshake_timeout: Duration::from_secs(30),
             gate: None,
             grantor: None,
-            denied: Ungranted::Proceed,
-            deferred: Ungranted::Proceed,
+            denied: UngrantedPolicy::Proceed,
+            deferred: UngrantedPolicy::Proceed,
             permission_timeout: Duration::from_mins(1),
         }
     }
@@ -91,7 +91,7 @@ impl From<Option<Era>> for EraChoice {
 
 /// The action for a connection to a server that lacks a permission it needs (MGP §3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ungranted {
+pub enum UngrantedPolicy {
     /// Proceed; calls of tools that need the permission are refused.
     #[default]
     Proceed,
@@ -102,12 +102,12 @@ pub enum Ungranted {
 /// Decides whether a connection proceeds, given the permissions the server needs (MGP §3.4).
 pub trait ConnectGate: Send + Sync {
     /// Decides by `facts.permissions_required`, the permissions that the server needs.
-    fn decide(&self, facts: Arc<PeerInfo>, cx: Context) -> BoxFuture<'static, Verdict>;
+    fn decide(&self, facts: Arc<PeerInfo>, cx: Context) -> BoxFuture<'static, ConnectDecision>;
 }
 
 /// The decision of a [`ConnectGate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConnectDecision {
     /// The connection proceeds; calls that need a permission that was not granted are refused.
     Proceed,
     /// The connection is closed.
@@ -142,7 +142,7 @@ pub enum ConnectError {
 
 /// Performs the handshake over an outbound stack; the result is stored in the scope of the connection.
 ///
-/// The stack must contain a [`RequestMetaLayer`](super::StampLayer) for the same scope's [`Session`].
+/// The stack must contain a [`RequestMetaLayer`](super::RequestMetaLayer) for the same scope's [`HandshakeState`].
 ///
 /// # Errors
 /// The reason why it failed; the connection cannot be used then.
@@ -168,7 +168,7 @@ pub async fn connect<S: MgpService>(
         let initialized =
             Call::tell::<Initialized>(&mgp_types::mcp::EmptyParams::new(), cx.clone());
         send(stack, initialized).await?;
-        cx.scope.state::<Session>().set_ready();
+        cx.scope.state::<HandshakeState>().set_ready();
     }
     Ok(facts)
 }
@@ -181,7 +181,7 @@ fn permission_flow(
     let Some(grantor) = &config.grantor else { return Ok(None) };
     let server = cx.server.clone().ok_or(ConnectError::Nameless)?;
     let flow = PermissionFlow::new(server, Arc::clone(grantor), config.permission_timeout);
-    cx.scope.state::<Session>().set_permissions(flow.clone());
+    cx.scope.state::<HandshakeState>().set_permissions(flow.clone());
     Ok(Some(flow))
 }
 
@@ -258,7 +258,7 @@ async fn probe<S: MgpService>(
         (NextStep::Fail, Ok(Err(error))) => Err(ConnectError::Refused(error)),
         (next, answer) => {
             if next == NextStep::GuessLegacy {
-                cx.scope.state::<Session>().set_guessed();
+                cx.scope.state::<HandshakeState>().set_guessed();
             }
             Ok(ProbeResult::Legacy(answer.ok().and_then(Result::err)))
         }
@@ -355,7 +355,7 @@ fn server_facts(
 
 fn store_facts(cx: &Context, phase: Phase, facts: PeerInfo) -> Arc<PeerInfo> {
     let facts = Arc::new(facts);
-    cx.scope.state::<Session>().settle(phase, Arc::clone(&facts));
+    cx.scope.state::<HandshakeState>().settle(phase, Arc::clone(&facts));
     facts
 }
 
@@ -370,8 +370,10 @@ async fn run_gate(
     }
     let deciding = gate.decide(Arc::clone(facts), cx.clone());
     match timeout(config.permission_timeout, deciding).await {
-        Ok(Verdict::Reject) => Err(ConnectError::Rejected(facts.permissions_required.clone())),
-        Ok(Verdict::Proceed) => Ok(()),
+        Ok(ConnectDecision::Reject) => {
+            Err(ConnectError::Rejected(facts.permissions_required.clone()))
+        }
+        Ok(ConnectDecision::Proceed) => Ok(()),
         Err(_) => {
             tracing::warn!("permission request timed out; deferred");
             Ok(())

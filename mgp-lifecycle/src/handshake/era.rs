@@ -7,7 +7,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
 use super::session::Phase;
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// The facts about an inbound request that decide its route.
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +49,12 @@ pub(crate) fn route(request: RequestFacts<'_>, supported: &[Revision]) -> Result
     }
     match (request.method, request.phase) {
         (Initialize::METHOD, Phase::New) => Ok(Route::Initialize),
-        (Initialize::METHOD, _) => Err(Refusal::AlreadyInitialized.into()),
+        (Initialize::METHOD, _) => Err(LifecycleError::AlreadyInitialized.into()),
         (ServerDiscover::METHOD, _) => {
             Err(RpcError::invalid_params("`_meta` lacks `io.modelcontextprotocol/protocolVersion`"))
         }
         (Ping::METHOD, Phase::New) => Ok(Route::Early),
-        (_, Phase::New) => Err(Refusal::NotInitialized.into()),
+        (_, Phase::New) => Err(LifecycleError::NotInitialized.into()),
         (_, Phase::Initialized | Phase::Ready) => Ok(Route::Legacy),
     }
 }

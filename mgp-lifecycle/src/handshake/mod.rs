@@ -19,10 +19,10 @@ mod session;
 mod stamp;
 
 pub use client::{
-    ConnectConfig, ConnectError, ConnectGate, EraChoice, Ungranted, Verdict, connect,
+    ConnectConfig, ConnectDecision, ConnectError, ConnectGate, EraChoice, UngrantedPolicy, connect,
 };
 pub use offer::{ClientOffer, MgpOffer, ServerOffer};
 pub use permission::PermissionFlow;
 pub use server::{Handshake, HandshakeLayer};
-pub use session::{Phase, Session};
-pub use stamp::{AcceptsTask, RequestMetaLayer, Stamp};
+pub use session::{HandshakeState, Phase};
+pub use stamp::{AcceptsTask, RequestMetaLayer, RequestMetaService};

@@ -14,7 +14,8 @@ use mgp_types::mcp::{
 use mgp_types::method::{Initialized, Ping, ServerDiscover};
 use mgp_types::mgp::MgpCapability;
 use mgp_types::service::{
-    Asking, Asks, Call, Either, Kind, MetaKey, MgpService, PeerInfo, Reply, WireRules,
+    AcceptedRequests, Call, CallerAccess, Either, Kind, MetaKey, MgpService, PeerInfo, Reply,
+    WireRules,
 };
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
@@ -26,7 +27,7 @@ use super::gate::{self, GateDecision};
 use super::negotiate;
 use super::offer::ServerOffer;
 use super::plain_errors::{CallInfo, adapt_to_caller};
-use super::session::{Phase, Session};
+use super::session::{HandshakeState, Phase};
 
 /// Adds the handshake to a server's stack.
 ///
@@ -122,7 +123,7 @@ impl<S> Handshake<S> {
     }
 
     fn admit(&self, call: &mut Call) -> Result<Admission, RpcError> {
-        let session = call.cx().scope.state::<Session>();
+        let session = call.cx().scope.state::<HandshakeState>();
         let (phase, facts) = session.snapshot();
         if call.kind() == Kind::Notification {
             return Ok(self.notification(call, &session, phase, facts));
@@ -145,7 +146,7 @@ impl<S> Handshake<S> {
 
     // === Legacy ===
 
-    fn initialize(&self, call: &Call, session: &Session) -> Result<Reply, RpcError> {
+    fn initialize(&self, call: &Call, session: &HandshakeState) -> Result<Reply, RpcError> {
         let params: InitializeParams = call.params().get()?;
         let offer = &self.layer.offer;
         let Some(revision) = offer.legacy_revision(&params.protocol_version) else {
@@ -182,7 +183,7 @@ impl<S> Handshake<S> {
         // A server must not send requests before the client is ready.
         if asks.any() && phase == Phase::Ready {
             let cx = call.cx_mut();
-            cx.asking = Asking::Peer(cx.peer.clone());
+            cx.asking = CallerAccess::Peer(cx.peer.clone());
         }
         enter(call)
     }
@@ -214,7 +215,7 @@ impl<S> Handshake<S> {
     fn notification(
         &self,
         call: &mut Call,
-        session: &Session,
+        session: &HandshakeState,
         phase: Phase,
         facts: Arc<PeerInfo>,
     ) -> Admission {
@@ -308,7 +309,7 @@ fn client_facts(
     info: Option<&Implementation>,
 ) -> Result<PeerInfo, RpcError> {
     let mut facts = PeerInfo::new(revision);
-    facts.asks = Asks::of(capabilities);
+    facts.asks = AcceptedRequests::of(capabilities);
     facts.capabilities = Some(Payload::of(capabilities)?);
     facts.info = info.map(Payload::of).transpose()?;
     Ok(facts)

@@ -10,7 +10,7 @@ use super::permission::PermissionFlow;
 
 /// The phase of the legacy handshake of one scope, and the negotiated facts.
 #[derive(Debug, Default)]
-pub struct Session(Mutex<SessionState>);
+pub struct HandshakeState(Mutex<SessionState>);
 
 #[derive(Debug)]
 struct SessionState {
@@ -38,7 +38,7 @@ impl Default for SessionState {
     }
 }
 
-impl Session {
+impl HandshakeState {
     /// Returns the phase of the handshake.
     #[must_use]
     pub fn phase(&self) -> Phase {

@@ -16,13 +16,13 @@ use tower_service::Service;
 
 use super::negotiate;
 use super::offer::ClientOffer;
-use super::session::Session;
+use super::session::HandshakeState;
 
 /// Gives outbound calls the facts of their callee, and adds the client's `_meta` members to their wire form.
 #[derive(Clone)]
 #[must_use]
 pub struct RequestMetaLayer {
-    session: Arc<Session>,
+    session: Arc<HandshakeState>,
     members: Arc<MetaMembers>,
     server: Option<ServerId>,
 }
@@ -53,7 +53,7 @@ impl RequestMetaLayer {
     ///
     /// # Errors
     /// −32603 if the offer cannot be written as JSON.
-    pub fn new(session: Arc<Session>, offer: &ClientOffer) -> Result<Self, RpcError> {
+    pub fn new(session: Arc<HandshakeState>, offer: &ClientOffer) -> Result<Self, RpcError> {
         let mut capabilities = offer.capabilities.clone();
         if let Some(mgp) = &offer.mgp {
             negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
@@ -86,10 +86,10 @@ mgp_types::opaque_debug!(RequestMetaLayer { session });
 
 mgp_types::layer_service! {
     /// Service of [`RequestMetaLayer`].
-    pub Stamp for RequestMetaLayer
+    pub RequestMetaService for RequestMetaLayer
 }
 
-impl<S: MgpService> Service<Call> for Stamp<S> {
+impl<S: MgpService> Service<Call> for RequestMetaService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;

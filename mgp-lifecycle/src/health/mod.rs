@@ -18,6 +18,8 @@ mod watch;
 pub use check_result::{CheckResult, IntoCheckResult};
 pub use config::HealthConfig;
 pub use layer::{HealthLayer, HealthService};
-pub use monitor::{HealthChange, HealthMonitor, HealthReason, MonitorConfig, Sign, Turn};
+pub use monitor::{
+    HealthChange, HealthMonitor, HealthReason, HealthSignal, MonitorConfig, MonitorStep,
+};
 pub use registry::Health;
 pub use watch::spawn_watched;

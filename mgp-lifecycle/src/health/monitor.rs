@@ -35,7 +35,7 @@ impl Default for MonitorConfig {
 /// An observation of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Sign {
+pub enum HealthSignal {
     /// An answer to an MGP ping, with a status.
     Told(HealthStatus),
     /// Any answer, even an error: a server that refuses a ping is alive.
@@ -86,7 +86,7 @@ pub struct HealthChange {
 /// The next step of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Turn {
+pub enum MonitorStep {
     /// Nothing yet.
     Wait,
     /// Ping the server: by MGP, by MCP, or with any request it must answer.
@@ -102,17 +102,17 @@ pub enum Turn {
 /// A server begins as healthy, because its handshake has just succeeded.
 ///
 /// ```
-/// use mgp_lifecycle::{HealthMonitor, HealthReason, MonitorConfig, Sign, Turn};
+/// use mgp_lifecycle::{HealthMonitor, HealthReason, MonitorConfig, HealthSignal, MonitorStep};
 /// use mgp_types::mgp::HealthStatus;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
 /// let now = tokio::time::Instant::now();
 /// let mut monitor = HealthMonitor::new(MonitorConfig::default(), now);
 /// let asked = monitor.due().unwrap();
-/// assert_eq!(monitor.turn(asked), Turn::Ask);
-/// assert_eq!(monitor.seen(Sign::Answered), None);
+/// assert_eq!(monitor.turn(asked), MonitorStep::Ask);
+/// assert_eq!(monitor.seen(HealthSignal::Answered), None);
 ///
-/// let change = monitor.seen(Sign::Ended).unwrap();
+/// let change = monitor.seen(HealthSignal::Ended).unwrap();
 /// assert_eq!((change.to, change.reason), (HealthStatus::Unhealthy, HealthReason::Ended));
 /// assert_eq!(monitor.due(), None);
 /// # });
@@ -173,32 +173,32 @@ impl HealthMonitor {
 
     /// Returns the step that is due now.
     #[must_use]
-    pub fn turn(&mut self, now: Instant) -> Turn {
+    pub fn turn(&mut self, now: Instant) -> MonitorStep {
         if self.due().is_none_or(|due| now < due) {
-            return Turn::Wait;
+            return MonitorStep::Wait;
         }
         if self.answer_deadline.take().is_some() {
             let change = self.record_failure(HealthReason::NoAnswer);
-            return change.map_or(Turn::Wait, Turn::Changed);
+            return change.map_or(MonitorStep::Wait, MonitorStep::Changed);
         }
         // After a late ping the next one is not sent sooner.
         self.next = now + self.config.interval.max(Duration::from_millis(1));
         self.answer_deadline = Some(now + self.config.timeout);
-        Turn::Ask
+        MonitorStep::Ask
     }
 
     /// Records an observation; returns the change of health, if any.
-    pub fn seen(&mut self, sign: Sign) -> Option<HealthChange> {
+    pub fn seen(&mut self, sign: HealthSignal) -> Option<HealthChange> {
         if self.is_over {
             return None;
         }
         match sign {
-            Sign::Ended => {
+            HealthSignal::Ended => {
                 self.is_over = true;
                 self.change_to(HealthStatus::Unhealthy, HealthReason::Ended)
             }
-            Sign::Told(status) => self.record_status(&status),
-            Sign::Answered => self.record_answer(None),
+            HealthSignal::Told(status) => self.record_status(&status),
+            HealthSignal::Answered => self.record_answer(None),
         }
     }
 
@@ -277,13 +277,13 @@ mod tests {
     #[track_caller]
     fn ask(monitor: &mut HealthMonitor) {
         let due = monitor.due().unwrap();
-        assert_eq!(monitor.turn(due - Duration::from_millis(1)), Turn::Wait);
-        assert_eq!(monitor.turn(due), Turn::Ask);
+        assert_eq!(monitor.turn(due - Duration::from_millis(1)), MonitorStep::Wait);
+        assert_eq!(monitor.turn(due), MonitorStep::Ask);
     }
 
     /// Advances to the next ping and past its deadline.
     #[track_caller]
-    fn miss(monitor: &mut HealthMonitor) -> Turn {
+    fn miss(monitor: &mut HealthMonitor) -> MonitorStep {
         ask(monitor);
         monitor.turn(monitor.due().unwrap())
     }
@@ -291,25 +291,31 @@ mod tests {
     #[track_caller]
     fn report(monitor: &mut HealthMonitor, status: HealthStatus) -> Option<HealthStatus> {
         ask(monitor);
-        monitor.seen(Sign::Told(status)).map(|change| change.to)
+        monitor.seen(HealthSignal::Told(status)).map(|change| change.to)
     }
 
     #[tokio::test(start_paused = true)]
     async fn three_misses_in_a_row_make_it_unhealthy_and_two_answers_healthy_again() {
         let mut monitor = monitor();
-        assert_eq!((miss(&mut monitor), miss(&mut monitor)), (Turn::Wait, Turn::Wait));
+        assert_eq!(
+            (miss(&mut monitor), miss(&mut monitor)),
+            (MonitorStep::Wait, MonitorStep::Wait)
+        );
         ask(&mut monitor);
-        assert_eq!(monitor.seen(Sign::Answered), None, "an answer resets the count");
-        assert_eq!((miss(&mut monitor), miss(&mut monitor)), (Turn::Wait, Turn::Wait));
-        let Turn::Changed(change) = miss(&mut monitor) else { panic!("no change") };
+        assert_eq!(monitor.seen(HealthSignal::Answered), None, "an answer resets the count");
+        assert_eq!(
+            (miss(&mut monitor), miss(&mut monitor)),
+            (MonitorStep::Wait, MonitorStep::Wait)
+        );
+        let MonitorStep::Changed(change) = miss(&mut monitor) else { panic!("no change") };
         assert_eq!((change.from, change.to), (HealthStatus::Healthy, HealthStatus::Unhealthy));
         assert_eq!(change.reason, HealthReason::NoAnswer);
-        assert_eq!(miss(&mut monitor), Turn::Wait, "the change is reported once");
+        assert_eq!(miss(&mut monitor), MonitorStep::Wait, "the change is reported once");
         ask(&mut monitor);
-        assert_eq!(monitor.seen(Sign::Answered), None);
-        assert_eq!(monitor.seen(Sign::Answered), None, "a burst of answers counts once");
+        assert_eq!(monitor.seen(HealthSignal::Answered), None);
+        assert_eq!(monitor.seen(HealthSignal::Answered), None, "a burst of answers counts once");
         ask(&mut monitor);
-        let change = monitor.seen(Sign::Answered).unwrap();
+        let change = monitor.seen(HealthSignal::Answered).unwrap();
         assert_eq!((change.to, change.reason), (HealthStatus::Healthy, HealthReason::Answers));
     }
 
@@ -320,9 +326,9 @@ mod tests {
         for round in 1..5 {
             let due = monitor.due().unwrap();
             assert_eq!(due, start + Duration::from_secs(15 * round));
-            assert_eq!(monitor.turn(due), Turn::Ask);
+            assert_eq!(monitor.turn(due), MonitorStep::Ask);
             assert_eq!(monitor.due(), Some(due + Duration::from_secs(5)));
-            assert_eq!(monitor.seen(Sign::Answered), None);
+            assert_eq!(monitor.seen(HealthSignal::Answered), None);
         }
     }
 
@@ -345,9 +351,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_process_that_ended_is_unhealthy_at_once_and_not_pinged_again() {
         let mut monitor = monitor();
-        let change = monitor.seen(Sign::Ended).unwrap();
+        let change = monitor.seen(HealthSignal::Ended).unwrap();
         assert_eq!((change.to, change.reason), (HealthStatus::Unhealthy, HealthReason::Ended));
-        assert_eq!((monitor.due(), monitor.seen(Sign::Answered)), (None, None));
-        assert_eq!(monitor.turn(Instant::now() + Duration::from_hours(1)), Turn::Wait);
+        assert_eq!((monitor.due(), monitor.seen(HealthSignal::Answered)), (None, None));
+        assert_eq!(monitor.turn(Instant::now() + Duration::from_hours(1)), MonitorStep::Wait);
     }
 }

@@ -19,9 +19,9 @@ use super::check_result::{CheckResult, IntoCheckResult};
 use super::config::HealthConfig;
 use super::memory;
 use super::probe::{Probe, ProbeKind};
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 use crate::fleet::Fleet;
-use crate::state::State;
+use crate::state::StateHandle;
 
 /// The time limit of a server in the fleet: an answer must be sent within five seconds.
 const FLEET_TIMEOUT: Duration = Duration::from_millis(4_500);
@@ -67,7 +67,7 @@ type Count = Arc<dyn Fn() -> u64 + Send + Sync>;
 struct Parts {
     probes: Vec<Arc<Probe>>,
     server: Option<String>,
-    state: Option<State>,
+    state: Option<StateHandle>,
     fleet: Option<Arc<dyn Fleet>>,
     tools_total: Option<Count>,
     tools_available: Option<Count>,
@@ -187,7 +187,7 @@ impl Health {
     }
 
     /// Sets the state of the server: while it drains, it is degraded.
-    pub fn state(self, state: &State) -> Self {
+    pub fn state(self, state: &StateHandle) -> Self {
         self.change(|parts| parts.state = Some(state.clone()))
     }
 
@@ -389,7 +389,7 @@ impl Drop for OpenRequest {
 }
 
 async fn bounded<T>(answer: impl Future<Output = T>) -> Result<T, RpcError> {
-    timeout(FLEET_TIMEOUT, answer).await.map_err(|_| Refusal::TimedOut(FLEET_TIMEOUT).into())
+    timeout(FLEET_TIMEOUT, answer).await.map_err(|_| LifecycleError::TimedOut(FLEET_TIMEOUT).into())
 }
 
 /// Returns the answer for a server that does not exist, or that the caller may not see.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use tower_layer::Layer;
 
 use super::*;
-use crate::{Fleet, State};
+use crate::{Fleet, StateHandle};
 
 fn checks(status: &StatusResult) -> String {
     serde_json::to_string(status.checks.as_ref().unwrap()).unwrap()
@@ -195,7 +195,7 @@ async fn the_number_of_checks_is_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn a_draining_server_answers_and_is_degraded() {
-    let state = State::new(ServerState::Connected);
+    let state = StateHandle::new(ServerState::Connected);
     let health = Health::new().state(&state);
     assert_eq!(health.ping().status, HealthStatus::Healthy);
     state.enter(ServerState::Draining, "operator_request").unwrap();

@@ -17,9 +17,9 @@ use tower_service::Service;
 
 use super::fair_semaphore::{Acquired, FairSemaphore, Permit};
 use super::quota::UnstartedGuard;
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
-/// Bounds of a [`LimitLayer`].
+/// Bounds of a [`ConcurrencyLimitLayer`].
 ///
 /// A caller is a principal: tenant, subject and agent.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Default for LimitConfig {
 /// A call whose caller stops waiting before it gets a permit is answered 3003, and never ran.
 ///
 /// ```
-/// use mgp_lifecycle::{LimitConfig, LimitLayer};
+/// use mgp_lifecycle::{LimitConfig, ConcurrencyLimitLayer};
 /// use mgp_types::service::{Stack, Reply, mock};
 /// use tower_layer::Layer;
 ///
@@ -75,7 +75,7 @@ impl Default for LimitConfig {
 /// let mut config = LimitConfig::default();
 /// (config.running, config.waiting) = (1, 0);
 /// let slow = Stack::from_fn(|_| async { tokio::task::yield_now().await; Ok(Reply::empty()) });
-/// let mut client = mock::client(Stack::new(LimitLayer::new(config).layer(slow)));
+/// let mut client = mock::client(Stack::new(ConcurrencyLimitLayer::new(config).layer(slow)));
 /// let first = client.call("tools/call", r#"{"name":"a"}"#);
 /// let second = client.call("tools/call", r#"{"name":"b"}"#);
 /// let (first, second) = tokio::join!(first, second);
@@ -85,9 +85,9 @@ impl Default for LimitConfig {
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct LimitLayer(Arc<FairSemaphore>);
+pub struct ConcurrencyLimitLayer(Arc<FairSemaphore>);
 
-impl LimitLayer {
+impl ConcurrencyLimitLayer {
     /// Creates a layer; all its stacks share one limit.
     pub fn new(config: LimitConfig) -> Self {
         Self(Arc::new(FairSemaphore::new(config)))
@@ -106,14 +106,14 @@ impl LimitLayer {
     }
 }
 
-mgp_types::opaque_debug!(LimitLayer);
+mgp_types::opaque_debug!(ConcurrencyLimitLayer);
 
 mgp_types::layer_service! {
-    /// Service of [`LimitLayer`].
-    pub Limit for LimitLayer
+    /// Service of [`ConcurrencyLimitLayer`].
+    pub ConcurrencyLimit for ConcurrencyLimitLayer
 }
 
-impl<S: MgpService> Service<Call> for Limit<S> {
+impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<ResponseFuture<S::Future>, BoxFuture<'static, Result<Reply, RpcError>>>;
@@ -136,7 +136,7 @@ impl<S: MgpService> Service<Call> for Limit<S> {
     }
 }
 
-impl<S: MgpService> Limit<S> {
+impl<S: MgpService> ConcurrencyLimit<S> {
     /// Runs a call once it has a permit, if there are shares to check, or other calls wait.
     #[cold]
     fn acquire(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
@@ -161,7 +161,7 @@ impl<S: MgpService> Limit<S> {
                 let permit = match call.cx().deadline.instant() {
                     Some(deadline) => timeout_at(deadline, waiting)
                         .await
-                        .map_err(|_| Refusal::NotStarted(since.elapsed()))??,
+                        .map_err(|_| LifecycleError::NotStarted(since.elapsed()))??,
                     None => waiting.await?,
                 };
                 unstarted.disarm();
@@ -174,7 +174,7 @@ impl<S: MgpService> Limit<S> {
 }
 
 pin_project! {
-    /// Response future of [`Limit`]: holds its permit while the call runs.
+    /// Response future of [`ConcurrencyLimit`]: holds its permit while the call runs.
     pub struct ResponseFuture<F> {
         #[pin]
         future: F,

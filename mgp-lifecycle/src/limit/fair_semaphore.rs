@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::caller::Caller;
 use super::concurrency::LimitConfig;
 use super::wait_queue::{EntryId, WaitQueue};
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// The increment of one waiting call in the count.
 const ONE_WAITING: u64 = 1 << 32;
@@ -125,7 +125,7 @@ impl FairSemaphore {
         self: &Arc<Self>,
         principal: &Principal,
         tool: &str,
-    ) -> Result<Acquired, Refusal> {
+    ) -> Result<Acquired, LifecycleError> {
         let caller = Caller::of(principal);
         let tool = self.config.tools.contains_key(tool).then(|| Box::from(tool));
         let mut queue = self.queue.lock();
@@ -147,10 +147,10 @@ impl FairSemaphore {
             }
         }
         if self.config.waiting_per_caller.is_some_and(|max| queue.waiting.len_of(&caller) >= max) {
-            return Err(Refusal::Saturated);
+            return Err(LifecycleError::Saturated);
         }
         let evicted = if queue.waiting.len() >= self.config.waiting {
-            let evicted = queue.waiting.evict_for(&caller).ok_or(Refusal::Saturated)?;
+            let evicted = queue.waiting.evict_for(&caller).ok_or(LifecycleError::Saturated)?;
             self.count.fetch_sub(ONE_WAITING, Ordering::AcqRel);
             Some(evicted)
         } else {
@@ -277,14 +277,14 @@ pub(super) struct Waiting {
 }
 
 impl Future for Waiting {
-    type Output = Result<Permit, Refusal>;
+    type Output = Result<Permit, LifecycleError>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let Some(receiver) = self.receiver.as_mut() else {
-            return Poll::Ready(Err(Refusal::Saturated));
+            return Poll::Ready(Err(LifecycleError::Saturated));
         };
         // A dropped sender means that the call was evicted from the queue.
-        let result = ready!(Pin::new(receiver).poll(task)).map_err(|_| Refusal::Saturated);
+        let result = ready!(Pin::new(receiver).poll(task)).map_err(|_| LifecycleError::Saturated);
         self.receiver = None;
         Poll::Ready(result)
     }

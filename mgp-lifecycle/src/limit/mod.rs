@@ -10,7 +10,7 @@ mod rate;
 mod size;
 mod wait_queue;
 
-pub use concurrency::{Limit, LimitConfig, LimitLayer};
+pub use concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig};
 pub use quota::{Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse};
-pub use rate::{Rate, RateKey, RateLayer, RateLimit, RateLimited};
-pub use size::{Size, SizeConfig, SizeLayer, TooLarge};
+pub use rate::{RateKey, RateLayer, RateLimit, RateLimited, RateService};
+pub use size::{SizeConfig, SizeLayer, SizeService, TooLarge};

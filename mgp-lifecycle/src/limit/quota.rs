@@ -14,7 +14,7 @@ pub(super) use charge::UnstartedGuard;
 pub use layer::{QuotaLayer, QuotaService};
 
 use self::charge::Charge;
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// The number of calls a principal may make in a period, and the number of tool-defined units it may use.
 ///
@@ -94,7 +94,9 @@ impl Quota {
     /// 3002 if that exceeds the quota; nothing is charged then.
     pub fn charge(cx: &Context, units: u64) -> Result<(), RpcError> {
         match cx.extensions.get_shared::<Charge>() {
-            Some(charge) => charge.add(units).map_err(|exceeded| Refusal::from(exceeded).into()),
+            Some(charge) => {
+                charge.add(units).map_err(|exceeded| LifecycleError::from(exceeded).into())
+            }
             None => Ok(()),
         }
     }

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
 use mgp_types::service::{
-    BoxFuture, Call, Either, Gone, Item, MgpService, OutletItemKind, Reply, Sink,
+    BoxFuture, Call, ConsumerGone, Either, MgpService, OutletItem, OutletItemKind, Reply, Sink,
 };
 use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// Limits of a [`SizeLayer`], in bytes of JSON.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl SizeLayer {
 
 mgp_types::layer_service! {
     /// Service of [`SizeLayer`].
-    pub Size for SizeLayer
+    pub SizeService for SizeLayer
 }
 
 /// A refusal of a call that exceeded a size limit.
@@ -117,7 +117,7 @@ impl fmt::Display for Part {
     }
 }
 
-impl<S: MgpService> Service<Call> for Size<S> {
+impl<S: MgpService> Service<Call> for SizeService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
@@ -133,7 +133,7 @@ impl<S: MgpService> Service<Call> for Size<S> {
         let config = self.layer.0;
         if size > config.arguments {
             let refused = TooLarge { part: Part::Arguments, size, limit: config.arguments };
-            return Either::Right { future: ready(Err(Refusal::from(refused).into())) };
+            return Either::Right { future: ready(Err(LifecycleError::from(refused).into())) };
         }
         let chunks = meter_chunks(&mut call, config.result);
         let future = self.inner.call(call);
@@ -161,14 +161,14 @@ struct ChunkMeter {
 }
 
 impl Sink for ChunkMeter {
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
-        if let Item::Chunk(chunk) = &item {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        if let OutletItem::Chunk(chunk) = &item {
             let size = chunk.as_str().len();
             let add = |sum: usize| Some(sum.saturating_add(size));
             let before = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
             if before.unwrap_or(usize::MAX).saturating_add(size) > self.limit {
                 // The response future answers with the refusal.
-                return Box::pin(ready(Err(Gone)));
+                return Box::pin(ready(Err(ConsumerGone)));
             }
         }
         self.inner.send(item)
@@ -180,7 +180,7 @@ impl Sink for ChunkMeter {
 }
 
 pin_project! {
-    /// Response future of [`Size`].
+    /// Response future of [`SizeService`].
     #[derive(Debug)]
     pub struct ResponseFuture<F> {
         #[pin]
@@ -200,13 +200,13 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let chunks = this.chunks.as_ref().map_or(0, |sum| sum.load(Ordering::Relaxed));
         if chunks > limit {
             let refused = TooLarge { part: Part::Chunks, size: chunks, limit };
-            return Poll::Ready(Err(Refusal::from(refused).into()));
+            return Poll::Ready(Err(LifecycleError::from(refused).into()));
         }
         if let Poll::Ready(Ok(Reply::Complete(body))) = &outcome {
             let size = body.as_raw().as_str().len();
             if size > limit {
                 let refused = TooLarge { part: Part::Result, size, limit };
-                return Poll::Ready(Err(Refusal::from(refused).into()));
+                return Poll::Ready(Err(LifecycleError::from(refused).into()));
             }
         }
         outcome
@@ -264,7 +264,7 @@ mod tests {
             let count = Arc::clone(&count);
             async move {
                 for _ in 0..5 {
-                    let chunk = Item::Chunk(Payload::from_trusted(r#"{"a":1}"#));
+                    let chunk = OutletItem::Chunk(Payload::from_trusted(r#"{"a":1}"#));
                     // The tool ignores that its caller takes no more.
                     let _ = call.cx().outlet.send(chunk).await;
                     let _ = call.cx().outlet.progress(1.0, None).await;

@@ -46,7 +46,7 @@ pub struct RetryConfig {
 }
 
 type Repeatable = dyn Fn(&Call) -> bool + Send + Sync;
-type Observer = dyn Fn(&Attempted<'_>) + Send + Sync;
+type Observer = dyn Fn(&AttemptReport<'_>) + Send + Sync;
 
 /// The use of another tool that a server proposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub enum FallbackPolicy {
 /// A finished attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Attempted<'a> {
+pub struct AttemptReport<'a> {
     /// The number of the attempt, from 1; the call of a fallback tool is the last one.
     pub attempt: u32,
     /// The code of its error; `None` if it was answered, also by a tool that ran and failed.
@@ -82,7 +82,10 @@ impl RetryConfig {
     }
 
     /// Sets an observer of every finished attempt, first ones included; it must not block.
-    pub fn on_attempt(mut self, observer: impl Fn(&Attempted<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_attempt(
+        mut self,
+        observer: impl Fn(&AttemptReport<'_>) + Send + Sync + 'static,
+    ) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }

@@ -8,7 +8,7 @@ use mgp_types::{Recovery, RetryStrategy};
 use super::config::RetryConfig;
 use super::delivery::Delivered;
 use super::failure::Failure;
-use super::tools::{KnownTool, MAX_NAME_BYTES, Repeat};
+use super::tools::{MAX_NAME_BYTES, RepeatPolicy, ToolRetryInfo};
 
 /// A call that failed.
 pub(super) struct Situation<'a> {
@@ -17,7 +17,7 @@ pub(super) struct Situation<'a> {
     pub(super) made: u32,
     /// The time left.
     pub(super) left: Duration,
-    pub(super) repeat: Repeat,
+    pub(super) repeat: RepeatPolicy,
     pub(super) delivered: Delivered,
     /// A random number between 0 and 1.
     pub(super) jitter: f64,
@@ -79,9 +79,9 @@ impl Situation<'_> {
         let started = self.failure.may_have_run() || self.delivered > Delivered::Nothing;
         match self.repeat {
             _ if self.delivered == Delivered::Chunk => Err(StopReason::Delivered),
-            Repeat::Asked => Err(StopReason::Irreversible),
-            Repeat::Unstarted if started => Err(StopReason::MayHaveRun),
-            Repeat::Unstarted | Repeat::Freely => Ok(()),
+            RepeatPolicy::Asked => Err(StopReason::Irreversible),
+            RepeatPolicy::Unstarted if started => Err(StopReason::MayHaveRun),
+            RepeatPolicy::Unstarted | RepeatPolicy::Freely => Ok(()),
         }
     }
 }
@@ -124,8 +124,8 @@ pub(super) enum FallbackRefusal {
 ///
 /// A tool without a known definition counts as safe here, so that no riskier tool replaces it.
 pub(super) fn may_replace(
-    (tool, known): (&str, Option<&KnownTool>),
-    (fallback, other): (&str, Option<&KnownTool>),
+    (tool, known): (&str, Option<&ToolRetryInfo>),
+    (fallback, other): (&str, Option<&ToolRetryInfo>),
 ) -> Result<(), FallbackRefusal> {
     if fallback.is_empty() || fallback.len() > MAX_NAME_BYTES {
         return Err(FallbackRefusal::Name);
@@ -134,10 +134,10 @@ pub(super) fn may_replace(
         return Err(FallbackRefusal::Same);
     }
     let other = other.ok_or(FallbackRefusal::Unlisted)?;
-    if other.repeat == Repeat::Asked {
+    if other.repeat == RepeatPolicy::Asked {
         return Err(FallbackRefusal::Irreversible);
     }
-    let risk = known.map_or(RiskLevel::Safe, KnownTool::max_fallback_risk);
+    let risk = known.map_or(RiskLevel::Safe, ToolRetryInfo::max_fallback_risk);
     // An unknown level counts as the highest, on both sides.
     let others = other.risk.clone().min(RiskLevel::Dangerous);
     if others > risk { Err(FallbackRefusal::Riskier) } else { Ok(()) }
@@ -155,7 +155,7 @@ mod tests {
         hints: &'static str,
         made: u32,
         left: Duration,
-        repeat: Repeat,
+        repeat: RepeatPolicy,
         delivered: Delivered,
         jitter: f64,
     }
@@ -165,7 +165,7 @@ mod tests {
         hints: r#"{"retryable":true}"#,
         made: 0,
         left: Duration::from_secs(30),
-        repeat: Repeat::Unstarted,
+        repeat: RepeatPolicy::Unstarted,
         delivered: Delivered::Nothing,
         jitter: 0.0,
     };
@@ -191,7 +191,10 @@ mod tests {
         check(&CASE, ms(500));
         for hints in [r#"{"retryable":false}"#, "{}", r#"{"retry_after_ms":5,"max_retries":9}"#] {
             check(&Case { hints, ..CASE }, No(StopReason::NotRetryable));
-            check(&Case { hints, repeat: Repeat::Freely, ..CASE }, No(StopReason::NotRetryable));
+            check(
+                &Case { hints, repeat: RepeatPolicy::Freely, ..CASE },
+                No(StopReason::NotRetryable),
+            );
         }
     }
 
@@ -261,14 +264,20 @@ mod tests {
         const STARTED: &str = r#"{"retryable":true,"details":{"started":true}}"#;
         for code in [2000, 2001, 2002, 3000, 3001] {
             check(&Case { code, ..CASE }, ms(500));
-            check(&Case { code, repeat: Repeat::Asked, ..CASE }, No(StopReason::Irreversible));
+            check(
+                &Case { code, repeat: RepeatPolicy::Asked, ..CASE },
+                No(StopReason::Irreversible),
+            );
             check(&Case { code, hints: STARTED, ..CASE }, No(StopReason::MayHaveRun));
-            check(&Case { code, hints: STARTED, repeat: Repeat::Freely, ..CASE }, ms(500));
+            check(&Case { code, hints: STARTED, repeat: RepeatPolicy::Freely, ..CASE }, ms(500));
         }
         for code in [3003, 5000, 5001, 5002, -32603, 0, 9999] {
             check(&Case { code, ..CASE }, No(StopReason::MayHaveRun));
-            check(&Case { code, repeat: Repeat::Asked, ..CASE }, No(StopReason::Irreversible));
-            check(&Case { code, repeat: Repeat::Freely, ..CASE }, ms(500));
+            check(
+                &Case { code, repeat: RepeatPolicy::Asked, ..CASE },
+                No(StopReason::Irreversible),
+            );
+            check(&Case { code, repeat: RepeatPolicy::Freely, ..CASE }, ms(500));
         }
     }
 
@@ -276,17 +285,17 @@ mod tests {
     fn delivered_items_are_not_delivered_twice() {
         let delivered = Delivered::Item;
         check(&Case { delivered, ..CASE }, No(StopReason::MayHaveRun));
-        check(&Case { delivered, repeat: Repeat::Freely, ..CASE }, ms(500));
+        check(&Case { delivered, repeat: RepeatPolicy::Freely, ..CASE }, ms(500));
         check(
-            &Case { delivered: Delivered::Chunk, repeat: Repeat::Freely, ..CASE },
+            &Case { delivered: Delivered::Chunk, repeat: RepeatPolicy::Freely, ..CASE },
             No(StopReason::Delivered),
         );
     }
 
     #[test]
     fn a_fallback_is_listed_and_no_more_dangerous() {
-        let known = |risk: &str| KnownTool {
-            repeat: Repeat::Unstarted,
+        let known = |risk: &str| ToolRetryInfo {
+            repeat: RepeatPolicy::Unstarted,
             risk: risk.into(),
             is_declared: true,
         };
@@ -309,8 +318,8 @@ mod tests {
         assert_eq!(may_replace(("a", Some(&safe)), ("a", Some(&safe))), Err(FallbackRefusal::Same));
         // An irreversible tool is never called without consent, and an undeclared one vouches for little.
         let dangerous = known("dangerous");
-        let wipe = KnownTool { repeat: Repeat::Asked, ..dangerous.clone() };
-        let silent = KnownTool { is_declared: false, ..dangerous.clone() };
+        let wipe = ToolRetryInfo { repeat: RepeatPolicy::Asked, ..dangerous.clone() };
+        let silent = ToolRetryInfo { is_declared: false, ..dangerous.clone() };
         assert_eq!(
             may_replace(("a", Some(&dangerous)), ("b", Some(&wipe))),
             Err(FallbackRefusal::Irreversible)

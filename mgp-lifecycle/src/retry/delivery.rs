@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use mgp_types::service::{BoxFuture, Call, Gone, Item, Outlet, OutletItemKind, Sink};
+use mgp_types::service::{BoxFuture, Call, ConsumerGone, Outlet, OutletItem, OutletItemKind, Sink};
 
 /// The items that were delivered, as far as a retry depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +44,7 @@ impl OutletMonitor {
 }
 
 impl Sink for OutletMonitor {
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         let delivered =
             if item.kind() == OutletItemKind::Chunk { Delivered::Chunk } else { Delivered::Item };
         self.delivered.fetch_max(delivered as u8, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use mgp_types::{ErrorCode, RpcError};
 use pin_project_lite::pin_project;
 
 use super::circuit::Evidence;
-use super::config::Attempted;
+use super::config::AttemptReport;
 use super::delivery::OutletMonitor;
 use super::failure::{Failure, Outcome};
 use super::layer::{RequestKind, RetryContext};
@@ -124,7 +124,7 @@ impl<S> RetryableCall<S> {
     fn notify_observer(&self, attempt: u32, code: Option<ErrorCode>, waited: Duration) {
         if let Some(observer) = self.context.config.observer() {
             let cx = self.call.cx();
-            observer(&Attempted {
+            observer(&AttemptReport {
                 attempt,
                 code,
                 waited,

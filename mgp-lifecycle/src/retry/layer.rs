@@ -20,8 +20,8 @@ use super::config::RetryConfig;
 use super::delivery::OutletMonitor;
 use super::future::{ResponseFuture, RetryableCall};
 use super::server::{Server, ServerTable};
-use super::tools::{KnownTool, ListPage};
-use crate::error::Refusal;
+use super::tools::{ListPage, ToolRetryInfo};
+use crate::error::LifecycleError;
 
 /// Retries failed calls that may succeed later, within the caller's bounds.
 ///
@@ -68,7 +68,7 @@ pub(super) struct RetryContext {
     risk: Option<Arc<RiskLookup>>,
 }
 
-type ToolLookup = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync;
+type ToolLookup = dyn Fn(Option<&ServerId>, &str) -> Option<ToolRetryInfo> + Send + Sync;
 type RiskLookup = dyn Fn(&Tool) -> RiskLevel + Send + Sync;
 
 impl RetryLayer {
@@ -94,7 +94,7 @@ impl RetryLayer {
     /// Sets a function that returns a tool's properties; lists are not read then.
     pub fn tools(
         mut self,
-        known: impl Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync + 'static,
+        known: impl Fn(Option<&ServerId>, &str) -> Option<ToolRetryInfo> + Send + Sync + 'static,
     ) -> Self {
         Arc::make_mut(&mut self.0).tools = Some(Arc::new(known));
         self
@@ -133,7 +133,7 @@ impl RetryContext {
         self.servers.of(id)
     }
 
-    pub(super) fn known(&self, server: &Server, tool: &str) -> Option<KnownTool> {
+    pub(super) fn known(&self, server: &Server, tool: &str) -> Option<ToolRetryInfo> {
         match &self.tools {
             Some(known) => known(server.id(), tool),
             None => server.tools.lock().get(tool).cloned(),
@@ -149,7 +149,7 @@ impl RetryContext {
     pub(super) fn learn(&self, server: &Server, reply: &Reply, page: ListPage) {
         server.tools.lock().take(reply, page, |tool| match &self.risk {
             Some(of) => of(tool),
-            None => KnownTool::declared_risk(tool),
+            None => ToolRetryInfo::declared_risk(tool),
         });
     }
 }
@@ -243,5 +243,5 @@ impl<S: MgpService> Service<Call> for Retry<S> {
 }
 
 pub(super) fn circuit_open(server: &Server, wait: Duration) -> RpcError {
-    Refusal::CircuitOpen { server: server.id().cloned(), wait }.into()
+    LifecycleError::CircuitOpen { server: server.id().cloned(), wait }.into()
 }

@@ -36,6 +36,6 @@ mod tools;
 
 pub use budget::RetryBudget;
 pub use circuit::CircuitConfig;
-pub use config::{Attempted, FallbackPolicy, RetryConfig};
+pub use config::{AttemptReport, FallbackPolicy, RetryConfig};
 pub use layer::{Retry, RetryLayer};
-pub use tools::{KnownTool, Repeat};
+pub use tools::{RepeatPolicy, ToolRetryInfo};

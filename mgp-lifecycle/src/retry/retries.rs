@@ -5,7 +5,7 @@ use std::time::Duration;
 use mgp_types::Payload;
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
-    Attempt, Call, CallKey, Deadline, Extensions, Method, MgpService, Outlet, Params, Reply,
+    Call, CallKey, Deadline, Extensions, Method, MgpService, Outlet, Params, Reply, RetryAttempt,
     Target, WaitMark,
 };
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use super::delivery::Delivered;
 use super::failure::{Failure, Outcome, is_tool_error};
 use super::future::RetryableCall;
 use super::layer::RequestKind;
-use super::tools::{ListPage, Repeat};
+use super::tools::{ListPage, RepeatPolicy};
 
 /// The time a server may take to list its tools before the error is returned without them.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ pub(super) async fn retry<S: MgpService>(
         let Ok(probe) = kept.server.admit() else { break StopReason::Circuit };
         kept.probe = probe;
         made += 1;
-        let call = kept.attempt(Attempt::new(made, failure.code, wait));
+        let call = kept.attempt(RetryAttempt::new(made, failure.code, wait));
         let last = kept.inner.call(call).await;
         match kept.record(&last, made + 1, wait) {
             None => return last,
@@ -89,7 +89,7 @@ impl<S: MgpService> RetryableCall<S> {
         let mut decision = self.decide(failure, made, end, self.repeat());
         // The tool's definition may permit a second run; the server is asked only if the answer would matter.
         if decision == Decision::Stop(StopReason::MayHaveRun)
-            && matches!(self.decide(failure, made, end, Repeat::Freely), Decision::Retry(_))
+            && matches!(self.decide(failure, made, end, RepeatPolicy::Freely), Decision::Retry(_))
             && self.learn(end).await
         {
             decision = self.decide(failure, made, end, self.repeat());
@@ -107,7 +107,13 @@ impl<S: MgpService> RetryableCall<S> {
         if self.server.pay(config.budget) { Ok(wait) } else { Err(StopReason::Budget) }
     }
 
-    fn decide(&self, failure: &Failure, made: u32, end: Deadline, repeat: Repeat) -> Decision {
+    fn decide(
+        &self,
+        failure: &Failure,
+        made: u32,
+        end: Deadline,
+        repeat: RepeatPolicy,
+    ) -> Decision {
         let delivered =
             self.monitor.as_ref().map_or(Delivered::Nothing, |monitor| monitor.delivered());
         let (left, jitter) = (left(end), fastrand::f64());
@@ -116,19 +122,19 @@ impl<S: MgpService> RetryableCall<S> {
     }
 
     /// Returns whether the call may run twice.
-    fn repeat(&self) -> Repeat {
+    fn repeat(&self) -> RepeatPolicy {
         let Some(tool) = self.call.tool().filter(|_| self.kind == RequestKind::Tool) else {
-            return Repeat::Freely;
+            return RepeatPolicy::Freely;
         };
         if self.context.config.repeats(&self.call) {
-            return Repeat::Freely;
+            return RepeatPolicy::Freely;
         }
         let known = self.context.known(&self.server, tool.name);
-        known.map_or(Repeat::Unstarted, |known| known.repeat)
+        known.map_or(RepeatPolicy::Unstarted, |known| known.repeat)
     }
 
     /// Returns the call of the next attempt: same logical call and trace, new key.
-    fn attempt(&self, attempt: Attempt) -> Call {
+    fn attempt(&self, attempt: RetryAttempt) -> Call {
         let mut call = self.call.clone();
         let cx = call.cx_mut();
         cx.logical.get_or_insert_with(|| cx.key.to_text());
@@ -163,7 +169,7 @@ impl<S: MgpService> RetryableCall<S> {
             return None;
         }
         self.probe = self.server.admit().ok()?;
-        let attempt = Attempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
+        let attempt = RetryAttempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
         let mut call = self.attempt(attempt);
         call.params_mut().retarget(Target::Tool(proposed.into()));
         // Answers to questions belong to the tool that asked.
@@ -186,7 +192,7 @@ impl<S: MgpService> RetryableCall<S> {
         }
     }
 
-    fn known(&self, tool: &str) -> Option<super::KnownTool> {
+    fn known(&self, tool: &str) -> Option<super::ToolRetryInfo> {
         self.context.known(&self.server, tool)
     }
 

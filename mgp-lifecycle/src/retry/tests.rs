@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::service::{
-    Ask, Attempt, AuditSink, BoxFuture, Call, CallKey, Deadline, InputRequired, Item, MemoryAudit,
-    Outcome as Ending, Outlet, Reply, Stack, Start, WaitMark, lost, mock,
+    AuditOutcome as Ending, AuditSink, BoxFuture, Call, CallKey, CallRecord, CallerRequest,
+    Deadline, InputRequired, MemoryAudit, Outlet, OutletItem, Reply, RetryAttempt, Stack, WaitMark,
+    lost, mock,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, Recovery, RetryStrategy, RpcError};
@@ -301,7 +302,10 @@ async fn only_requests_that_read_are_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_is_not_a_failure() {
-    let asks = vec![("name".to_owned(), Ask::new("elicitation/create", Payload::empty_object()))];
+    let asks = vec![(
+        "name".to_owned(),
+        CallerRequest::new("elicitation/create", Payload::empty_object()),
+    )];
     let asked = Reply::InputRequired(InputRequired { asks, state: Some("sealed".into()) });
     let server = Server::new(move |_, _| Ok(asked.clone()));
     let reply = server.client(&layer()).call("tools/call", CALL).await.unwrap();
@@ -328,10 +332,10 @@ async fn attempts_are_of_one_logical_call_and_one_trace_with_a_key_each() {
     let mut keys: Vec<CallKey> = calls.iter().map(|call| call.cx().key).collect();
     keys.dedup();
     assert_eq!(keys.len(), 3);
-    let attempt = |call: &Call| call.cx().extensions.get::<Attempt>().cloned();
+    let attempt = |call: &Call| call.cx().extensions.get::<RetryAttempt>().cloned();
     let waited = Duration::from_millis(20);
     assert_eq!(attempt(first), None);
-    assert_eq!(attempt(third), Some(Attempt::new(2, ErrorCode::RATE_LIMITED, waited)));
+    assert_eq!(attempt(third), Some(RetryAttempt::new(2, ErrorCode::RATE_LIMITED, waited)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,7 +346,7 @@ async fn each_attempt_is_an_event_of_its_own() {
     let audited = Stack::from_fn(move |call: Call| {
         let (sink, below) = (sink.clone(), below.clone());
         async move {
-            let ticket = sink.begin(Start::of(&call).unwrap()).await.unwrap();
+            let ticket = sink.begin(CallRecord::of(&call).unwrap()).await.unwrap();
             let outcome = below.send(call).await;
             ticket.finish(match &outcome {
                 Ok(_) => Ending::Success,
@@ -400,7 +404,7 @@ async fn a_call_whose_connection_has_ended_is_not_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_chunk_a_call_is_not_retried() {
-    let streaming = |item: Item| {
+    let streaming = |item: OutletItem| {
         let tries = Arc::new(Mutex::new(0));
         let count = Arc::clone(&tries);
         let stack = Stack::from_fn(move |call: Call| {
@@ -416,10 +420,10 @@ async fn after_a_chunk_a_call_is_not_retried() {
         });
         (stack, tries)
     };
-    let step = || Item::Progress(mgp_types::service::Progress::default());
+    let step = || OutletItem::Progress(mgp_types::service::Progress::default());
     let repeated = || RetryLayer::new(RetryConfig::default().repeat(|_| true));
     for (item, retry, expected) in
-        [(Item::text("once"), repeated(), 1), (step(), layer(), 1), (step(), repeated(), 4)]
+        [(OutletItem::text("once"), repeated(), 1), (step(), layer(), 1), (step(), repeated(), 4)]
     {
         let (stack, tries) = streaming(item.clone());
         let mut client = mock::client(Stack::new(retry.layer(stack)));

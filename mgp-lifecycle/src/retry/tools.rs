@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// The conditions under which a tool may be called twice for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Repeat {
+pub enum RepeatPolicy {
     /// Always: it is read-only, or a second run has the same effect as one.
     Freely,
     /// Only if the call never started; also the value of an unknown tool.
@@ -24,16 +24,16 @@ pub enum Repeat {
 /// The properties of a tool that decide about retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct KnownTool {
+pub struct ToolRetryInfo {
     /// The conditions of a second call.
-    pub repeat: Repeat,
+    pub repeat: RepeatPolicy,
     /// The effective risk.
     pub risk: RiskLevel,
     /// If set, the definition declares a risk.
     pub(super) is_declared: bool,
 }
 
-impl KnownTool {
+impl ToolRetryInfo {
     /// Reads a definition; `risk` is the effective risk, whatever the definition declares.
     #[must_use]
     pub fn of(tool: &Tool, risk: RiskLevel) -> Self {
@@ -49,11 +49,11 @@ impl KnownTool {
         let idempotent = hints.is_some_and(|hints| is_set(hints.idempotent_hint));
         let irreversible = security.is_some_and(is_irreversible);
         let repeat = if irreversible && risk >= RiskLevel::Dangerous {
-            Repeat::Asked
+            RepeatPolicy::Asked
         } else if idempotent || reads && !destroys && !irreversible {
-            Repeat::Freely
+            RepeatPolicy::Freely
         } else {
-            Repeat::Unstarted
+            RepeatPolicy::Unstarted
         };
         let hinted =
             hints.is_some_and(|hints| hints.read_only_hint.or(hints.destructive_hint).is_some());
@@ -100,14 +100,14 @@ const LIST_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// The tools of one server, from the lists that passed.
 #[derive(Debug, Default)]
 pub(super) struct ToolTable {
-    tools: HashMap<Box<str>, KnownTool>,
+    tools: HashMap<Box<str>, ToolRetryInfo>,
     /// If set, a list has passed since the server last reported a change.
     listed: bool,
     asked: Option<Instant>,
 }
 
 impl ToolTable {
-    pub(super) fn get(&self, name: &str) -> Option<&KnownTool> {
+    pub(super) fn get(&self, name: &str) -> Option<&ToolRetryInfo> {
         self.tools.get(name)
     }
 
@@ -125,7 +125,7 @@ impl ToolTable {
         }
         self.listed = true;
         for tool in list.tools {
-            let known = KnownTool::of(&tool, risk(&tool));
+            let known = ToolRetryInfo::of(&tool, risk(&tool));
             if tool.name.len() <= MAX_NAME_BYTES && self.tools.len() < MAX_TOOLS {
                 self.tools.insert(tool.name.into(), known);
             }
@@ -162,15 +162,15 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(rest: &str, risk: RiskLevel, expected: Repeat) {
+    fn check(rest: &str, risk: RiskLevel, expected: RepeatPolicy) {
         let text = format!(r#"{{"name":"t","inputSchema":{{}}{rest}}}"#);
         let tool: Tool = serde_json::from_str(&text).unwrap();
-        assert_eq!(KnownTool::of(&tool, risk).repeat, expected, "{text}");
+        assert_eq!(ToolRetryInfo::of(&tool, risk).repeat, expected, "{text}");
     }
 
     #[test]
     fn a_definition_decides_about_a_second_call() {
-        use Repeat::{Asked, Freely, Unstarted};
+        use RepeatPolicy::{Asked, Freely, Unstarted};
         use RiskLevel::{Dangerous, Moderate, Safe};
 
         check("", Dangerous, Unstarted);
@@ -203,7 +203,7 @@ mod tests {
     fn declares(rest: &str, expected: &RiskLevel) {
         let text = format!(r#"{{"name":"t","inputSchema":{{}}{rest}}}"#);
         let tool: Tool = serde_json::from_str(&text).unwrap();
-        assert_eq!(&KnownTool::declared_risk(&tool), expected, "{text}");
+        assert_eq!(&ToolRetryInfo::declared_risk(&tool), expected, "{text}");
     }
 
     #[test]

@@ -12,13 +12,14 @@ use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use super::config::SuperviseConfig;
-use super::event::{Action, Event, RestartLimitExceeded};
+use super::event::{RestartLimitExceeded, SupervisorAction, SupervisorEvent};
 use super::handle::{
-    Command, CommandKind, LiveServer, RUNTIME_STOPPED, Report, Status, Supervised, runtime_stopped,
+    Command, CommandKind, LiveServer, RUNTIME_STOPPED, StateReport, Status, Supervised,
+    runtime_stopped,
 };
 use super::incarnation::{Incarnation, Outcome};
 use super::machine::Supervisor;
-use crate::state::State;
+use crate::state::StateHandle;
 
 /// The most commands that wait for the task; further senders wait for room.
 const MAX_COMMANDS: usize = 16;
@@ -36,7 +37,7 @@ pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 /// Panics outside a tokio runtime with a timer.
 ///
 /// ```
-/// use mgp_lifecycle::{State, SuperviseConfig, supervise};
+/// use mgp_lifecycle::{StateHandle, SuperviseConfig, supervise};
 /// use mgp_types::mgp::{ServerState, ShutdownReason};
 /// use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
 ///
@@ -68,7 +69,7 @@ pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 /// }
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
-/// let state = State::new(ServerState::Registered);
+/// let state = StateHandle::new(ServerState::Registered);
 /// let server = supervise(Shaky, SuperviseConfig::default(), state);
 /// server.start().await;
 /// assert_eq!(server.ready().await.unwrap(), "client");
@@ -84,7 +85,7 @@ pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 pub fn supervise<S: Spawn>(
     spawn: S,
     config: SuperviseConfig,
-    state: State,
+    state: StateHandle,
 ) -> Supervised<ClientOf<S>> {
     let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
     let (live, live_receiver) = watch::channel(None);
@@ -118,10 +119,10 @@ struct Driver<S: Spawn> {
     run: u64,
     /// The limit that was exceeded, until the state change that it causes.
     exceeded: Option<RestartLimitExceeded>,
-    state: State,
+    state: StateHandle,
     live: watch::Sender<Option<LiveServer<ClientOf<S>>>>,
     status: watch::Sender<Status>,
-    reports: broadcast::Sender<Report>,
+    reports: broadcast::Sender<StateReport>,
 }
 
 impl<S: Spawn> Driver<S> {
@@ -134,27 +135,27 @@ impl<S: Spawn> Driver<S> {
                     None => break,
                 },
                 outcome = self.incarnation.next() => self.on_outcome(outcome),
-                () = until(self.begun, due) => self.perform(Event::Tick),
+                () = until(self.begun, due) => self.perform(SupervisorEvent::Tick),
             }
         }
         // The last handle was dropped, so nothing is started again.
-        self.perform(Event::Stop(ShutdownReason::KernelShutdown));
+        self.perform(SupervisorEvent::Stop(ShutdownReason::KernelShutdown));
         while self.machine.is_stopping() {
             let due = self.machine.deadline();
             tokio::select! {
                 outcome = self.incarnation.next() => self.on_outcome(outcome),
-                () = until(self.begun, due) => self.perform(Event::Tick),
+                () = until(self.begun, due) => self.perform(SupervisorEvent::Tick),
             }
         }
     }
 
     fn execute(&mut self, command: Command) {
         match command.kind {
-            CommandKind::Start => self.perform(Event::Start),
-            CommandKind::Restart => self.perform(Event::Restart),
-            CommandKind::Stop(reason) => self.perform(Event::Stop(reason)),
+            CommandKind::Start => self.perform(SupervisorEvent::Start),
+            CommandKind::Restart => self.perform(SupervisorEvent::Restart),
+            CommandKind::Stop(reason) => self.perform(SupervisorEvent::Stop(reason)),
             CommandKind::Unhealthy { run, why } if run == self.run => {
-                self.perform(Event::Unhealthy(why));
+                self.perform(SupervisorEvent::Unhealthy(why));
             }
             CommandKind::Unhealthy { .. } => {}
         }
@@ -167,34 +168,34 @@ impl<S: Spawn> Driver<S> {
             Outcome::Ready(client) => {
                 // Before the state, so that an observer of `connected` finds the client.
                 self.live.send_replace(Some(LiveServer { client, run: self.run }));
-                Event::Ready
+                SupervisorEvent::Ready
             }
-            Outcome::StartFailed(error) => Event::StartFailed(error.to_string()),
-            Outcome::Exited(exit) => Event::Exited(exit),
-            Outcome::Stopped => Event::Stopped,
+            Outcome::StartFailed(error) => SupervisorEvent::StartFailed(error.to_string()),
+            Outcome::Exited(exit) => SupervisorEvent::Exited(exit),
+            Outcome::Stopped => SupervisorEvent::Stopped,
         };
         self.perform(event);
     }
 
-    fn perform(&mut self, event: Event) {
+    fn perform(&mut self, event: SupervisorEvent) {
         let now = self.begun.elapsed();
         for action in self.machine.handle(event, now) {
             match action {
-                Action::Enter { from, to, reason, restarts } => {
+                SupervisorAction::Enter { from, to, reason, restarts } => {
                     let at = Timestamp::now();
                     let (elapsed, limit) = (now, None);
-                    self.enter(Report { at, elapsed, from, to, reason, restarts, limit });
+                    self.enter(StateReport { at, elapsed, from, to, reason, restarts, limit });
                 }
-                Action::Start => {
+                SupervisorAction::Start => {
                     self.run = self.run.saturating_add(1);
                     self.incarnation.start(&self.spawn);
                 }
-                Action::Stop { reason } => self.incarnation.stop(reason),
-                Action::Kill => {
+                SupervisorAction::Stop { reason } => self.incarnation.stop(reason),
+                SupervisorAction::Kill => {
                     tracing::warn!(run = self.run, "server stop timeout: killing it");
                     self.incarnation.kill();
                 }
-                Action::GiveUp(limit) => {
+                SupervisorAction::GiveUp(limit) => {
                     tracing::warn!(run = self.run, %limit, "restart limit exceeded: giving up on the server");
                     self.exceeded = Some(limit);
                 }
@@ -212,7 +213,7 @@ impl<S: Spawn> Driver<S> {
         });
     }
 
-    fn enter(&mut self, mut report: Report) {
+    fn enter(&mut self, mut report: StateReport) {
         match self.state.enter(report.to.clone(), Arc::clone(&report.reason)) {
             Ok(change) => {
                 report.at = change.at;
@@ -239,7 +240,7 @@ impl<S: Spawn> Drop for Driver<S> {
         if let Some(to) = rest_of(&from) {
             let (at, elapsed, limit) = (Timestamp::now(), self.begun.elapsed(), None);
             let reason = RUNTIME_STOPPED.into();
-            self.enter(Report { at, elapsed, from, to, reason, restarts, limit });
+            self.enter(StateReport { at, elapsed, from, to, reason, restarts, limit });
         }
         let rest = runtime_stopped(&self.state, restarts);
         self.status.send_replace(Status { restarts, rest: Some(rest), ..Status::default() });

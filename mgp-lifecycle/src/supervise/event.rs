@@ -10,7 +10,7 @@ use mgp_types::service::Exit;
 /// An event of a server, or a request about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum SupervisorEvent {
     /// A request to start it. Changes nothing if it is starting or running.
     Start,
     /// An operator's request to restart it now; earlier restarts are no longer counted.
@@ -25,7 +25,7 @@ pub enum Event {
     Exited(Exit),
     /// The health monitor found the server unhealthy.
     Unhealthy(String),
-    /// The stop requested by [`Action::Stop`] is complete.
+    /// The stop requested by [`SupervisorAction::Stop`] is complete.
     Stopped,
     /// The time of [`Supervisor::deadline`](super::Supervisor::deadline) is reached.
     Tick,
@@ -34,7 +34,7 @@ pub enum Event {
 /// An action to execute, in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Action {
+pub enum SupervisorAction {
     /// The state changes; always along an edge of §11.2.
     Enter {
         /// The previous state.
@@ -46,9 +46,9 @@ pub enum Action {
         /// The number of restarts so far.
         restarts: u64,
     },
-    /// Start the server; [`Event::Ready`], [`Event::StartFailed`] or [`Event::Exited`] reports the outcome.
+    /// Start the server; [`SupervisorEvent::Ready`], [`SupervisorEvent::StartFailed`] or [`SupervisorEvent::Exited`] reports the outcome.
     Start,
-    /// Stop the server, if there is one, with its process tree; [`Event::Stopped`] reports the end of all of it.
+    /// Stop the server, if there is one, with its process tree; [`SupervisorEvent::Stopped`] reports the end of all of it.
     Stop {
         /// The reason sent to it; `None` if it failed.
         reason: Option<ShutdownReason>,
@@ -84,7 +84,7 @@ impl fmt::Display for RestartLimitExceeded {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server rests in `{state}`: {reason}")]
 #[non_exhaustive]
-pub struct Rest {
+pub struct RestState {
     /// `disconnected` or `error`; `registered` if it never started.
     pub state: ServerState,
     /// The reason of its stop, or how it ended.

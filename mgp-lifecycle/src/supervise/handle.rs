@@ -7,8 +7,8 @@ use mgp_types::Timestamp;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use super::event::{Rest, RestartLimitExceeded};
-use crate::state::State;
+use super::event::{RestState, RestartLimitExceeded};
+use crate::state::StateHandle;
 
 /// A handle of a server that is started, stopped and restarted; clones are handles of the same server.
 ///
@@ -16,10 +16,10 @@ use crate::state::State;
 #[derive(Clone)]
 pub struct Supervised<C> {
     pub(super) commands: mpsc::Sender<Command>,
-    pub(super) state: State,
+    pub(super) state: StateHandle,
     pub(super) live: watch::Receiver<Option<LiveServer<C>>>,
     pub(super) status: watch::Receiver<Status>,
-    pub(super) reports: broadcast::Sender<Report>,
+    pub(super) reports: broadcast::Sender<StateReport>,
 }
 
 /// The current incarnation of a server.
@@ -35,7 +35,7 @@ pub struct LiveServer<C> {
 /// A change of state of a supervised server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct StateReport {
     /// The time of the change.
     pub at: Timestamp,
     /// The same time, since the supervisor began.
@@ -57,7 +57,7 @@ pub(super) struct Status {
     pub(super) is_connected: bool,
     pub(super) is_stopping: bool,
     pub(super) restarts: u64,
-    pub(super) rest: Option<Rest>,
+    pub(super) rest: Option<RestState>,
 }
 
 #[derive(Debug)]
@@ -122,11 +122,11 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     /// Waits until the server can be called.
     ///
     /// # Errors
-    /// [`Rest`], if it rests and will not be started without a request.
+    /// [`RestState`], if it rests and will not be started without a request.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn ready(&self) -> Result<C, Rest> {
+    pub async fn ready(&self) -> Result<C, RestState> {
         let mut status = self.status.clone();
         loop {
             {
@@ -150,7 +150,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn ended(&self) -> Rest {
+    pub async fn ended(&self) -> RestState {
         let mut status = self.status.clone();
         let rest = match status.wait_for(|status| status.rest.is_some()).await {
             Ok(status) => status.rest.clone(),
@@ -173,7 +173,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
 
     /// Returns the state of the server.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &StateHandle {
         &self.state
     }
 
@@ -185,7 +185,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
 
     /// Subscribes to every change of state from now on; a listener that lags 256 behind loses the oldest.
     #[must_use]
-    pub fn reports(&self) -> broadcast::Receiver<Report> {
+    pub fn reports(&self) -> broadcast::Receiver<StateReport> {
         self.reports.subscribe()
     }
 
@@ -203,6 +203,6 @@ mgp_types::opaque_debug!(Supervised<C> { state });
 /// The reason of a server's end whose runtime was shut down.
 pub(super) const RUNTIME_STOPPED: &str = "its runtime was shut down";
 
-pub(super) fn runtime_stopped(state: &State, restarts: u64) -> Rest {
-    Rest { state: state.now(), reason: RUNTIME_STOPPED.into(), restarts, limit: None }
+pub(super) fn runtime_stopped(state: &StateHandle, restarts: u64) -> RestState {
+    RestState { state: state.now(), reason: RUNTIME_STOPPED.into(), restarts, limit: None }
 }

@@ -8,7 +8,7 @@ use mgp_types::service::Exit;
 
 use super::backoff::RestartWindow;
 use super::config::SuperviseConfig;
-use super::event::{Action, Event, Rest, RestartLimitExceeded};
+use super::event::{RestState, RestartLimitExceeded, SupervisorAction, SupervisorEvent};
 use super::policy::{is_final, restarts_after};
 
 /// The most bytes of a reason; a server may describe its end at any length.
@@ -17,27 +17,27 @@ const MAX_REASON_BYTES: usize = 512;
 /// Decides when one server is started, stopped and restarted.
 ///
 /// Times are relative to the creation of the supervisor. After each event execute the returned actions, and send
-/// [`Event::Tick`] at [`deadline`](Self::deadline), which is the only timer.
+/// [`SupervisorEvent::Tick`] at [`deadline`](Self::deadline), which is the only timer.
 ///
 /// ```
 /// use std::time::Duration;
-/// use mgp_lifecycle::{Action, Event, SuperviseConfig, Supervisor};
+/// use mgp_lifecycle::{SupervisorAction, SupervisorEvent, SuperviseConfig, Supervisor};
 /// use mgp_types::mgp::ServerState;
 /// use mgp_types::service::Exit;
 ///
 /// let mut server = Supervisor::new(SuperviseConfig::default(), 7);
-/// assert_eq!(server.handle(Event::Start, Duration::ZERO).last(), Some(&Action::Start));
-/// let _ = server.handle(Event::Ready, Duration::from_secs(2));
+/// assert_eq!(server.handle(SupervisorEvent::Start, Duration::ZERO).last(), Some(&SupervisorAction::Start));
+/// let _ = server.handle(SupervisorEvent::Ready, Duration::from_secs(2));
 /// assert_eq!(*server.state(), ServerState::Connected);
 ///
-/// let crash = Event::Exited(Exit::failure("exited with code 1"));
+/// let crash = SupervisorEvent::Exited(Exit::failure("exited with code 1"));
 /// let actions = server.handle(crash, Duration::from_secs(3));
-/// assert_eq!(actions.last(), Some(&Action::Stop { reason: None }));
+/// assert_eq!(actions.last(), Some(&SupervisorAction::Stop { reason: None }));
 /// assert_eq!(*server.state(), ServerState::Restarting);
-/// let _ = server.handle(Event::Stopped, Duration::from_secs(3));
+/// let _ = server.handle(SupervisorEvent::Stopped, Duration::from_secs(3));
 ///
-/// let actions = server.handle(Event::Tick, server.deadline().unwrap());
-/// assert_eq!(actions.last(), Some(&Action::Start));
+/// let actions = server.handle(SupervisorEvent::Tick, server.deadline().unwrap());
+/// assert_eq!(actions.last(), Some(&SupervisorAction::Start));
 /// ```
 #[derive(Debug)]
 pub struct Supervisor {
@@ -111,7 +111,7 @@ impl Supervisor {
         self.restarts
     }
 
-    /// Returns when [`Event::Tick`] is due; there is no other timer.
+    /// Returns when [`SupervisorEvent::Tick`] is due; there is no other timer.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         match self.phase {
@@ -130,11 +130,11 @@ impl Supervisor {
 
     /// Returns how the server rests, if nothing runs or will be started; `None` before the first request.
     #[must_use]
-    pub fn rest(&self) -> Option<Rest> {
+    pub fn rest(&self) -> Option<RestState> {
         let (Phase::Resting, Some((reason, limit))) = (&self.phase, &self.rest) else {
             return None;
         };
-        Some(Rest {
+        Some(RestState {
             state: self.state.clone(),
             reason: Arc::clone(reason),
             restarts: self.restarts,
@@ -144,23 +144,25 @@ impl Supervisor {
 
     /// Handles an event and returns the actions to execute; an event that does not fit the phase changes nothing.
     #[must_use = "the actions must be executed"]
-    pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
+    pub fn handle(&mut self, event: SupervisorEvent, now: Duration) -> Vec<SupervisorAction> {
         let mut out = Vec::new();
         match event {
-            Event::Start => self.start(now, &mut out),
-            Event::Restart => self.restart(now, &mut out),
-            Event::Stop(reason) if is_final(&reason) => self.stop(&reason, now, &mut out),
-            Event::Stop(ShutdownReason::ResourceLimit) => self.limit_reached(now, &mut out),
-            Event::Stop(reason) => self.replace(&reason, now, &mut out),
-            Event::Ready => self.ready(now, &mut out),
-            Event::StartFailed(how) => self.start_failed(&how, now, &mut out),
-            Event::Exited(exit) => self.exited(exit, now, &mut out),
-            Event::Unhealthy(how) if self.is_running() => {
+            SupervisorEvent::Start => self.start(now, &mut out),
+            SupervisorEvent::Restart => self.restart(now, &mut out),
+            SupervisorEvent::Stop(reason) if is_final(&reason) => self.stop(&reason, now, &mut out),
+            SupervisorEvent::Stop(ShutdownReason::ResourceLimit) => {
+                self.limit_reached(now, &mut out)
+            }
+            SupervisorEvent::Stop(reason) => self.replace(&reason, now, &mut out),
+            SupervisorEvent::Ready => self.ready(now, &mut out),
+            SupervisorEvent::StartFailed(how) => self.start_failed(&how, now, &mut out),
+            SupervisorEvent::Exited(exit) => self.exited(exit, now, &mut out),
+            SupervisorEvent::Unhealthy(how) if self.is_running() => {
                 self.failed(&Exit::failure(how), now, &mut out);
             }
-            Event::Stopped if self.is_stopping() => self.stopped(now, &mut out),
-            Event::Tick => self.tick(now, &mut out),
-            Event::Unhealthy(_) | Event::Stopped => {}
+            SupervisorEvent::Stopped if self.is_stopping() => self.stopped(now, &mut out),
+            SupervisorEvent::Tick => self.tick(now, &mut out),
+            SupervisorEvent::Unhealthy(_) | SupervisorEvent::Stopped => {}
         }
         out
     }
@@ -171,7 +173,7 @@ impl Supervisor {
 
     // === Requests ===
 
-    fn start(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn start(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         if let Phase::Starting { .. } | Phase::Running { .. } = self.phase {
             return;
         }
@@ -183,7 +185,7 @@ impl Supervisor {
         }
     }
 
-    fn restart(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn restart(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         let reason = ShutdownReason::OperatorRequest;
         match &mut self.phase {
             Phase::Resting if self.state == ServerState::Registered => self.start(now, out),
@@ -200,7 +202,7 @@ impl Supervisor {
     }
 
     /// Stops the server without a restart.
-    fn stop(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<Action>) {
+    fn stop(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<SupervisorAction>) {
         let text = word(reason);
         match &mut self.phase {
             Phase::Resting => {
@@ -218,7 +220,7 @@ impl Supervisor {
     }
 
     /// Stops the server and starts it again at once, e.g. after a configuration change; this does not count as a crash.
-    fn replace(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<Action>) {
+    fn replace(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<SupervisorAction>) {
         match &mut self.phase {
             Phase::Resting
             | Phase::Stopping { next: AfterStop::Rest { .. } | AfterStop::GiveUp { .. }, .. } => {
@@ -234,7 +236,7 @@ impl Supervisor {
     }
 
     /// Stops a server that uses too much: this counts as a failure, but the server receives the reason.
-    fn limit_reached(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn limit_reached(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         let reason = ShutdownReason::ResourceLimit;
         let exit = Exit::failure(reason.as_str()).because(reason.clone());
         match self.phase {
@@ -250,20 +252,20 @@ impl Supervisor {
 
     // === Events of the server ===
 
-    fn ready(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn ready(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         if let Phase::Starting { .. } = self.phase {
             self.enter(ServerState::Connected, "ready".into(), out);
             self.phase = Phase::Running { since: now };
         }
     }
 
-    fn start_failed(&mut self, how: &str, now: Duration, out: &mut Vec<Action>) {
+    fn start_failed(&mut self, how: &str, now: Duration, out: &mut Vec<SupervisorAction>) {
         if let Phase::Starting { .. } = self.phase {
             self.failed(&Exit::failure(how), now, out);
         }
     }
 
-    fn exited(&mut self, exit: Exit, now: Duration, out: &mut Vec<Action>) {
+    fn exited(&mut self, exit: Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
         match self.phase {
             Phase::Starting { .. } => {
                 let mut early = Exit::failure(format!("{exit} before it was ready"));
@@ -276,7 +278,7 @@ impl Supervisor {
         }
     }
 
-    fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn tick(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         if self.deadline().is_none_or(|due| now < due) {
             return;
         }
@@ -287,7 +289,7 @@ impl Supervisor {
                 self.failed(&Exit::failure(how), now, out);
             }
             Phase::Stopping { .. } => {
-                out.push(Action::Kill);
+                out.push(SupervisorAction::Kill);
                 self.stopped(now, out);
             }
             Phase::Resting | Phase::Running { .. } => {}
@@ -295,7 +297,7 @@ impl Supervisor {
     }
 
     /// Handles a server that ended or must end: decides what follows, and stops what remains of it.
-    fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<Action>) {
+    fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
         self.pause(now);
         let how = clipped(&exit.how);
         let after = if exit.is_success { ServerState::Disconnected } else { ServerState::Error };
@@ -316,7 +318,7 @@ impl Supervisor {
                 next
             }
         };
-        out.push(Action::Stop { reason: None });
+        out.push(SupervisorAction::Stop { reason: None });
         self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
@@ -348,18 +350,18 @@ impl Supervisor {
         reason: &ShutdownReason,
         next: AfterStop,
         now: Duration,
-        out: &mut Vec<Action>,
+        out: &mut Vec<SupervisorAction>,
     ) {
         self.pause(now);
         if self.state == ServerState::Connected {
             self.enter(ServerState::Draining, word(reason), out);
         }
-        out.push(Action::Stop { reason: Some(reason.clone()) });
+        out.push(SupervisorAction::Stop { reason: Some(reason.clone()) });
         self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
     /// Handles the end of a stop.
-    fn stopped(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn stopped(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         let Phase::Stopping { next, .. } = std::mem::replace(&mut self.phase, Phase::Resting)
         else {
             return;
@@ -392,7 +394,7 @@ impl Supervisor {
         &mut self,
         reason: Arc<str>,
         limit: Option<RestartLimitExceeded>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<SupervisorAction>,
     ) {
         match self.state {
             ServerState::Connecting | ServerState::Draining => {
@@ -410,30 +412,30 @@ impl Supervisor {
         &mut self,
         limit: RestartLimitExceeded,
         how: &str,
-        out: &mut Vec<Action>,
+        out: &mut Vec<SupervisorAction>,
     ) -> Arc<str> {
         let reason: Arc<str> = format!("{}: {limit}; {how}", RestartLimitExceeded::WORD).into();
-        out.push(Action::GiveUp(limit));
+        out.push(SupervisorAction::GiveUp(limit));
         self.enter(ServerState::Error, Arc::clone(&reason), out);
         reason
     }
 
-    fn begin_restart(&mut self, reason: Arc<str>, out: &mut Vec<Action>, now: Duration) {
+    fn begin_restart(&mut self, reason: Arc<str>, out: &mut Vec<SupervisorAction>, now: Duration) {
         self.make_ready(&reason, out);
         self.restarts = self.restarts.saturating_add(1);
         self.begin(reason, out, now);
     }
 
-    fn begin(&mut self, reason: Arc<str>, out: &mut Vec<Action>, now: Duration) {
+    fn begin(&mut self, reason: Arc<str>, out: &mut Vec<SupervisorAction>, now: Duration) {
         self.make_ready(&reason, out);
         self.enter(ServerState::Connecting, reason, out);
-        out.push(Action::Start);
+        out.push(SupervisorAction::Start);
         self.rest = None;
         self.phase = Phase::Starting { until: now.saturating_add(self.config.start_timeout) };
     }
 
     /// Enters a state with an edge to `connecting`.
-    fn make_ready(&mut self, reason: &Arc<str>, out: &mut Vec<Action>) {
+    fn make_ready(&mut self, reason: &Arc<str>, out: &mut Vec<SupervisorAction>) {
         match self.state {
             ServerState::Draining | ServerState::Error => {
                 self.enter(ServerState::Restarting, Arc::clone(reason), out);
@@ -457,9 +459,9 @@ impl Supervisor {
         now.saturating_add(self.config.stop_timeout)
     }
 
-    fn enter(&mut self, to: ServerState, reason: Arc<str>, out: &mut Vec<Action>) {
+    fn enter(&mut self, to: ServerState, reason: Arc<str>, out: &mut Vec<SupervisorAction>) {
         let from = std::mem::replace(&mut self.state, to.clone());
-        out.push(Action::Enter { from, to, reason, restarts: self.restarts });
+        out.push(SupervisorAction::Enter { from, to, reason, restarts: self.restarts });
     }
 }
 

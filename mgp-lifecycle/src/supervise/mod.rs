@@ -13,6 +13,6 @@ mod policy;
 
 pub use config::SuperviseConfig;
 pub use driver::{ClientOf, supervise};
-pub use event::{Action, Event, Rest, RestartLimitExceeded};
-pub use handle::{LiveServer, Report, Supervised};
+pub use event::{RestState, RestartLimitExceeded, SupervisorAction, SupervisorEvent};
+pub use handle::{LiveServer, StateReport, Supervised};
 pub use machine::Supervisor;

@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::entry::{Entry, Outcome};
 use super::table::Table;
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 use crate::handshake::plain_errors::{CallInfo, adapt_to_caller};
 
 /// Spawns the driver of a call that became a task.
@@ -76,7 +76,7 @@ async fn run(
         }
         if cut.as_mut().is_some_and(|cut| cut.as_mut().poll(task).is_ready()) {
             *cut = None;
-            return Poll::Ready(Some(Err(Refusal::DrainTimedOut.into())));
+            return Poll::Ready(Some(Err(LifecycleError::DrainTimedOut.into())));
         }
         expired.as_mut().poll(task).map(|()| None)
     })
@@ -88,6 +88,6 @@ struct AbortGuard(Arc<Entry>);
 
 impl Drop for AbortGuard {
     fn drop(&mut self) {
-        self.0.end(Outcome::Failed(Refusal::TaskAborted.into()));
+        self.0.end(Outcome::Failed(LifecycleError::TaskAborted.into()));
     }
 }

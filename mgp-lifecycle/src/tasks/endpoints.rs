@@ -16,7 +16,7 @@ use mgp_types::service::{Call, Context, Params, Reply, Router, Stack};
 use super::entry::{Entry, Outcome};
 use super::negotiate::offers_tasks;
 use super::table::Table;
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// Returns the router of the methods about tasks.
 pub(super) fn router(table: &Arc<Table>) -> Router {
@@ -48,7 +48,7 @@ fn admit(call: &Call) -> Result<(), RpcError> {
         return Err(RpcError::method_not_found(method));
     }
     if caller.era == Era::Modern && !offers_tasks(caller) {
-        return Err(Refusal::TasksNotOffered.into());
+        return Err(LifecycleError::TasksNotOffered.into());
     }
     Ok(())
 }
@@ -71,7 +71,7 @@ fn cancel(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcErro
         // The caller cannot know that the task has just ended, so that is not an error.
         (Era::Modern, _) => acknowledge(),
         (Era::Legacy, Ok(())) => Reply::of(&entry.summary()),
-        (Era::Legacy, Err(ended)) => Err(Refusal::TaskEnded(ended).into()),
+        (Era::Legacy, Err(ended)) => Err(LifecycleError::TaskEnded(ended).into()),
     }
 }
 
@@ -92,7 +92,7 @@ async fn result(entry: &Arc<Entry>, cx: &Context) -> Result<Reply, RpcError> {
         match entry.outcome() {
             None => changed.await,
             Some(Err(refusal)) => return Err(refusal.into()),
-            Some(Ok(Outcome::Cancelled)) => return Err(Refusal::TaskCancelled.into()),
+            Some(Ok(Outcome::Cancelled)) => return Err(LifecycleError::TaskCancelled.into()),
             Some(Ok(Outcome::Failed(error))) => return Err(error),
             Some(Ok(Outcome::Completed(result))) => {
                 let mut reply = Reply::raw(result);

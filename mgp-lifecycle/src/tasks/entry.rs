@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_types::mcp::{
     CreateTaskResult, Era, LegacyCreateTaskResult, ResultType, Task, TaskStatus, key,
 };
-use mgp_types::service::{Ask, CallKey, Context, PeerInfo, Reply};
+use mgp_types::service::{CallKey, CallerRequest, Context, PeerInfo, Reply};
 use mgp_types::sync::Mutex;
 use mgp_types::{Nullable, Payload, RpcError, Timestamp};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::table::Owner;
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// A task in the table.
 pub(super) struct Entry {
@@ -51,7 +51,7 @@ struct EntryState {
 }
 
 struct Question {
-    ask: Ask,
+    ask: CallerRequest,
     askers: usize,
 }
 
@@ -69,10 +69,10 @@ impl Outcome {
         match outcome {
             Ok(Reply::Complete(body)) => match String::from_utf8(body.to_json()) {
                 Ok(text) => Self::Completed(Payload::from_trusted(text)),
-                Err(_) => Self::Failed(Refusal::TaskWithoutResult.into()),
+                Err(_) => Self::Failed(LifecycleError::TaskWithoutResult.into()),
             },
             Ok(Reply::None) => Self::Cancelled,
-            Ok(_) => Self::Failed(Refusal::TaskWithoutResult.into()),
+            Ok(_) => Self::Failed(LifecycleError::TaskWithoutResult.into()),
             Err(error) => Self::Failed(error),
         }
     }
@@ -151,10 +151,10 @@ impl Entry {
     }
 
     /// Returns the outcome, or an error if the task was removed; the outcome then counts as delivered.
-    pub(super) fn outcome(&self) -> Option<Result<Outcome, Refusal>> {
+    pub(super) fn outcome(&self) -> Option<Result<Outcome, LifecycleError>> {
         let mut state = self.state.lock();
         if state.removed {
-            return Some(Err(Refusal::UnknownTask));
+            return Some(Err(LifecycleError::UnknownTask));
         }
         self.deliver(&mut state);
         state.outcome.clone().map(Ok)
@@ -218,7 +218,7 @@ impl Entry {
     // === Questions ===
 
     /// Adds a question to the caller of the task; it stays open until it is answered or the guard is dropped.
-    pub(super) fn open_question(self: &Arc<Self>, key: &str, ask: Ask) -> OpenQuestion {
+    pub(super) fn open_question(self: &Arc<Self>, key: &str, ask: CallerRequest) -> OpenQuestion {
         let mut state = self.state.lock();
         if state.outcome.is_none() && !state.answers.contains_key(key) {
             state.questions.entry(key.to_owned()).or_insert(Question { ask, askers: 0 }).askers +=

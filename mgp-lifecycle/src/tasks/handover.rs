@@ -12,8 +12,8 @@ use std::thread::{self, ThreadId};
 
 use mgp_types::mcp::Era;
 use mgp_types::service::{
-    Ask, Asking, BoxFuture, Call, CallKey, CallerChannel, Context, Gone, Item, Method, Outlet,
-    OutletItemKind, Params, Reply, Sink,
+    BoxFuture, Call, CallKey, CallerAccess, CallerChannel, CallerRequest, ConsumerGone, Context,
+    Method, Outlet, OutletItem, OutletItemKind, Params, Reply, Sink,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
@@ -119,7 +119,7 @@ impl CallStage {
             handed_over: Notify::new(),
         });
         let cx = call.cx_mut();
-        cx.asking = Asking::Via(Arc::clone(&this) as Arc<dyn CallerChannel>);
+        cx.asking = CallerAccess::Via(Arc::clone(&this) as Arc<dyn CallerChannel>);
         let outlet = std::mem::replace(&mut cx.outlet, Outlet::none());
         let stage = Arc::clone(&this);
         cx.outlet = outlet.wrap(|inner| Arc::new(RequestOutlet { inner, stage }));
@@ -210,7 +210,7 @@ impl CallStage {
 
     /// Makes the open questions of the round the reply of the call.
     fn suspend(&self, round: &mut Round) {
-        if let Asking::Via(asker) = &self.own.asking
+        if let CallerAccess::Via(asker) = &self.own.asking
             && let Some(reply) = asker.take_suspended()
         {
             round.reply = Some(reply);
@@ -231,7 +231,7 @@ impl CallStage {
         &self,
         entry: &Arc<Entry>,
         key: &str,
-        ask: Ask,
+        ask: CallerRequest,
     ) -> BoxFuture<'static, Result<Payload, RpcError>> {
         if let Some(answer) = entry.answer(key).map(Ok).or_else(|| self.earlier_answer(key, &ask)) {
             return Box::pin(std::future::ready(answer));
@@ -258,8 +258,8 @@ impl CallStage {
     }
 
     /// Returns the answer of an earlier round: it is ready at once or not at all, and dropping a question withdraws it.
-    fn earlier_answer(&self, key: &str, ask: &Ask) -> Option<Result<Payload, RpcError>> {
-        let Asking::Via(asker) = &self.own.asking else { return None };
+    fn earlier_answer(&self, key: &str, ask: &CallerRequest) -> Option<Result<Payload, RpcError>> {
+        let CallerAccess::Via(asker) = &self.own.asking else { return None };
         let mut answer = asker.ask(key, ask.clone());
         match answer.as_mut().poll(&mut Poller::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Some(answer),
@@ -273,7 +273,7 @@ impl CallStage {
 }
 
 /// Sends a question of a task to a legacy caller: with a waiting `tasks/result`, else with the original call.
-async fn ask_legacy(entry: &Entry, own: Context, ask: Ask) -> Result<Payload, RpcError> {
+async fn ask_legacy(entry: &Entry, own: Context, ask: CallerRequest) -> Result<Payload, RpcError> {
     let to = loop {
         let changed = entry.changed.notified();
         match entry.latest_waiting() {
@@ -299,7 +299,7 @@ async fn ask_legacy(entry: &Entry, own: Context, ask: Ask) -> Result<Payload, Rp
 }
 
 impl CallerChannel for CallStage {
-    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+    fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
         let mut stage = self.stage.lock();
         match (&mut *stage, &self.own.asking) {
             (Stage::Task(entry), _) => {
@@ -307,7 +307,7 @@ impl CallerChannel for CallStage {
                 drop(stage);
                 self.ask_in_task(&entry, key, ask)
             }
-            (Stage::Request(round), Asking::Via(asker)) => {
+            (Stage::Request(round), CallerAccess::Via(asker)) => {
                 round.asked |= round.polling == Some(thread::current().id());
                 asker.ask(key, ask)
             }
@@ -319,20 +319,20 @@ impl CallerChannel for CallStage {
     }
 
     fn forget_early(&self, key: &str) {
-        if let Asking::Via(asker) = &self.own.asking {
+        if let CallerAccess::Via(asker) = &self.own.asking {
             asker.forget_early(key);
         }
     }
 
     fn kept(&self, key: &str) -> Option<Payload> {
         match &self.own.asking {
-            Asking::Via(asker) => asker.kept(key),
+            CallerAccess::Via(asker) => asker.kept(key),
             _ => None,
         }
     }
 
     fn keep(&self, key: &str, value: &Payload) {
-        if let Asking::Via(asker) = &self.own.asking {
+        if let CallerAccess::Via(asker) = &self.own.asking {
             asker.keep(key, value);
         }
     }
@@ -367,7 +367,7 @@ struct RequestOutlet {
 }
 
 impl Sink for RequestOutlet {
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         Box::pin(async move {
             let mut handed_over = pin!(self.stage.handed_over.notified());
             if self.stage.entry().is_some() {

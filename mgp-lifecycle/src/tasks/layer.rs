@@ -8,7 +8,7 @@ use std::task::{Context as Poller, Poll};
 
 use mgp_types::RpcError;
 use mgp_types::mcp::TaskSupport;
-use mgp_types::service::{Call, Deadline, Either, MgpService, Reply, Routed, RouterLayer};
+use mgp_types::service::{Call, Deadline, Either, MgpService, Reply, RoutedService, RouterLayer};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -118,7 +118,7 @@ impl TasksLayer {
 mgp_types::opaque_debug!(TasksLayer { table });
 
 impl<S> Layer<S> for TasksLayer {
-    type Service = Routed<Tasks<S>>;
+    type Service = RoutedService<Tasks<S>>;
 
     fn layer(&self, inner: S) -> Self::Service {
         let endpoints: RouterLayer = endpoints::router(&self.table).into_layer();

@@ -8,7 +8,7 @@ use mgp_types::service::{Call, PeerInfo};
 use serde::Deserialize;
 
 use super::config::TasksConfig;
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// The way in which a call may become a task.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Plan {
             return Ok(None);
         }
         if !offers_tasks(caller) {
-            return if task_only { Err(Refusal::TasksNotOffered.into()) } else { Ok(None) };
+            return if task_only { Err(LifecycleError::TasksNotOffered.into()) } else { Ok(None) };
         }
         let grace = (!config.grace.is_zero()).then_some(config.grace);
         Ok(Some(Self { era: Era::Modern, ttl: config.ttl.min(config.ttl_max), grace, task_only }))
@@ -74,7 +74,7 @@ impl Plan {
         };
         match requested {
             Some(_) if !supports_tasks(support) => {
-                Err(Refusal::TaskForbidden(tool.to_owned()).into())
+                Err(LifecycleError::TaskForbidden(tool.to_owned()).into())
             }
             Some(requested) => {
                 // A task that expires before it can be polled is of no use.
@@ -86,7 +86,7 @@ impl Plan {
                 Ok(Some(Self { era: Era::Legacy, ttl, grace: None, task_only: true }))
             }
             None if *support == TaskSupport::Required => {
-                Err(Refusal::TaskRequired(tool.to_owned()).into())
+                Err(LifecycleError::TaskRequired(tool.to_owned()).into())
             }
             None => Ok(None),
         }

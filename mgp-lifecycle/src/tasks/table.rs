@@ -14,7 +14,7 @@ use super::config::TasksConfig;
 use super::entry::{Entry, Outcome};
 use super::negotiate::Plan;
 use crate::drain::{Drain, DrainHold};
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// Stores every task, running or ended, until it expires.
 pub(super) struct Table {
@@ -59,7 +59,7 @@ impl Table {
     }
 
     /// Checks that there is room for another task.
-    pub(super) fn has_room(&self, principal: &Principal) -> Result<(), Refusal> {
+    pub(super) fn has_room(&self, principal: &Principal) -> Result<(), LifecycleError> {
         self.tasks.lock().make_room(&self.config, &Owner::of(principal), Eviction::DryRun).map(drop)
     }
 
@@ -90,10 +90,14 @@ impl Table {
     }
 
     /// Returns a principal's task; a task of another principal is unknown to it.
-    pub(super) fn find(&self, id: &str, principal: &Principal) -> Result<Arc<Entry>, Refusal> {
+    pub(super) fn find(
+        &self,
+        id: &str,
+        principal: &Principal,
+    ) -> Result<Arc<Entry>, LifecycleError> {
         let owner = Owner::of(principal);
         let entry = self.tasks.lock().by_id.get(id).filter(|entry| entry.owner == owner).cloned();
-        entry.ok_or(Refusal::UnknownTask)
+        entry.ok_or(LifecycleError::UnknownTask)
     }
 
     /// Returns a principal's tasks, oldest first.
@@ -169,7 +173,7 @@ impl Tasks {
         config: &TasksConfig,
         owner: &Owner,
         eviction: Eviction,
-    ) -> Result<Option<Arc<Entry>>, Refusal> {
+    ) -> Result<Option<Arc<Entry>>, LifecycleError> {
         let own = self.by_id.values().filter(|entry| entry.owner == *owner).count();
         let own_full = own >= config.max_per_principal;
         if !own_full && self.by_id.len() < config.max {
@@ -179,7 +183,7 @@ impl Tasks {
             |entry: &&Arc<Entry>| (!own_full || entry.owner == *owner) && entry.is_delivered();
         let oldest =
             self.by_id.values().filter(can_be_evicted).min_by_key(|entry| entry.number).cloned();
-        let oldest = oldest.ok_or(Refusal::TooManyTasks)?;
+        let oldest = oldest.ok_or(LifecycleError::TooManyTasks)?;
         if eviction == Eviction::Remove {
             self.by_id.remove(&oldest.id);
         }

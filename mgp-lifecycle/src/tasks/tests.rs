@@ -7,8 +7,8 @@ use std::time::Duration;
 use mgp_types::mcp::{Revision, TaskStatus, TaskSupport};
 use mgp_types::service::mock::{self, Client};
 use mgp_types::service::{
-    Ask, Asking, Asks, BoxFuture, Call, CallerChannel, Context, Gone, Item, Outlet, PeerInfo,
-    Principal, Reply, RoundState, Rounds, Sink, Stack,
+    AcceptedRequests, BoxFuture, Call, CallerAccess, CallerChannel, CallerRequest, ConsumerGone,
+    Context, Outlet, OutletItem, PeerInfo, Principal, Reply, RoundState, Rounds, Sink, Stack,
 };
 use mgp_types::{Payload, RpcError};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tower_layer::Layer;
 
 use super::{TaskTicket, TasksConfig, TasksLayer};
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 mod bounds;
 mod ending;
@@ -71,8 +71,8 @@ async fn slow(_: Call) -> Result<Reply, RpcError> {
     text_result("done")
 }
 
-fn elicit() -> Ask {
-    Ask::new("elicitation/create", Payload::from_trusted(r#"{"message":"sure?"}"#))
+fn elicit() -> CallerRequest {
+    CallerRequest::new("elicitation/create", Payload::from_trusted(r#"{"message":"sure?"}"#))
 }
 
 async fn request(client: &mut Client, method: &str, params: &str) -> Value {

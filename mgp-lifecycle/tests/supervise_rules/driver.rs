@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_lifecycle::{Report, State, SuperviseConfig, Supervised, supervise};
+use mgp_lifecycle::{StateHandle, StateReport, SuperviseConfig, Supervised, supervise};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
 use tokio::time::{Instant, sleep, timeout};
@@ -185,7 +185,7 @@ impl Drop for Child {
 fn begin(behavior: Behavior, config: SuperviseConfig) -> (Supervised<u64>, Arc<ServerRecord>) {
     let record = Arc::new(ServerRecord::default());
     let spawn = FakeSpawn { behavior, record: Arc::clone(&record) };
-    (supervise(spawn, config, State::new(ServerState::Registered)), record)
+    (supervise(spawn, config, StateHandle::new(ServerState::Registered)), record)
 }
 
 /// Lets spawned tasks run until they wait.
@@ -207,7 +207,7 @@ async fn a_crash_loop_ends_after_five_restarts_with_exact_counts() {
     assert!((secs(35)..secs(44)).contains(&took), "{took:?}");
     assert_eq!((record.alive(), record.peak.load(Ordering::SeqCst), record.killed()), (0, 1, 0));
 
-    let (mut words, mut last): (Vec<_>, Option<Report>) = (Vec::new(), None);
+    let (mut words, mut last): (Vec<_>, Option<StateReport>) = (Vec::new(), None);
     while let Ok(report) = reports.try_recv() {
         let change = changes.try_recv().unwrap();
         assert_eq!((&change.from, &change.to, &change.at), (&report.from, &report.to, &report.at));
@@ -453,7 +453,7 @@ async fn a_running_state_of_an_earlier_supervisor_is_brought_to_rest() {
         (ServerState::Error, ServerState::Error),
     ] {
         let spawn = FakeSpawn { behavior: Behavior::Runs, record: Arc::default() };
-        let server = supervise(spawn, SuperviseConfig::default(), State::new(before));
+        let server = supervise(spawn, SuperviseConfig::default(), StateHandle::new(before));
         assert_eq!(server.state().now(), rests);
         server.start().await;
         assert_eq!(server.ready().await.unwrap(), 1);

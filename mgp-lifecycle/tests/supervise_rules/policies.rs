@@ -1,18 +1,18 @@
 //! The three restart policies, by the reason why a server ended (MGP §11.5).
 
-use mgp_lifecycle::Event;
+use mgp_lifecycle::SupervisorEvent;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
 use super::world::{World, clean_exit, config, crash, secs};
 
 /// Returns every end that is a failure.
-fn failures() -> Vec<Event> {
+fn failures() -> Vec<SupervisorEvent> {
     vec![
         crash(),
-        Event::Exited(Exit::failure("killed by signal 9")),
-        Event::Exited(Exit::failure("the connection was lost")),
-        Event::Unhealthy("three pings unanswered".into()),
+        SupervisorEvent::Exited(Exit::failure("killed by signal 9")),
+        SupervisorEvent::Exited(Exit::failure("the connection was lost")),
+        SupervisorEvent::Unhealthy("three pings unanswered".into()),
     ]
 }
 
@@ -28,8 +28,8 @@ fn the_policy_never_restarts_nothing() {
     world.send(clean_exit());
     assert_eq!(world.rest().state, ServerState::Disconnected);
     let mut world = World::new(config("never"));
-    world.send(Event::Start);
-    world.send(Event::StartFailed("no such program".into()));
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::StartFailed("no such program".into()));
     assert_eq!(
         (world.rest().state, &*world.rest().reason),
         (ServerState::Error, "no such program")
@@ -43,7 +43,7 @@ fn the_policy_on_failure_restarts_after_each_kind_of_failure() {
         world.send(end);
         assert_eq!(world.path(2), "error restarting");
         world.wait();
-        world.send(Event::Ready);
+        world.send(SupervisorEvent::Ready);
         assert_eq!(
             world.path(9),
             "registered connecting connected error restarting connecting connected"
@@ -51,8 +51,8 @@ fn the_policy_on_failure_restarts_after_each_kind_of_failure() {
         assert_eq!((world.starts.len(), world.machine.restarts()), (2, 1));
     }
     let mut world = World::new(config("on_failure"));
-    world.send(Event::Start);
-    world.send(Event::StartFailed("no such program".into()));
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::StartFailed("no such program".into()));
     world.wait();
     assert_eq!(world.path(9), "registered connecting error restarting connecting");
 }
@@ -71,7 +71,7 @@ fn the_policy_always_restarts_after_exit_code_0() {
     world.send(clean_exit());
     assert_eq!(world.path(2), "connected disconnected");
     world.wait();
-    world.send(Event::Ready);
+    world.send(SupervisorEvent::Ready);
     assert_eq!(world.path(9), "registered connecting connected disconnected connecting connected");
     world.send(crash());
     world.wait();
@@ -90,12 +90,12 @@ fn no_policy_restarts_after_a_final_stop() {
     for policy in ["never", "on_failure", "always"] {
         for reason in ["operator_request", "idle_timeout", "kernel_shutdown", "whim"] {
             let mut world = World::connected(config(policy));
-            world.send(Event::Stop(reason.into()));
+            world.send(SupervisorEvent::Stop(reason.into()));
             assert_eq!(world.path(9), "registered connecting connected draining disconnected");
             assert_eq!(&*world.rest().reason, reason);
             assert_eq!(world.stops, [Some(ShutdownReason::from(reason))]);
             world.pass(secs(100_000));
-            world.send(Event::Tick);
+            world.send(SupervisorEvent::Tick);
             assert_eq!(world.starts.len(), 1, "{policy} after {reason}");
         }
     }
@@ -106,7 +106,7 @@ fn no_policy_restarts_a_server_that_another_peer_stopped() {
     for policy in ["never", "on_failure", "always"] {
         for exit in [Exit::success("exited with code 0"), Exit::failure("exited with code 3")] {
             let mut world = World::connected(config(policy));
-            world.send(Event::Exited(exit.because(ShutdownReason::OperatorRequest)));
+            world.send(SupervisorEvent::Exited(exit.because(ShutdownReason::OperatorRequest)));
             assert!(world.machine.rest().is_some(), "{policy}");
         }
     }
@@ -117,9 +117,9 @@ fn a_changed_configuration_restarts_at_once_and_resets_the_count() {
     for policy in ["never", "on_failure", "always"] {
         let mut world = World::connected(config(policy));
         for _ in 0..20 {
-            world.send(Event::Stop(ShutdownReason::ConfigurationChange));
+            world.send(SupervisorEvent::Stop(ShutdownReason::ConfigurationChange));
             assert_eq!(world.path(4), "connected draining restarting connecting");
-            world.send(Event::Ready);
+            world.send(SupervisorEvent::Ready);
         }
         assert_eq!((world.starts.len(), world.now), (21, secs(0)));
         assert_eq!(world.machine.restarts(), 20);
@@ -131,18 +131,18 @@ fn a_server_over_its_resource_limit_restarts_but_not_for_ever() {
     for policy in ["on_failure", "always"] {
         let mut world = World::connected(config(policy));
         for _ in 0..5 {
-            world.send(Event::Stop(ShutdownReason::ResourceLimit));
+            world.send(SupervisorEvent::Stop(ShutdownReason::ResourceLimit));
             assert_eq!(world.path(3), "connected draining restarting");
             world.wait();
-            world.send(Event::Ready);
+            world.send(SupervisorEvent::Ready);
         }
-        world.send(Event::Stop(ShutdownReason::ResourceLimit));
+        world.send(SupervisorEvent::Stop(ShutdownReason::ResourceLimit));
         assert_eq!(world.path(4), "connected draining restarting error");
         assert!(world.rest().limit.is_some());
         assert_eq!((world.starts.len(), world.gave_up.len()), (6, 1));
         assert_eq!(world.stops.last(), Some(&Some(ShutdownReason::ResourceLimit)));
     }
     let mut world = World::connected(config("never"));
-    world.send(Event::Stop(ShutdownReason::ResourceLimit));
+    world.send(SupervisorEvent::Stop(ShutdownReason::ResourceLimit));
     assert_eq!(world.path(3), "connected draining disconnected");
 }

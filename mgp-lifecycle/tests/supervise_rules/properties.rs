@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_lifecycle::{Event, SuperviseConfig};
+use mgp_lifecycle::{SuperviseConfig, SupervisorEvent};
 use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use super::world::{World, ms};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Tell(Event),
+    Tell(SupervisorEvent),
     Pass(Duration),
     /// Advances to the deadline, if there is one.
     Due,
@@ -46,15 +46,15 @@ fn steps(requests: Requests) -> impl Strategy<Value = Vec<Step>> {
 
 fn step(kind: u8, detail: u64) -> Step {
     Step::Tell(match kind {
-        0 | 1 => Event::Start,
-        2 | 3 => Event::Restart,
-        4 | 5 => Event::Stop(reason(detail)),
-        6..14 => Event::Ready,
-        14..16 => Event::StartFailed("refused".into()),
+        0 | 1 => SupervisorEvent::Start,
+        2 | 3 => SupervisorEvent::Restart,
+        4 | 5 => SupervisorEvent::Stop(reason(detail)),
+        6..14 => SupervisorEvent::Ready,
+        14..16 => SupervisorEvent::StartFailed("refused".into()),
         16..22 => exit(detail),
-        22 => Event::Unhealthy("silent".into()),
-        23..30 => Event::Stopped,
-        30..32 => Event::Tick,
+        22 => SupervisorEvent::Unhealthy("silent".into()),
+        23..30 => SupervisorEvent::Stopped,
+        30..32 => SupervisorEvent::Tick,
         32..38 => return Step::Pass(ms(detail)),
         _ => return Step::Due,
     })
@@ -66,9 +66,9 @@ fn reason(n: u64) -> ShutdownReason {
     known.get(n).cloned().unwrap_or_else(|| "whim".into())
 }
 
-fn exit(n: u64) -> Event {
+fn exit(n: u64) -> SupervisorEvent {
     let exit = if n.is_multiple_of(2) { Exit::success("ended") } else { Exit::failure("crashed") };
-    Event::Exited(if n % 10 < 2 { exit.because(reason(n / 10)) } else { exit })
+    SupervisorEvent::Exited(if n % 10 < 2 { exit.because(reason(n / 10)) } else { exit })
 }
 
 /// Applies all steps; every change is checked.
@@ -100,7 +100,7 @@ proptest! {
         let (window, max) = (config.window.max(Duration::from_secs(1)), config.max_restarts as usize);
         let mut world = World::seeded(config, seed);
         world.stops_at_once = false;
-        world.send(Event::Start);
+        world.send(SupervisorEvent::Start);
         walk(&mut world, walked);
         for starts in world.starts.windows(max + 2) {
             prop_assert!(starts[max + 1] >= starts[0] + window, "{:?}", world.starts);
@@ -114,13 +114,13 @@ proptest! {
         let max = config.max_restarts as usize;
         let mut world = World::seeded(config, seed);
         world.stops_at_once = false;
-        world.send(Event::Start);
+        world.send(SupervisorEvent::Start);
         walk(&mut world, walked);
         world.stops_at_once = stops_at_once;
         for _ in 0..3 * (max + 2) {
             let before = (world.states.len(), world.machine.deadline());
             if becomes_ready && world.is(&ServerState::Connecting) && !world.machine.is_stopping() {
-                world.send(Event::Ready);
+                world.send(SupervisorEvent::Ready);
             }
             if world.machine.deadline().is_some() {
                 world.wait();
@@ -136,7 +136,7 @@ proptest! {
         let mut world = World::seeded(config, seed);
         world.stops_at_once = false;
         walk(&mut world, before);
-        world.send(Event::Stop(ShutdownReason::OperatorRequest));
+        world.send(SupervisorEvent::Stop(ShutdownReason::OperatorRequest));
         let starts = world.starts.len();
         walk(&mut world, after);
         if world.machine.deadline().is_some() {
@@ -151,9 +151,9 @@ proptest! {
         let mut world = World::seeded(config, seed);
         world.stops_at_once = false;
         walk(&mut world, walked);
-        world.send(if restarts { Event::Restart } else { Event::Start });
+        world.send(if restarts { SupervisorEvent::Restart } else { SupervisorEvent::Start });
         if world.machine.is_stopping() {
-            world.send(Event::Stopped);
+            world.send(SupervisorEvent::Stopped);
         }
         prop_assert!(matches!(world.machine.state(), ServerState::Connecting | ServerState::Connected));
         prop_assert_eq!(world.is(&ServerState::Connected), world.machine.deadline().is_none());

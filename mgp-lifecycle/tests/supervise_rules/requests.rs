@@ -1,6 +1,6 @@
 //! Requests take precedence: stops, starts and restarts at any moment (MGP §11.5).
 
-use mgp_lifecycle::{Event, SuperviseConfig, Supervisor};
+use mgp_lifecycle::{SuperviseConfig, Supervisor, SupervisorEvent};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 
 use super::world::{World, clean_exit, config, crash, secs};
@@ -12,25 +12,25 @@ fn a_stop_during_a_wait_ends_the_restarts() {
     let mut world = World::connected(config("always"));
     world.send(crash());
     assert!(world.machine.deadline().is_some());
-    world.send(Event::Stop(OPERATOR));
+    world.send(SupervisorEvent::Stop(OPERATOR));
     assert_eq!(world.machine.deadline(), None);
     assert_eq!(
         (world.rest().state, &*world.rest().reason),
         (ServerState::Error, "operator_request")
     );
     world.pass(secs(1000));
-    world.send(Event::Tick);
+    world.send(SupervisorEvent::Tick);
     assert_eq!(world.starts.len(), 1);
 
     let mut world = World::connected(config("always"));
     world.send(clean_exit());
-    world.send(Event::Stop(OPERATOR));
+    world.send(SupervisorEvent::Stop(OPERATOR));
     assert_eq!(
         (world.rest().state, &*world.rest().reason),
         (ServerState::Disconnected, "operator_request")
     );
     world.pass(secs(1000));
-    world.send(Event::Tick);
+    world.send(SupervisorEvent::Tick);
     assert_eq!(world.starts.len(), 1);
 }
 
@@ -38,14 +38,14 @@ fn a_stop_during_a_wait_ends_the_restarts() {
 fn a_stop_during_a_start_stops_the_process_tree() {
     let mut world = World::new(config("always"));
     world.stops_at_once = false;
-    world.send(Event::Start);
-    world.send(Event::Stop(OPERATOR));
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::Stop(OPERATOR));
     assert_eq!(world.stops, [Some(OPERATOR)]);
     assert_eq!(world.machine.rest(), None, "not before the process tree has ended");
-    for late in [Event::Ready, crash(), Event::StartFailed("stopped".into())] {
+    for late in [SupervisorEvent::Ready, crash(), SupervisorEvent::StartFailed("stopped".into())] {
         world.send(late);
     }
-    world.send(Event::Stopped);
+    world.send(SupervisorEvent::Stopped);
     assert_eq!(world.path(9), "registered connecting disconnected");
     assert_eq!(world.starts.len(), 1);
 }
@@ -55,8 +55,8 @@ fn a_stop_during_the_cleanup_of_a_crash_ends_the_restarts() {
     let mut world = World::connected(config("always"));
     world.stops_at_once = false;
     world.send(crash());
-    world.send(Event::Stop(OPERATOR));
-    world.send(Event::Stopped);
+    world.send(SupervisorEvent::Stop(OPERATOR));
+    world.send(SupervisorEvent::Stopped);
     assert_eq!(
         (world.rest().state, &*world.rest().reason),
         (ServerState::Error, "operator_request")
@@ -68,10 +68,10 @@ fn a_stop_during_the_cleanup_of_a_crash_ends_the_restarts() {
 fn a_crash_during_a_drain_does_not_count() {
     let mut world = World::connected(config("always"));
     world.stops_at_once = false;
-    world.send(Event::Stop(OPERATOR));
+    world.send(SupervisorEvent::Stop(OPERATOR));
     world.send(crash());
     assert!(world.is(&ServerState::Draining));
-    world.send(Event::Stopped);
+    world.send(SupervisorEvent::Stopped);
     assert_eq!(world.path(3), "connected draining disconnected");
     assert_eq!(world.starts.len(), 1);
 }
@@ -80,14 +80,14 @@ fn a_crash_during_a_drain_does_not_count() {
 fn a_stop_that_hangs_kills_the_server() {
     let mut world = World::connected(SuperviseConfig::default());
     world.stops_at_once = false;
-    world.send(Event::Stop(OPERATOR));
+    world.send(SupervisorEvent::Stop(OPERATOR));
     world.pass(secs(59));
-    world.send(Event::Tick);
+    world.send(SupervisorEvent::Tick);
     assert_eq!(world.kills, 0);
     assert_eq!(world.wait(), secs(1));
     assert_eq!(world.kills, 1);
     assert_eq!(world.rest().state, ServerState::Disconnected);
-    world.send(Event::Stopped);
+    world.send(SupervisorEvent::Stopped);
     assert_eq!(world.rest().state, ServerState::Disconnected);
 }
 
@@ -95,10 +95,10 @@ fn a_stop_that_hangs_kills_the_server() {
 fn a_requested_restart_resets_the_count_and_starts_at_once() {
     let mut world = World::connected(SuperviseConfig::default());
     world.crash_loop(secs(1));
-    world.send(Event::Restart);
+    world.send(SupervisorEvent::Restart);
     assert_eq!(world.path(3), "error restarting connecting");
     assert_eq!(world.starts.last(), Some(&world.now));
-    world.send(Event::Ready);
+    world.send(SupervisorEvent::Ready);
     for _ in 0..5 {
         assert!(world.crash_after(secs(1)), "five restarts are allowed again");
     }
@@ -108,7 +108,7 @@ fn a_requested_restart_resets_the_count_and_starts_at_once() {
 
 #[test]
 fn a_requested_restart_ends_a_wait() {
-    for wish in [Event::Restart, Event::Start] {
+    for wish in [SupervisorEvent::Restart, SupervisorEvent::Start] {
         let mut world = World::connected(SuperviseConfig::default());
         for _ in 0..4 {
             world.crash_after(secs(1));
@@ -117,7 +117,7 @@ fn a_requested_restart_ends_a_wait() {
         assert_eq!(world.starts.len(), 5);
         world.send(wish);
         assert_eq!((world.starts.len(), world.starts.last()), (6, Some(&world.now)));
-        world.send(Event::Ready);
+        world.send(SupervisorEvent::Ready);
         world.send(crash());
         assert!(world.wait() <= secs(1), "the waits start again from the first");
     }
@@ -127,13 +127,13 @@ fn a_requested_restart_ends_a_wait() {
 fn a_restart_during_a_start_happens_once() {
     let mut world = World::new(SuperviseConfig::default());
     world.stops_at_once = false;
-    world.send(Event::Start);
-    world.send(Event::Restart);
-    world.send(Event::Restart);
-    world.send(Event::Restart);
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::Restart);
+    world.send(SupervisorEvent::Restart);
+    world.send(SupervisorEvent::Restart);
     assert_eq!((world.starts.len(), world.stops.len()), (1, 1));
-    world.send(Event::Stopped);
-    world.send(Event::Ready);
+    world.send(SupervisorEvent::Stopped);
+    world.send(SupervisorEvent::Ready);
     assert_eq!(world.path(9), "registered connecting disconnected connecting connected");
     assert_eq!((world.starts.len(), world.machine.restarts()), (2, 1));
     assert_eq!(world.machine.deadline(), None);
@@ -143,8 +143,8 @@ fn a_restart_during_a_start_happens_once() {
 fn a_restart_of_a_running_server_drains_it_whatever_its_policy() {
     for policy in ["never", "on_failure", "always"] {
         let mut world = World::connected(config(policy));
-        world.send(Event::Restart);
-        world.send(Event::Ready);
+        world.send(SupervisorEvent::Restart);
+        world.send(SupervisorEvent::Ready);
         assert_eq!(world.path(5), "connected draining restarting connecting connected");
         assert_eq!(world.stops, [Some(OPERATOR)]);
     }
@@ -154,17 +154,17 @@ fn a_restart_of_a_running_server_drains_it_whatever_its_policy() {
 fn the_latest_request_counts() {
     let mut world = World::connected(SuperviseConfig::default());
     world.stops_at_once = false;
-    world.send(Event::Restart);
-    world.send(Event::Stop(OPERATOR));
-    world.send(Event::Stopped);
+    world.send(SupervisorEvent::Restart);
+    world.send(SupervisorEvent::Stop(OPERATOR));
+    world.send(SupervisorEvent::Stopped);
     assert_eq!(world.path(2), "draining disconnected");
 
     let mut world = World::connected(SuperviseConfig::default());
     world.stops_at_once = false;
-    world.send(Event::Stop(OPERATOR));
-    world.send(Event::Start);
+    world.send(SupervisorEvent::Stop(OPERATOR));
+    world.send(SupervisorEvent::Start);
     assert_eq!(world.starts.len(), 1, "not before the old one has ended");
-    world.send(Event::Stopped);
+    world.send(SupervisorEvent::Stopped);
     assert_eq!(world.path(3), "draining restarting connecting");
 }
 
@@ -173,10 +173,10 @@ fn a_changed_configuration_does_not_undo_a_stop() {
     for change in [ShutdownReason::ConfigurationChange, ShutdownReason::ResourceLimit] {
         let mut world = World::connected(config("always"));
         world.stops_at_once = false;
-        world.send(Event::Stop(OPERATOR));
-        world.send(Event::Stop(change.clone()));
-        world.send(Event::Stopped);
-        world.send(Event::Stop(change));
+        world.send(SupervisorEvent::Stop(OPERATOR));
+        world.send(SupervisorEvent::Stop(change.clone()));
+        world.send(SupervisorEvent::Stopped);
+        world.send(SupervisorEvent::Stop(change));
         assert_eq!((world.rest().state, world.starts.len()), (ServerState::Disconnected, 1));
     }
 }
@@ -184,7 +184,12 @@ fn a_changed_configuration_does_not_undo_a_stop() {
 #[test]
 fn starting_a_running_server_changes_nothing() {
     let mut world = World::new(SuperviseConfig::default());
-    for event in [Event::Start, Event::Start, Event::Ready, Event::Start] {
+    for event in [
+        SupervisorEvent::Start,
+        SupervisorEvent::Start,
+        SupervisorEvent::Ready,
+        SupervisorEvent::Start,
+    ] {
         world.send(event);
     }
     assert_eq!(
@@ -197,9 +202,9 @@ fn starting_a_running_server_changes_nothing() {
 fn stopping_a_server_that_never_started_rests() {
     let mut world = World::new(SuperviseConfig::default());
     assert_eq!(world.machine.rest(), None);
-    world.send(Event::Stop(ShutdownReason::ConfigurationChange));
+    world.send(SupervisorEvent::Stop(ShutdownReason::ConfigurationChange));
     assert_eq!(world.machine.rest(), None);
-    world.send(Event::Stop(OPERATOR));
+    world.send(SupervisorEvent::Stop(OPERATOR));
     assert_eq!(world.rest().state, ServerState::Registered);
     assert_eq!(world.stops.len(), 0);
 }
@@ -214,7 +219,7 @@ fn a_supervisor_may_begin_with_a_resting_server() {
         let mut world = World::new(SuperviseConfig::default());
         world.machine = Supervisor::new(SuperviseConfig::default(), 1).found(found);
         world.states = vec![world.machine.state().clone()];
-        world.send(Event::Start);
+        world.send(SupervisorEvent::Start);
         assert_eq!(world.path(9), path);
     }
 }

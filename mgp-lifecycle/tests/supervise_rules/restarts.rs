@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_lifecycle::{Event, SuperviseConfig};
+use mgp_lifecycle::{SuperviseConfig, SupervisorEvent};
 use mgp_types::mgp::ServerState;
 
 use super::world::{World, clean_exit, config, crash, ms, secs};
@@ -26,8 +26,13 @@ fn five_restarts_and_the_sixth_exit_ends_in_error() {
 fn the_limit_is_reported_once() {
     let mut world = World::connected(SuperviseConfig::default());
     world.crash_loop(secs(1));
-    for event in [crash(), Event::Tick, Event::Stopped, Event::Ready, Event::Unhealthy("x".into())]
-    {
+    for event in [
+        crash(),
+        SupervisorEvent::Tick,
+        SupervisorEvent::Stopped,
+        SupervisorEvent::Ready,
+        SupervisorEvent::Unhealthy("x".into()),
+    ] {
         world.pass(secs(1000));
         world.send(event);
     }
@@ -40,12 +45,12 @@ fn the_limit_is_reported_once() {
 #[test]
 fn failed_starts_count_like_crashes() {
     let mut world = World::new(SuperviseConfig::default());
-    world.send(Event::Start);
+    world.send(SupervisorEvent::Start);
     for _ in 0..5 {
-        world.send(Event::StartFailed("connection refused".into()));
+        world.send(SupervisorEvent::StartFailed("connection refused".into()));
         world.wait();
     }
-    world.send(Event::StartFailed("connection refused".into()));
+    world.send(SupervisorEvent::StartFailed("connection refused".into()));
     assert_eq!((world.starts.len(), world.gave_up.len()), (6, 1));
 }
 
@@ -55,7 +60,7 @@ fn the_policy_always_has_the_same_limit_for_successful_ends() {
     for _ in 0..5 {
         world.send(clean_exit());
         world.wait();
-        world.send(Event::Ready);
+        world.send(SupervisorEvent::Ready);
     }
     world.send(clean_exit());
     assert_eq!(world.path(2), "connected error");
@@ -93,7 +98,7 @@ fn a_stable_period_resets_count_and_waits() {
         world.send(crash());
         let first = world.wait();
         assert!(first >= ms(750));
-        world.send(Event::Ready);
+        world.send(SupervisorEvent::Ready);
     }
     world.send(crash());
     assert_eq!((world.gave_up.len(), world.starts.len()), (1, 11));
@@ -119,7 +124,7 @@ fn a_limit_of_zero_never_restarts() {
         world.send(crash());
         assert_eq!((world.rest().state, world.starts.len()), (ServerState::Error, 1));
         assert_eq!(world.rest().limit.unwrap().restarts, 0);
-        world.send(Event::Restart);
+        world.send(SupervisorEvent::Restart);
         assert_eq!(world.starts.len(), 2, "a requested restart does not count");
     }
 }
@@ -130,14 +135,14 @@ fn waits_double_with_jitter_up_to_the_longest() {
         let mut many = SuperviseConfig::default();
         many.max_restarts = 8;
         let mut world = World::seeded(many, seed);
-        world.send(Event::Start);
-        world.send(Event::Ready);
+        world.send(SupervisorEvent::Start);
+        world.send(SupervisorEvent::Ready);
         for full in [1, 2, 4, 8, 16, 30, 30, 30] {
             world.send(crash());
             let waited = world.wait();
             assert!(waited <= secs(full), "{waited:?} of {full}");
             assert!(waited >= secs(full) * 3 / 4, "{waited:?} of {full}");
-            world.send(Event::Ready);
+            world.send(SupervisorEvent::Ready);
         }
     }
 }
@@ -147,8 +152,8 @@ fn two_servers_wait_differently() {
     let waits: Vec<Duration> = (0..20)
         .map(|seed| {
             let mut world = World::seeded(SuperviseConfig::default(), seed);
-            world.send(Event::Start);
-            world.send(Event::Ready);
+            world.send(SupervisorEvent::Start);
+            world.send(SupervisorEvent::Ready);
             world.send(crash());
             world.wait()
         })
@@ -193,14 +198,14 @@ fn huge_values_neither_allocate_nor_overflow() {
     for _ in 0..100 {
         world.send(crash());
         assert!(world.wait() <= secs(3600));
-        world.send(Event::Ready);
+        world.send(SupervisorEvent::Ready);
     }
     assert_eq!(world.starts.len(), 101);
     world.now = Duration::MAX;
     world.send(crash());
-    world.send(Event::Tick);
+    world.send(SupervisorEvent::Tick);
     world.now = Duration::ZERO;
-    world.send(Event::Ready);
+    world.send(SupervisorEvent::Ready);
     world.send(crash());
     assert!(world.machine.deadline().is_some());
 }
@@ -208,6 +213,6 @@ fn huge_values_neither_allocate_nor_overflow() {
 #[test]
 fn a_long_reason_is_clipped() {
     let mut world = World::connected(SuperviseConfig::default());
-    world.send(Event::Unhealthy("é".repeat(10_000)));
+    world.send(SupervisorEvent::Unhealthy("é".repeat(10_000)));
     assert!(world.reasons.iter().all(|reason| reason.len() <= 512 + "…".len()));
 }

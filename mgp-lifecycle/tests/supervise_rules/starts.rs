@@ -1,6 +1,6 @@
 //! Starts that take long, fail, or never end (MGP §11.5).
 
-use mgp_lifecycle::{Event, SuperviseConfig};
+use mgp_lifecycle::{SuperviseConfig, SupervisorEvent};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 
 use super::world::{World, clean_exit, config, crash, secs};
@@ -8,7 +8,7 @@ use super::world::{World, clean_exit, config, crash, secs};
 #[test]
 fn a_server_that_is_never_ready_is_stopped_and_counts_as_failed() {
     let mut world = World::new(SuperviseConfig::default());
-    world.send(Event::Start);
+    world.send(SupervisorEvent::Start);
     assert_eq!(world.wait(), secs(30));
     assert_eq!(world.path(3), "connecting error restarting");
     assert_eq!(world.stops, [None]);
@@ -25,19 +25,19 @@ fn a_server_that_is_never_ready_is_stopped_and_counts_as_failed() {
 #[test]
 fn a_slow_start_within_its_time_succeeds() {
     let mut world = World::new(SuperviseConfig::default());
-    world.send(Event::Start);
+    world.send(SupervisorEvent::Start);
     world.pass(secs(29));
-    world.send(Event::Tick);
-    world.send(Event::Ready);
+    world.send(SupervisorEvent::Tick);
+    world.send(SupervisorEvent::Ready);
     world.pass(secs(1000));
-    world.send(Event::Tick);
+    world.send(SupervisorEvent::Tick);
     assert_eq!(world.path(9), "registered connecting connected");
 }
 
 #[test]
 fn an_end_before_it_was_ready_is_a_failed_start() {
     let mut world = World::new(config("on_failure"));
-    world.send(Event::Start);
+    world.send(SupervisorEvent::Start);
     world.send(clean_exit());
     assert_eq!(world.path(3), "connecting error restarting");
     assert_eq!(world.reasons[1], "exited with code 0 before it was ready");
@@ -50,9 +50,9 @@ fn the_next_start_waits_until_the_process_tree_has_ended() {
     world.send(crash());
     assert!(world.is(&ServerState::Restarting));
     world.pass(secs(20));
-    world.send(Event::Tick);
+    world.send(SupervisorEvent::Tick);
     assert_eq!(world.starts.len(), 1, "something of it still runs");
-    world.send(Event::Stopped);
+    world.send(SupervisorEvent::Stopped);
     assert_eq!(world.starts.len(), 2, "the wait is over already");
 }
 
@@ -68,16 +68,16 @@ fn a_process_tree_that_does_not_end_is_killed() {
 #[test]
 fn a_server_over_its_resource_limit_during_a_start_has_failed() {
     let mut world = World::new(SuperviseConfig::default());
-    world.send(Event::Start);
-    world.send(Event::Stop(ShutdownReason::ResourceLimit));
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::Stop(ShutdownReason::ResourceLimit));
     assert_eq!(world.path(3), "connecting error restarting");
 }
 
 #[test]
 fn a_server_that_is_not_ready_cannot_be_unhealthy() {
     let mut world = World::new(SuperviseConfig::default());
-    world.send(Event::Unhealthy("late".into()));
-    world.send(Event::Start);
-    world.send(Event::Unhealthy("late".into()));
+    world.send(SupervisorEvent::Unhealthy("late".into()));
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::Unhealthy("late".into()));
     assert_eq!(world.path(9), "registered connecting");
 }

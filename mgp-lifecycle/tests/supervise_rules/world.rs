@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mgp_lifecycle::{Action, Event, Rest, RestartLimitExceeded, SuperviseConfig, Supervisor};
+use mgp_lifecycle::{
+    RestState, RestartLimitExceeded, SuperviseConfig, Supervisor, SupervisorAction, SupervisorEvent,
+};
 use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
@@ -20,12 +22,12 @@ pub(crate) fn config(policy: &str) -> SuperviseConfig {
     config
 }
 
-pub(crate) fn crash() -> Event {
-    Event::Exited(Exit::failure("exited with code 1"))
+pub(crate) fn crash() -> SupervisorEvent {
+    SupervisorEvent::Exited(Exit::failure("exited with code 1"))
 }
 
-pub(crate) fn clean_exit() -> Event {
-    Event::Exited(Exit::success("exited with code 0"))
+pub(crate) fn clean_exit() -> SupervisorEvent {
+    SupervisorEvent::Exited(Exit::success("exited with code 0"))
 }
 
 /// One supervised server, with a record of all actions.
@@ -65,38 +67,38 @@ impl World {
     /// Creates a connected server.
     pub(crate) fn connected(config: SuperviseConfig) -> Self {
         let mut world = Self::new(config);
-        world.send(Event::Start);
-        world.send(Event::Ready);
+        world.send(SupervisorEvent::Start);
+        world.send(SupervisorEvent::Ready);
         world
     }
 
     /// Sends an event, checks each change, and executes the actions.
     #[track_caller]
-    pub(crate) fn send(&mut self, event: Event) {
+    pub(crate) fn send(&mut self, event: SupervisorEvent) {
         let mut stops = false;
         let event_text = format!("{event:?}");
         for action in self.machine.handle(event, self.now) {
             match action {
-                Action::Enter { from, to, reason, restarts } => {
+                SupervisorAction::Enter { from, to, reason, restarts } => {
                     assert_eq!(Some(&from), self.states.last(), "{event_text}");
                     assert!(from.can_become(&to), "{from} to {to} by {event_text}");
                     assert!(restarts <= self.machine.restarts());
                     self.states.push(to);
                     self.reasons.push(reason.to_string());
                 }
-                Action::Start => self.starts.push(self.now),
-                Action::Stop { reason } => {
+                SupervisorAction::Start => self.starts.push(self.now),
+                SupervisorAction::Stop { reason } => {
                     self.stops.push(reason);
                     stops = true;
                 }
-                Action::Kill => self.kills += 1,
-                Action::GiveUp(limit) => self.gave_up.push(limit),
+                SupervisorAction::Kill => self.kills += 1,
+                SupervisorAction::GiveUp(limit) => self.gave_up.push(limit),
                 _ => panic!("unknown action {action:?}"),
             }
         }
         assert_eq!(Some(self.machine.state()), self.states.last());
         if stops && self.stops_at_once {
-            self.send(Event::Stopped);
+            self.send(SupervisorEvent::Stopped);
         }
     }
 
@@ -110,7 +112,7 @@ impl World {
         let due = self.machine.deadline().expect("there is a deadline");
         let waited = due.saturating_sub(self.now);
         self.now = self.now.max(due);
-        self.send(Event::Tick);
+        self.send(SupervisorEvent::Tick);
         waited
     }
 
@@ -121,7 +123,7 @@ impl World {
         let again = self.machine.deadline().is_some();
         if again {
             self.wait();
-            self.send(Event::Ready);
+            self.send(SupervisorEvent::Ready);
         }
         again
     }
@@ -137,7 +139,7 @@ impl World {
         panic!("the restarts never end");
     }
 
-    pub(crate) fn rest(&self) -> Rest {
+    pub(crate) fn rest(&self) -> RestState {
         self.machine.rest().expect("it rests")
     }
 

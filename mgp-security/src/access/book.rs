@@ -12,10 +12,10 @@ use mgp_types::store::{MemoryStore, Store, StoreError};
 use super::decision::{AccessDecision, AccessRuling};
 use super::entry::{Entry, Subject, name_of};
 use super::groups::Groups;
-use super::pass::{Credentials, Need, PassEnded};
+use super::pass::{Credentials, CredentialsExpired, Need};
 use super::rules::{Moment, Rules, Seeker};
 use crate::entries::Entries;
-use crate::hooks::Listening;
+use crate::hooks::HookState;
 use crate::policy::Policies;
 
 /// Access entries and the decisions they lead to; a cheap handle.
@@ -137,7 +137,7 @@ impl Access {
     /// Runs a hook after each change that may let a caller use more or less: of an entry, its end, a policy, a group.
     ///
     /// It must not wait. Notify listeners of changed lists here, and drop cached lists.
-    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+    pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let (of_entries, of_policies) = (Arc::clone(&hook), Arc::clone(&hook));
         self.0.entries.state().on_change(move || of_entries());
@@ -267,7 +267,7 @@ impl AccessView<'_> {
     /// Decides about a call or a list: the entries and the policy, then what the credentials permit.
     ///
     /// # Errors
-    /// [`PassEnded`] if the credentials have ended.
+    /// [`CredentialsExpired`] if the credentials have ended.
     #[inline]
     pub(crate) fn judge(
         &self,
@@ -277,7 +277,7 @@ impl AccessView<'_> {
         need: Need<'_>,
         at: &Moment<'_>,
         default: impl FnOnce() -> DefaultPolicy,
-    ) -> Result<AccessRuling<'_>, PassEnded> {
+    ) -> Result<AccessRuling<'_>, CredentialsExpired> {
         credentials.check_end()?;
         let decision = self.decide(server, tool, at, default);
         match credentials.permit(need) {
@@ -315,7 +315,7 @@ impl Visibility for Access {
 }
 
 /// Returns the rule that hides something, unless it is allowed.
-pub(crate) fn hidden(ruling: Result<AccessRuling<'_>, PassEnded>) -> Result<(), Hidden> {
+pub(crate) fn hidden(ruling: Result<AccessRuling<'_>, CredentialsExpired>) -> Result<(), Hidden> {
     match ruling {
         Ok(ruling) if ruling.is_allowed() => Ok(()),
         Ok(ruling) => Err(Hidden::by(ruling.to_decision().rule().as_str().to_owned())),

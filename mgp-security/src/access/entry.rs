@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use mgp_types::mgp::{AccessEntry, AccessGrantParams, AccessPermission, EntryType};
 use mgp_types::service::{AgentId, Principal};
-use mgp_types::{Hash, Id, Payload, RpcError, Timestamp};
+use mgp_types::{Id, Payload, RpcError, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::policy::ConfirmRule;
@@ -110,7 +110,7 @@ impl Entry {
 
     /// Returns the id of the entry for callers; an entry that replaces it has the same.
     pub(super) fn id(key: &str) -> Id {
-        let hash = Hash::of(key.as_bytes()).to_string();
+        let hash = Sha256Hash::of(key.as_bytes()).to_string();
         Id::String(hash[..16].into())
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mgp_types::sync::RwLock;
 use rustc_hash::FxHashMap;
 
-use crate::hooks::{Hooks, Listening};
+use crate::hooks::{HookState, Hooks};
 
 /// The groups of agents; a change holds from the next message on.
 ///
@@ -66,7 +66,7 @@ impl Groups {
     }
 
     /// Runs a hook after each change.
-    pub(super) fn on_change<L: Into<Listening>>(
+    pub(super) fn on_change<L: Into<HookState>>(
         &self,
         hook: impl Fn() -> L + Send + Sync + 'static,
     ) {

@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll};
 use mgp_types::mcp::CallToolResult;
 use mgp_types::method::{self, Kind, method_of_tool};
 use mgp_types::service::{
-    BoxFuture, Call, Context, Either, Method, MgpService, Params, Reply, Router, Start, Target,
+    BoxFuture, Call, CallRecord, Context, Either, Method, MgpService, Params, Reply, Router, Target,
 };
 use mgp_types::{Payload, RpcError};
 use tower_layer::Layer;
@@ -159,7 +159,7 @@ pub(super) struct Recorded;
 impl Recorded {
     /// Marks a call if an audit layer further out holds a ticket for this very call.
     fn mark(cx: &mut Context) {
-        if cx.extensions.get::<Start>().is_some_and(|start| start.key == cx.key) {
+        if cx.extensions.get::<CallRecord>().is_some_and(|start| start.key == cx.key) {
             cx.extensions.insert(Self);
         }
     }

@@ -27,7 +27,7 @@ pub use entry::Entry;
 pub(crate) use entry::{MAX_NAME, name_of};
 pub use groups::Groups;
 pub use kernel::{KernelTools, KernelToolsLayer};
-pub use pass::PassEnded;
+pub use pass::CredentialsExpired;
 pub(crate) use pass::{Credentials, Need};
 pub(crate) use refused::About;
 pub use refused::{AccessDenied, NotOperator};

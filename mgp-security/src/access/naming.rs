@@ -5,9 +5,9 @@ use mgp_types::service::{Context, ServerId};
 use super::book::Access;
 use super::entry::Entry;
 use crate::policy::ConfirmRule;
-use crate::tool::{Named, NamedTool};
+use crate::tool::{NamedTool, NamedTools};
 
-impl Named for Access {
+impl NamedTools for Access {
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<NamedTool> {
         Some(self.named(&cx.principal, server, tool, self.now())?.naming(tool))
     }

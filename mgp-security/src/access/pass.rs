@@ -17,7 +17,7 @@
 //! with one, it takes the `admin.` word, since a key that was made for tools was not made to administer.
 //! Names are compared letter by letter.
 
-use mgp_types::service::{Context, Pass, Rule};
+use mgp_types::service::{Context, CredentialGrant, Rule};
 
 const TOOLS: &str = "tools.";
 const ADMIN: &str = "admin.";
@@ -48,12 +48,12 @@ pub(crate) enum Need<'a> {
 /// Credentials that ended while they were in use.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the credentials no longer hold; get new ones")]
-pub struct PassEnded {
+pub struct CredentialsExpired {
     #[source]
     rule: Rule,
 }
 
-impl PassEnded {
+impl CredentialsExpired {
     fn new() -> Self {
         Self { rule: Rule::new("pass ended") }
     }
@@ -68,21 +68,21 @@ pub(crate) struct Lacking {
 
 /// The credentials of a call; a call without any is not restricted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Credentials<'a>(Option<&'a Pass>);
+pub(crate) struct Credentials<'a>(Option<&'a CredentialGrant>);
 
 impl<'a> Credentials<'a> {
     pub(crate) const NONE: Self = Self(None);
 
     #[inline]
     pub(crate) fn of(cx: &'a Context) -> Self {
-        Self(cx.extensions.get::<Pass>())
+        Self(cx.extensions.get::<CredentialGrant>())
     }
 
     /// Refuses credentials that have ended.
     #[inline]
-    pub(crate) fn check_end(self) -> Result<(), PassEnded> {
+    pub(crate) fn check_end(self) -> Result<(), CredentialsExpired> {
         match self.0 {
-            Some(pass) if !pass.is_good() => Err(PassEnded::new()),
+            Some(pass) if !pass.is_good() => Err(CredentialsExpired::new()),
             _ => Ok(()),
         }
     }

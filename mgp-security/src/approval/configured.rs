@@ -6,27 +6,27 @@ use mgp_types::mgp::{GrantDecision, Permission};
 use mgp_types::service::{BoxFuture, Context, ServerId};
 use mgp_types::{ErrorCode, RpcError};
 
-use super::{About, Approver, Decision, Question};
+use super::{Approver, Decision, Question, QuestionSubject};
 
 /// Approves what the operator listed, and is unavailable for anything else.
 ///
-/// In a [`First`](super::First), the next approver is asked about anything else.
+/// In a [`ApproverChain`](super::ApproverChain), the next approver is asked about anything else.
 ///
 /// ```
-/// use mgp_security::Configured;
+/// use mgp_security::ConfiguredApprover;
 /// use mgp_types::mgp::Permission;
 ///
-/// let configured = Configured::new().permissions([Permission::FilesystemRead]).tool("files", "write_file");
+/// let configured = ConfiguredApprover::new().permissions([Permission::FilesystemRead]).tool("files", "write_file");
 /// # drop(configured);
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
-pub struct Configured {
+pub struct ConfiguredApprover {
     permissions: BTreeSet<Permission>,
     tools: BTreeSet<(ServerId, String)>,
 }
 
-impl Configured {
+impl ConfiguredApprover {
     /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
@@ -48,7 +48,7 @@ impl Configured {
 
     fn confirms(&self, question: &Question) -> bool {
         match (&question.about, &question.server) {
-            (About::Call { tool, .. }, Some(server)) => {
+            (QuestionSubject::Call { tool, .. }, Some(server)) => {
                 self.tools.contains(&(server.clone(), tool.clone()))
             }
             _ => false,
@@ -56,7 +56,7 @@ impl Configured {
     }
 }
 
-impl Approver for Configured {
+impl Approver for ConfiguredApprover {
     /// Confirms listed calls; listed permissions need no question.
     fn decide(
         &self,

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use mgp_types::Hash;
+use mgp_types::Sha256Hash;
 use serde_json::Value;
 
-use super::{About, Question};
+use super::{Question, QuestionSubject};
 use crate::definition::shows;
 
 /// The size limit for a name, in characters.
@@ -23,12 +23,12 @@ pub(super) fn describe(question: &Question) -> String {
     let server = question.server.as_ref().map(|server| name(server.as_str()));
     let of_server = server.map(|server| format!(" of the server `{server}`")).unwrap_or_default();
     match &question.about {
-        About::Call { tool, arguments, risk } => {
+        QuestionSubject::Call { tool, arguments, risk } => {
             let _ = writeln!(words, "Run the tool `{}`{of_server}?", name(tool));
             let _ = writeln!(words, "Risk: {}", name(risk.as_str()));
             let _ = write!(words, "Arguments: {}", in_short(arguments));
         }
-        About::Permissions { permissions, tool } => {
+        QuestionSubject::Permissions { permissions, tool } => {
             let who = match tool {
                 Some(tool) => format!("the tool `{}`{of_server}", name(tool)),
                 None => format!("the server{}", of_server.replace(" of the server", "")),
@@ -74,7 +74,7 @@ fn in_short(arguments: &str) -> String {
         all.to_string()
     });
     let shown = visible(shorter.as_deref().unwrap_or(arguments), MAX_ARGUMENTS);
-    let (length, hash) = (arguments.len(), Hash::of(arguments.as_bytes()));
+    let (length, hash) = (arguments.len(), Sha256Hash::of(arguments.as_bytes()));
     format!("{shown}\nNot all of the arguments is shown: {length} bytes with the SHA-256 {hash}")
 }
 
@@ -140,7 +140,7 @@ mod tests {
         let shown = in_short(&arguments);
         assert!(shown.contains(r#""path":"/etc/passwd""#), "{shown}");
         assert!(shown.contains("(4760 more characters)"), "{shown}");
-        assert!(shown.contains(&Hash::of(arguments.as_bytes()).to_string()), "{shown}");
+        assert!(shown.contains(&Sha256Hash::of(arguments.as_bytes()).to_string()), "{shown}");
         assert!(shown.len() < 1200, "{}", shown.len());
         // If that is not enough, the hash distinguishes two of them.
         let many = |middle: &str| format!("[{}{middle}{}]", "1,".repeat(3000), ",1".repeat(3000));

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult};
 use mgp_types::method::{ElicitationCreate, Request};
 use mgp_types::mgp::{GrantDecision, Permission};
-use mgp_types::service::{Ask, Authority, BoxFuture, Context, Principal};
+use mgp_types::service::{Authority, BoxFuture, CallerRequest, Context, Principal};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError, Timestamp};
 use serde_json::{Map, json};
 
 use super::describe::{describe, name};
-use super::{About, Approver, Decision, Question};
+use super::{Approver, Decision, Question, QuestionSubject};
 
 /// The field that confirms a call.
 const CONFIRM_FIELD: &str = "confirm";
@@ -105,16 +105,16 @@ impl Approver for ElicitApprover {
 }
 
 /// Returns the question as a form, and its key.
-fn form(question: &Question, principal: &Principal) -> Result<(String, Ask), RpcError> {
+fn form(question: &Question, principal: &Principal) -> Result<(String, CallerRequest), RpcError> {
     let mut fields = Map::new();
     let mut required = Vec::new();
     let kind = match &question.about {
-        About::Call { .. } => {
+        QuestionSubject::Call { .. } => {
             fields.insert(CONFIRM_FIELD.to_owned(), json!({"type": "boolean", "title": "Run it"}));
             required.push(CONFIRM_FIELD);
             "confirm"
         }
-        About::Permissions { permissions, .. } => {
+        QuestionSubject::Permissions { permissions, .. } => {
             for permission in form_permissions(permissions) {
                 let title = format!("{} ({})", name(permission.as_str()), permission.risk());
                 let field = json!({"type": "boolean", "title": title});
@@ -130,7 +130,7 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, Ask), Rpc
     let mut params = ElicitParams::new(describe(question));
     params.requested_schema = Some(RawObject::of(&schema)?);
     let key = format!("mgp.{kind}.{}", question.binding);
-    Ok((key, Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?)))
+    Ok((key, CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?)))
 }
 
 /// Returns the permissions on the form; the others stay undecided.
@@ -154,11 +154,11 @@ fn read(question: &Question, principal: &Principal, answer: &ElicitResult) -> De
     };
     let yes = |field: &str| content.get(field).is_some_and(|value| value.as_str() == "true");
     let permissions = match &question.about {
-        About::Call { .. } if yes(CONFIRM_FIELD) => {
+        QuestionSubject::Call { .. } if yes(CONFIRM_FIELD) => {
             return Decision::new(GrantDecision::Approved, by);
         }
-        About::Call { .. } => return Decision::new(GrantDecision::Denied, by),
-        About::Permissions { permissions, .. } => permissions,
+        QuestionSubject::Call { .. } => return Decision::new(GrantDecision::Denied, by),
+        QuestionSubject::Permissions { permissions, .. } => permissions,
     };
     let mut decision = Decision::new(GrantDecision::Approved, by);
     for permission in form_permissions(permissions) {

@@ -15,16 +15,16 @@ use super::{Approver, Decision, Question};
 /// An approver that denied or deferred has decided, and the next one is not asked.
 ///
 /// ```
-/// use mgp_security::{Configured, ElicitApprover, First};
+/// use mgp_security::{ConfiguredApprover, ElicitApprover, ApproverChain};
 ///
-/// let approver = First::of(Configured::new().tool("files", "write_file")).then(ElicitApprover::everyone());
+/// let approver = ApproverChain::of(ConfiguredApprover::new().tool("files", "write_file")).then(ElicitApprover::everyone());
 /// # drop(approver);
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct First(Vec<Arc<dyn Approver>>);
+pub struct ApproverChain(Vec<Arc<dyn Approver>>);
 
-impl First {
+impl ApproverChain {
     /// Creates a chain with its first approver.
     pub fn of(approver: impl Approver + 'static) -> Self {
         Self(vec![Arc::new(approver)])
@@ -37,13 +37,13 @@ impl First {
     }
 }
 
-impl fmt::Debug for First {
+impl fmt::Debug for ApproverChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "First({})", self.0.len())
     }
 }
 
-impl Approver for First {
+impl Approver for ApproverChain {
     fn decide(
         &self,
         cx: &Context,

@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{BoxFuture, Context, Principal, ServerId};
-use mgp_types::{Hash, Object, RpcError, Timestamp};
+use mgp_types::{Object, RpcError, Sha256Hash, Timestamp};
 
-pub use configured::Configured;
+pub use configured::ConfiguredApprover;
 pub use elicit::ElicitApprover;
-pub use first::First;
+pub use first::ApproverChain;
 pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
-pub use terminal::Terminal;
+pub use terminal::TerminalApprover;
 
 /// Decides questions that the rules leave to a person or a configuration.
 ///
@@ -76,19 +76,19 @@ impl Approver for Arc<dyn Approver> {
 #[non_exhaustive]
 pub struct Question {
     /// The subject of the question.
-    pub about: About,
+    pub about: QuestionSubject,
     /// The server, if there is one.
     pub server: Option<ServerId>,
     /// The principal of the call.
     pub principal: Principal,
     /// The hash of everything the question is about; an answer is valid for nothing else.
-    pub binding: Hash,
+    pub binding: Sha256Hash,
 }
 
 /// The subject of a question.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum About {
+pub enum QuestionSubject {
     /// Permissions that a server or one of its tools needs.
     Permissions {
         /// The permissions, by their standard names.
@@ -140,10 +140,10 @@ impl Question {
     /// Creates a question, bound to a hash.
     #[must_use]
     pub fn new(
-        about: About,
+        about: QuestionSubject,
         server: Option<ServerId>,
         principal: Principal,
-        binding: Hash,
+        binding: Sha256Hash,
     ) -> Self {
         Self { about, server, principal, binding }
     }

@@ -28,7 +28,7 @@ const MAX_QUEUED_LINES: usize = 16;
 /// terminal, so no other part of the process may read from there. In a process without a terminal, it is unavailable.
 #[derive(Clone)]
 #[must_use]
-pub struct Terminal {
+pub struct TerminalApprover {
     opened: Arc<Mutex<Option<OpenTerminal>>>,
     by: Arc<str>,
 }
@@ -64,7 +64,7 @@ impl Drop for ScreenQuestion<'_> {
     }
 }
 
-impl Terminal {
+impl TerminalApprover {
     /// Creates an approver for the controlling terminal, which is opened for the first question.
     pub fn new() -> Self {
         Self { opened: Arc::default(), by: "terminal".into() }
@@ -86,15 +86,15 @@ impl Terminal {
     }
 }
 
-impl Default for Terminal {
+impl Default for TerminalApprover {
     fn default() -> Self {
         Self::new()
     }
 }
 
-mgp_types::opaque_debug!(Terminal);
+mgp_types::opaque_debug!(TerminalApprover);
 
-impl Approver for Terminal {
+impl Approver for TerminalApprover {
     fn decide(
         &self,
         _cx: &Context,

@@ -6,13 +6,16 @@ use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
-    Ask, Asking, Asks, BoxFuture, CallerChannel, Context, Peer, PeerInfo, Principal, Scope,
-    ScopeKind,
+    AcceptedRequests, BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, Peer,
+    PeerInfo, Principal, Scope, ScopeKind,
 };
-use mgp_types::{Hash, Payload, RpcError};
+use mgp_types::{Payload, RpcError, Sha256Hash};
 use serde_json::{Value, json};
 
-use crate::{About, Approver, Configured, Decision, ElicitApprover, First, Question, Terminal};
+use crate::{
+    Approver, ApproverChain, ConfiguredApprover, Decision, ElicitApprover, Question,
+    QuestionSubject, TerminalApprover,
+};
 
 /// A caller that gives every question the same answer, and stores the questions.
 #[derive(Clone)]
@@ -30,11 +33,11 @@ impl Caller {
         let mut cx =
             Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
         let mut facts = PeerInfo::default();
-        let mut asks = Asks::default();
+        let mut asks = AcceptedRequests::default();
         asks.elicitation = true;
         facts.asks = asks;
         cx.caller = Arc::new(facts);
-        cx.asking = Asking::Via(Arc::new(self.clone()));
+        cx.asking = CallerAccess::Via(Arc::new(self.clone()));
         cx
     }
 
@@ -44,18 +47,18 @@ impl Caller {
 }
 
 impl CallerChannel for Caller {
-    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+    fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
         self.asked.lock().unwrap().push((key.to_owned(), ask.params().get().unwrap()));
         Box::pin(std::future::ready(Payload::of(&self.answer)))
     }
 }
 
-fn about(about: About) -> Question {
-    Question::new(about, Some("files".into()), Principal::local(), Hash::of(b"x"))
+fn about(about: QuestionSubject) -> Question {
+    Question::new(about, Some("files".into()), Principal::local(), Sha256Hash::of(b"x"))
 }
 
 fn call(arguments: &str) -> Question {
-    about(About::Call {
+    about(QuestionSubject::Call {
         tool: "rm".to_owned(),
         arguments: arguments.to_owned(),
         risk: RiskLevel::Dangerous,
@@ -64,7 +67,7 @@ fn call(arguments: &str) -> Question {
 
 fn permissions(names: &[&str]) -> Question {
     let permissions = names.iter().map(|name| Permission::from(*name)).collect();
-    about(About::Permissions { permissions, tool: None })
+    about(QuestionSubject::Permissions { permissions, tool: None })
 }
 
 async fn elicit(question: Question, answer: Value) -> (Decision, String, Value) {
@@ -204,27 +207,28 @@ async fn a_caller_that_is_not_interactive_is_not_asked() {
 async fn the_first_available_approver_decides() {
     let yes = json!({"action": "accept", "content": {"confirm": true}});
     let caller = Caller::answering(yes);
-    let listed = || Configured::new().tool("files", "ls").permissions(["filesystem".into()]);
-    let approver = First::of(listed()).then(ElicitApprover::everyone());
+    let listed =
+        || ConfiguredApprover::new().tool("files", "ls").permissions(["filesystem".into()]);
+    let approver = ApproverChain::of(listed()).then(ElicitApprover::everyone());
     let decision = approver.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("local", 1));
     let read = permissions(&["filesystem.read"]);
     assert!(approver.grants(None, &Permission::FilesystemRead));
     assert!(!approver.grants(None, &Permission::ShellExecute));
     assert!(listed().decide(&caller.cx(), read).await.is_err(), "nothing of it is kept");
-    let listed_call =
-        First::of(Configured::new().tool("files", "rm")).then(ElicitApprover::everyone());
+    let listed_call = ApproverChain::of(ConfiguredApprover::new().tool("files", "rm"))
+        .then(ElicitApprover::everyone());
     let decision = listed_call.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("configuration", 1));
     assert_eq!(decision.actor(), Actor::new("kernel", "configuration"), "no user did it");
     let declines = Caller::answering(json!({"action": "decline"}));
-    let approver =
-        First::of(ElicitApprover::everyone()).then(Configured::new().tool("files", "rm"));
+    let approver = ApproverChain::of(ElicitApprover::everyone())
+        .then(ConfiguredApprover::new().tool("files", "rm"));
     let decision = approver.decide(&declines.cx(), call("{}")).await.unwrap();
     assert_eq!(decision.answer, GrantDecision::Denied, "a no is a decision");
-    assert!(First::of(listed()).decide(&caller.cx(), call("{}")).await.is_err());
+    assert!(ApproverChain::of(listed()).decide(&caller.cx(), call("{}")).await.is_err());
     let other = Question { server: Some("other".into()), ..call("{}") };
-    let configured = Configured::new().tool("files", "rm");
+    let configured = ConfiguredApprover::new().tool("files", "rm");
     assert!(configured.decide(&caller.cx(), other).await.is_err());
     assert!(configured.decide(&caller.cx(), call("{}")).await.is_ok());
 }
@@ -269,10 +273,10 @@ impl Screen {
     }
 }
 
-fn terminal() -> (Terminal, Screen, impl Write) {
+fn terminal() -> (TerminalApprover, Screen, impl Write) {
     let (keyboard, keys) = std::io::pipe().unwrap();
     let screen = Screen::default();
-    (Terminal::over(keyboard, screen.clone()), screen, keys)
+    (TerminalApprover::over(keyboard, screen.clone()), screen, keys)
 }
 
 #[tokio::test]
@@ -344,7 +348,7 @@ async fn a_closed_terminal_is_unavailable() {
             Ok(0)
         }
     }
-    let terminal = Terminal::over(Nothing, Screen::default());
+    let terminal = TerminalApprover::over(Nothing, Screen::default());
     let cx = Caller::answering(json!(null)).cx();
     assert!(terminal.decide(&cx, call("{}")).await.is_err());
 }
@@ -366,5 +370,5 @@ fn time_limits_of_a_chain_do_not_overflow() {
             Duration::MAX
         }
     }
-    assert_eq!(First::of(Patient).then(Patient).patience(), Duration::MAX);
+    assert_eq!(ApproverChain::of(Patient).then(Patient).patience(), Duration::MAX);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mgp_types::service::{ArgumentsDigest, DigestForm, Start};
+use mgp_types::service::{ArgumentsDigest, CallRecord, DigestForm};
 use mgp_types::{Payload, canonical, is_canonical, unguessable};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -104,7 +104,7 @@ impl ArgumentRecorder {
     }
 
     /// Records arguments, which must be valid JSON.
-    pub(super) fn note(&self, text: &str, start: &mut Start) {
+    pub(super) fn note(&self, text: &str, start: &mut CallRecord) {
         let form = DigestInput::of(text);
         let of = match form {
             DigestInput::AsReceived(_) => DigestForm::AsItCame,
@@ -216,7 +216,7 @@ fn random_key() -> Option<[u8; 32]> {
 mod tests {
     use mgp_types::Object;
     use mgp_types::service::{
-        Call, Context, Ended, Method, Outcome, Params, Peer, Principal, Scope, ScopeKind,
+        AuditOutcome, Call, Context, EndedCall, Method, Params, Peer, Principal, Scope, ScopeKind,
     };
 
     use super::*;
@@ -232,9 +232,9 @@ mod tests {
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
         let params = Params::split("tools/call", r#"{"name":"t"}"#.into()).unwrap();
         let call = Call::request(Method::of("tools/call"), params, cx);
-        let mut start = Start::of(&call).unwrap();
+        let mut start = CallRecord::of(&call).unwrap();
         ArgumentRecorder::new(config).note(text, &mut start);
-        let event = Ended::now(start.into(), Outcome::Success).to_event();
+        let event = EndedCall::now(start.into(), AuditOutcome::Success).to_event();
         event.details.unwrap().get("arguments").unwrap().clone()
     }
 

@@ -8,8 +8,8 @@ use std::task::{Context as Task, Poll, ready};
 use mgp_types::RpcError;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
-    AgentId, Asking, AuditFuture, AuditSink, BoxFuture, Call, CallerChannel, MgpService, Reply,
-    Rule, ServerId, Start, Ticket, Unaudited,
+    AgentId, AuditError, AuditFuture, AuditSink, BoxFuture, Call, CallRecord, CallerAccess,
+    CallerChannel, MgpService, Reply, Rule, ServerId, Ticket,
 };
 use pin_project_lite::pin_project;
 
@@ -32,7 +32,7 @@ pin_project! {
         Pass { #[pin] future: F },
         // The sink has not answered, and no call was sent.
         Waiting {
-            later: BoxFuture<'static, Result<Ticket, Unaudited>>,
+            later: BoxFuture<'static, Result<Ticket, AuditError>>,
             held: Option<(S, Call, Arc<dyn AuditSink>)>,
         },
         // Fields are dropped in order: the future releases the resources of the call before the ticket writes its
@@ -46,7 +46,7 @@ pin_project! {
         },
         // The call was refused; the answer waits until the second event of the refusal is recorded.
         RecordingSecond {
-            later: BoxFuture<'static, Result<(), Unaudited>>,
+            later: BoxFuture<'static, Result<(), AuditError>>,
             answer: Option<Result<Reply, RpcError>>,
         },
         Refused { error: Option<RpcError> },
@@ -71,7 +71,7 @@ impl<S: MgpService> ResponseFuture<S> {
 
     pub(super) fn begin(
         sink: &Arc<dyn AuditSink>,
-        start: Start,
+        start: CallRecord,
         inner: &mut S,
         call: Call,
     ) -> Self {
@@ -93,7 +93,7 @@ impl<S: MgpService> ResponseFuture<S> {
 impl<S: MgpService> State<S, S::Future> {
     /// Runs a call that waited for the sink, or refuses it.
     fn begun(
-        begun: Result<Ticket, Unaudited>,
+        begun: Result<Ticket, AuditError>,
         held: Option<(S, Call, Arc<dyn AuditSink>)>,
     ) -> Self {
         match (begun, held) {
@@ -112,7 +112,7 @@ impl<S: MgpService> State<S, S::Future> {
         // Layers further in add facts to it; the handler that runs the call marks it as run.
         cx.extensions.insert_shared(Arc::clone(ticket.start()));
         let asker = match &cx.asking {
-            Asking::Via(asker) => Some(Arc::clone(asker)),
+            CallerAccess::Via(asker) => Some(Arc::clone(asker)),
             _ => None,
         };
         Self::Running { future: inner.call(call), ticket: Some(ticket), asker, sink }
@@ -123,7 +123,7 @@ impl<S: MgpService> State<S, S::Future> {
 fn record_second(
     sink: &dyn AuditSink,
     second: Option<AuditEvent>,
-) -> Option<BoxFuture<'static, Result<(), Unaudited>>> {
+) -> Option<BoxFuture<'static, Result<(), AuditError>>> {
     match sink.record(second?) {
         AuditFuture::Later(later) => return Some(later),
         AuditFuture::Ready(Ok(())) => {}
@@ -133,7 +133,7 @@ fn record_second(
 }
 
 /// Logs the loss of a second event; the call was refused and its first event is recorded, so no error is returned.
-fn log_dropped(reason: &Unaudited) {
+fn log_dropped(reason: &AuditError) {
     tracing::error!(
         error = reason as &dyn std::error::Error,
         "dropped the second event of a refusal"
@@ -212,7 +212,7 @@ fn suspended(
     Some((asker?.take_suspended()?, ticket.take()))
 }
 
-fn refuse(reason: Unaudited, call: &Call) -> RpcError {
+fn refuse(reason: AuditError, call: &Call) -> RpcError {
     let cx = call.cx();
     tracing::error!(
         server = cx.server.as_ref().map(ServerId::as_str),

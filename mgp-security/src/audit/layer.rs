@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use mgp_types::method::Kind;
 use mgp_types::mgp::{AuditEvent, RiskLevel};
-use mgp_types::service::{AgentId, AuditSink, Call, MgpService, Reply, ServerId, Start, Target};
+use mgp_types::service::{
+    AgentId, AuditSink, Call, CallRecord, MgpService, Reply, ServerId, Target,
+};
 use mgp_types::{Payload, RpcError};
 use tower_service::Service;
 
@@ -92,11 +94,11 @@ impl AuditLayer {
 
 impl CallSettings {
     /// Returns the first half of the record of a call, or `None` if the call is not recorded.
-    fn start(&self, call: &mut Call) -> Option<Start> {
+    fn start(&self, call: &mut Call) -> Option<CallRecord> {
         call.tool()?;
         // Events of one call are joined by their trace id.
         call.cx_mut().trace_or_new();
-        let mut start = Start::of(call)?;
+        let mut start = CallRecord::of(call)?;
         if let Some(arguments) = call.params().arguments() {
             self.arguments.note(arguments, &mut start);
         }

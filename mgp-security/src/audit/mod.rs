@@ -34,13 +34,13 @@ mod source;
 mod tests;
 
 pub use arguments::{Arguments, AuditConfig};
-pub use event::{Event, EventActor, Flagged};
+pub use event::{DefinitionFlag, Event, EventActor};
 pub use forward::{Delivery, Forwarder, Forwarding, Ingest, Replay, UnknownSink};
 pub use layer::{Audit, AuditLayer};
 #[cfg(feature = "sqlite")]
 pub(crate) use log::private_folder;
 pub use log::{
-    AuditLog, AuditPage, AuditQuery, BadRecord, DigestKey, Fsync, Head, Keep, LogConfig, LogError,
-    LogFiles, RecordFlaw, verify,
+    AuditLog, AuditPage, AuditQuery, BadRecord, DigestKey, FileRetention, Fsync, LogConfig,
+    LogError, LogFiles, LogHead, RecordFlaw, verify,
 };
 pub use source::EventSource;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memchr::memchr;
 use memchr::memmem::Finder;
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{Body, Outcome, Reply, Rule, Start, Ticket};
+use mgp_types::service::{AuditOutcome, Body, CallRecord, Reply, Rule, Ticket};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
 use super::event::Event;
@@ -13,7 +13,7 @@ use super::event::Event;
 /// The final outcome of a call, or the end of one of its rounds.
 #[derive(Debug, PartialEq)]
 pub(super) enum RoundEnd {
-    Final(Outcome),
+    Final(AuditOutcome),
     Suspended,
 }
 
@@ -21,16 +21,16 @@ impl RoundEnd {
     pub(super) fn of(answer: &Result<Reply, RpcError>, ticket: Option<&Ticket>) -> Self {
         Self::Final(match answer {
             Ok(Reply::InputRequired(_)) => return Self::Suspended,
-            Ok(Reply::Complete(body)) if is_error(body) => Outcome::ToolError,
-            Ok(Reply::Task(_)) => Outcome::Task,
-            Ok(Reply::None) => Outcome::Cancelled,
-            Ok(_) => Outcome::Success,
+            Ok(Reply::Complete(body)) if is_error(body) => AuditOutcome::ToolError,
+            Ok(Reply::Task(_)) => AuditOutcome::Task,
+            Ok(Reply::None) => AuditOutcome::Cancelled,
+            Ok(_) => AuditOutcome::Success,
             Err(error) => {
                 let ran = ticket.is_some_and(|ticket| ticket.start().has_run());
                 if !ran && refuses(error.code()) {
-                    Outcome::Blocked { code: error.code(), rule: Rule::of(error).cloned() }
+                    AuditOutcome::Blocked { code: error.code(), rule: Rule::of(error).cloned() }
                 } else {
-                    Outcome::Failed(error.code())
+                    AuditOutcome::Failed(error.code())
                 }
             }
         })
@@ -44,7 +44,7 @@ impl RoundEnd {
             return None;
         };
         let mut second = None;
-        if let Outcome::Blocked { code, rule } = &outcome {
+        if let AuditOutcome::Blocked { code, rule } = &outcome {
             second = second_event(*code, rule.as_ref(), ticket.start());
             if let Some(reason) = code.name().and_then(|name| Payload::of(name).ok()) {
                 ticket.start().note("reason", reason);
@@ -56,7 +56,7 @@ impl RoundEnd {
 }
 
 /// Returns the event of a refusal that has a type of its own (MGP §6.4).
-fn second_event(code: ErrorCode, rule: Option<&Rule>, start: &Start) -> Option<AuditEvent> {
+fn second_event(code: ErrorCode, rule: Option<&Rule>, start: &CallRecord) -> Option<AuditEvent> {
     let (by, server, tool) = (&start.principal, start.server.as_ref(), &*start.tool);
     let event = match code {
         ErrorCode::PERMISSION_DENIED => Event::call_denied(by, server, tool),

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use mgp_types::mgp::{AuditEvent, RiskLevel};
 use mgp_types::service::{
-    Ask, Asking, AuditFuture, AuditSink, Body, BoxFuture, Call, CallerChannel, Hidden,
-    InputRequired, MemoryAudit, Principal, Reply, RoundState, Rounds, Stack, Start, Ticket,
-    Unaudited, gate, mock,
+    AuditError, AuditFuture, AuditSink, Body, BoxFuture, Call, CallRecord, CallerAccess,
+    CallerChannel, CallerRequest, Hidden, InputRequired, MemoryAudit, Principal, Reply, RoundState,
+    Rounds, Stack, Ticket, gate, mock,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -286,10 +286,10 @@ async fn round(stack: &Stack, state: RoundState) -> (Result<Reply, RpcError>, Ro
     let rounds = Rounds::new(state);
     let mut client = mock::client(stack.clone());
     client.cx.logical = Some("logical-1".into());
-    client.cx.asking = Asking::Via(Arc::new(rounds.clone()));
+    client.cx.asking = CallerAccess::Via(Arc::new(rounds.clone()));
     let running = client.call("tools/call", CALL);
     let asking: Arc<dyn CallerChannel> = Arc::new(rounds.clone());
-    let reply = Asking::Via(asking).drive(running).await;
+    let reply = CallerAccess::Via(asking).drive(running).await;
     (reply, rounds.state())
 }
 
@@ -298,7 +298,7 @@ fn asking_gate(inner: Stack) -> Stack {
     Stack::from_fn(move |call: Call| {
         let inner = inner.clone();
         async move {
-            call.cx().ask("gate", Ask::new("x/confirm", Payload::empty_object())).await?;
+            call.cx().ask("gate", CallerRequest::new("x/confirm", Payload::empty_object())).await?;
             inner.send(call).await
         }
     })
@@ -309,8 +309,9 @@ async fn rounds_are_counted_once() {
     let log = MemoryAudit::new();
     let tool = Stack::from_fn(|call: Call| async move {
         let asking = call.cx().asking.clone();
-        let answer =
-            async { call.cx().ask("tool", Ask::new("x/name", Payload::empty_object())).await };
+        let answer = async {
+            call.cx().ask("tool", CallerRequest::new("x/name", Payload::empty_object())).await
+        };
         asking.drive(async { answer.await.map(Reply::raw) }).await
     });
     let stack = audited(&log, asking_gate(tool));
@@ -335,7 +336,7 @@ async fn rounds_are_counted_once() {
 struct Slow(MemoryAudit, Duration);
 
 impl AuditSink for Slow {
-    fn begin(&self, start: Start) -> AuditFuture<Ticket> {
+    fn begin(&self, start: CallRecord) -> AuditFuture<Ticket> {
         let (begun, wait) = (self.0.begin(start), self.1);
         AuditFuture::Later(Box::pin(async move {
             let ticket = begun.await?;
@@ -374,10 +375,10 @@ async fn no_call_runs_before_a_slow_sink_has_answered() {
 
 /// A sink that refuses, at once or later.
 #[derive(Clone)]
-struct Fails(Unaudited, Option<Duration>);
+struct Fails(AuditError, Option<Duration>);
 
 impl AuditSink for Fails {
-    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
+    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
         let reason = self.0.clone();
         match self.1 {
             None => AuditFuture::Ready(Err(reason)),
@@ -397,15 +398,15 @@ impl AuditSink for Fails {
 async fn a_call_that_cannot_be_recorded_does_not_run() {
     let reasons = [
         (
-            Unaudited::Full,
+            AuditError::Full,
             "the call was not run: the audit log is full; make room in it, or try again later (3001)",
         ),
         (
-            Unaudited::failed(std::io::Error::other("disk on fire")),
+            AuditError::failed(std::io::Error::other("disk on fire")),
             "the call was not run: the audit log cannot be written; see the log of the program that writes it (2000)",
         ),
         (
-            Unaudited::Closed,
+            AuditError::Closed,
             "the call was not run: the audit log is closed; the program that writes it is stopping, or must be restarted (2000)",
         ),
     ];
@@ -479,7 +480,7 @@ proptest! {
 struct Yields(MemoryAudit, usize);
 
 impl AuditSink for Yields {
-    fn begin(&self, start: Start) -> AuditFuture<Ticket> {
+    fn begin(&self, start: CallRecord) -> AuditFuture<Ticket> {
         let (begun, waits) = (self.0.begin(start), self.1);
         AuditFuture::Later(Box::pin(async move {
             let ticket = begun.await?;

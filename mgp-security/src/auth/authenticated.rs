@@ -9,11 +9,11 @@ use mgp_types::service::Principal;
 /// An authenticated caller: the principal, the permissions of its credentials, and their expiry.
 ///
 /// [`AuthLayer`](super::AuthLayer) adds it to the extensions of the request, beside the [`Principal`].
-/// The permissions are also in a [`Pass`](mgp_types::service::Pass) among the extensions of calls:
+/// The permissions are also in a [`CredentialGrant`](mgp_types::service::CredentialGrant) among the extensions of calls:
 /// [`AccessLayer`](crate::AccessLayer) enforces those it knows, see [`ApiKeys`](super::ApiKeys), and a
 /// [`ResourceServer`](super::ResourceServer) requires some scopes of every token.
 ///
-/// Streams end when the `Pass` does, i.e. with the key or token.
+/// Streams end when the `CredentialGrant` does, i.e. with the key or token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authenticated(Arc<Identity>);
 

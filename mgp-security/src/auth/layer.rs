@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request, Response};
-use mgp_types::service::Pass;
+use mgp_types::service::CredentialGrant;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -159,10 +159,10 @@ impl Credentials {
     }
 
     /// Returns the pass of a caller; it ends when its key is revoked or its credentials expire.
-    fn pass(&self, caller: &Authenticated) -> Pass {
+    fn pass(&self, caller: &Authenticated) -> CredentialGrant {
         let keys = self.keys.clone();
         let caller_copy = caller.clone();
-        Pass::new(caller.permissions().iter().cloned(), move || {
+        CredentialGrant::new(caller.permissions().iter().cloned(), move || {
             let key = match (caller_copy.credential(), &keys) {
                 (Credential::Key { id }, Some(keys)) => keys.is_live(id),
                 _ => true,

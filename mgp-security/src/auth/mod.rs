@@ -64,8 +64,8 @@ mod token;
 pub use authenticated::{Authenticated, Credential};
 pub use future::ResponseFuture;
 pub use key::{
-    ApiKeys, FileKeys, KeyError, KeyGrant, KeyRecord, KeyStore, MAX_KEYS, MemoryKeys, NewKey,
-    StoreError,
+    ApiKeys, FileKeys, KeyError, KeyGrant, KeyRecord, KeyStore, KeyStoreError, MAX_KEYS,
+    MemoryKeys, NewKey,
 };
 pub use layer::{Auth, AuthLayer};
 pub use metadata::{BadResource, ResourceMetadata};

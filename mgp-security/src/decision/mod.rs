@@ -17,7 +17,7 @@ use crate::access::{
 };
 use crate::definition::{DefinitionRefused, DefinitionRule, Definitions, KnownTool};
 use crate::error::{LongName, Refusal};
-use crate::permission::{AskOutcomes, Missing, PermissionNeed, PermissionRefused};
+use crate::permission::{AskOutcomes, MissingPermission, PermissionNeed, PermissionRefused};
 use crate::tool::Assessment;
 
 pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
@@ -98,7 +98,7 @@ pub(crate) fn missing(
     principal: &Principal,
     server: &ServerId,
     tool: &str,
-) -> Vec<Missing> {
+) -> Vec<MissingPermission> {
     let clock = || sources.now();
     let at = Moment::of(&clock);
     let snapshot = Snapshot::of(sources, principal, Some(server));

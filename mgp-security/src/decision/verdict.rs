@@ -8,7 +8,7 @@ use mgp_types::mgp::Validator;
 use mgp_types::service::Rule;
 
 use crate::error::Refusal;
-use crate::permission::Missing;
+use crate::permission::MissingPermission;
 use crate::tool::{Assessment, NamedTool};
 
 /// The decision about one call of a tool.
@@ -63,7 +63,7 @@ pub enum Requirement {
     /// An event must record the operator's override of the risk of the tool.
     RiskRecord,
     /// These permissions must be decided; none if the policy grants them and only the record is missing.
-    Permissions(Vec<Missing>),
+    Permissions(Vec<MissingPermission>),
     /// The call must be confirmed.
     Confirmation,
 }

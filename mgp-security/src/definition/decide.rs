@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use mgp_types::mgp::Actor;
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::StoreError;
-use mgp_types::{Hash, Timestamp};
+use mgp_types::{Sha256Hash, Timestamp};
 
 use super::definitions::Definitions;
 use super::pin::{Pin, PinKind, PinPair};
 use super::refused::DecisionRefused;
 use super::review::Finding;
 use super::seen::changed;
-use super::standing::Held;
+use super::standing::HeldDefinition;
 use crate::access::{About, AdminCheck, Need};
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -21,13 +21,13 @@ use crate::state::ChangeError;
 /// A tool that waits for an operator.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Waiting {
+pub struct PendingDefinition {
     /// The server.
     pub server: ServerId,
     /// The tool.
     pub tool: String,
     /// The definition that waits, and why.
-    pub held: Held,
+    pub held: HeldDefinition,
     /// Since when.
     pub since: Timestamp,
 }
@@ -45,7 +45,7 @@ impl Definitions {
         by: &Principal,
         server: &ServerId,
         tool: &str,
-        fingerprint: &Hash,
+        fingerprint: &Sha256Hash,
         justification: Option<&str>,
     ) -> Result<(), Refusal> {
         self.authorise(by, server, "approve_definition").await?;
@@ -80,7 +80,7 @@ impl Definitions {
         by: &Principal,
         server: &ServerId,
         tool: &str,
-        fingerprint: &Hash,
+        fingerprint: &Sha256Hash,
         justification: Option<&str>,
     ) -> Result<(), Refusal> {
         self.authorise(by, server, "reject_definition").await?;
@@ -102,16 +102,16 @@ impl Definitions {
     ///
     /// # Errors
     /// [`StoreError`] while the pins cannot be read.
-    pub fn waiting(&self) -> Result<Vec<Waiting>, StoreError> {
+    pub fn waiting(&self) -> Result<Vec<PendingDefinition>, StoreError> {
         let book = self.0.pins.now()?;
         let mut waiting: Vec<_> = book
             .waiting()
             .map(|pin| {
                 let server = ServerId::from(pin.server.as_str());
                 let pinned = book.get(&server, &pin.tool).and_then(|pair| pair.pinned.clone());
-                Waiting {
+                PendingDefinition {
                     tool: pin.tool.clone(),
-                    held: Held {
+                    held: HeldDefinition {
                         fingerprint: pin.hash(),
                         pinned: pinned.as_ref().map(|pin| pin.hash()),
                         differences: pinned
@@ -203,7 +203,7 @@ impl Definitions {
         &self,
         server: &ServerId,
         tool: &str,
-        fingerprint: &Hash,
+        fingerprint: &Sha256Hash,
     ) -> Result<(Pin, PinPair), Refusal> {
         let book = self.0.pins.now().map_err(ChangeError::Store)?;
         let pair = book.get(server, tool).cloned().unwrap_or_default();

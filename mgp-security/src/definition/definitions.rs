@@ -9,13 +9,13 @@ use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use mgp_types::sync::{Mutex, RwLock};
-use mgp_types::{Hash, Payload, canonical_hash, mcp};
+use mgp_types::{Payload, Sha256Hash, canonical_hash, mcp};
 
-use super::Standing;
+use super::DefinitionState;
 use super::pin::PinTable;
 use super::seen::ServerListing;
 use super::table::{KnownTool, Table, Tools};
-use crate::hooks::{Hooks, Listening};
+use crate::hooks::{HookState, Hooks};
 use crate::policy::Policies;
 use crate::state::State;
 use crate::tool::{Assess, Assessment};
@@ -26,7 +26,7 @@ use crate::tool::{Assess, Assessment};
 /// lists it with that definition; another one waits until an operator approves it.
 ///
 /// ```
-/// use mgp_security::{Definitions, Policies, Standing};
+/// use mgp_security::{Definitions, Policies, DefinitionState};
 /// use mgp_types::Payload;
 /// use mgp_types::service::{Principal, ServerId};
 ///
@@ -35,13 +35,13 @@ use crate::tool::{Assess, Assessment};
 /// let tool = |text: &str| Payload::parse(format!(r#"{{"name":"read","description":"{text}","inputSchema":{{}}}}"#)).unwrap();
 ///
 /// definitions.observe(&files, &[tool("Reads a file.")]).await.unwrap();
-/// assert_eq!(definitions.standing(Some(&files), "read"), Standing::Pinned);
+/// assert_eq!(definitions.standing(Some(&files), "read"), DefinitionState::Pinned);
 ///
 /// definitions.observe(&files, &[tool("Reads any file.")]).await.unwrap();
-/// let Standing::Changed(held) = definitions.standing(Some(&files), "read") else { panic!("it changed") };
+/// let DefinitionState::Changed(held) = definitions.standing(Some(&files), "read") else { panic!("it changed") };
 /// let ada = Principal::new("acme", "ada").operator();
 /// definitions.approve(&ada, &files, "read", &held.fingerprint, Some("we asked for it")).await.unwrap();
-/// assert_eq!(definitions.standing(Some(&files), "read"), Standing::Pinned);
+/// assert_eq!(definitions.standing(Some(&files), "read"), DefinitionState::Pinned);
 /// # });
 /// ```
 #[derive(Clone)]
@@ -174,8 +174,8 @@ impl Definitions {
 
     /// Returns the state of the definition of a tool.
     #[must_use]
-    pub fn standing(&self, server: Option<&ServerId>, tool: &str) -> Standing {
-        self.tools(server).map_or(Standing::Unseen, |tools| tools.state(tool).clone())
+    pub fn standing(&self, server: Option<&ServerId>, tool: &str) -> DefinitionState {
+        self.tools(server).map_or(DefinitionState::Unseen, |tools| tools.state(tool).clone())
     }
 
     /// Returns the definition of a tool as it was last listed.
@@ -188,12 +188,12 @@ impl Definitions {
     #[must_use]
     pub fn refused(&self, server: &ServerId) -> usize {
         let Some(tools) = self.tools(Some(server)) else { return 0 };
-        let refused = |known: &KnownTool| matches!(known.standing, Standing::Refused(_));
+        let refused = |known: &KnownTool| matches!(known.standing, DefinitionState::Refused(_));
         tools.named.iter().filter(|(_, known)| refused(known)).count()
     }
 
     /// Returns the hash of the text of a definition as it was last listed.
-    pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Hash> {
+    pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Sha256Hash> {
         self.tools(Some(server))?.get(tool)?.raw
     }
 
@@ -212,7 +212,7 @@ impl Definitions {
     }
 
     /// Runs a hook after each change of the known tools; it must not wait.
-    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+    pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);
     }
 
@@ -284,7 +284,7 @@ impl Assess for Definitions {
         self.assessment(server, tool)
     }
 
-    fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Hash> {
+    fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Sha256Hash> {
         let definition = Payload::of(&*self.definition(server, tool)?).ok()?;
         canonical_hash(definition.as_str()).ok()
     }

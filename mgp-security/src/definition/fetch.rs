@@ -8,12 +8,12 @@ use mgp_types::mcp::ListParams;
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::Actor;
 use mgp_types::service::{
-    Asking, Call, CallKey, Context, Extensions, MgpService, Outlet, ServerId,
+    Call, CallKey, CallerAccess, Context, Extensions, MgpService, Outlet, ServerId,
 };
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
-use super::Standing;
+use super::DefinitionState;
 use super::definitions::Definitions;
 use super::reply::{self, Page};
 use super::seen::Whole;
@@ -68,7 +68,7 @@ impl Definitions {
             Err(ListError::Local(error)) => return Err(error),
             // A tool whose definition may have changed is not called by the old one.
             Err(ListError::Server(error))
-                if self.standing(Some(server), tool) != Standing::Unseen =>
+                if self.standing(Some(server), tool) != DefinitionState::Unseen =>
             {
                 return Err(unlisted(error).into());
             }
@@ -170,7 +170,7 @@ fn own(cx: &Context) -> Context {
     own.wire_id = None;
     own.logical = None;
     own.outlet = Outlet::none();
-    own.asking = Asking::Nobody;
+    own.asking = CallerAccess::Nobody;
     // Notes of layers further out are about their call, not about this one.
     own.extensions = Extensions::default();
     own

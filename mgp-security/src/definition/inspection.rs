@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_types::{Hash, Payload, mcp};
+use mgp_types::{Payload, Sha256Hash, mcp};
 
 use super::name::NameFlaw;
 use super::review::{Finding, Severity, review};
@@ -59,7 +59,7 @@ impl Inspection {
         let shown = Shown {
             tool: Arc::new(tool.clone()),
             text: Payload::empty_object(),
-            fingerprint: Hash::of(b""),
+            fingerprint: Sha256Hash::of(b""),
         };
         Self { shown: Some(shown), findings: Vec::new() }
     }
@@ -76,7 +76,7 @@ impl Inspection {
 
     /// Returns the hash of all a model reads; `None` if the definition cannot be read.
     #[must_use]
-    pub fn fingerprint(&self) -> Option<Hash> {
+    pub fn fingerprint(&self) -> Option<Sha256Hash> {
         self.shown.as_ref().map(|shown| shown.fingerprint)
     }
 

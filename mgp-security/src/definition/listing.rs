@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::ServerId;
 use mgp_types::store::{Change, StoreError};
-use mgp_types::{Extras, Hash, Payload, Timestamp};
+use mgp_types::{Extras, Payload, Sha256Hash, Timestamp};
 
 use super::definitions::Definitions;
 use super::inspection::Inspection;
@@ -15,8 +15,8 @@ use super::name::{NameFlaw, Shadows};
 use super::pin::{Pin, PinKind, PinTable};
 use super::review::Severity;
 use super::seen::{FlawRecord, ListedTool, ServerListing, TOOLS_MAX, Whole, standing};
-use super::standing::{Held, Standing};
-use crate::audit::{Event, Flagged};
+use super::standing::{DefinitionState, HeldDefinition};
+use crate::audit::{DefinitionFlag, Event};
 use crate::state::{ChangeError, Snapshot};
 
 /// The number of servers that are known at a time; the tools of further ones are not pinned.
@@ -47,7 +47,7 @@ struct ReadList {
     /// The names of what was not read before.
     fresh: HashSet<Box<str>>,
     /// The hashes of all definitions, in their order.
-    hashes: Vec<Hash>,
+    hashes: Vec<Sha256Hash>,
     /// `true` if names were left out for lack of room.
     is_crowded: bool,
 }
@@ -70,7 +70,7 @@ impl Definitions {
         server: &ServerId,
         tools: &[Payload],
         whole: Whole,
-    ) -> Result<Vec<Hash>, ChangeError> {
+    ) -> Result<Vec<Sha256Hash>, ChangeError> {
         let admitted = self.let_in(server).await?;
         if let Admitted::Own = admitted {
             return Ok(Vec::new());
@@ -97,7 +97,7 @@ impl Definitions {
         let admitted = self.admit(server)?;
         if let Admitted::Not(Some(flaw)) = &admitted {
             let flagged =
-                Event::definition_flagged(server, None, Flagged::Refused, &flaw.to_string());
+                Event::definition_flagged(server, None, DefinitionFlag::Refused, &flaw.to_string());
             self.0.pins.commit(Change::new(), vec![flagged.build()]).await?;
             if let Some(known) = self.0.seen().get_mut(&Some(server.clone())) {
                 known.told = FlawRecord::Yes;
@@ -158,7 +158,7 @@ impl Definitions {
     async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<ReadList, ChangeError> {
         let book = self.0.pins.now()?;
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
-        let known: HashMap<Hash, Arc<ListedTool>> = {
+        let known: HashMap<Sha256Hash, Arc<ListedTool>> = {
             let seen = self.0.seen();
             let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
             listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
@@ -169,7 +169,7 @@ impl Definitions {
         let (mut named, mut fresh) = (ToolsByName::new(), HashSet::new());
         let (mut hashes, mut is_crowded) = (Vec::with_capacity(tools.len()), false);
         for raw in tools {
-            let hash = Hash::of(raw.as_str().as_bytes());
+            let hash = Sha256Hash::of(raw.as_str().as_bytes());
             hashes.push(hash);
             let listed = if let Some(listed) = known.get(&hash) {
                 Arc::clone(listed)
@@ -209,7 +209,8 @@ impl Definitions {
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
             // A tool that is held back itself cannot be impersonated.
-            let pinned = tools.named.iter().filter(|(_, known)| known.standing == Standing::Pinned);
+            let pinned =
+                tools.named.iter().filter(|(_, known)| known.standing == DefinitionState::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
         });
         Shadows::of(names)
@@ -251,7 +252,7 @@ impl Definitions {
             let standing = standing(&listed.inspection, pair);
             let key = |kind| Pin::key(server.as_str(), name, kind);
             match &standing {
-                Standing::Unseen => {
+                DefinitionState::Unseen => {
                     let Some(pin) = record(server, name, PinKind::Pinned, &listed.inspection)
                     else {
                         continue;
@@ -264,13 +265,13 @@ impl Definitions {
                             .map(|hash| Event::definition_pinned(server, name, &hash).build()),
                     );
                 }
-                Standing::Pinned => {
+                DefinitionState::Pinned => {
                     // It is the pinned definition again.
                     if held.is_some_and(|held| held.kind == PinKind::Waiting) {
                         change = change.remove(PinTable::SPACE, key(PinKind::Waiting));
                     }
                 }
-                Standing::Changed(now) | Standing::Flagged(now) => {
+                DefinitionState::Changed(now) | DefinitionState::Flagged(now) => {
                     let fingerprint = now.fingerprint.to_string();
                     if held.is_some_and(|held| held.fingerprint == fingerprint) {
                         continue;
@@ -280,10 +281,10 @@ impl Definitions {
                     }
                     events.push(held_event(server, name, now, &listed.inspection));
                 }
-                Standing::Refused(_) if fresh.contains(name) => {
+                DefinitionState::Refused(_) if fresh.contains(name) => {
                     events.push(flagged(server, name, &listed.inspection));
                 }
-                Standing::Refused(_) => {}
+                DefinitionState::Refused(_) => {}
             }
         }
         Ok((change, events))
@@ -338,7 +339,12 @@ fn record(server: &ServerId, tool: &str, kind: PinKind, what: &Inspection) -> Op
 }
 
 /// Returns the event of a definition that is held for review.
-fn held_event(server: &ServerId, tool: &str, held: &Held, what: &Inspection) -> AuditEvent {
+fn held_event(
+    server: &ServerId,
+    tool: &str,
+    held: &HeldDefinition,
+    what: &Inspection,
+) -> AuditEvent {
     match &held.pinned {
         Some(before) => {
             let (now, differences) = (&held.fingerprint, &held.differences);
@@ -350,8 +356,8 @@ fn held_event(server: &ServerId, tool: &str, held: &Held, what: &Inspection) -> 
 
 fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {
     let kind = match what.severity() {
-        Some(Severity::Refused) => Flagged::Refused,
-        _ => Flagged::Noted,
+        Some(Severity::Refused) => DefinitionFlag::Refused,
+        _ => DefinitionFlag::Noted,
     };
     let found: Vec<_> = what.findings().iter().map(ToString::to_string).collect();
     let mut event = Event::definition_flagged(server, Some(tool), kind, &found.join("; "));

@@ -23,7 +23,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use decide::Waiting;
+pub use decide::PendingDefinition;
 pub use definitions::Definitions;
 pub(crate) use definitions::ServerTools;
 pub use diff::Difference;
@@ -34,5 +34,5 @@ pub(crate) use reply::{page, watch};
 pub(crate) use review::shows;
 pub use review::{Finding, Severity};
 pub(crate) use seen::Whole;
-pub use standing::{Held, Standing};
+pub use standing::{DefinitionState, HeldDefinition};
 pub(crate) use table::{DefinitionRule, KnownTool, Tools};

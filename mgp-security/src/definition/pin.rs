@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use mgp_types::service::ServerId;
-use mgp_types::{Hash, Payload, Timestamp};
+use mgp_types::{Payload, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::review::Finding;
@@ -58,8 +58,8 @@ pub(super) struct PinPair {
 
 impl Pin {
     /// Returns the fingerprint of the stored definition.
-    pub(super) fn hash(&self) -> Hash {
-        Hash::of(self.shown.as_str().as_bytes())
+    pub(super) fn hash(&self) -> Sha256Hash {
+        Sha256Hash::of(self.shown.as_str().as_bytes())
     }
 
     /// Returns what calls need by the stored definition.

@@ -3,7 +3,7 @@
 use mgp_types::Object;
 use mgp_types::service::{Authority, Principal, Rule, ServerId};
 
-use super::Standing;
+use super::DefinitionState;
 use super::diff::{Difference, top};
 use super::review::{Finding, Severity};
 
@@ -16,7 +16,7 @@ const UNSETTLED: &str = "its definition is not settled; try again";
 pub struct DefinitionRefused {
     server: ServerId,
     tool: String,
-    standing: Standing,
+    standing: DefinitionState,
     /// The parts of a definition that the caller may read.
     reads: Reads,
     #[source]
@@ -35,7 +35,12 @@ enum Reads {
 }
 
 impl DefinitionRefused {
-    pub(crate) fn new(server: &ServerId, tool: &str, standing: Standing, by: &Principal) -> Self {
+    pub(crate) fn new(
+        server: &ServerId,
+        tool: &str,
+        standing: DefinitionState,
+        by: &Principal,
+    ) -> Self {
         let reads = match by.authority() {
             Authority::Operator => Reads::Everything,
             _ => Reads::Places,
@@ -48,7 +53,7 @@ impl DefinitionRefused {
     /// Returns the refusal of a call whose definition is changing at this moment.
     pub(crate) fn unsettled(server: &ServerId, tool: &str, by: &Principal) -> Self {
         let finding = Finding::new(Severity::Refused, "", UNSETTLED, "");
-        Self::new(server, tool, Standing::Refused(vec![finding].into()), by)
+        Self::new(server, tool, DefinitionState::Refused(vec![finding].into()), by)
     }
 
     /// Returns the facts for the caller.
@@ -60,7 +65,7 @@ impl DefinitionRefused {
         let _ = details.encode("status", &format!("definition_{}", self.standing.as_str()));
         let mut findings: &[Finding] = &[];
         match &self.standing {
-            Standing::Changed(held) | Standing::Flagged(held) => {
+            DefinitionState::Changed(held) | DefinitionState::Flagged(held) => {
                 findings = &held.findings;
                 let _ = details.encode("hash", &held.fingerprint.to_string());
                 if let Some(pinned) = &held.pinned {
@@ -77,8 +82,8 @@ impl DefinitionRefused {
                 };
                 let _ = details.encode("differences", &differences);
             }
-            Standing::Refused(found) => findings = found,
-            Standing::Unseen | Standing::Pinned => {}
+            DefinitionState::Refused(found) => findings = found,
+            DefinitionState::Unseen | DefinitionState::Pinned => {}
         }
         let found: Vec<String> = findings
             .iter()
@@ -93,24 +98,26 @@ impl DefinitionRefused {
     }
 }
 
-fn why(standing: &Standing) -> &'static str {
+fn why(standing: &DefinitionState) -> &'static str {
     match standing {
-        Standing::Changed(held) if held.rejected_by.is_some() => {
+        DefinitionState::Changed(held) if held.rejected_by.is_some() => {
             "its definition changed, and an operator rejected that"
         }
-        Standing::Changed(_) => "its definition changed since it was approved",
-        Standing::Flagged(held) if held.rejected_by.is_some() => {
+        DefinitionState::Changed(_) => "its definition changed since it was approved",
+        DefinitionState::Flagged(held) if held.rejected_by.is_some() => {
             "an operator rejected its definition"
         }
-        Standing::Flagged(_) => "its definition says things that an operator must look at first",
-        Standing::Refused(_) => "its definition cannot be used",
-        Standing::Unseen | Standing::Pinned => "its definition is not known",
+        DefinitionState::Flagged(_) => {
+            "its definition says things that an operator must look at first"
+        }
+        DefinitionState::Refused(_) => "its definition cannot be used",
+        DefinitionState::Unseen | DefinitionState::Pinned => "its definition is not known",
     }
 }
 
-fn remedy(standing: &Standing) -> &'static str {
+fn remedy(standing: &DefinitionState) -> &'static str {
     match standing {
-        Standing::Refused(_) => "its author must mend the definition",
+        DefinitionState::Refused(_) => "its author must mend the definition",
         _ => "an operator can compare the definitions and approve the new one by its hash",
     }
 }

@@ -4,10 +4,10 @@ use mgp_types::mcp::key;
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{Extension, RiskLevel};
 use mgp_types::service::{Authority, Call, Context, Reply, ServerId};
-use mgp_types::{Extras, Hash, Payload, RpcError};
+use mgp_types::{Extras, Payload, RpcError, Sha256Hash};
 use serde::Deserialize;
 
-use super::Standing;
+use super::DefinitionState;
 use super::definitions::Definitions;
 use super::refused::DefinitionRefused;
 use super::seen::Whole;
@@ -68,12 +68,12 @@ pub(super) fn show(
     server: &ServerId,
     cx: &Context,
     raw: &Payload,
-    hash: Option<&Hash>,
+    hash: Option<&Sha256Hash>,
 ) -> Option<Payload> {
     let tool: Extras = raw.get().ok()?;
     let name: String = tool.get("name")?.get().ok()?;
     let standing = definitions.standing(Some(server), &name);
-    if standing == Standing::Pinned {
+    if standing == DefinitionState::Pinned {
         // A later list may have been read since, with another definition.
         if hash.is_some() && definitions.listed(server, &name) != hash.copied() {
             return None;
@@ -82,7 +82,7 @@ pub(super) fn show(
         return Some(annotated(cx, raw, tool, &risk));
     }
     // An operator sees that it exists, and nothing of its text.
-    if cx.principal.authority() != Authority::Operator || standing == Standing::Unseen {
+    if cx.principal.authority() != Authority::Operator || standing == DefinitionState::Unseen {
         return None;
     }
     let refused = DefinitionRefused::new(server, &name, standing, &cx.principal);

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use mgp_types::mcp;
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::ServerId;
-use mgp_types::{Hash, Payload};
+use mgp_types::{Payload, Sha256Hash};
 use tokio::time::Instant;
 
-use super::Standing;
+use super::DefinitionState;
 use super::diff::differences;
 use super::inspection::Inspection;
 use super::name::NameFlaw;
 use super::pin::{Pin, PinKind, PinPair, PinTable};
 use super::review::{Finding, Severity};
-use super::standing::Held;
+use super::standing::HeldDefinition;
 use super::table::{KnownTool, Tools};
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
@@ -48,7 +48,7 @@ pub(super) struct ServerListing {
 #[derive(Debug)]
 pub(super) struct ListedTool {
     /// The hash of the text, so that what did not change is not read again.
-    pub(super) raw: Hash,
+    pub(super) raw: Sha256Hash,
     pub(super) inspection: Inspection,
     bytes: usize,
 }
@@ -56,7 +56,7 @@ pub(super) struct ListedTool {
 impl ListedTool {
     pub(super) fn new(
         raw: &Payload,
-        hash: Hash,
+        hash: Sha256Hash,
         shadows: impl FnOnce(&str) -> Option<NameFlaw>,
     ) -> Self {
         let mut inspection = Inspection::of(raw);
@@ -68,7 +68,7 @@ impl ListedTool {
     }
 
     /// Creates the entry of a name that is listed twice, with two definitions.
-    pub(super) fn twice(hash: Hash) -> Self {
+    pub(super) fn twice(hash: Sha256Hash) -> Self {
         let what = "the server lists the tool twice, with two definitions";
         let inspection = Inspection::refused(Finding::new(Severity::Refused, "/name", what, ""));
         Self { raw: hash, inspection, bytes: 0 }
@@ -85,7 +85,7 @@ impl ServerListing {
     pub(super) fn own(tools: &[mcp::Tool]) -> Self {
         let listed = tools.iter().map(|tool| {
             let inspection = Inspection::trusted(tool);
-            let listed = ListedTool { raw: Hash::of(b""), inspection, bytes: 0 };
+            let listed = ListedTool { raw: Sha256Hash::of(b""), inspection, bytes: 0 };
             (tool.name.as_str().into(), Arc::new(listed))
         });
         Self { listed: listed.collect(), own: true, ..Self::default() }
@@ -205,7 +205,7 @@ impl ServerListing {
         earlier: Option<&Arc<KnownTool>>,
     ) -> KnownTool {
         let standing = match &self.flaw {
-            _ if self.own => Standing::Pinned,
+            _ if self.own => DefinitionState::Pinned,
             Some(flaw) => refused(flaw.to_string()),
             None => standing(&listed.inspection, pair),
         };
@@ -230,7 +230,7 @@ fn recorded(
     name: &str,
     pair: &PinPair,
     policy: &ServerPolicy,
-    others: &Standing,
+    others: &DefinitionState,
     earlier: Option<&Arc<KnownTool>>,
 ) -> KnownTool {
     let standing = pair.held.as_ref().map_or(others.clone(), |held| held_as(held, pair));
@@ -266,7 +266,11 @@ pub(crate) enum Whole {
 }
 
 impl KnownTool {
-    fn new(tool: Option<Arc<mcp::Tool>>, assessment: Arc<Assessment>, standing: Standing) -> Self {
+    fn new(
+        tool: Option<Arc<mcp::Tool>>,
+        assessment: Arc<Assessment>,
+        standing: DefinitionState,
+    ) -> Self {
         let overridden = |before: &RiskLevel| assessment.effective_risk != *before;
         let unrecorded = Arc::new(assessment.overrides.as_ref().is_some_and(overridden).into());
         Self { tool, raw: None, pin: None, assessment, standing, unrecorded }
@@ -284,20 +288,20 @@ impl KnownTool {
 }
 
 /// Returns the state of a listed definition, compared with its records.
-pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Standing {
+pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> DefinitionState {
     let (Some(shown), Some(Severity::Flagged) | None) = (&inspection.shown, inspection.severity())
     else {
-        return Standing::Refused(inspection.findings().into());
+        return DefinitionState::Refused(inspection.findings().into());
     };
     let pinned = pair.and_then(|pair| pair.pinned.as_ref());
     let fingerprint = shown.fingerprint.to_string();
     if pinned.is_some_and(|pin| pin.fingerprint == fingerprint) {
-        return Standing::Pinned;
+        return DefinitionState::Pinned;
     }
     let held = pair.and_then(|pair| pair.held.as_ref());
     let rejected =
         held.filter(|held| held.kind == PinKind::Rejected && held.fingerprint == fingerprint);
-    let held = Held {
+    let held = HeldDefinition {
         fingerprint: shown.fingerprint,
         pinned: pinned.map(|pin| pin.hash()),
         differences: pinned.map(|pin| changed(pin, &shown.text)).unwrap_or_default(),
@@ -305,19 +309,19 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Stand
         rejected_by: rejected.and_then(|held| held.by.clone()),
     };
     match pinned {
-        Some(_) => Standing::Changed(held.into()),
+        Some(_) => DefinitionState::Changed(held.into()),
         None if held.findings.is_empty() && held.rejected_by.is_none() => {
             // It is not pinned yet, or could not be.
-            Standing::Unseen
+            DefinitionState::Unseen
         }
-        None => Standing::Flagged(held.into()),
+        None => DefinitionState::Flagged(held.into()),
     }
 }
 
 /// Returns the state of a definition that is known from its record only.
-fn held_as(held: &Arc<Pin>, pair: &PinPair) -> Standing {
+fn held_as(held: &Arc<Pin>, pair: &PinPair) -> DefinitionState {
     let shown = |pin: &Pin| pin.shown.clone();
-    let told = Held {
+    let told = HeldDefinition {
         fingerprint: held.hash(),
         pinned: pair.pinned.as_ref().map(|pin| pin.hash()),
         differences: pair.pinned.as_ref().map(|pin| changed(pin, &shown(held))).unwrap_or_default(),
@@ -325,8 +329,8 @@ fn held_as(held: &Arc<Pin>, pair: &PinPair) -> Standing {
         rejected_by: held.by.clone(),
     };
     match pair.pinned {
-        Some(_) => Standing::Changed(told.into()),
-        None => Standing::Flagged(told.into()),
+        Some(_) => DefinitionState::Changed(told.into()),
+        None => DefinitionState::Flagged(told.into()),
     }
 }
 
@@ -338,6 +342,6 @@ pub(super) fn changed(pin: &Pin, now: &Payload) -> Vec<super::diff::Difference> 
     }
 }
 
-pub(super) fn refused(why: impl Into<String>) -> Standing {
-    Standing::Refused(vec![Finding::new(Severity::Refused, "", why, "")].into())
+pub(super) fn refused(why: impl Into<String>) -> DefinitionState {
+    DefinitionState::Refused(vec![Finding::new(Severity::Refused, "", why, "")].into())
 }

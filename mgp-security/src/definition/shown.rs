@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use mgp_types::{Extras, Hash, Payload, RpcError, canonical, mcp};
+use mgp_types::{Extras, Payload, RpcError, Sha256Hash, canonical, mcp};
 
 use super::number::exact;
 
@@ -26,7 +26,7 @@ pub(super) struct Shown {
     /// The part that a model reads, in canonical form.
     pub(super) text: Payload,
     /// The hash of that.
-    pub(super) fingerprint: Hash,
+    pub(super) fingerprint: Sha256Hash,
 }
 
 /// The reason why a definition cannot be read.
@@ -66,7 +66,7 @@ impl Shown {
             seen.insert("security", own_words(&Payload::of(&security)?));
         }
         let text = exact(&canonical(Payload::of(&seen)?.as_str())?);
-        let fingerprint = Hash::of(text.as_bytes());
+        let fingerprint = Sha256Hash::of(text.as_bytes());
         Ok(Self { tool: tool.into(), text: Payload::from_trusted(text), fingerprint })
     }
 }
@@ -84,7 +84,7 @@ fn own_words(security: &Payload) -> Payload {
 mod tests {
     use super::*;
 
-    fn fingerprint(raw: &str) -> Hash {
+    fn fingerprint(raw: &str) -> Sha256Hash {
         Shown::read(&Payload::parse(raw.to_owned()).unwrap()).unwrap().fingerprint
     }
 

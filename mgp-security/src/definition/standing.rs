@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_types::Hash;
+use mgp_types::Sha256Hash;
 
 use super::diff::Difference;
 use super::review::Finding;
@@ -10,16 +10,16 @@ use super::review::Finding;
 /// The state of a definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum DefinitionState {
     /// Not listed yet, or no longer listed by its server.
     #[default]
     Unseen,
     /// The definition that was first listed, or that an operator approved.
     Pinned,
     /// Changed, and held until an operator reviews it.
-    Changed(Arc<Held>),
+    Changed(Arc<HeldDefinition>),
     /// Never approved, and held until an operator reviews its text.
-    Flagged(Arc<Held>),
+    Flagged(Arc<HeldDefinition>),
     /// A definition that cannot be approved.
     Refused(Arc<[Finding]>),
 }
@@ -27,11 +27,11 @@ pub enum Standing {
 /// A definition that waits for an operator.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Held {
+pub struct HeldDefinition {
     /// The fingerprint of the definition that waits: an approval must name it.
-    pub fingerprint: Hash,
+    pub fingerprint: Sha256Hash,
     /// The fingerprint of the pinned definition, if there is one.
-    pub pinned: Option<Hash>,
+    pub pinned: Option<Sha256Hash>,
     /// The changes.
     pub differences: Vec<Difference>,
     /// The findings of the review.
@@ -40,7 +40,7 @@ pub struct Held {
     pub rejected_by: Option<String>,
 }
 
-impl Standing {
+impl DefinitionState {
     /// Returns whether the tool may be called.
     #[must_use]
     pub fn is_callable(&self) -> bool {

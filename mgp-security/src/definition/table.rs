@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_types::service::ServerId;
-use mgp_types::{Hash, mcp};
+use mgp_types::{Sha256Hash, mcp};
 use tokio::time::Instant;
 
-use super::Standing;
+use super::DefinitionState;
 use super::pin::Pin;
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
@@ -34,7 +34,7 @@ pub(super) struct Table {
 pub(crate) struct Tools {
     pub(super) named: Sorted<Box<str>, Arc<KnownTool>>,
     /// The state of all other names.
-    pub(super) others: Standing,
+    pub(super) others: DefinitionState,
     /// `true` if the server has reported changed tools since.
     pub(super) stale: bool,
     /// `true` if the tools are our own: trusted, and not pinned.
@@ -51,13 +51,13 @@ pub(crate) struct KnownTool {
     /// The definition as last listed; `None` if it could not be read, or is not listed.
     pub(super) tool: Option<Arc<mcp::Tool>>,
     /// The hash of its text as listed; `None` if it is our own, or known from its pin only.
-    pub(super) raw: Option<Hash>,
+    pub(super) raw: Option<Sha256Hash>,
     /// The pin it is known from if it is not listed.
     pub(super) pin: Option<Arc<Pin>>,
     /// The assessment of its calls.
     pub(super) assessment: Arc<Assessment>,
     /// The state of its definition.
-    pub(super) standing: Standing,
+    pub(super) standing: DefinitionState,
     /// `true` if the operator replaced its risk and no event records that yet.
     pub(super) unrecorded: Arc<AtomicBool>,
 }
@@ -142,7 +142,7 @@ pub(crate) enum DefinitionRule {
     /// The tool may be called once an event records that the operator replaced its risk.
     Record,
     /// The tool may not be called.
-    Refuse(Standing),
+    Refuse(DefinitionState),
     /// The tools of its server must be listed first.
     List,
 }
@@ -154,7 +154,7 @@ impl Tools {
     }
 
     /// Returns the state of the definition of a tool.
-    pub(crate) fn state(&self, name: &str) -> &Standing {
+    pub(crate) fn state(&self, name: &str) -> &DefinitionState {
         self.get(name).map_or(&self.others, |known| &known.standing)
     }
 
@@ -162,17 +162,21 @@ impl Tools {
     pub(crate) fn rule(&self, known: Option<&KnownTool>) -> DefinitionRule {
         let Some(known) = known else {
             return match &self.others {
-                Standing::Unseen if self.stale || self.is_old() => DefinitionRule::List,
-                Standing::Unseen => DefinitionRule::Allow,
+                DefinitionState::Unseen if self.stale || self.is_old() => DefinitionRule::List,
+                DefinitionState::Unseen => DefinitionRule::Allow,
                 refused => DefinitionRule::Refuse(refused.clone()),
             };
         };
         match &known.standing {
             _ if self.stale => DefinitionRule::List,
             // It is listed and not pinned yet, or it may be in the list by now.
-            Standing::Unseen if known.tool.is_some() || self.is_old() => DefinitionRule::List,
-            Standing::Pinned | Standing::Unseen if known.is_unrecorded() => DefinitionRule::Record,
-            Standing::Pinned | Standing::Unseen => DefinitionRule::Allow,
+            DefinitionState::Unseen if known.tool.is_some() || self.is_old() => {
+                DefinitionRule::List
+            }
+            DefinitionState::Pinned | DefinitionState::Unseen if known.is_unrecorded() => {
+                DefinitionRule::Record
+            }
+            DefinitionState::Pinned | DefinitionState::Unseen => DefinitionRule::Allow,
             held => DefinitionRule::Refuse(held.clone()),
         }
     }

@@ -106,13 +106,13 @@ impl World {
         self.audit.events().into_iter().map(name).collect()
     }
 
-    fn standing(&self, tool: &str) -> Standing {
+    fn standing(&self, tool: &str) -> DefinitionState {
         self.definitions.standing(Some(&files()), tool)
     }
 
-    fn held(&self, tool: &str) -> Arc<Held> {
+    fn held(&self, tool: &str) -> Arc<HeldDefinition> {
         match self.standing(tool) {
-            Standing::Changed(held) | Standing::Flagged(held) => held,
+            DefinitionState::Changed(held) | DefinitionState::Flagged(held) => held,
             other => panic!("`{tool}` is {other:?}"),
         }
     }
@@ -174,7 +174,10 @@ async fn what_is_first_seen_is_pinned_and_a_change_waits_for_an_operator() {
 
     world.liar.lists(&[READ]);
     world.list().await;
-    assert!(matches!(world.standing("read"), Standing::Changed(_)), "going back is a change too");
+    assert!(
+        matches!(world.standing("read"), DefinitionState::Changed(_)),
+        "going back is a change too"
+    );
 }
 
 #[tokio::test]
@@ -228,7 +231,9 @@ async fn text_for_the_model_waits_and_hidden_text_is_refused() {
         .await
         .unwrap();
     world.call("trap").await.unwrap();
-    let Standing::Refused(findings) = world.standing("hidden") else { panic!("it is refused") };
+    let DefinitionState::Refused(findings) = world.standing("hidden") else {
+        panic!("it is refused")
+    };
     assert_eq!(findings[0].to_string(), "an invisible character at `/description`: U+200B");
     assert!(world.definitions.waiting().unwrap().is_empty(), "nobody can approve what is refused");
 }
@@ -240,11 +245,11 @@ async fn a_tool_that_comes_back_is_the_same_and_hiding_a_change_does_not_help() 
     world.list().await;
     world.liar.lists(&[]);
     world.list().await;
-    assert_eq!(world.standing("read"), Standing::Unseen);
-    assert!(matches!(world.standing("trap"), Standing::Flagged(_)));
+    assert_eq!(world.standing("read"), DefinitionState::Unseen);
+    assert!(matches!(world.standing("trap"), DefinitionState::Flagged(_)));
     world.liar.lists(&[READ]);
     world.list().await;
-    assert_eq!(world.standing("read"), Standing::Pinned);
+    assert_eq!(world.standing("read"), DefinitionState::Pinned);
     world.liar.lists(&[READ_MORE]);
     world.list().await;
     world.liar.lists(&[]);
@@ -281,7 +286,7 @@ async fn pins_outlive_the_process_and_are_shared() {
         .await
         .unwrap();
     tokio::time::timeout(Duration::from_secs(5), async {
-        while second.standing("read") != Standing::Pinned {
+        while second.standing("read") != DefinitionState::Pinned {
             tokio::task::yield_now().await;
         }
     })
@@ -303,7 +308,7 @@ async fn two_processes_that_see_a_tool_first_pin_one_definition() {
     one.liar.lists(&[READ]);
     other.liar.lists(&[READ_MORE]);
     tokio::join!(one.list(), other.list());
-    let pinned = [&one, &other].map(|world| world.standing("read") == Standing::Pinned);
+    let pinned = [&one, &other].map(|world| world.standing("read") == DefinitionState::Pinned);
     assert!(pinned[0] != pinned[1], "{pinned:?}");
 }
 
@@ -425,8 +430,14 @@ async fn a_server_that_looks_like_another_is_not_let_in() {
     for id in ["fi1es", "FILES", "f\u{456}les", "mgp"] {
         let id = ServerId::from(id);
         definitions.observe(&id, &[tool(READ)]).await.unwrap();
-        assert!(matches!(definitions.standing(Some(&id), "read"), Standing::Refused(_)), "{id}");
-        assert!(matches!(definitions.standing(Some(&id), "other"), Standing::Refused(_)), "{id}");
+        assert!(
+            matches!(definitions.standing(Some(&id), "read"), DefinitionState::Refused(_)),
+            "{id}"
+        );
+        assert!(
+            matches!(definitions.standing(Some(&id), "other"), DefinitionState::Refused(_)),
+            "{id}"
+        );
     }
     let before = audit.events().len();
     definitions.observe(&"fi1es".into(), &[tool(READ)]).await.unwrap();
@@ -434,8 +445,8 @@ async fn a_server_that_looks_like_another_is_not_let_in() {
     let mail = ServerId::from("mail");
     let copy = tool(r#"{"name":"Read","inputSchema":{}}"#);
     definitions.observe(&mail, &[tool(READ), copy]).await.unwrap();
-    assert_eq!(definitions.standing(Some(&mail), "read"), Standing::Pinned);
-    let Standing::Flagged(held) = definitions.standing(Some(&mail), "Read") else {
+    assert_eq!(definitions.standing(Some(&mail), "read"), DefinitionState::Pinned);
+    let DefinitionState::Flagged(held) = definitions.standing(Some(&mail), "Read") else {
         panic!("a name that looks like another's waits");
     };
     assert_eq!(held.findings[0].what, "the name `Read` looks like `files/read`; choose another");
@@ -446,7 +457,7 @@ async fn one_name_with_two_definitions_is_refused() {
     let mut world = world();
     world.liar.lists(&[READ, READ_MORE]);
     world.list().await;
-    assert!(matches!(world.standing("read"), Standing::Refused(_)));
+    assert!(matches!(world.standing("read"), DefinitionState::Refused(_)));
 }
 
 #[tokio::test]
@@ -456,7 +467,7 @@ async fn own_tools_are_trusted_and_pinned_nowhere() {
     world.definitions.learn(Some(&files()), &[own]);
     world.liar.lists(&[TRAP, READ]);
     world.call("trap").await.unwrap();
-    assert_eq!(world.standing("trap"), Standing::Pinned);
+    assert_eq!(world.standing("trap"), DefinitionState::Pinned);
     assert!(world.told().is_empty());
     assert_eq!(world.liar.counted(), (0, 1));
 }
@@ -465,17 +476,18 @@ async fn own_tools_are_trusted_and_pinned_nowhere() {
 fn what_is_beyond_the_bound_is_refused() {
     use super::pin::PinTable;
     use super::seen::{ListedTool, ServerListing, TOOLS_MAX, Whole};
-    use mgp_types::Hash;
+    use mgp_types::Sha256Hash;
 
     let mut seen = ServerListing::default();
-    let tools = (0..=TOOLS_MAX)
-        .map(|number| (format!("t{number}").into(), Arc::new(ListedTool::twice(Hash::of(b"")))));
+    let tools = (0..=TOOLS_MAX).map(|number| {
+        (format!("t{number}").into(), Arc::new(ListedTool::twice(Sha256Hash::of(b""))))
+    });
     seen.take(tools.collect(), Whole::Yes);
     let server = files();
     let policy = Arc::new(ServerPolicy::default());
     let tools = seen.tools(Some(&server), &PinTable::default(), &policy, None);
     assert_eq!(tools.named.len(), TOOLS_MAX);
-    assert!(matches!(tools.others, Standing::Refused(_)), "{:?}", tools.others);
+    assert!(matches!(tools.others, DefinitionState::Refused(_)), "{:?}", tools.others);
 }
 
 #[tokio::test]
@@ -491,9 +503,9 @@ async fn a_list_that_another_one_overtook_shows_nothing_that_does_not_stand() {
     definitions.observe(&server, std::slice::from_ref(&bad)).await.unwrap();
     // A list with the approved definition comes in before the other one is shown.
     definitions.observe(&server, std::slice::from_ref(&good)).await.unwrap();
-    assert_eq!(definitions.standing(Some(&server), "add"), Standing::Pinned);
+    assert_eq!(definitions.standing(Some(&server), "add"), DefinitionState::Pinned);
     let shown = |raw: &Payload| {
-        let hash = mgp_types::Hash::of(raw.as_str().as_bytes());
+        let hash = mgp_types::Sha256Hash::of(raw.as_str().as_bytes());
         reply::show(&definitions, &server, &client.cx, raw, Some(&hash))
     };
     assert!(shown(&bad).is_none());

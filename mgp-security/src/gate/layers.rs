@@ -43,7 +43,7 @@ gate_layer! {
     ///   decided and a remedy; `tools/list` is filtered by the same decision.
     /// - Resources, prompts and completion belong to the whole server: they are decided by its entry or policy, refused
     ///   with 1001, and their lists are empty.
-    /// - Credentials ([`Pass`](mgp_types::service::Pass)) narrow this further: those for some tools are not for the
+    /// - Credentials ([`CredentialGrant`](mgp_types::service::CredentialGrant)) narrow this further: those for some tools are not for the
     ///   rest of a server. Expired credentials are refused with 1003.
     ///
     /// ```

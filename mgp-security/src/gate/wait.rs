@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::mgp::RiskLevel;
-use mgp_types::service::{Call, MgpService, Reply, Start, WaitMark};
+use mgp_types::service::{Call, CallRecord, MgpService, Reply, WaitMark};
 use mgp_types::{Payload, RpcError};
 
 use super::{decide_call, deny, log_denied};
@@ -116,7 +116,7 @@ async fn confirm(
 
 /// Notes the risk of a call for its record, which began before the tool was known.
 fn note_risk(call: &Call, risk: &RiskLevel) {
-    if let Some(start) = call.cx().extensions.get::<Start>()
+    if let Some(start) = call.cx().extensions.get::<CallRecord>()
         && start.risk.as_ref() != Some(risk)
         && let Ok(word) = Payload::of(risk)
     {

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::folder;
 use super::{Books, Governance};
 use crate::access::Access;
-use crate::approval::{Approver, First, Inbox, InboxConfig};
+use crate::approval::{Approver, ApproverChain, Inbox, InboxConfig};
 use crate::audit::{AuditConfig, AuditLog};
 use crate::definition::Definitions;
 use crate::permission::Permissions;
@@ -105,7 +105,7 @@ impl GovernanceBuilder {
             Inbox::configured(store, audit, config)
         });
         if let Some(inbox) = &inbox {
-            approver = Arc::new(First::of(approver).then(inbox.clone()));
+            approver = Arc::new(ApproverChain::of(approver).then(inbox.clone()));
         }
         let (one, two, three) = kept();
         let definitions = Definitions::new(one, two, three);

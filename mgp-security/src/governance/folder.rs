@@ -8,7 +8,7 @@ use mgp_types::store::{Db, Store, StoreError};
 use super::place::LogPlace;
 use super::{Governance, GovernanceBuilder};
 use crate::audit::{
-    AuditLog, BadRecord, Head, LogConfig, LogError, LogFiles, private_folder, verify,
+    AuditLog, BadRecord, LogConfig, LogError, LogFiles, LogHead, private_folder, verify,
 };
 
 /// Grants, permissions, pins, and the head of the log.
@@ -185,7 +185,7 @@ impl Governance {
     /// Nothing is changed.
     pub async fn verify(folder: impl AsRef<Path>) -> Result<u64, FolderError> {
         let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
-        let head = Head::in_store(&db, &place.name).await?;
+        let head = LogHead::in_store(&db, &place.name).await?;
         let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from)?;
         // A log may be long: no runtime waits for a disk.
         let check = move || verify(&place.dir, &place.name, &head);
@@ -205,7 +205,7 @@ impl Governance {
     /// Nothing is changed.
     pub async fn log_files(folder: impl AsRef<Path>) -> Result<LogFiles, FolderError> {
         let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
-        let head = Head::in_store(&db, &place.name).await?;
+        let head = LogHead::in_store(&db, &place.name).await?;
         Ok(LogFiles::new(&place.dir, &place.name, head.as_ref())?)
     }
 }
@@ -238,7 +238,8 @@ impl Governance {
         let log = self.log().ok_or_else(BadRecord::no_head)?;
         let (dir, name) = log.place();
         let (dir, name) = (dir.to_owned(), name.to_owned());
-        let head = Head::in_store(&**self.store(), &name).await?.ok_or_else(BadRecord::no_head)?;
+        let head =
+            LogHead::in_store(&**self.store(), &name).await?.ok_or_else(BadRecord::no_head)?;
         let counted = tokio::task::spawn_blocking(move || verify(&dir, &name, &head)).await;
         counted.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
     }

@@ -30,8 +30,8 @@ use crate::decision::{
 };
 use crate::definition::Definitions;
 use crate::error::Refusal;
-use crate::hooks::Listening;
-use crate::permission::{Missing, MissingStatus, Permissions};
+use crate::hooks::HookState;
+use crate::permission::{MissingPermission, MissingStatus, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::tool::{Confirmations, Validators};
 pub use builder::GovernanceBuilder;
@@ -383,7 +383,7 @@ impl Governance {
         principal: &Principal,
         server: &ServerId,
         tool: &str,
-    ) -> Vec<Missing> {
+    ) -> Vec<MissingPermission> {
         let sources = self.sources(server, self.origin_of(server));
         let mut missing = decision::missing(&sources, principal, server, tool);
         // The arguments decide about these.
@@ -422,7 +422,7 @@ impl Governance {
     }
 
     /// Runs a hook after each change of what a caller may see or call; it must not wait.
-    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+    pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let again = Arc::clone(&hook);
         self.0.access.on_change(move || again());

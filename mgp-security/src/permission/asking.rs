@@ -7,15 +7,15 @@ use std::time::Duration;
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission};
 use mgp_types::service::{AgentId, Context, Principal, ServerId};
 use mgp_types::sync::Mutex;
-use mgp_types::{Hash, Object, RpcError};
+use mgp_types::{Object, RpcError, Sha256Hash};
 use tokio::sync::watch;
 
 use super::entry::{Approval, ApprovalDecision, ApprovalSource};
 use super::permissions::{AskOutcome, AskOutcomes, PermissionCore, Permissions, standard};
 use super::refused::PermissionRefused;
-use super::rule::{Missing, MissingStatus, PermissionState};
+use super::rule::{MissingPermission, MissingStatus, PermissionState};
 use super::writing::ChangeCause;
-use crate::approval::{About, Decision, Question};
+use crate::approval::{Decision, Question, QuestionSubject};
 
 /// The questions that wait for an answer; each belongs to a call that runs, whose number is bounded elsewhere.
 #[derive(Debug, Default)]
@@ -156,7 +156,10 @@ impl PermissionCore {
                 }
             };
             let question = Question::new(
-                About::Permissions { permissions: open.clone(), tool: tool.map(str::to_owned) },
+                QuestionSubject::Permissions {
+                    permissions: open.clone(),
+                    tool: tool.map(str::to_owned),
+                },
                 server.cloned(),
                 cx.principal.clone(),
                 binding(&cx.principal, server, &open),
@@ -288,7 +291,7 @@ impl AskOutcomes {
         &self,
         server: Option<&ServerId>,
         tool: &str,
-        mut missing: Vec<Missing>,
+        mut missing: Vec<MissingPermission>,
     ) -> PermissionRefused {
         let undecided =
             |status| matches!(status, MissingStatus::Undecided | MissingStatus::Expired);
@@ -324,7 +327,11 @@ impl AskOutcomes {
 }
 
 /// Returns the binding of an answer: it counts for no other caller, server or permission.
-fn binding(principal: &Principal, server: Option<&ServerId>, permissions: &[Permission]) -> Hash {
+fn binding(
+    principal: &Principal,
+    server: Option<&ServerId>,
+    permissions: &[Permission],
+) -> Sha256Hash {
     let names: Vec<&str> = permissions.iter().map(Permission::as_str).collect();
     let bound = (
         principal.tenant().as_str(),
@@ -334,5 +341,5 @@ fn binding(principal: &Principal, server: Option<&ServerId>, permissions: &[Perm
         names,
     );
     // Strings can always be encoded.
-    Hash::of(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
+    Sha256Hash::of(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
 }

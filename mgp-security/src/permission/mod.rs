@@ -28,4 +28,4 @@ pub use permissions::Permissions;
 pub(crate) use permissions::{AskOutcomes, PermissionNeed, PermissionView};
 pub use refused::PermissionRefused;
 pub(crate) use refused::RefusalKind;
-pub use rule::{Missing, MissingStatus};
+pub use rule::{MissingPermission, MissingStatus};

@@ -5,9 +5,9 @@ use mgp_types::service::{Context, ServerId};
 use super::entry::Approval;
 use super::permissions::Permissions;
 use crate::policy::ConfirmRule;
-use crate::tool::{Named, NamedTool};
+use crate::tool::{NamedTool, NamedTools};
 
-impl Named for Permissions {
+impl NamedTools for Permissions {
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<NamedTool> {
         let approval = self.names_tool(&cx.principal, server, tool, self.inner.entries.now())?;
         Some(approval.naming())

@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use super::asking::OpenQuestions;
 use super::book::{Book, StoredApproval};
 use super::entry::{Approval, ApprovalDecision, ApprovalOwner, ApprovalSource};
-use super::rule::{Missing, MissingStatus, PermissionState};
+use super::rule::{MissingPermission, MissingStatus, PermissionState};
 use crate::approval::Approver;
 use crate::entries::Entries;
-use crate::hooks::Listening;
+use crate::hooks::HookState;
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 
 /// The time limit for a decision that was asked for when a connection began.
@@ -161,7 +161,7 @@ impl Permissions {
         needed: &[Permission],
         arguments: Option<&str>,
         at: SystemTime,
-    ) -> Vec<Missing> {
+    ) -> Vec<MissingPermission> {
         let policy = self.inner.policies.of(server);
         let need = PermissionNeed { principal, server, tool, needed, arguments, at };
         self.view().missing(&need, &policy)
@@ -193,7 +193,7 @@ impl Permissions {
     }
 
     /// Runs a hook after each change of an approval or a policy, and when an approval ends; it must not wait.
-    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+    pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let same = Arc::clone(&hook);
         self.inner.entries.state().on_change(move || same());
@@ -221,7 +221,7 @@ pub(crate) struct PermissionNeed<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct PermissionJudgement {
     /// The permissions the call lacks.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<MissingPermission>,
     /// `true` if an approver may be asked about all that is missing: no question is asked in vain.
     pub(crate) may_ask: bool,
     /// `true` if the policy grants a permission and that is still to be recorded.
@@ -264,11 +264,15 @@ impl PermissionView<'_> {
     }
 
     /// Returns the permissions that a call lacks; all of them while the approvals cannot be read.
-    pub(crate) fn missing(&self, need: &PermissionNeed<'_>, policy: &ServerPolicy) -> Vec<Missing> {
+    pub(crate) fn missing(
+        &self,
+        need: &PermissionNeed<'_>,
+        policy: &ServerPolicy,
+    ) -> Vec<MissingPermission> {
         match self.judge(need, policy) {
             Ok(judgement) => judgement.missing,
             Err(error) => {
-                let missing = |permission: &Permission| Missing {
+                let missing = |permission: &Permission| MissingPermission {
                     permission: permission.clone(),
                     status: MissingStatus::Undecided,
                     why: error.to_string(),

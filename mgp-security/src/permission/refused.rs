@@ -5,7 +5,7 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::{Rule, ServerId};
 use mgp_types::store::StoreError;
 
-use super::rule::{Missing, MissingStatus};
+use super::rule::{MissingPermission, MissingStatus};
 use crate::state::{ChangeError, told};
 
 /// A call that lacks a permission, or a change of permissions that is not made.
@@ -37,7 +37,7 @@ impl PermissionRefused {
     pub(crate) fn call(
         server: Option<&ServerId>,
         tool: &str,
-        missing: &[Missing],
+        missing: &[MissingPermission],
         more: &Object,
     ) -> Self {
         let names = quoted(missing.iter().map(|missing| &missing.permission));
@@ -135,10 +135,10 @@ impl PermissionRefused {
 }
 
 /// Returns the action that would help.
-fn remedy(server: Option<&ServerId>, missing: &[Missing]) -> String {
+fn remedy(server: Option<&ServerId>, missing: &[MissingPermission]) -> String {
     let of_server = server.map(|server| format!(" for `{server}`")).unwrap_or_default();
     let names = quoted(missing.iter().map(|missing| &missing.permission));
-    let is = |status| move |missing: &Missing| missing.status == status;
+    let is = |status| move |missing: &MissingPermission| missing.status == status;
     if missing.iter().all(is(MissingStatus::OutOfScope)) {
         return format!(
             "stay within the limits of {names}{of_server}, or ask an operator to widen them"

@@ -19,7 +19,7 @@ pub(super) const NAME_MAX: usize = 128;
 /// A permission that a call needs and does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Missing {
+pub struct MissingPermission {
     /// The permission, by its standard name.
     pub permission: Permission,
     /// The status.
@@ -166,7 +166,7 @@ impl<'a> PermissionState<'a> {
         permission: &Permission,
         tool: &str,
         arguments: Option<&str>,
-    ) -> Option<Missing> {
+    ) -> Option<MissingPermission> {
         let (status, why) = match self {
             Self::ByPolicy | Self::Granted(None) => return None,
             Self::Granted(Some(held)) => {
@@ -180,7 +180,7 @@ impl<'a> PermissionState<'a> {
             let letters = permission.as_str().chars().filter(|letter| !letter.is_control());
             permission = letters.take(40).chain(['…']).collect::<String>().as_str().into();
         }
-        Some(Missing { permission, status, why })
+        Some(MissingPermission { permission, status, why })
     }
 }
 

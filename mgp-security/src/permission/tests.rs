@@ -22,7 +22,7 @@ use tower_layer::Layer as _;
 
 use super::*;
 use crate::PermissionLayer;
-use crate::approval::{About, Approver, Decision, Question};
+use crate::approval::{Approver, Decision, Question, QuestionSubject};
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 use crate::tool::Assessment;
 
@@ -60,11 +60,11 @@ impl Clerk {
     /// The permissions of each question.
     fn asked_for(&self) -> Vec<String> {
         let words = |question: &Question| match &question.about {
-            About::Permissions { permissions, tool } => {
+            QuestionSubject::Permissions { permissions, tool } => {
                 let names: Vec<_> = permissions.iter().map(Permission::as_str).collect();
                 format!("{} for {}", names.join("+"), tool.as_deref().unwrap_or("-"))
             }
-            About::Call { .. } => "a call".to_owned(),
+            QuestionSubject::Call { .. } => "a call".to_owned(),
         };
         self.asked().iter().map(words).collect()
     }

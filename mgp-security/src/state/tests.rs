@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 
 use mgp_types::service::{AuditFuture, BoxFuture, MemoryAudit};
-use mgp_types::store::{Loaded, MemoryStore, PendingEvent};
+use mgp_types::store::{LoadedRecords, MemoryStore, PendingEvent};
 use tokio::sync::watch;
 
 use super::*;
@@ -53,7 +53,7 @@ async fn a_change_is_in_force_here_at_once_and_elsewhere_soon() {
 struct Announced(MemoryStore, watch::Receiver<u64>);
 
 impl Store for Announced {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.0.load(space)
     }
 
@@ -61,7 +61,7 @@ impl Store for Announced {
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.0.changes(space, since)
     }
 
@@ -134,8 +134,8 @@ impl Late {
 
     fn read(
         &self,
-        read: BoxFuture<'static, Result<Loaded, StoreError>>,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        read: BoxFuture<'static, Result<LoadedRecords, StoreError>>,
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         let fails = Arc::clone(&self.fails);
         Box::pin(async move {
             tokio::task::yield_now().await;
@@ -145,7 +145,7 @@ impl Late {
 }
 
 impl Store for Late {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.read(self.store.load(space))
     }
 
@@ -153,7 +153,7 @@ impl Store for Late {
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.read(self.store.changes(space, since))
     }
 
@@ -252,12 +252,12 @@ async fn a_change_that_cannot_be_read_back_is_not_reported_as_refused() {
 struct Full;
 
 impl AuditSink for Full {
-    fn begin(&self, _: mgp_types::service::Start) -> AuditFuture<mgp_types::service::Ticket> {
-        AuditFuture::Ready(Err(Unaudited::Full))
+    fn begin(&self, _: mgp_types::service::CallRecord) -> AuditFuture<mgp_types::service::Ticket> {
+        AuditFuture::Ready(Err(AuditError::Full))
     }
 
     fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(Unaudited::Full))
+        AuditFuture::Ready(Err(AuditError::Full))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_types::Hash;
+use mgp_types::Sha256Hash;
 use mgp_types::service::ServerId;
 
 use super::assessment::Assessment;
@@ -15,7 +15,7 @@ pub trait Assess: Send + Sync {
     fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment>;
 
     /// Returns the hash of the definition, if one is known: a confirmation holds for this definition only.
-    fn definition(&self, _server: Option<&ServerId>, _tool: &str) -> Option<Hash> {
+    fn definition(&self, _server: Option<&ServerId>, _tool: &str) -> Option<Sha256Hash> {
         None
     }
 }

@@ -11,7 +11,9 @@ mod words;
 pub use annotate::derive_hints;
 pub use assess::Assess;
 pub use assessment::Assessment;
-pub use confirm::{ConfirmConfig, ConfirmRefused, Confirmations, Named, NamedTool, Unconfirmed};
+pub use confirm::{
+    ConfirmConfig, ConfirmRefused, Confirmations, NamedTool, NamedTools, Unconfirmed,
+};
 pub(crate) use confirm::{RiskyCall, note};
 pub(crate) use validate::Validators;
 pub use validate::{Validate, ValidationBlocked, Violation};

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fastrand::Rng;
 use mgp_security::{CallOutcome, CallVerdict, Requirement, Stage, StepResult};
 use mgp_types::mgp::Permission;
-use mgp_types::service::{BoxFuture, Pass, Rule, Visibility as _};
+use mgp_types::service::{BoxFuture, CredentialGrant, Rule, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
 
 use world::{World, files};
@@ -104,7 +104,7 @@ async fn the_list_agrees(world: &mut World) {
         }
     }
     // Credentials narrow calls and lists alike.
-    cx.extensions.insert(Pass::new(["tools.call:wipe".to_owned()], || true));
+    cx.extensions.insert(CredentialGrant::new(["tools.call:wipe".to_owned()], || true));
     let before = std::mem::replace(&mut world.client.cx, cx);
     let narrowed = world.list().await;
     world.client.cx = before;

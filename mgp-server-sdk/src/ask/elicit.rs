@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult};
 use mgp_types::method::{ElicitationCreate, Request};
-use mgp_types::service::{Ask, BoxFuture, Context};
+use mgp_types::service::{BoxFuture, CallerRequest, Context};
 use mgp_types::{Payload, RawObject, RpcError};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -74,7 +74,7 @@ impl<T: DeserializeOwned + JsonSchema> IntoFuture for Elicitation<T> {
         let ask = schema.and_then(|schema| {
             let mut params = ElicitParams::new(self.message);
             params.requested_schema = Some(schema);
-            Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?))
+            Ok(CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?))
         });
         let answer = self.question.ask(ClientCapability::Form, ask);
         Box::pin(async move {

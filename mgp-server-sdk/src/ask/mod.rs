@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mgp_lifecycle::TaskTicket;
 use mgp_types::mcp::{ClientCapabilities, Era, LogLevel};
-use mgp_types::service::{Ask, Asking, BoxFuture, Context};
+use mgp_types::service::{BoxFuture, CallerAccess, CallerRequest, Context};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -152,7 +152,7 @@ impl Question {
             (_, Some(order)) => {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
-            (Asking::Via(_), None) => None,
+            (CallerAccess::Via(_), None) => None,
             // The key is not sent.
             (_, None) => Some(kind.to_owned()),
         };
@@ -163,7 +163,7 @@ impl Question {
     fn ask(
         self,
         needs: ClientCapability,
-        ask: Result<Ask, RpcError>,
+        ask: Result<CallerRequest, RpcError>,
     ) -> BoxFuture<'static, Result<Payload, RpcError>> {
         Box::pin(async move {
             let ask = ask?;

@@ -2,7 +2,7 @@
 
 use mgp_types::mcp::{ListRootsResult, Root};
 use mgp_types::method::{Request, RootsList};
-use mgp_types::service::{Ask, BoxFuture, Context};
+use mgp_types::service::{BoxFuture, CallerRequest, Context};
 use mgp_types::{Payload, RpcError};
 
 use super::{ClientCapability, Question, read};
@@ -32,7 +32,7 @@ impl IntoFuture for RootsRequest {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let ask = Ask::new(RootsList::METHOD, Payload::empty_object());
+        let ask = CallerRequest::new(RootsList::METHOD, Payload::empty_object());
         let answer = self.0.ask(ClientCapability::Nothing, Ok(ask));
         Box::pin(async move {
             read::<ListRootsResult>(&answer.await?, "list of roots").map(|result| result.roots)

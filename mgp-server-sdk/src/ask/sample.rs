@@ -4,7 +4,7 @@ use mgp_types::mcp::{
     ContentBlock, CreateMessageParams, CreateMessageResult, Role, SamplingMessage,
 };
 use mgp_types::method::{Request, SamplingCreateMessage};
-use mgp_types::service::{Ask, BoxFuture, Context};
+use mgp_types::service::{BoxFuture, CallerRequest, Context};
 use mgp_types::{OneOrMany, Payload, RpcError};
 
 use super::{ClientCapability, Question, read};
@@ -63,8 +63,8 @@ impl IntoFuture for Sampling {
         let uses_tools = !self.params.tools.is_empty() || self.params.tool_choice.is_some();
         let needs =
             if uses_tools { ClientCapability::SamplingTools } else { ClientCapability::Nothing };
-        let ask =
-            Payload::of(&self.params).map(|params| Ask::new(SamplingCreateMessage::METHOD, params));
+        let ask = Payload::of(&self.params)
+            .map(|params| CallerRequest::new(SamplingCreateMessage::METHOD, params));
         let answer = self.question.ask(needs, ask);
         Box::pin(async move { read(&answer.await?, "message of a model") })
     }

@@ -5,7 +5,7 @@ use mgp_types::mcp::{
     UrlElicitationRequiredData,
 };
 use mgp_types::method::{ElicitationComplete, ElicitationCreate, Request};
-use mgp_types::service::{Ask, BoxFuture, Call, Context};
+use mgp_types::service::{BoxFuture, Call, CallerRequest, Context};
 use mgp_types::{ErrorCode, Payload, RpcError, unguessable};
 
 use super::elicit::unknown;
@@ -109,8 +109,9 @@ impl IntoFuture for UrlElicitation {
                 params.map_or_else(|error| error, |params| self.question.required_url(params));
             return Box::pin(std::future::ready(Err(refused)));
         }
-        let ask = params
-            .and_then(|params| Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?)));
+        let ask = params.and_then(|params| {
+            Ok(CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?))
+        });
         let answer = self.question.ask(ClientCapability::Url, ask);
         Box::pin(async move {
             let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;

@@ -15,7 +15,7 @@ use crate::request::{Function, RequestHandler};
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
-/// use mgp_server_sdk::{Prompt, Typed};
+/// use mgp_server_sdk::{Prompt, PartialArgument};
 ///
 /// #[derive(Deserialize, JsonSchema)]
 /// struct Review {
@@ -28,7 +28,7 @@ use crate::request::{Function, RequestHandler};
 /// let review = Prompt::new("review", "Reviews code", |Args(review): Args<Review>| async move {
 ///     format!("Review this {} code; name {} findings.", review.language, review.findings.unwrap_or(3))
 /// })
-/// .complete("language", |typed: Typed| async move { typed.matching(["python", "rust"]) });
+/// .complete("language", |typed: PartialArgument| async move { typed.matching(["python", "rust"]) });
 /// assert_eq!(review.definition().arguments[0].name, "language");
 /// assert_eq!(review.definition().arguments[1].required, Some(false));
 /// ```

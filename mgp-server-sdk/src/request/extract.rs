@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use mgp_security::Grants;
 use mgp_types::mcp::{self, PromptArgument};
 use mgp_types::service::{Context, Deadline, Extensions, Outlet, Peer, Principal};
 use mgp_types::{Payload, RawObject, RpcError};
@@ -14,7 +15,7 @@ use serde_json::Value;
 use super::text;
 use crate::log::Logger;
 use crate::tool::{
-    Args, Cancelled, FromCall, Grants, Need, SessionInfo, State, ToolRequest, Trace,
+    Args, Cancelled, FromCall, RequiredState, SessionInfo, State, ToolRequest, Trace,
 };
 
 /// A request for a prompt, a resource or a completion; its arguments are text.
@@ -22,7 +23,7 @@ use crate::tool::{
 pub struct TextRequest {
     pub(crate) name: String,
     pub(crate) arguments: BTreeMap<String, String>,
-    pub(crate) typed: Option<Typed>,
+    pub(crate) typed: Option<PartialArgument>,
     pub(crate) cx: Context,
     pub(crate) state: Arc<Extensions>,
 }
@@ -103,7 +104,7 @@ pub trait FromRequest: Sized + Send {
 
     /// Returns the state it needs of the server; checked when the server is built.
     #[must_use]
-    fn needs() -> Vec<Need> {
+    fn needs() -> Vec<RequiredState> {
         Vec::new()
     }
 }
@@ -115,14 +116,14 @@ pub struct Uri(pub String);
 /// The argument to complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Typed {
+pub struct PartialArgument {
     /// The name of the argument.
     pub argument: String,
     /// The text typed so far.
     pub value: String,
 }
 
-impl Typed {
+impl PartialArgument {
     /// Returns the proposals that begin with the typed text, ignoring case.
     pub fn matching<I>(&self, proposals: I) -> Vec<String>
     where
@@ -152,7 +153,7 @@ impl FromRequest for Uri {
     }
 }
 
-impl FromRequest for Typed {
+impl FromRequest for PartialArgument {
     fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
         request.typed.clone().ok_or_else(|| RpcError::internal("`Typed` outside a completion"))
     }
@@ -187,7 +188,7 @@ impl<T: Send + Sync + 'static> FromRequest for State<T> {
         Self::from_call(&request.surroundings())
     }
 
-    fn needs() -> Vec<Need> {
+    fn needs() -> Vec<RequiredState> {
         <Self as FromCall>::needs()
     }
 }

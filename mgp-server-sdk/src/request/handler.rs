@@ -9,7 +9,7 @@ use mgp_types::service::{BoxFuture, Extensions};
 use super::answer::IntoAnswer;
 use super::extract::{FromRequest, TextRequest};
 use crate::error::BuildError;
-use crate::tool::Need;
+use crate::tool::RequiredState;
 
 /// An async function of up to eight extractors that returns a `T`; `M` distinguishes the arities and is inferred.
 #[diagnostic::on_unimplemented(
@@ -29,7 +29,7 @@ pub trait RequestHandler<T, M>: Send + Sync + 'static {
 
     /// Returns the state its parameters need of the server.
     #[must_use]
-    fn needs() -> Vec<Need>;
+    fn needs() -> Vec<RequiredState>;
 }
 
 macro_rules! handler {
@@ -59,8 +59,8 @@ macro_rules! handler {
                 arguments.into_iter().flatten().next().unwrap_or_default()
             }
 
-            fn needs() -> Vec<Need> {
-                let needs: [Vec<Need>; _] = [$($argument::needs(),)*];
+            fn needs() -> Vec<RequiredState> {
+                let needs: [Vec<RequiredState>; _] = [$($argument::needs(),)*];
                 needs.into_iter().flatten().collect()
             }
         }
@@ -82,7 +82,7 @@ type Run<T> = dyn Fn(TextRequest) -> BoxFuture<'static, Result<T, RpcError>> + S
 /// A type-erased handler.
 pub(crate) struct Function<T> {
     run: Arc<Run<T>>,
-    needs: Arc<[Need]>,
+    needs: Arc<[RequiredState]>,
 }
 
 impl<T: 'static> Function<T> {

@@ -9,7 +9,7 @@ mod serving;
 mod text;
 
 pub use answer::IntoAnswer;
-pub use extract::{FromRequest, TextRequest, Typed, Uri};
+pub use extract::{FromRequest, PartialArgument, TextRequest, Uri};
 pub use handler::RequestHandler;
 
 pub(crate) use handler::Function;

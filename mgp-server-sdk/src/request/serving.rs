@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_lifecycle::{Refusal, panicked, spawn_watched};
+use mgp_lifecycle::{LifecycleError, panicked, spawn_watched};
 use mgp_types::RpcError;
 use mgp_types::service::{Context, Extensions, Reply};
 use tokio::task::JoinHandle;
@@ -31,7 +31,7 @@ impl HandlerConfig {
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));
         match (&mut task.0).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(Refusal::TimedOut(self.timeout).into()),
+            Ok(Err(_)) => Err(LifecycleError::TimedOut(self.timeout).into()),
             Err(error) if error.is_panic() => Err(panicked(&*error.into_panic())),
             Err(_) => Err(RpcError::internal("the handler was stopped with its runtime")),
         }

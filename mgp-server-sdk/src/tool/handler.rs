@@ -1,9 +1,9 @@
 //! Functions behind tools.
 
-use mgp_types::service::{BoxFuture, Reply, Start};
+use mgp_types::service::{BoxFuture, CallRecord, Reply};
 use mgp_types::{RawObject, RpcError};
 
-use super::extract::{FromCall, Need, ToolRequest};
+use super::extract::{FromCall, RequiredState, ToolRequest};
 use super::result::IntoToolResult;
 use super::schema::{SchemaStyle, any_object};
 
@@ -25,7 +25,7 @@ pub trait Handler<M>: Send + Sync + 'static {
     fn output_schema(style: SchemaStyle) -> Option<RawObject>;
 
     /// Returns the state it needs of the server.
-    fn needs() -> Vec<Need>;
+    fn needs() -> Vec<RequiredState>;
 }
 
 macro_rules! handler {
@@ -46,7 +46,7 @@ macro_rules! handler {
                 )*
                 let era = request.cx.caller.era;
                 // The arguments are valid: from here on an error is the function's own.
-                Start::mark_ran(&request.cx);
+                CallRecord::mark_ran(&request.cx);
                 drop(request);
                 let running = self($($value),*);
                 Box::pin(async move { running.await.into_result_for(era) })
@@ -61,8 +61,8 @@ macro_rules! handler {
                 R::output_schema(style)
             }
 
-            fn needs() -> Vec<Need> {
-                let needs: [Vec<Need>; _] = [$($argument::needs(),)*];
+            fn needs() -> Vec<RequiredState> {
+                let needs: [Vec<RequiredState>; _] = [$($argument::needs(),)*];
                 needs.into_iter().flatten().collect()
             }
         }

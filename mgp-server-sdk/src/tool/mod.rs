@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use tower_layer::Layer;
 
 pub use extract::{
-    Args, Cancelled, FromCall, GrantState, Grants, Need, SessionInfo, State, ToolRequest, Trace,
+    Args, Cancelled, FromCall, RequiredState, SessionInfo, State, ToolRequest, Trace,
 };
 pub use handler::Handler;
 use layers::Layers;
@@ -74,7 +74,7 @@ struct FunctionTypes {
     input: Option<fn(SchemaStyle) -> RawObject>,
     /// The generator of the structured content's schema; `None` if the author wrote the schema.
     output: Option<fn(SchemaStyle) -> Option<RawObject>>,
-    needs: Vec<Need>,
+    needs: Vec<RequiredState>,
 }
 
 impl Tool {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use mgp_security::Grants;
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
 use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
@@ -11,7 +12,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::extract::{Grants, ToolRequest, admit};
+use super::extract::{ToolRequest, admit};
 use super::layers::CarriedState;
 use super::run::Running;
 use super::{SchemaStyle, Tool, check, retry_hint, schema};

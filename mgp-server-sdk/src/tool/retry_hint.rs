@@ -5,7 +5,7 @@
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-use mgp_lifecycle::{KnownTool, Repeat};
+use mgp_lifecycle::{RepeatPolicy, ToolRetryInfo};
 use mgp_types::mcp;
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Call, MgpService, Reply, Target};
@@ -103,7 +103,7 @@ pub(super) fn is_repeatable(definition: &mcp::Tool) -> bool {
     let security = definition.find_security();
     let declared = security.as_ref().and_then(Lenient::valid);
     let risk = declared.map_or(RiskLevel::Moderate, |security| security.risk_level.clone());
-    KnownTool::of(definition, risk).repeat == Repeat::Freely
+    ToolRetryInfo::of(definition, risk).repeat == RepeatPolicy::Freely
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
-use mgp_types::service::{Asking, BoxFuture, Reply};
+use mgp_types::service::{BoxFuture, CallerAccess, Reply};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -20,7 +20,7 @@ impl Tool {
                 let function = (self.run)(request);
                 Running::Inline(match asking {
                     // Only questions of a round need to be driven; the extra box costs as much as a lookup.
-                    Asking::Via(_) => Box::pin(async move { asking.drive(function).await }),
+                    CallerAccess::Via(_) => Box::pin(async move { asking.drive(function).await }),
                     _ => function,
                 })
             }

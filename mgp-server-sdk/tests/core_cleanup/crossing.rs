@@ -1,6 +1,6 @@
 //! Cancellation and disconnects propagate over a connection.
 
-use mgp_transport::{Closed, Limits};
+use mgp_transport::{CloseReason, Limits};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
@@ -41,7 +41,7 @@ async fn the_end_of_the_input_lets_calls_finish_and_drops_the_rest() {
     assert!(raw.line().await.contains(r#""id":3,"result""#));
     assert!(raw.line().await.contains(r#""id":2,"result""#));
     assert_eq!(raw.line().await, "", "the one that hangs is not answered");
-    assert!(matches!(end(raw.run).await, Closed::Eof));
+    assert!(matches!(end(raw.run).await, CloseReason::Eof));
     assert_eq!(started.elapsed().as_secs(), Limits::default().linger.as_secs());
     quiet(&[], &calls, &alive).await;
     assert!(raw.scope.is_ended());

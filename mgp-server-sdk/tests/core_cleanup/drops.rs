@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_transport::{Closed, Limits};
+use mgp_transport::{CloseReason, Limits};
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Outlet, Reply};
 use tokio::runtime::{Builder, Handle};
@@ -142,7 +142,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
         assert_eq!(call.await.unwrap().unwrap_err().code().0, 2000);
     }
     let [first, ..] = pairs.as_mut_slice() else { panic!("there are pairs") };
-    assert!(matches!((&mut first.client_run).await.unwrap(), Closed::Local));
+    assert!(matches!((&mut first.client_run).await.unwrap(), CloseReason::Local));
     for pair in &mut pairs {
         until(|| (pair.client_run.is_finished() && pair.server_run.is_finished(), ())).await;
     }

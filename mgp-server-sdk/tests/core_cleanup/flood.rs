@@ -1,7 +1,7 @@
 //! A peer that floods with notifications.
 
 use mgp_server_sdk::prelude::*;
-use mgp_transport::{Closed, Limits};
+use mgp_transport::{CloseReason, Limits};
 use mgp_types::method::RootsListChanged;
 use mgp_types::service::{Router, Stack};
 use tokio::io::AsyncWriteExt;
@@ -51,7 +51,7 @@ async fn flooded() {
     // A notification that carries a decision must not be lost: the connection ends.
     raw.write(ROOTS).await;
     let closed = end(raw.run).await;
-    assert!(matches!(closed, Closed::Flooded), "{closed}");
+    assert!(matches!(closed, CloseReason::Flooded), "{closed}");
     assert_eq!((alive.ever(), alive.now(), monitor.held_bytes()), (1, 0, 0));
     assert!(raw.scope.is_ended());
 }

@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    ClientOffer, ConnectConfig, EraChoice, MgpOffer, RequestMetaLayer, Session, connect,
+    ClientOffer, ConnectConfig, EraChoice, HandshakeState, MgpOffer, RequestMetaLayer, connect,
 };
 use mgp_server_sdk::ServerMonitor;
 use mgp_server_sdk::prelude::*;
 use mgp_stream::{CollectLayer, RouteLayer};
-use mgp_transport::{Closed, Connection, Limits, Monitor, duplex};
+use mgp_transport::{CloseReason, Connection, ConnectionMonitor, Limits, duplex};
 use mgp_types::Payload;
 use mgp_types::mcp::Implementation;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{
-    BoxFuture, Call, Gone, Method, Params, Reply, Router, Scope, Sink, Stack,
+    BoxFuture, Call, ConsumerGone, Method, Params, Reply, Router, Scope, Sink, Stack,
 };
 use tokio::task::JoinHandle;
 use tower::ServiceBuilder;
@@ -104,7 +104,7 @@ pub(crate) fn server(alive: &Alive) -> Server {
                         let chunk = Payload::of(
                             &serde_json::json!({ "type": "text", "text": index.to_string() }),
                         )?;
-                        if outlet.send(Item::Chunk(chunk)).await.is_err() {
+                        if outlet.send(OutletItem::Chunk(chunk)).await.is_err() {
                             break;
                         }
                     }
@@ -131,11 +131,11 @@ pub(crate) struct Pair {
     /// The outbound stack of the client.
     pub(crate) stack: Stack,
     pub(crate) cx: Context,
-    pub(crate) client: Monitor,
-    pub(crate) server: Monitor,
+    pub(crate) client: ConnectionMonitor,
+    pub(crate) server: ConnectionMonitor,
     pub(crate) server_scope: Scope,
-    pub(crate) client_run: JoinHandle<Closed>,
-    pub(crate) server_run: JoinHandle<Closed>,
+    pub(crate) client_run: JoinHandle<CloseReason>,
+    pub(crate) server_run: JoinHandle<CloseReason>,
 }
 
 impl Pair {
@@ -149,7 +149,7 @@ impl Pair {
         let mut offer = ClientOffer::new(Implementation::new("test", "1.0"));
         offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
         let cx = client.context();
-        let stamp = RequestMetaLayer::new(cx.scope.state::<Session>(), &offer).unwrap();
+        let stamp = RequestMetaLayer::new(cx.scope.state::<HandshakeState>(), &offer).unwrap();
         let outbound =
             ServiceBuilder::new().layer(stamp).layer(CollectLayer::new()).service(client.peer());
         let pair = Self {
@@ -211,7 +211,7 @@ impl CountingOutlet {
 }
 
 impl Sink for CountingOutlet {
-    fn send(&self, _: Item) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, _: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         Box::pin(async {
             if !self.pause.is_zero() {
                 tokio::time::sleep(self.pause).await;
@@ -223,7 +223,7 @@ impl Sink for CountingOutlet {
 }
 
 /// Waits for the end of a connection, at most a minute.
-pub(crate) async fn end(run: JoinHandle<Closed>) -> Closed {
+pub(crate) async fn end(run: JoinHandle<CloseReason>) -> CloseReason {
     tokio::time::timeout(Duration::from_mins(1), run).await.unwrap().unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! A peer that writes raw lines.
 
-use mgp_transport::{Closed, Connection, Limits, Monitor, duplex};
+use mgp_transport::{CloseReason, Connection, ConnectionMonitor, Limits, duplex};
 use mgp_types::service::{Scope, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
@@ -9,9 +9,9 @@ use tokio::task::JoinHandle;
 pub(crate) struct Raw {
     pub(crate) reader: BufReader<ReadHalf<DuplexStream>>,
     pub(crate) writer: WriteHalf<DuplexStream>,
-    pub(crate) monitor: Monitor,
+    pub(crate) monitor: ConnectionMonitor,
     pub(crate) scope: Scope,
-    pub(crate) run: JoinHandle<Closed>,
+    pub(crate) run: JoinHandle<CloseReason>,
 }
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"mgp":{"version":"0.6.0","extensions":["streaming"]}},"clientInfo":{"name":"raw","version":"1"}}}"#;

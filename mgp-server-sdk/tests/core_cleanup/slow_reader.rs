@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use mgp_transport::{Closed, Limits};
+use mgp_transport::{CloseReason, Limits};
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
@@ -63,7 +63,7 @@ async fn a_peer_that_never_reads() {
 
     let closed = end(run).await;
     assert!(
-        matches!(closed, Closed::Stalled(after) if after == Limits::default().stall),
+        matches!(closed, CloseReason::Stalled(after) if after == Limits::default().stall),
         "{closed}"
     );
     assert_eq!(started.elapsed().as_secs(), Limits::default().stall.as_secs());

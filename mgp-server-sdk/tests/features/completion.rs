@@ -1,7 +1,7 @@
 //! Completion of prompt arguments and template variables.
 
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{Prompt, Resource, Typed};
+use mgp_server_sdk::{PartialArgument, Prompt, Resource};
 use serde_json::{Value, json};
 
 use super::wire::{ERAS, Wire, code};
@@ -21,10 +21,9 @@ fn server() -> Server {
     let prompt = Prompt::new("code", "Writes code", |Args(code): Args<Code>| async move {
         format!("{} {:?}", code.language, code.framework)
     })
-    .complete(
-        "language",
-        |typed: Typed| async move { typed.matching(["Python", "pascal", "rust"]) },
-    )
+    .complete("language", |typed: PartialArgument| async move {
+        typed.matching(["Python", "pascal", "rust"])
+    })
     .complete("framework", |Args(known): Args<Known>| async move {
         match known.language.as_deref() {
             Some("rust") => vec!["axum", "tower"],
@@ -101,7 +100,7 @@ async fn an_argument_without_completion_is_refused() {
 async fn one_function_may_propose_for_all_arguments() {
     let server = Server::new("all", "1")
         .prompt(Prompt::new("p", "A prompt", |Args(_): Args<Code>| async { "" }))
-        .complete(|typed: Typed| async move { vec![format!("{}!", typed.argument)] });
+        .complete(|typed: PartialArgument| async move { vec![format!("{}!", typed.argument)] });
     let mut wire = Wire::join(server, ERAS[0]).await;
     let reference = json!({ "type": "ref/prompt", "name": "p" });
     let result =

@@ -4,7 +4,7 @@ use mgp_security::auth::{AuthLayer, KeyGrant};
 use mgp_server_sdk::ServeError;
 use mgp_server_sdk::prelude::*;
 use mgp_transport::http::HttpConfig;
-use mgp_types::service::Pass;
+use mgp_types::service::CredentialGrant;
 use serde_json::json;
 
 use super::caller::{Caller, result_text};
@@ -85,7 +85,7 @@ async fn listening_takes_no_slot() {
 #[tokio::test]
 async fn tool_sees_what_its_caller_may_do() {
     let may = Tool::new("may", "Says what its caller may do", |cx: Context| async move {
-        let pass = cx.extensions.get::<Pass>();
+        let pass = cx.extensions.get::<CredentialGrant>();
         pass.map_or_else(|| "no pass".to_owned(), |pass| pass.permissions().join(" "))
     });
     let keys = mgp_security::auth::ApiKeys::new();

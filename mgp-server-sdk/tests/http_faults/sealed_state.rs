@@ -6,7 +6,7 @@ use std::time::Duration;
 use mgp_lifecycle::{HandshakeLayer, RoundsConfig, RoundsLayer, ServerOffer};
 use mgp_transport::http::HttpService;
 use mgp_types::mcp::Implementation;
-use mgp_types::service::{Ask, Call, Reply, Stack};
+use mgp_types::service::{Call, CallerRequest, Reply, Stack};
 use mgp_types::{Payload, Sealer};
 use serde_json::{Value, json};
 use tower_layer::Layer as _;
@@ -77,7 +77,7 @@ async fn state_of_another_call_or_caller_is_refused() {
 #[tokio::test]
 async fn state_that_expired_is_refused() {
     let tool = Stack::from_fn(|call: Call| async move {
-        let ask = Ask::new("elicitation/create", Payload::empty_object());
+        let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
         Ok(Reply::raw(call.cx().ask("name", ask).await?))
     });
     let mut config = RoundsConfig::default();

@@ -107,7 +107,7 @@ pub(crate) fn server(hold: &Hold) -> Server {
                         message: Some("x".repeat(amount.bytes)),
                         ..Progress::default()
                     };
-                    if outlet.send(Item::Progress(messages)).await.is_err() {
+                    if outlet.send(OutletItem::Progress(messages)).await.is_err() {
                         return "no listener";
                     }
                 }

@@ -1,6 +1,6 @@
 //! An index in a file: written by one process, opened by another.
 
-use mgp_toolindex::{Everything, Query, ToolIndex};
+use mgp_toolindex::{AllTools, Query, ToolIndex};
 use mgp_types::store::Db;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ pub(crate) async fn open(options: &Options) -> Result<Value, Failure> {
     let db = Db::open(options.file("db")?).await?;
     let index = ToolIndex::builder().open(db.clone()).await?;
     let opened = begin.elapsed();
-    let found = index.search(&Query::new("search the web for news"), &Everything)?;
+    let found = index.search(&Query::new("search the web for news"), &AllTools)?;
     let answered = begin.elapsed();
     let figures = json!({
         "tools": index.stats().tools, "hits": found.hits.len(),

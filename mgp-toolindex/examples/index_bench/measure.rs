@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
+use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
 use mgp_types::mgp::SearchStrategy;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
 
     let index = ToolIndex::new();
     // The first search allocates what an index needs without any tool.
-    black_box(index.search(&Query::new("read a file"), &Everything)?);
+    black_box(index.search(&Query::new("read a file"), &AllTools)?);
     let model = index.stats().model.ok_or("the index has no embedder")?;
     let empty = Memory::of_this_process();
     let built = build(&index, &catalogue, tools, seed)?;
@@ -107,7 +107,7 @@ fn searches(
         let mut times = Vec::with_capacity(queries.len());
         for query in &queries {
             let begin = Moment::now();
-            let hits = black_box(index.search(query, &Everything)?);
+            let hits = black_box(index.search(query, &AllTools)?);
             times.push(begin.elapsed());
             found += usize::from(!hits.hits.is_empty());
         }
@@ -158,7 +158,7 @@ fn adds(index: &ToolIndex, changes: usize) -> Result<Value, Failure> {
         let query = Query::new(&word).strategy(SearchStrategy::Keyword);
         let begin = Moment::now();
         index.put(server)?;
-        let found = index.search(&query, &Everything)?;
+        let found = index.search(&query, &AllTools)?;
         times.push(begin.elapsed());
         let name = format!("newcomer-{change}");
         if found.hits.first().is_none_or(|hit| hit.tool.server_id() != name) {

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use mgp_toolindex::{Everything, Query, ToolIndex};
+use mgp_toolindex::{AllTools, Query, ToolIndex};
 use serde_json::{Value, json};
 
 use super::built_in;
@@ -36,7 +36,7 @@ pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
         index.put(server.entry().0)?;
     }
     for query in QUERIES {
-        black_box(index.search(&Query::new(query), &Everything)?);
+        black_box(index.search(&Query::new(query), &AllTools)?);
     }
     let now = Memory::of_this_process();
     Ok(json!({

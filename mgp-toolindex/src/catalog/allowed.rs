@@ -3,7 +3,7 @@
 /// The tools that a caller may find.
 ///
 /// Every hit is checked with [`allows`](Self::allows) before it is returned, even if it comes from a cache.
-/// [`Endpoints::caller`](crate::Endpoints::caller) creates one from a `Visibility`; [`Everything`] is for programs with
+/// [`Endpoints::caller`](crate::Endpoints::caller) creates one from a `Visibility`; [`AllTools`] is for programs with
 /// one user.
 ///
 /// ```
@@ -70,9 +70,9 @@ impl AllowedKey {
 
 /// Allows all tools.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Everything;
+pub struct AllTools;
 
-impl Allowed for Everything {
+impl Allowed for AllTools {
     fn allows(&self, _: &str, _: &str) -> bool {
         true
     }

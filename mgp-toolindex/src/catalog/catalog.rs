@@ -7,7 +7,7 @@ use mgp_types::mgp::{RiskLevel, ServerState};
 
 use super::chunks::ChunkedList;
 use super::entry::{Entry, Server};
-use super::indexed_tool::Listed;
+use super::indexed_tool::IndexedTool;
 use super::name_index::NameIndex;
 use super::{ServerNumber, Slot};
 use crate::text::fold_name;
@@ -67,8 +67,8 @@ impl Catalog {
         self.tools.reach()
     }
 
-    pub(crate) fn listed(&self, slot: Slot) -> Option<Listed> {
-        self.record(slot).map(|record| Listed(Arc::clone(&record.entry)))
+    pub(crate) fn listed(&self, slot: Slot) -> Option<IndexedTool> {
+        self.record(slot).map(|record| IndexedTool(Arc::clone(&record.entry)))
     }
 
     #[inline]

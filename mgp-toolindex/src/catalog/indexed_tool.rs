@@ -11,9 +11,9 @@ use super::entry::Entry;
 
 /// A tool of an index; cheap to clone, and not affected by later changes of the index.
 #[derive(Clone, Debug)]
-pub struct Listed(pub(crate) Arc<Entry>);
+pub struct IndexedTool(pub(crate) Arc<Entry>);
 
-impl Listed {
+impl IndexedTool {
     /// Returns the id of the tool: `{server}.{name}`.
     #[must_use]
     pub fn tool_id(&self) -> String {

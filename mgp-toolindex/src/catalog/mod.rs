@@ -16,7 +16,7 @@ mod labels;
 mod name_index;
 mod server_entry;
 
-pub use allowed::{Allowed, AllowedKey, Everything, Extent};
+pub use allowed::{AllTools, Allowed, AllowedKey, Extent};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use catalog::{Catalog, MAX_SERVER_ID_BYTES, Record, ServerRecord};
 pub(crate) use category::{all_canonical, canonical, derive, is_in};
@@ -24,7 +24,7 @@ pub use category_tree::{CategoryNode, CategoryTree};
 pub(crate) use chunks::{CHUNK_LEN, ChunkedList};
 pub(crate) use entry::{Entry, SecuritySource, Server, Text};
 pub(crate) use filter::FilterTest;
-pub use indexed_tool::Listed;
+pub use indexed_tool::IndexedTool;
 pub(crate) use interner::Interner;
 pub(crate) use labels::{LabelInterner, Labels};
 pub use server_entry::{ServerEntry, ToolEntry};

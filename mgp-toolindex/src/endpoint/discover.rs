@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::bounds;
 use super::caller::Caller;
 use super::endpoints::EndpointsState;
-use super::hooks::Standing;
+use super::hooks::Availability;
 use super::present::present_as;
 use crate::catalog::{Allowed, CategoryTree};
 use crate::error::RequestError;
@@ -88,7 +88,7 @@ fn search_available(
 ) -> Result<SearchResult, RpcError> {
     let mut found = inner.index.search(&query.clone().most(Query::CAP), caller)?;
     let before = found.hits.len();
-    found.hits.retain(|hit| inner.standing(caller.cx(), &hit.tool) != Standing::Refused);
+    found.hits.retain(|hit| inner.standing(caller.cx(), &hit.tool) != Availability::Refused);
     found.total_available = found.total_available.saturating_sub(before - found.hits.len());
     found.hits.truncate(query.how_many());
     Ok(found)

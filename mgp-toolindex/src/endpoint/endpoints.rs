@@ -11,11 +11,11 @@ use mgp_types::service::{AgentId, Context, Router, Visibility};
 use super::bounds;
 use super::caller::{Caller, Version};
 use super::counting::TokenCounting;
-use super::hooks::{AvailabilityCheck, Create, Standing};
-use crate::catalog::Listed;
+use super::hooks::{Availability, AvailabilityCheck, ToolCreator};
+use crate::catalog::IndexedTool;
 use crate::error::SessionError;
 use crate::index::ToolIndex;
-use crate::learn::Outcome;
+use crate::learn::UseOutcome;
 use crate::meta::name_for;
 use crate::search::SearchResult;
 use crate::session::{Session, Sessions};
@@ -63,7 +63,7 @@ pub(super) struct EndpointsState {
     /// Distinguishes the cached decisions of several endpoints over one index.
     decisions_id: u64,
     standing: Option<Arc<dyn AvailabilityCheck>>,
-    pub(super) create: Option<Arc<dyn Create>>,
+    pub(super) create: Option<Arc<dyn ToolCreator>>,
     changed: Option<Changed>,
     pub(super) counting: TokenCounting,
 }
@@ -115,8 +115,8 @@ impl Endpoints {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
     }
 
-    /// Sets a hook that creates missing tools; see [`Create`] for its duties.
-    pub fn create(self, create: impl Create + 'static) -> Self {
+    /// Sets a hook that creates missing tools; see [`ToolCreator`] for its duties.
+    pub fn create(self, create: impl ToolCreator + 'static) -> Self {
         self.with(|inner| inner.create = Some(Arc::new(create)))
     }
 
@@ -148,8 +148,8 @@ impl Endpoints {
         &self,
         cx: &Context,
         handle: Option<&str>,
-        tool: &Listed,
-        outcome: Outcome,
+        tool: &IndexedTool,
+        outcome: UseOutcome,
     ) -> Result<bool, SessionError> {
         let session = self.0.sessions.find(cx, handle)?;
         let is_new = session.as_ref().is_some_and(|session| self.0.sessions.used(session, tool));
@@ -212,8 +212,10 @@ impl EndpointsState {
         self.standing.is_some()
     }
 
-    pub(super) fn standing(&self, cx: &Context, tool: &Listed) -> Standing {
-        self.standing.as_ref().map_or(Standing::Callable, |standing| standing.standing(cx, tool))
+    pub(super) fn standing(&self, cx: &Context, tool: &IndexedTool) -> Availability {
+        self.standing
+            .as_ref()
+            .map_or(Availability::Callable, |standing| standing.standing(cx, tool))
     }
 
     fn session(&self, cx: &Context, params: &SessionParams) -> Result<SessionResult, RpcError> {

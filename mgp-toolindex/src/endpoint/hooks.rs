@@ -3,12 +3,12 @@
 use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{BoxFuture, Context};
 
-use crate::catalog::Listed;
+use crate::catalog::IndexedTool;
 
 /// The availability of a tool to a caller.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum Availability {
     /// The tool can be called.
     Callable,
     /// The tool can be called once these permissions are approved.
@@ -27,26 +27,26 @@ pub enum Standing {
 /// The hook is called for tools that the caller sees; it must read a snapshot and never wait.
 ///
 /// ```
-/// use mgp_toolindex::{Listed, Standing, AvailabilityCheck};
+/// use mgp_toolindex::{IndexedTool, Availability, AvailabilityCheck};
 /// use mgp_types::service::Context;
 ///
-/// let none_of_files = |_: &Context, tool: &Listed| match tool.server_id() {
-///     "files" => Standing::Refused,
-///     _ => Standing::Callable,
+/// let none_of_files = |_: &Context, tool: &IndexedTool| match tool.server_id() {
+///     "files" => Availability::Refused,
+///     _ => Availability::Callable,
 /// };
 /// fn takes(_: impl AvailabilityCheck) {}
 /// takes(none_of_files);
 /// ```
 pub trait AvailabilityCheck: Send + Sync {
     /// Decides about one tool.
-    fn standing(&self, cx: &Context, tool: &Listed) -> Standing;
+    fn standing(&self, cx: &Context, tool: &IndexedTool) -> Availability;
 }
 
 impl<F> AvailabilityCheck for F
 where
-    F: Fn(&Context, &Listed) -> Standing + Send + Sync,
+    F: Fn(&Context, &IndexedTool) -> Availability + Send + Sync,
 {
-    fn standing(&self, cx: &Context, tool: &Listed) -> Standing {
+    fn standing(&self, cx: &Context, tool: &IndexedTool) -> Availability {
         self(cx, tool)
     }
 }
@@ -54,7 +54,7 @@ where
 /// A tool to create.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Wanted {
+pub struct CreationRequest {
     /// The capabilities of the tool.
     pub capabilities: Vec<String>,
     /// The types that it takes.
@@ -84,7 +84,7 @@ pub enum CreationOutcome {
 /// A created tool is registered like any other at run time: `sandboxed`, its code validated, and approved by an
 /// operator. A policy that approves permissions automatically does not replace that approval. The caller learns of the
 /// tool by `notifications/tools/list_changed` and its session.
-pub trait Create: Send + Sync {
+pub trait ToolCreator: Send + Sync {
     /// Starts to create a tool. Dropping the future must leave nothing behind.
-    fn create(&self, cx: Context, wanted: Wanted) -> BoxFuture<'static, CreationOutcome>;
+    fn create(&self, cx: Context, wanted: CreationRequest) -> BoxFuture<'static, CreationOutcome>;
 }

@@ -16,5 +16,7 @@ mod tests;
 
 pub use self::caller::Caller;
 pub use self::endpoints::Endpoints;
-pub use self::hooks::{AvailabilityCheck, Create, CreationOutcome, Standing, Wanted};
+pub use self::hooks::{
+    Availability, AvailabilityCheck, CreationOutcome, CreationRequest, ToolCreator,
+};
 pub use self::present::present;

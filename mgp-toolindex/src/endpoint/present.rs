@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use mgp_types::Number;
 use mgp_types::mgp::{ContextBudget, DiscoverToolsResult, FoundTool, ToolSecurity};
 
-use crate::catalog::Listed;
+use crate::catalog::IndexedTool;
 use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::tokens_at_most;
@@ -26,14 +26,14 @@ const JOINT_TOKENS: u32 = 8;
 /// The whole result counts, envelope included.
 ///
 /// ```
-/// use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex, default_budget, present};
+/// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex, default_budget, present};
 /// use mgp_types::RawObject;
 /// use mgp_types::mcp::Tool;
 ///
 /// let index = ToolIndex::new();
 /// let tool = Tool::new("read_file".to_owned(), RawObject::empty());
 /// index.put(ServerEntry::new("files").tool(tool)).unwrap();
-/// let found = index.search(&Query::new("read a file"), &Everything).unwrap();
+/// let found = index.search(&Query::new("read a file"), &AllTools).unwrap();
 /// let result = present(&found, &default_budget(), 5);
 /// assert_eq!(result.tools[0].name, "read_file");
 /// assert!(result.omitted.is_none());
@@ -50,7 +50,7 @@ pub(super) fn present_as(
     found: &SearchResult,
     budget: &ContextBudget,
     most: usize,
-    is_clear: impl Fn(&Listed) -> bool,
+    is_clear: impl Fn(&IndexedTool) -> bool,
 ) -> DiscoverToolsResult {
     let mut result = DiscoverToolsResult::new(Vec::new());
     result.total_available = Some(found.total_available as u64);
@@ -77,7 +77,7 @@ pub(super) fn present_as(
 
 /// Renders loaded tools within the rest of the reserve.
 pub(super) fn loaded<'a>(
-    tools: impl Iterator<Item = (&'a Listed, bool)>,
+    tools: impl Iterator<Item = (&'a IndexedTool, bool)>,
     budget: &ContextBudget,
     envelope: u32,
 ) -> Vec<FoundTool> {
@@ -93,7 +93,7 @@ fn room(budget: &ContextBudget, envelope: u32) -> u32 {
 
 /// A tool to render.
 struct RenderedTool<'a> {
-    tool: &'a Listed,
+    tool: &'a IndexedTool,
     score: Option<f32>,
     reason: Option<String>,
     is_clear: bool,
@@ -183,7 +183,7 @@ fn other_tokens(rendered: &FoundTool) -> u32 {
 }
 
 /// Returns the security metadata that matters to a caller.
-fn security(tool: &Listed) -> ToolSecurity {
+fn security(tool: &IndexedTool) -> ToolSecurity {
     let mut rendered = ToolSecurity::new(tool.risk());
     if let Some(known) = tool.security() {
         if !known.permissions_required.is_empty() {

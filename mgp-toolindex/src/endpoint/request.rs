@@ -16,9 +16,9 @@ use super::bounds;
 use super::caller::Caller;
 use super::discover::run_blocking;
 use super::endpoints::EndpointsState;
-use super::hooks::{CreationOutcome, Standing, Wanted};
+use super::hooks::{Availability, CreationOutcome, CreationRequest};
 use super::present::loaded;
-use crate::catalog::Listed;
+use crate::catalog::IndexedTool;
 use crate::meta::name_for;
 use crate::search::{Explain, Filter, Hit, Query};
 use crate::tokens::tokens_at_most;
@@ -68,7 +68,7 @@ pub(super) async fn answer(
 /// The tools of a request, and its missing capabilities.
 #[derive(Default)]
 struct Decision {
-    tools: Vec<Listed>,
+    tools: Vec<IndexedTool>,
     /// The capabilities of each tool, in the same order.
     capabilities: Vec<Vec<String>>,
     unmet: Vec<UnavailableTool>,
@@ -78,9 +78,9 @@ struct Decision {
 
 /// A tool that would fulfil a capability.
 struct Candidate {
-    tool: Listed,
+    tool: IndexedTool,
     score: f32,
-    standing: Standing,
+    standing: Availability,
     is_preferred: bool,
 }
 
@@ -133,7 +133,7 @@ impl Decision {
                 best.tool.risk()
             ));
         }
-        if let Standing::NeedsApproval { permissions, how } = &best.standing {
+        if let Availability::NeedsApproval { permissions, how } = &best.standing {
             self.pending += 1;
             let mut unmet = unavailable(capability, Some(&best.tool));
             unmet.reason = Some(needs(permissions, how.as_deref()));
@@ -145,7 +145,7 @@ impl Decision {
             unmet.reason = Some(untyped(inner, caller, capability, &best.tool, params)?);
             self.unmet.push(unmet);
         }
-        let is_same = |tool: &Listed| {
+        let is_same = |tool: &IndexedTool| {
             tool.hash() == best.tool.hash() && tool.server_id() == best.tool.server_id()
         };
         let capability = capability.to_owned();
@@ -203,7 +203,7 @@ impl Decision {
         result.tools_unavailable = self.unmet.iter().map(Payload::of).collect::<Result<_, _>>()?;
         result.session_handle = session.and_then(|session| session.handle().map(str::to_owned));
         let plan = inner.sessions.plan();
-        let is_clear = |tool: &Listed| name_for(tool, &inner.index, caller) == tool.name();
+        let is_clear = |tool: &IndexedTool| name_for(tool, &inner.index, caller) == tool.name();
         let render_all = |result: &RequestToolsResult| {
             let envelope = serde_json::to_string(result).map_or(0, |text| tokens_at_most(&text));
             let tools = self.tools.iter().map(|tool| (tool, is_clear(tool)));
@@ -278,7 +278,7 @@ fn candidates(
     near: &[Hit],
     preferred: Option<&RiskLevel>,
 ) -> Vec<Candidate> {
-    let also = |tool: &Listed| {
+    let also = |tool: &IndexedTool| {
         let same = near.iter().find(|hit| hit.tool.tool_id() == tool.tool_id());
         same.map_or(0.0, |hit| hit.score * CONTEXT_WEIGHT)
     };
@@ -290,16 +290,16 @@ fn candidates(
             is_preferred: preferred.is_none_or(|most| hit.tool.risk() <= *most),
             tool: hit.tool,
         })
-        .filter(|one| one.standing != Standing::Refused)
+        .filter(|one| one.standing != Availability::Refused)
         .collect();
     let best = all.iter().map(|one| one.score).fold(0.0, f32::max);
     all.retain(|one| one.score >= best * MIN_RELATIVE_SCORE);
-    let rank = |one: &Candidate| (!one.is_preferred, one.standing != Standing::Callable);
+    let rank = |one: &Candidate| (!one.is_preferred, one.standing != Availability::Callable);
     all.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| b.score.total_cmp(&a.score)));
     all
 }
 
-fn unavailable(capability: &str, tool: Option<&Listed>) -> UnavailableTool {
+fn unavailable(capability: &str, tool: Option<&IndexedTool>) -> UnavailableTool {
     let mut unmet = UnavailableTool::new();
     unmet.capability = Some(capability.to_owned());
     unmet.name = tool.map(|tool| tool.name().to_owned());
@@ -326,7 +326,7 @@ fn untyped(
     inner: &EndpointsState,
     caller: &Caller,
     capability: &str,
-    tool: &Listed,
+    tool: &IndexedTool,
     params: &RequestToolsParams,
 ) -> Result<String, RpcError> {
     let wanted = &params.requirements;
@@ -360,7 +360,7 @@ async fn create(
     let reason = match &inner.create {
         None => "no tool is made for it: `tool_creation` is not enabled".to_owned(),
         Some(create) => {
-            let wanted = Wanted {
+            let wanted = CreationRequest {
                 capabilities: params.requirements.capabilities.into_vec(),
                 input_types: params.requirements.input_types.into_vec(),
                 output_types: params.requirements.output_types.into_vec(),

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    Listed, Pins, Query, ServerEntry, SessionLimits, Sessions, TokenCounter, ToolEntry, ToolIndex,
-    default_budget,
+    IndexedTool, Pins, Query, ServerEntry, SessionLimits, Sessions, TokenCounter, ToolEntry,
+    ToolIndex, default_budget,
 };
 
 fn tool(name: &str, description: &str, schema: &Value, risk: RiskLevel) -> ToolEntry {
@@ -269,7 +269,7 @@ async fn exact_counts_make_room_and_estimates_never_overflow() {
     let counter = TokenCounter::new();
     let index = bulky();
     for _ in 0..2 {
-        let found = index.search(&Query::new("report").most(50), &crate::Everything).unwrap();
+        let found = index.search(&Query::new("report").most(50), &crate::AllTools).unwrap();
         for reserve in [60_u64, 200, 500, 1000, 3000] {
             let mut budget = default_budget();
             budget.discovery_reserve = reserve;
@@ -359,13 +359,13 @@ async fn a_preferred_risk_comes_first_and_a_greater_one_is_reported() {
 
 #[tokio::test]
 async fn tools_that_need_approval_are_pending_and_refused_ones_are_hidden() {
-    let endpoints = endpoints().standing(|_: &Context, tool: &Listed| match tool.name() {
-        "train_model" => Standing::NeedsApproval {
+    let endpoints = endpoints().standing(|_: &Context, tool: &IndexedTool| match tool.name() {
+        "train_model" => Availability::NeedsApproval {
             permissions: vec![Permission::from("code_execution")],
             how: Some("run `mgp approve 7`".to_owned()),
         },
-        "delete_file" => Standing::Refused,
-        _ => Standing::Callable,
+        "delete_file" => Availability::Refused,
+        _ => Availability::Callable,
     });
     let mut client = client(&endpoints);
     let asked = |what: &[&str]| json!({"requirements": {"capabilities": what}});
@@ -388,8 +388,8 @@ async fn tools_that_need_approval_are_pending_and_refused_ones_are_hidden() {
 
 struct Workshop(CreationOutcome);
 
-impl Create for Workshop {
-    fn create(&self, _: Context, wanted: Wanted) -> BoxFuture<'static, CreationOutcome> {
+impl ToolCreator for Workshop {
+    fn create(&self, _: Context, wanted: CreationRequest) -> BoxFuture<'static, CreationOutcome> {
         assert_eq!(wanted.capabilities, ["xylophone quantum brewing"]);
         Box::pin(std::future::ready(self.0.clone()))
     }

@@ -14,7 +14,7 @@ use super::shared::SharedIndex;
 use super::snapshot::Snapshot;
 use super::tool_index::ToolIndex;
 use super::writer::IndexWriter;
-use crate::catalog::{Bitmap, Listed, ServerEntry, Slot};
+use crate::catalog::{Bitmap, IndexedTool, ServerEntry, Slot};
 use crate::error::IndexError;
 use crate::keyword::{self, Step};
 use crate::persist::{
@@ -51,7 +51,7 @@ impl ToolIndexBuilder {
     /// the last process that put a server wins.
     ///
     /// ```
-    /// use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
+    /// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
     /// use mgp_types::RawObject;
     /// use mgp_types::mcp::Tool;
     /// use mgp_types::store::Db;
@@ -64,7 +64,7 @@ impl ToolIndexBuilder {
     /// index.flush().await?;
     ///
     /// let again = ToolIndex::builder().open(db).await?;
-    /// let found = again.search(&Query::new("read a file"), &Everything)?;
+    /// let found = again.search(&Query::new("read a file"), &AllTools)?;
     /// assert_eq!(found.hits[0].tool.name(), "read_file");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
@@ -110,7 +110,7 @@ impl ToolIndex {
 
 impl SharedIndex {
     /// Stores counted tokens ([`Entry::count`](crate::catalog::Entry::count)).
-    pub(crate) fn store_counts(&self, tools: Vec<Listed>) {
+    pub(crate) fn store_counts(&self, tools: Vec<IndexedTool>) {
         if let Some(store) = &self.store
             && !tools.is_empty()
         {

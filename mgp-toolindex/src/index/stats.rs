@@ -4,7 +4,7 @@ use mgp_types::Lenient;
 use mgp_types::mgp::IndexEntry;
 
 use super::tool_index::ToolIndex;
-use crate::catalog::Listed;
+use crate::catalog::IndexedTool;
 use crate::keyword::KeywordReader;
 use crate::vector::VectorTable;
 
@@ -84,7 +84,7 @@ impl ToolIndex {
         all.collect()
     }
 
-    fn entry(&self, tool: &Listed) -> IndexEntry {
+    fn entry(&self, tool: &IndexedTool) -> IndexEntry {
         let (id, server) = (tool.tool_id(), tool.server_id().to_owned());
         let mut entry = IndexEntry::new(id, server, tool.name().to_owned());
         entry.description = tool.description().map(str::to_owned);

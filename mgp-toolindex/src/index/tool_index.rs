@@ -8,7 +8,7 @@ use mgp_types::mgp::ServerState;
 use super::builder::ToolIndexBuilder;
 use super::put_report::PutReport;
 use super::shared::SharedIndex;
-use crate::catalog::{Allowed, CategoryTree, Listed, MAX_SERVER_ID_BYTES, ServerEntry, Slot};
+use crate::catalog::{Allowed, CategoryTree, IndexedTool, MAX_SERVER_ID_BYTES, ServerEntry, Slot};
 use crate::embed::EmbedError;
 use crate::error::IndexError;
 use crate::learn::History;
@@ -20,7 +20,7 @@ use crate::search::Filter;
 /// change is one commit, visible to every later search; a search never waits for a change.
 ///
 /// ```
-/// use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
+/// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
 /// use mgp_types::RawObject;
 /// use mgp_types::mcp::Tool;
 ///
@@ -31,7 +31,7 @@ use crate::search::Filter;
 /// let put = index.put(ServerEntry::new("files").description("The user's files").tool(tool))?;
 /// assert_eq!(put.added, 1);
 ///
-/// let found = index.search(&Query::new("file contents").most(5), &Everything)?;
+/// let found = index.search(&Query::new("file contents").most(5), &AllTools)?;
 /// assert_eq!(found.hits[0].tool.name(), "read_file");
 /// assert_eq!(index.remove("files")?, 1);
 /// # Ok::<(), mgp_toolindex::IndexError>(())
@@ -46,9 +46,9 @@ pub struct ToolIndex {
 #[non_exhaustive]
 pub enum Resolved {
     /// One tool.
-    One(Listed),
+    One(IndexedTool),
     /// Several tools of different servers; a qualified name is needed.
-    Ambiguous(Vec<Listed>),
+    Ambiguous(Vec<IndexedTool>),
     /// No tool, or none that the caller may call.
     Unknown,
 }
@@ -112,14 +112,14 @@ impl ToolIndex {
 
     /// Returns a tool of a server.
     #[must_use]
-    pub fn get(&self, server: &str, tool: &str) -> Option<Listed> {
+    pub fn get(&self, server: &str, tool: &str) -> Option<IndexedTool> {
         let now = self.shared.snapshot();
         now.catalog.listed(now.catalog.find(server, tool)?)
     }
 
     /// Returns the tools of a server, in its order.
     #[must_use]
-    pub fn tools_of(&self, server: &str) -> Vec<Listed> {
+    pub fn tools_of(&self, server: &str) -> Vec<IndexedTool> {
         let now = self.shared.snapshot();
         now.catalog.slots_of(server).iter().filter_map(|slot| now.catalog.listed(*slot)).collect()
     }
@@ -136,7 +136,7 @@ impl ToolIndex {
             slots.extend(now.catalog.by_name(name));
         }
         let tools = slots.into_iter().filter_map(|slot| now.catalog.listed(slot));
-        let mut tools: Vec<Listed> =
+        let mut tools: Vec<IndexedTool> =
             tools.filter(|tool| allowed.allows(tool.server_id(), tool.name())).collect();
         match (tools.pop(), tools.is_empty()) {
             (None, _) => Resolved::Unknown,

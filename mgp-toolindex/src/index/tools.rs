@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tool_index::ToolIndex;
-use crate::catalog::{Allowed, CategoryTree, Entry, Listed};
+use crate::catalog::{Allowed, CategoryTree, Entry, IndexedTool};
 use crate::search::Filter;
 use crate::tokens::{Exactness, TokenCounter, lean};
 
@@ -46,9 +46,9 @@ impl ToolIndex {
 
     /// Returns all tools that a caller may call, server by server.
     #[must_use]
-    pub fn listed(&self, allowed: &dyn Allowed) -> Vec<Listed> {
+    pub fn listed(&self, allowed: &dyn Allowed) -> Vec<IndexedTool> {
         let now = self.shared.snapshot();
-        let is_allowed = |tool: &Listed| allowed.allows(tool.server_id(), tool.name());
+        let is_allowed = |tool: &IndexedTool| allowed.allows(tool.server_id(), tool.name());
         let slots =
             now.catalog.servers().flat_map(|(_, server)| now.catalog.slots_of(&server.server.id));
         slots.filter_map(|slot| now.catalog.listed(*slot)).filter(is_allowed).collect()
@@ -126,17 +126,17 @@ impl ToolIndex {
         not(feature = "sqlite"),
         expect(clippy::unused_self, reason = "an index in memory keeps counts with its tools")
     )]
-    pub(crate) fn store_counts(&self, tools: Vec<Listed>) {
+    pub(crate) fn store_counts(&self, tools: Vec<IndexedTool>) {
         #[cfg(feature = "sqlite")]
         self.shared.store_counts(tools);
         #[cfg(not(feature = "sqlite"))]
         drop(tools);
     }
 
-    fn uncounted(&self) -> Vec<Listed> {
+    fn uncounted(&self) -> Vec<IndexedTool> {
         let now = self.shared.snapshot();
         let is_uncounted = |entry: &&Arc<Entry>| !entry.is_counted();
         let entries = now.catalog.records().map(|(_, record)| &record.entry);
-        entries.filter(is_uncounted).take(BATCH).map(|entry| Listed(entry.clone())).collect()
+        entries.filter(is_uncounted).take(BATCH).map(|entry| IndexedTool(entry.clone())).collect()
     }
 }

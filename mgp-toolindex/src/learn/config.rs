@@ -57,7 +57,7 @@ pub enum Retention {
 /// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum UseOutcome {
     /// The call returned a result.
     Answered,
     /// The call failed, or its result is an error: nothing is learned from it.

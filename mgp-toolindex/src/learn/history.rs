@@ -11,7 +11,7 @@ use mgp_types::service::{BoxFuture, Principal};
 use mgp_types::store::StoreError;
 use mgp_types::sync::{Mutex, RwLock};
 
-use super::config::{Erase, HistoryConfig, HistoryStats, Outcome, Retention};
+use super::config::{Erase, HistoryConfig, HistoryStats, Retention, UseOutcome};
 #[cfg(feature = "sqlite")]
 use super::database::HistoryDatabase;
 use super::features::Lookup;
@@ -35,13 +35,13 @@ const MIN_SHARE: f32 = 1e-3;
 /// By default it is lost with the process; with the feature `sqlite`, `History::open` stores it in a database.
 ///
 /// ```
-/// use mgp_toolindex::{Erase, History, Outcome};
+/// use mgp_toolindex::{Erase, History, UseOutcome};
 /// use mgp_types::service::Principal;
 ///
 /// let history = History::new();
 /// let me = Principal::local();
 /// history.record_search(&me, "session 1", "what will it be like outside", ["weather.forecast", "mail.send"]);
-/// history.record_call(&me, "session 1", "weather.forecast", Outcome::Answered);
+/// history.record_call(&me, "session 1", "weather.forecast", UseOutcome::Answered);
 /// assert_eq!(history.stats().queries, 1);
 ///
 /// drop(history.erase(Erase::Principal(&me)));
@@ -119,9 +119,9 @@ impl History {
         principal: &Principal,
         session: impl Hash,
         tool: &str,
-        outcome: Outcome,
+        outcome: UseOutcome,
     ) {
-        if outcome == Outcome::Failed {
+        if outcome == UseOutcome::Failed {
             return;
         }
         let query = self.0.pending.lock().take(&Owner::of(principal), session, tool);

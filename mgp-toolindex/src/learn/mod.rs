@@ -23,5 +23,5 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Erase, HistoryConfig, HistoryScope, HistoryStats, Outcome, Retention};
+pub use config::{Erase, HistoryConfig, HistoryScope, HistoryStats, Retention, UseOutcome};
 pub use history::History;

@@ -4,7 +4,7 @@ use mgp_types::RawObject;
 use mgp_types::RpcError;
 use mgp_types::mcp::CallToolParams;
 
-use crate::catalog::{Allowed, Listed};
+use crate::catalog::{Allowed, IndexedTool};
 use crate::error::RequestError;
 use crate::index::{Resolved, ToolIndex};
 
@@ -16,7 +16,7 @@ const MAX_NAMED: usize = 16;
 #[non_exhaustive]
 pub struct ForwardedCall {
     /// The tool.
-    pub tool: Listed,
+    pub tool: IndexedTool,
     /// The arguments.
     pub arguments: RawObject,
 }
@@ -50,8 +50,8 @@ fn resolve(
     server: Option<&str>,
     index: &ToolIndex,
     allowed: &dyn Allowed,
-) -> Result<Listed, RequestError> {
-    let is_allowed = |tool: &Listed| allowed.allows(tool.server_id(), tool.name());
+) -> Result<IndexedTool, RequestError> {
+    let is_allowed = |tool: &IndexedTool| allowed.allows(tool.server_id(), tool.name());
     let unknown = || RequestError::UnknownTool(brief(name));
     if let Some(server) = server {
         // Both `read` and `files.read` of `files` are accepted.
@@ -63,11 +63,12 @@ fn resolve(
         Resolved::One(tool) => Ok(tool),
         Resolved::Unknown => Err(unknown()),
         Resolved::Ambiguous(tools) => {
-            let mut names: Vec<_> = tools.iter().take(MAX_NAMED).map(Listed::tool_id).collect();
+            let mut names: Vec<_> =
+                tools.iter().take(MAX_NAMED).map(IndexedTool::tool_id).collect();
             names.dedup();
             // `a.b` of `c` and `b` of `c.a` are both `c.a.b`.
             if let [_] = names[..] {
-                let servers = tools.iter().take(MAX_NAMED).map(Listed::server_id);
+                let servers = tools.iter().take(MAX_NAMED).map(IndexedTool::server_id);
                 names = servers.map(|server| format!("`server_id` {server}")).collect();
             }
             let qualified = names.join(", ");

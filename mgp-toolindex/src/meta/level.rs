@@ -6,7 +6,7 @@ use mgp_types::mgp::ContextLevel;
 
 use super::summary::Summary;
 use super::tools::MetaTools;
-use crate::catalog::{Allowed, Listed};
+use crate::catalog::{Allowed, IndexedTool};
 use crate::index::ToolIndex;
 use crate::session::{SessionTool, SessionView, one};
 use crate::tokens::lean;
@@ -22,7 +22,7 @@ use crate::tokens::lean;
 /// the kernel's tools (`mgp_`, `mgp.`, `mgp/`) are always listed as `server.name`.
 ///
 /// ```
-/// use mgp_toolindex::{Everything, MetaTools, ServerEntry, Sessions, ToolIndex, surface};
+/// use mgp_toolindex::{AllTools, MetaTools, ServerEntry, Sessions, ToolIndex, surface};
 /// use mgp_types::RawObject;
 /// use mgp_types::mcp::Tool;
 /// use mgp_types::mgp::ContextLevel;
@@ -31,8 +31,8 @@ use crate::tokens::lean;
 /// let index = ToolIndex::new();
 /// let tool = Tool::new("read_file".to_owned(), RawObject::empty());
 /// index.put(ServerEntry::new("files").tool(tool)).unwrap();
-/// let view = Sessions::new().view(&Principal::local(), None, &index, &Everything);
-/// let tools = |level| surface(&level, &MetaTools::new(), &index, &Everything, &view);
+/// let view = Sessions::new().view(&Principal::local(), None, &index, &AllTools);
+/// let tools = |level| surface(&level, &MetaTools::new(), &index, &AllTools, &view);
 /// assert_eq!(tools(ContextLevel::Standard)[0].name, "read_file");
 /// assert_eq!(tools(ContextLevel::Hybrid)[0].name, "mgp_tools_discover");
 /// ```
@@ -46,7 +46,7 @@ pub fn surface(
 ) -> Vec<Tool> {
     match level {
         ContextLevel::Standard => {
-            let named = |tool: Listed| named(&tool, index, allowed);
+            let named = |tool: IndexedTool| named(&tool, index, allowed);
             index.listed(allowed).into_iter().filter_map(named).collect()
         }
         ContextLevel::Category => meta.tools(&Summary::index(index, allowed)),
@@ -61,8 +61,9 @@ pub fn surface(
 
 /// Returns the name by which a caller calls a tool: its own if it is unique and not reserved, else `server.name`.
 #[must_use]
-pub fn name_for(tool: &Listed, index: &ToolIndex, allowed: &dyn Allowed) -> String {
-    let is_it = |only: Listed| only.server_id() == tool.server_id() && only.name() == tool.name();
+pub fn name_for(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> String {
+    let is_it =
+        |only: IndexedTool| only.server_id() == tool.server_id() && only.name() == tool.name();
     let is_only = !is_reserved(tool.name()) && one(index, allowed, tool.name()).is_some_and(is_it);
     if is_only { tool.name().to_owned() } else { tool.tool_id() }
 }
@@ -73,7 +74,7 @@ fn is_reserved(name: &str) -> bool {
 }
 
 /// Returns the full definition under the name that the caller uses.
-fn named(tool: &Listed, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
+fn named(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
     let mut listed = tool.tool().ok()?;
     listed.name = name_for(tool, index, allowed);
     Some(listed)

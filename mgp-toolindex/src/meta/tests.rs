@@ -4,7 +4,7 @@ use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
 
 use super::*;
-use crate::{Allowed, Everything, ServerEntry, ToolIndex};
+use crate::{AllTools, Allowed, ServerEntry, ToolIndex};
 
 fn index() -> ToolIndex {
     let index = ToolIndex::new();
@@ -32,19 +32,19 @@ fn check(arguments: &str, allowed: &dyn Allowed, expected: Result<&str, i32>) {
 
 #[test]
 fn a_call_resolves_to_one_tool_or_lists_the_candidates() {
-    check(r#"{"name":"write","arguments":{}}"#, &Everything, Ok("files.write"));
-    check(r#"{"name":"write"}"#, &Everything, Ok("files.write"));
-    check(r#"{"name":"read"}"#, &Everything, Err(4003));
-    check(r#"{"name":"mail.read"}"#, &Everything, Ok("mail.read"));
-    check(r#"{"name":"read","server_id":"mail"}"#, &Everything, Ok("mail.read"));
-    check(r#"{"name":"mail.read","server_id":"mail"}"#, &Everything, Ok("mail.read"));
-    check(r#"{"name":"mail.read","server_id":"files"}"#, &Everything, Err(4001));
-    check(r#"{"name":"a.b"}"#, &Everything, Ok("mail.a.b"));
-    check(r#"{"name":"nothing"}"#, &Everything, Err(4001));
-    check(r#"{"name":7}"#, &Everything, Err(-32602));
-    check(r#"{"name":"write","arguments":[]}"#, &Everything, Err(-32602));
-    check(r#"{"name":"write","server_id":{}}"#, &Everything, Err(-32602));
-    check("{}", &Everything, Err(-32602));
+    check(r#"{"name":"write","arguments":{}}"#, &AllTools, Ok("files.write"));
+    check(r#"{"name":"write"}"#, &AllTools, Ok("files.write"));
+    check(r#"{"name":"read"}"#, &AllTools, Err(4003));
+    check(r#"{"name":"mail.read"}"#, &AllTools, Ok("mail.read"));
+    check(r#"{"name":"read","server_id":"mail"}"#, &AllTools, Ok("mail.read"));
+    check(r#"{"name":"mail.read","server_id":"mail"}"#, &AllTools, Ok("mail.read"));
+    check(r#"{"name":"mail.read","server_id":"files"}"#, &AllTools, Err(4001));
+    check(r#"{"name":"a.b"}"#, &AllTools, Ok("mail.a.b"));
+    check(r#"{"name":"nothing"}"#, &AllTools, Err(4001));
+    check(r#"{"name":7}"#, &AllTools, Err(-32602));
+    check(r#"{"name":"write","arguments":[]}"#, &AllTools, Err(-32602));
+    check(r#"{"name":"write","server_id":{}}"#, &AllTools, Err(-32602));
+    check("{}", &AllTools, Err(-32602));
 }
 
 #[test]
@@ -54,14 +54,14 @@ fn a_tool_without_access_is_unknown_and_hides_no_other() {
     check(r#"{"name":"read","server_id":"mail"}"#, &Not("mail"), Err(4001));
     let index = index();
     let read = index.get("files", "read").unwrap();
-    assert_eq!(name_for(&read, &index, &Everything), "files.read");
+    assert_eq!(name_for(&read, &index, &AllTools), "files.read");
     assert_eq!(name_for(&read, &index, &Not("mail")), "read");
 }
 
 #[test]
 fn an_ambiguous_name_is_refused_with_the_qualified_names() {
     let arguments = serde_json::from_str(r#"{"name":"read"}"#).unwrap();
-    let error = ForwardedCall::read(&arguments, &index(), &Everything).unwrap_err();
+    let error = ForwardedCall::read(&arguments, &index(), &AllTools).unwrap_err();
     assert!(error.message().contains("files.read, mail.read"), "{error}");
     let index = ToolIndex::new();
     for (server, name) in [("c", "a.b"), ("c.a", "b")] {
@@ -69,7 +69,7 @@ fn an_ambiguous_name_is_refused_with_the_qualified_names() {
         index.put(ServerEntry::new(server).tool(tool)).unwrap();
     }
     let arguments = serde_json::from_str(r#"{"name":"c.a.b"}"#).unwrap();
-    let error = ForwardedCall::read(&arguments, &index, &Everything).unwrap_err();
+    let error = ForwardedCall::read(&arguments, &index, &AllTools).unwrap_err();
     assert!(
         error.message().ends_with("use one of `server_id` c, `server_id` c.a")
             || error.message().ends_with("use one of `server_id` c.a, `server_id` c"),
@@ -77,7 +77,7 @@ fn an_ambiguous_name_is_refused_with_the_qualified_names() {
     );
     let long = format!(r#"{{"name":"{}"}}"#, "n\\n".repeat(9000));
     let arguments = serde_json::from_str(&long).unwrap();
-    let error = ForwardedCall::read(&arguments, &index, &Everything).unwrap_err();
+    let error = ForwardedCall::read(&arguments, &index, &AllTools).unwrap_err();
     assert!(error.message().len() < 200, "{error}");
 }
 
@@ -86,6 +86,6 @@ fn a_name_of_a_million_dots_is_looked_up_like_any_other() {
     for name in
         [".".repeat(1 << 20), "mail.".repeat(200_000), format!("mail.{}", "a.".repeat(500_000))]
     {
-        check(&format!(r#"{{"name":"{name}"}}"#), &Everything, Err(4001));
+        check(&format!(r#"{{"name":"{name}"}}"#), &AllTools, Err(4001));
     }
 }

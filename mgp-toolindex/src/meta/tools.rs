@@ -36,9 +36,9 @@ pub enum MetaTool {
 /// All spellings are accepted, one is listed.
 ///
 /// ```
-/// use mgp_toolindex::{Everything, MetaTool, MetaTools, ToolIndex};
+/// use mgp_toolindex::{AllTools, MetaTool, MetaTools, ToolIndex};
 ///
-/// let tools = MetaTools::new().list(&ToolIndex::new(), &Everything);
+/// let tools = MetaTools::new().list(&ToolIndex::new(), &AllTools);
 /// assert_eq!(tools[0].name, "mgp_tools_discover");
 /// for name in ["mgp_tools_call", "mgp.tools.call", "mgp/tools/call"] {
 ///     assert_eq!(MetaTool::of(name), Some(MetaTool::Call));
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::tokens::lean::lean;
-    use crate::{Everything, ServerEntry, TokenCounter, ToolEntry, ToolIndex};
+    use crate::{AllTools, ServerEntry, TokenCounter, ToolEntry, ToolIndex};
 
     /// An index with the longest and most categories.
     fn worst() -> ToolIndex {
@@ -174,7 +174,7 @@ mod tests {
         filesystem.put(ServerEntry::new("files").tool(entry)).unwrap();
         for index in [ToolIndex::new(), filesystem, worst()] {
             for spelling in [Spelling::Underscores, Spelling::Dots, Spelling::Slashes] {
-                let tools = MetaTools::new().spelling(spelling).list(&index, &Everything);
+                let tools = MetaTools::new().spelling(spelling).list(&index, &AllTools);
                 assert!(count(&tools[..1]) <= 200, "{} {:?}", count(&tools[..1]), tools[0]);
                 assert!(count(&tools[..2]) <= 320, "{}", count(&tools[..2]));
                 assert!(count(&tools) <= 450, "{}", count(&tools));
@@ -190,7 +190,7 @@ mod tests {
             (Spelling::Slashes, ["mgp/tools/discover", "mgp/tools/call"]),
         ] {
             let meta = MetaTools::new().spelling(spelling).without(MetaTool::Request);
-            let tools = meta.list(&ToolIndex::new(), &Everything);
+            let tools = meta.list(&ToolIndex::new(), &AllTools);
             assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), expected);
             assert_eq!(MetaTool::of(expected[0]), Some(MetaTool::Find));
             assert_eq!(MetaTool::of(expected[1]), Some(MetaTool::Call));

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 
 use super::rows::{NewSegments, NewServer, NewVector};
-use crate::catalog::Listed;
+use crate::catalog::IndexedTool;
 
 /// The most changes that wait separately.
 pub(super) const MAX_QUEUED: usize = 1024;
@@ -24,7 +24,7 @@ pub(crate) enum Change {
     /// Vectors of tools that were put before.
     Vectors(Vec<NewVector>),
     /// Token counts of tools that were put before.
-    Counts(Vec<Listed>),
+    Counts(Vec<IndexedTool>),
     /// Segments of the keyword index; the file may have other tools.
     Segments(NewSegments),
 }
@@ -130,7 +130,7 @@ impl Queue {
             HashMap::default();
         let mut order = Vec::new();
         let mut vectors: HashMap<String, NewVector, ahash::RandomState> = HashMap::default();
-        let mut counted: HashMap<String, Listed, ahash::RandomState> = HashMap::default();
+        let mut counted: HashMap<String, IndexedTool, ahash::RandomState> = HashMap::default();
         let mut words = None;
         for change in mem::take(&mut self.waiting).into_iter().flat_map(|whole| whole.changes) {
             match change {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{ServerState, ToolSecurity};
 
-use crate::catalog::{Listed, ServerEntry, Slot, ToolEntry};
+use crate::catalog::{IndexedTool, ServerEntry, Slot, ToolEntry};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerRow {
@@ -36,7 +36,7 @@ pub(crate) struct NewTool {
     pub(crate) mode: WriteMode,
     /// Tools are read in the order of their slots.
     pub(crate) slot: Slot,
-    pub(crate) tool: Listed,
+    pub(crate) tool: IndexedTool,
     /// The given categories; the entry may have derived ones.
     pub(crate) categories: Vec<String>,
     pub(crate) keywords: Vec<String>,
@@ -45,7 +45,7 @@ pub(crate) struct NewTool {
 /// A vector of a tool that is in the file or in the same batch.
 #[derive(Debug)]
 pub(crate) struct NewVector {
-    pub(crate) tool: Listed,
+    pub(crate) tool: IndexedTool,
     pub(crate) model: Arc<str>,
     pub(crate) row: Box<[i8]>,
 }

@@ -14,7 +14,7 @@ use super::rows::{
     LoadedIndex, LoadedServer, LoadedTool, LoadedVector, NewSegments, NewServer, NewTool,
     NewVector, ServerRow, WriteMode,
 };
-use crate::catalog::{Listed, SecuritySource};
+use crate::catalog::{IndexedTool, SecuritySource};
 
 /// The tools of a batch for the parser, and the most batches that wait.
 const BATCH: usize = 256;
@@ -186,7 +186,7 @@ impl<'c> Statements<'c> {
         Ok(())
     }
 
-    fn count(&mut self, tool: &Listed) -> Result<(), StoreError> {
+    fn count(&mut self, tool: &IndexedTool) -> Result<(), StoreError> {
         if let Some(number) = self.number(tool)? {
             self.count.execute(params![number, counted(tool)])?;
         }
@@ -194,7 +194,7 @@ impl<'c> Statements<'c> {
     }
 
     /// Returns the number of a tool, if the file has it with the same hash.
-    fn number(&mut self, tool: &Listed) -> Result<Option<i64>, StoreError> {
+    fn number(&mut self, tool: &IndexedTool) -> Result<Option<i64>, StoreError> {
         let known = params![tool.server_id(), tool.name(), &tool.hash()[..]];
         Ok(self.number.query_row(known, |row| row.get(0)).optional()?)
     }
@@ -215,7 +215,7 @@ impl<'c> Statements<'c> {
 }
 
 /// Returns the stored form of counted tokens: with a checksum over the tool's hash.
-fn counted(tool: &Listed) -> Option<i64> {
+fn counted(tool: &IndexedTool) -> Option<i64> {
     tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
 }
 

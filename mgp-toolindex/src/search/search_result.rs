@@ -6,7 +6,7 @@ use std::time::Duration;
 use mgp_types::mgp::SearchStrategy;
 
 use super::Query;
-use crate::catalog::Listed;
+use crate::catalog::IndexedTool;
 
 /// The result of a search.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct SearchResult {
 #[non_exhaustive]
 pub struct Hit {
     /// The tool.
-    pub tool: Listed,
+    pub tool: IndexedTool,
     /// The score, 0 to 1, in falling order.
     pub score: f32,
     /// The reason, if the query requests one.

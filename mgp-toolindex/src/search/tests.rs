@@ -8,7 +8,7 @@ use mgp_types::mgp::SearchStrategy;
 use proptest::prelude::*;
 
 use super::*;
-use crate::catalog::{Allowed, Everything, ServerEntry, ToolEntry};
+use crate::catalog::{AllTools, Allowed, ServerEntry, ToolEntry};
 use crate::embed::{EmbedError, Embedder};
 use crate::index::ToolIndex;
 
@@ -84,7 +84,7 @@ fn index() -> ToolIndex {
 }
 
 fn ask(index: &ToolIndex, query: &Query) -> SearchResult {
-    index.search(query, &Everything).unwrap()
+    index.search(query, &AllTools).unwrap()
 }
 
 fn ids(found: &SearchResult) -> Vec<String> {

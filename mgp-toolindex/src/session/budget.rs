@@ -2,7 +2,7 @@
 
 use mgp_types::mgp::ContextBudget;
 
-use crate::catalog::Listed;
+use crate::catalog::IndexedTool;
 use crate::error::BudgetError;
 
 /// The most tokens of the meta tools; they are always present, so they count as pinned.
@@ -31,7 +31,7 @@ pub fn default_budget() -> ContextBudget {
 ///
 /// # Errors
 /// [`BudgetError`] naming what does not fit.
-pub fn check_budget(budget: &ContextBudget, pins: &[Listed]) -> Result<(), BudgetError> {
+pub fn check_budget(budget: &ContextBudget, pins: &[IndexedTool]) -> Result<(), BudgetError> {
     let parts = budget
         .pinned_reserve
         .saturating_add(budget.discovery_reserve)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytestring::ByteString;
 use mgp_types::sync::Mutex;
 
-use crate::catalog::Listed;
+use crate::catalog::IndexedTool;
 
 /// The most tools of a session, even if they cost little.
 const MAX_TOOLS: usize = 512;
@@ -16,7 +16,7 @@ const MAX_TOOLS: usize = 512;
 #[non_exhaustive]
 pub struct SessionTool {
     /// The tool.
-    pub tool: Listed,
+    pub tool: IndexedTool,
     /// The cost: exact once counted, before that an upper bound.
     pub tokens: u32,
     /// The reduced definition, if the full one does not fit.
@@ -30,7 +30,7 @@ impl SessionTool {
         self.trimmed.is_some()
     }
 
-    pub(crate) fn is(&self, other: &Listed) -> bool {
+    pub(crate) fn is(&self, other: &IndexedTool) -> bool {
         self.tool.server_id() == other.server_id() && self.tool.name() == other.name()
     }
 }
@@ -48,7 +48,7 @@ struct CacheState {
     /// The least recently used one is first.
     tools: VecDeque<SessionTool>,
     /// The pinned tools as of the last view; they take no room here.
-    pinned: Vec<Listed>,
+    pinned: Vec<IndexedTool>,
 }
 
 /// The result of inserting a tool.
@@ -88,7 +88,7 @@ impl Cache {
     }
 
     /// Marks a tool as used; returns whether it is present or pinned.
-    pub(crate) fn mark_used(&self, tool: &Listed) -> bool {
+    pub(crate) fn mark_used(&self, tool: &IndexedTool) -> bool {
         let mut state = self.state.lock();
         if state.has_pinned(tool) {
             return true;
@@ -136,8 +136,9 @@ impl Cache {
 }
 
 impl CacheState {
-    fn has_pinned(&self, tool: &Listed) -> bool {
-        let is_it = |pin: &Listed| pin.server_id() == tool.server_id() && pin.name() == tool.name();
+    fn has_pinned(&self, tool: &IndexedTool) -> bool {
+        let is_it =
+            |pin: &IndexedTool| pin.server_id() == tool.server_id() && pin.name() == tool.name();
         self.pinned.iter().any(is_it)
     }
 

@@ -14,7 +14,7 @@ use super::handles::{Handles, SessionLimits};
 use super::pins::Pins;
 use super::plan::ContextPlan;
 use super::trim::fit;
-use crate::catalog::{Allowed, Listed};
+use crate::catalog::{Allowed, IndexedTool};
 use crate::error::SessionError;
 use crate::index::{Resolved, ToolIndex};
 use crate::tokens::{Exactness, TokenCounter, lean_of};
@@ -28,7 +28,7 @@ const MAX_PRINCIPALS: usize = 16;
 /// Stateless requests use a handle instead, which only its principal can use.
 ///
 /// ```
-/// use mgp_toolindex::{Everything, ServerEntry, Sessions, ToolIndex};
+/// use mgp_toolindex::{AllTools, ServerEntry, Sessions, ToolIndex};
 /// use mgp_types::RawObject;
 /// use mgp_types::mcp::Tool;
 /// use mgp_types::service::{Router, Stack, mock};
@@ -41,7 +41,7 @@ const MAX_PRINCIPALS: usize = 16;
 /// let cx = mock::client(Stack::new(Router::new())).cx;
 /// let session = sessions.open(&cx, None).unwrap();
 /// sessions.used(&session, &index.get("files", "read_file").unwrap());
-/// let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+/// let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
 /// assert_eq!(view.cached[0].tool.name(), "read_file");
 /// ```
 #[derive(Clone, Debug)]
@@ -178,7 +178,7 @@ impl Sessions {
     ///
     /// A pinned tool takes no further room. Returns `true` if the tool was not in the session before.
     #[expect(clippy::must_use_candidate, reason = "it is used either way")]
-    pub fn used(&self, session: &Session, tool: &Listed) -> bool {
+    pub fn used(&self, session: &Session, tool: &IndexedTool) -> bool {
         let is_known = session.cache.mark_used(tool);
         if !is_known && let Some(held) = hold(tool, session.room.cached) {
             session.cache.insert(held, session.room.cached);
@@ -213,14 +213,14 @@ impl Sessions {
         &self,
         principal: &Principal,
         session: &Session,
-        tools: &[Listed],
+        tools: &[IndexedTool],
         index: &ToolIndex,
         allowed: &dyn Allowed,
     ) -> Loaded {
         let view = self.view(principal, Some(session), index, allowed);
         let pinned: u64 = view.pinned.iter().map(|held| u64::from(held.tokens)).sum();
         let room = session.room.cached_beside(pinned);
-        let is_pinned = |tool: &Listed| view.pinned.iter().any(|held| held.is(tool));
+        let is_pinned = |tool: &IndexedTool| view.pinned.iter().any(|held| held.is(tool));
         let mut held = hold_all(tools, room, is_pinned);
         let mut unsure: Vec<&mut SessionTool> = held
             .iter_mut()
@@ -304,7 +304,7 @@ impl Sessions {
         allowed: &dyn Allowed,
     ) -> EvictResult {
         let view = self.view(principal, session, index, allowed);
-        let is_named = |tool: &Listed, name: &str| {
+        let is_named = |tool: &IndexedTool, name: &str| {
             let qualified =
                 name.strip_prefix(tool.server_id()).and_then(|rest| rest.strip_prefix('.'));
             tool.name() == name || qualified == Some(tool.name())
@@ -348,7 +348,7 @@ impl SessionView {
 
     /// Returns the result of `mgp/tools/session`; `name` returns the name under which a tool is called.
     #[must_use]
-    pub fn result(&self, name: impl Fn(&Listed) -> String) -> SessionResult {
+    pub fn result(&self, name: impl Fn(&IndexedTool) -> String) -> SessionResult {
         let names =
             |held: &[SessionTool]| held.iter().map(|held| name(&held.tool)).collect::<Vec<_>>();
         let mut result = SessionResult::new(names(&self.pinned), names(&self.cached));
@@ -373,7 +373,7 @@ fn outlives_requests(scope: &Scope) -> bool {
 }
 
 /// Fits a tool into some room, reduced if necessary.
-fn hold(tool: &Listed, room: u64) -> Option<SessionTool> {
+fn hold(tool: &IndexedTool, room: u64) -> Option<SessionTool> {
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     if tool.tokens() <= room {
         return Some(SessionTool { tool: tool.clone(), tokens: tool.tokens(), trimmed: None });
@@ -386,14 +386,14 @@ fn hold(tool: &Listed, room: u64) -> Option<SessionTool> {
 
 /// Fits several tools into one room: if not all fit, each gets its share and what others leave.
 fn hold_all(
-    tools: &[Listed],
+    tools: &[IndexedTool],
     room: u64,
-    is_pinned: impl Fn(&Listed) -> bool,
+    is_pinned: impl Fn(&IndexedTool) -> bool,
 ) -> Vec<Option<SessionTool>> {
     let wanted = || tools.iter().filter(|tool| !is_pinned(tool));
     let all = wanted().map(|tool| u64::from(tool.tokens())).fold(0, u64::saturating_add);
     let (mut left, mut count) = (room, wanted().count() as u64);
-    let hold = |tool: &Listed| {
+    let hold = |tool: &IndexedTool| {
         if is_pinned(tool) {
             return None;
         }
@@ -407,7 +407,7 @@ fn hold_all(
 }
 
 /// Resolves a name to a single tool.
-pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<Listed> {
+pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<IndexedTool> {
     match index.resolve(name, allowed) {
         Resolved::One(tool) => Some(tool),
         _ => None,

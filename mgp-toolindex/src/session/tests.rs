@@ -6,7 +6,7 @@ use mgp_types::mgp::ContextBudget;
 use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 
 use super::*;
-use crate::{BudgetError, Everything, ServerEntry, SessionError, ToolIndex};
+use crate::{AllTools, BudgetError, ServerEntry, SessionError, ToolIndex};
 
 fn cx(kind: ScopeKind, who: &str) -> Context {
     Context::new(Peer::none(), Scope::new(kind), Principal::new("here", who))
@@ -44,7 +44,7 @@ fn the_least_recently_used_tools_are_evicted_first() {
     for name in ["t0", "t1", "t2", "t0", "t3"] {
         sessions.used(&session, &index.get("s", name).unwrap());
     }
-    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view.cached), ["t3", "t0", "t2"]);
     assert!(view.total_tokens <= 400 + 450, "{}", view.total_tokens);
     assert_eq!(view.max_tokens, 8000);
@@ -56,7 +56,7 @@ fn a_tool_larger_than_its_room_is_trimmed() {
     let cx = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&cx, None).unwrap();
     sessions.used(&session, &index.get("s", "huge").unwrap());
-    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert!(view.cached[0].is_trimmed() && view.cached[0].tokens <= 3000);
     assert!(view.cached[0].text().len() < 1200);
 }
@@ -72,7 +72,7 @@ fn pinned_tools_are_always_present_and_never_evicted() {
     for name in ["t0", "t5", "t6"] {
         sessions.used(&session, &index.get("s", name).unwrap());
     }
-    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view.pinned), ["t0", "t1"]);
     assert_eq!(names(&view.cached), ["t6", "t5"]);
     let told = view.result(|tool| tool.name().to_owned());
@@ -80,11 +80,11 @@ fn pinned_tools_are_always_present_and_never_evicted() {
 
     let freed = view.cached[1].tokens;
     let which = ["t0".to_owned(), "s.t5".to_owned(), "t9".to_owned(), "other.t6".to_owned()];
-    let result = sessions.evict(&cx.principal, Some(&session), &which, &index, &Everything);
+    let result = sessions.evict(&cx.principal, Some(&session), &which, &index, &AllTools);
     assert_eq!((result.evicted, result.freed_tokens), (1, freed.into()));
     assert_eq!(*result.not_evicted, ["t0"]);
     // The view equals the result: `t0` is not counted twice.
-    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view.cached), ["t6"]);
     assert_eq!(result.remaining_count, 1);
 }
@@ -107,11 +107,11 @@ fn a_session_shows_only_current_tools_that_can_be_called() {
     let view = sessions.view(&cx.principal, Some(&session), &index, &But("t1"));
     assert_eq!(names(&view.cached), ["t2", "t0"]);
     index.put(ServerEntry::new("s").tool(tool("t0", 5))).unwrap();
-    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view.cached), ["t0"]);
     assert!(view.cached[0].tokens < 40, "{}", view.cached[0].tokens);
     index.remove("s").unwrap();
-    assert!(sessions.view(&cx.principal, Some(&session), &index, &Everything).cached.is_empty());
+    assert!(sessions.view(&cx.principal, Some(&session), &index, &AllTools).cached.is_empty());
 }
 
 #[test]
@@ -130,11 +130,11 @@ fn two_principals_never_see_each_others_sessions() {
         [(&sessions, &bob), (&sessions, &bot), (&sessions, &elsewhere), (&others, &ann)]
     {
         let session = sessions.open(cx, None).unwrap();
-        let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+        let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
         assert!(view.cached.is_empty(), "{cx:?}");
     }
     let again = sessions.find(&ann, None).unwrap().unwrap();
-    assert_eq!(sessions.view(&ann.principal, Some(&again), &index, &Everything).cached.len(), 1);
+    assert_eq!(sessions.view(&ann.principal, Some(&again), &index, &AllTools).cached.len(), 1);
     ann.scope.end();
 }
 
@@ -148,7 +148,7 @@ async fn stateless_requests_have_a_session_by_its_handle() {
     sessions.used(&session, &index.get("s", "t0").unwrap());
     let next = cx(ScopeKind::Request, "ann");
     let again = sessions.find(&next, Some(&handle)).unwrap().unwrap();
-    assert_eq!(sessions.view(&next.principal, Some(&again), &index, &Everything).cached.len(), 1);
+    assert_eq!(sessions.view(&next.principal, Some(&again), &index, &AllTools).cached.len(), 1);
     let bob = cx(ScopeKind::Request, "bob");
     assert_eq!(sessions.find(&bob, Some(&handle)).unwrap_err(), SessionError::UnknownHandle);
     assert_eq!(sessions.open(&bob, Some(&handle)).unwrap_err(), SessionError::UnknownHandle);
@@ -162,11 +162,11 @@ fn requested_tools_are_counted_exactly_and_once() {
     let cx = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&cx, None).unwrap();
     let tools = [index.get("s", "t0").unwrap(), index.get("s", "huge").unwrap()];
-    let request = |tools| sessions.request(&cx.principal, &session, tools, &index, &Everything);
+    let request = |tools| sessions.request(&cx.principal, &session, tools, &index, &AllTools);
     let loaded = request(&tools[..]);
     assert_eq!(loaded.is_in, [true, true]);
     let counter = crate::TokenCounter::new();
-    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     let exact: u32 = view.cached.iter().map(|held| counter.count(&held.text())).sum();
     assert_eq!(loaded.tokens, u64::from(exact));
     assert_eq!(view.total_tokens, 450 + u64::from(exact));
@@ -189,7 +189,7 @@ fn an_invalid_budget_names_what_does_not_fit() {
     let pins = Pins::new().everyone(["huge", "t0"]);
     let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
     let who = Principal::local();
-    let view = sessions.view(&who, None, &index, &Everything);
+    let view = sessions.view(&who, None, &index, &AllTools);
     assert_eq!(names(&view.pinned), ["huge", "t0"]);
     assert!(view.total_tokens + 3000 <= 8000);
 }
@@ -205,7 +205,7 @@ fn a_new_plan_applies_to_the_next_call_and_sessions_stay() {
     }
     let view = || {
         let session = sessions.find(&cx, None).unwrap();
-        sessions.view(&cx.principal, session.as_ref(), &index, &Everything)
+        sessions.view(&cx.principal, session.as_ref(), &index, &AllTools)
     };
     assert_eq!(names(&view().cached), ["t2", "t1", "t0"]);
 

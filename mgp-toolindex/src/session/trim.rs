@@ -6,7 +6,7 @@ use mgp_types::RawObject;
 use mgp_types::{Payload, RpcError};
 use serde_json::{Map, Value};
 
-use crate::catalog::Listed;
+use crate::catalog::IndexedTool;
 use crate::tokens::{lean, lean_of, tokens_at_most};
 
 /// The parts of a tool that a model reads, possibly reduced.
@@ -117,7 +117,7 @@ const STEPS: [Step; 6] = [
 ];
 
 /// Fits a tool into `max` tokens; returns `None` if not even its name and a sentence fit.
-pub(crate) fn fit(tool: &Listed, max: u32) -> Option<Fitted> {
+pub(crate) fn fit(tool: &IndexedTool, max: u32) -> Option<Fitted> {
     fit_definition(tool.definition(), tool.tokens(), max)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
+use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
 use tokio::time::Instant;
@@ -111,7 +111,7 @@ fn hostile_definitions_affect_no_other_tool() {
             [SearchStrategy::Keyword, SearchStrategy::Semantic, SearchStrategy::Category]
         {
             let begin = Instant::now();
-            index.search(&Query::new(&query).strategy(strategy), &Everything).unwrap();
+            index.search(&Query::new(&query).strategy(strategy), &AllTools).unwrap();
             slowest = slowest.max(begin.elapsed());
         }
         let found = by_all(&index, &query);

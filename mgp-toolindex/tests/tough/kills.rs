@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use mgp_testkit::temp_dir;
-use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
+use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
 use mgp_types::store::Db;
@@ -92,7 +92,7 @@ fn rebuilt(index: &ToolIndex) -> ToolIndex {
 /// Returns the scores of the best tools of a keyword search.
 fn scores(index: &ToolIndex, text: &str) -> Vec<f32> {
     let query = Query::new(text).most(50).strategy(SearchStrategy::Keyword);
-    let found = index.search(&query, &Everything).unwrap();
+    let found = index.search(&query, &AllTools).unwrap();
     found.hits.into_iter().map(|hit| hit.score).collect()
 }
 

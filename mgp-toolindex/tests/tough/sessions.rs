@@ -1,6 +1,6 @@
 //! Callers that share a connection, a name or a tenant: none sees or changes the session of another.
 
-use mgp_toolindex::{Everything, Session, Sessions, ToolIndex};
+use mgp_toolindex::{AllTools, Session, Sessions, ToolIndex};
 use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 
 use crate::setting;
@@ -44,7 +44,7 @@ impl Caller {
     /// Returns the names of the tools in its session.
     fn sees(&self, sessions: &Sessions, index: &ToolIndex) -> Vec<String> {
         let session = self.session(sessions);
-        let view = sessions.view(&self.cx.principal, Some(&session), index, &Everything);
+        let view = sessions.view(&self.cx.principal, Some(&session), index, &AllTools);
         view.tools().map(|held| held.tool.name().to_owned()).collect()
     }
 }
@@ -105,7 +105,7 @@ fn take(caller: &mut Caller, number: u64, sessions: &Sessions, index: &ToolIndex
         // The names include those of all other callers.
         let names: Vec<_> = index.entries().into_iter().map(|entry| entry.name).collect();
         let names = if number.is_multiple_of(2) { names } else { vec![tool.name().to_owned()] };
-        let gone = sessions.evict(&caller.cx.principal, Some(&session), &names, index, &Everything);
+        let gone = sessions.evict(&caller.cx.principal, Some(&session), &names, index, &AllTools);
         let before = caller.uses.len();
         caller.uses.retain(|name| !names.contains(name));
         assert_eq!(gone.evicted, u64::try_from(before - caller.uses.len()).unwrap());

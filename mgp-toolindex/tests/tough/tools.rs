@@ -1,6 +1,6 @@
 //! Servers and tools for the tests.
 
-use mgp_toolindex::{Everything, Query, SearchResult, ServerEntry, ToolIndex};
+use mgp_toolindex::{AllTools, Query, SearchResult, ServerEntry, ToolIndex};
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
@@ -30,12 +30,12 @@ pub(crate) fn server(id: &str, word: &str, tools: u64) -> ServerEntry {
 /// Searches by keywords.
 pub(crate) fn by_words(index: &ToolIndex, text: &str) -> SearchResult {
     let query = Query::new(text).strategy(SearchStrategy::Keyword);
-    index.search(&query, &Everything).unwrap()
+    index.search(&query, &AllTools).unwrap()
 }
 
 /// Searches with the default strategy.
 pub(crate) fn by_all(index: &ToolIndex, text: &str) -> SearchResult {
-    index.search(&Query::new(text), &Everything).unwrap()
+    index.search(&Query::new(text), &AllTools).unwrap()
 }
 
 /// Returns the resident kilobytes of this process, where the system has `/proc`.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_types::service::{
-    BadMessage, HopMembers, Message, Method, Params, Reply, write_answer, write_call,
+    HopMembers, InvalidMessage, Message, Method, Params, Reply, write_answer, write_call,
 };
 use mgp_types::{Id, RpcError};
 use serde::de::IgnoredAny;
@@ -29,14 +29,14 @@ fn check_text(text: ByteString, depth: Depth) -> Result<(), String> {
         Ok(Message::Batch(items)) if depth == Depth::Line => {
             items.into_iter().try_for_each(|item| check_text(item, Depth::Item))
         }
-        Err(BadMessage { id, error: Some(error) }) => {
+        Err(InvalidMessage { id, error: Some(error) }) => {
             let code = error.code().0;
             if ![-32700, -32600].contains(&code) {
                 return Err(format!("refused with {code}"));
             }
             answered(id.as_ref(), &Err(error))
         }
-        Ok(Message::Batch(_)) | Err(BadMessage { error: None, .. }) => Ok(()),
+        Ok(Message::Batch(_)) | Err(InvalidMessage { error: None, .. }) => Ok(()),
     }
 }
 

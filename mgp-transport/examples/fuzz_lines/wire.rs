@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_transport::{Connection, Limits, Monitor, duplex};
+use mgp_transport::{Connection, ConnectionMonitor, Limits, duplex};
 use mgp_types::method::Ping;
-use mgp_types::service::{BadMessage, Call, Kind, Message, Reply, Router, Stack};
+use mgp_types::service::{Call, InvalidMessage, Kind, Message, Reply, Router, Stack};
 use mgp_types::{Id, RpcError};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -22,8 +22,8 @@ const PING_ID: &str = "the ping of the fuzz";
 pub(crate) struct TestConnection {
     reader: BufReader<ReadHalf<DuplexStream>>,
     writer: WriteHalf<DuplexStream>,
-    monitor: Monitor,
-    driving: JoinHandle<mgp_transport::Closed>,
+    monitor: ConnectionMonitor,
+    driving: JoinHandle<mgp_transport::CloseReason>,
     block: Vec<u8>,
     expected: Vec<ExpectedAnswer>,
     lines: usize,
@@ -88,7 +88,7 @@ impl TestConnection {
         self.writer.shutdown().await.map_err(|error| error.to_string())?;
         let closed = self.driving.await.map_err(|error| error.to_string())?;
         match closed {
-            mgp_transport::Closed::Eof => Ok((self.through, self.answers)),
+            mgp_transport::CloseReason::Eof => Ok((self.through, self.answers)),
             closed => Err(closed.to_string()),
         }
     }
@@ -173,7 +173,7 @@ fn answer_to(line: &[u8]) -> Option<ExpectedAnswer> {
         // Arrays belong to one revision, which this connection did not negotiate.
         Ok(Message::Batch(_)) => Some(ExpectedAnswer(None)),
         Ok(Message::Notification { .. } | Message::Response { .. })
-        | Err(BadMessage { error: None, .. }) => None,
-        Err(BadMessage { id, error: Some(_) }) => Some(ExpectedAnswer(id)),
+        | Err(InvalidMessage { error: None, .. }) => None,
+        Err(InvalidMessage { id, error: Some(_) }) => Some(ExpectedAnswer(id)),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
-use super::Closed;
+use super::CloseReason;
 use super::driver::Driver;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ where
     }
 
     /// Waits or closes the connection; called when there was no progress.
-    pub(super) fn wait_or_close(&mut self, task: &mut Task<'_>) -> Poll<Closed> {
+    pub(super) fn wait_or_close(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         let is_written = self.unwritten() == 0;
         let limits = &self.connection.limits;
         let (stall, linger) = (limits.stall, limits.linger);
@@ -65,22 +65,22 @@ where
                     return Poll::Pending;
                 }
                 ready!(self.poll_deadline(stall, task));
-                Poll::Ready(Closed::Stalled(stall))
+                Poll::Ready(CloseReason::Stalled(stall))
             }
             Phase::PeerClosed | Phase::Draining => {
                 if !is_written || !self.calls.is_empty() || self.notifications.len() > 0 {
                     ready!(self.poll_deadline(linger, task));
                 }
                 let by_peer = self.phase == Phase::PeerClosed;
-                Poll::Ready(if by_peer { Closed::Eof } else { Closed::Local })
+                Poll::Ready(if by_peer { CloseReason::Eof } else { CloseReason::Local })
             }
             Phase::Flushing(reason) => {
                 if !is_written {
                     ready!(self.poll_deadline(linger, task));
                 }
                 Poll::Ready(match reason {
-                    FlushReason::Local => Closed::Local,
-                    FlushReason::Flooded => Closed::Flooded,
+                    FlushReason::Local => CloseReason::Local,
+                    FlushReason::Flooded => CloseReason::Flooded,
                 })
             }
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
 use mgp_types::service::{
-    BadMessage, Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
+    Call, CallKey, Context, InvalidMessage, Message, Method, Params, Reply, WireRules, write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -25,7 +25,7 @@ use super::outbox::CloseRequest;
 use super::priority::{MAX_PING_BYTES, extra_places, is_ping};
 use super::read_ahead::ReadAhead;
 use super::running::{Batch, Running};
-use super::{Closed, Connection};
+use super::{CloseReason, Connection};
 use crate::frame::{Line, LineBuffer};
 
 /// Estimated cost of a running call besides its params; it keeps a flood of tiny calls bounded.
@@ -93,10 +93,10 @@ where
         }
     }
 
-    pub(super) async fn run(mut self) -> Closed {
+    pub(super) async fn run(mut self) -> CloseReason {
         let closed = poll_fn(|task| self.turn(task)).await;
         self.end();
-        if !matches!(closed, Closed::Io(_) | Closed::Stalled(_)) {
+        if !matches!(closed, CloseReason::Io(_) | CloseReason::Stalled(_)) {
             // Writers with a buffer of their own (files, terminals) are done only once they are shut down.
             let linger = self.connection.limits.linger;
             let _ = timeout(linger, self.connection.writer.shutdown()).await;
@@ -105,18 +105,18 @@ where
         closed
     }
 
-    fn turn(&mut self, task: &mut Task<'_>) -> Poll<Closed> {
+    fn turn(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         loop {
             let answered = self.answer_finished(task);
             self.drive_notifications(task);
             let written = self.write(task);
             self.connection.counters.unwritten.store(self.unwritten(), Ordering::Relaxed);
             if let Err(error) = written {
-                return Poll::Ready(Closed::Io(error));
+                return Poll::Ready(CloseReason::Io(error));
             }
             let read = match self.read(task) {
                 Ok(read) => read,
-                Err(error) => return Poll::Ready(Closed::Io(error)),
+                Err(error) => return Poll::Ready(CloseReason::Io(error)),
             };
             if !read && !answered {
                 return self.wait_or_close(task);
@@ -319,8 +319,10 @@ where
         let size = text.len() + CALL_COST;
         match Message::parse(text) {
             Ok(message) => return Some((message, size)),
-            Err(BadMessage { id, error: Some(error) }) => self.refuse(id.as_ref(), batch, error),
-            Err(BadMessage { error: None, .. }) => {
+            Err(InvalidMessage { id, error: Some(error) }) => {
+                self.refuse(id.as_ref(), batch, error)
+            }
+            Err(InvalidMessage { error: None, .. }) => {
                 tracing::debug!("ignored a malformed answer");
             }
         }

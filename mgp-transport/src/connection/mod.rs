@@ -76,7 +76,7 @@ impl Default for Limits {
 /// Reason for the end of a connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Closed {
+pub enum CloseReason {
     /// The peer closed its side and all answers are written.
     #[error("the peer closed the connection")]
     Eof,
@@ -176,20 +176,23 @@ where
     }
 
     /// Returns figures of this connection, for health answers and tests.
-    pub fn monitor(&self) -> Monitor {
-        Monitor { send_half: Arc::clone(&self.send_half), counters: Arc::clone(&self.counters) }
+    pub fn monitor(&self) -> ConnectionMonitor {
+        ConnectionMonitor {
+            send_half: Arc::clone(&self.send_half),
+            counters: Arc::clone(&self.counters),
+        }
     }
 
     /// Returns a handle that ends the connection gracefully while it runs.
-    pub fn ending(&self) -> Ending {
-        Ending(Arc::clone(&self.send_half))
+    pub fn ending(&self) -> CloseHandle {
+        CloseHandle(Arc::clone(&self.send_half))
     }
 
     /// Drives the connection until it ends.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection: running calls are dropped, waiting ones fail, and the scope ends.
-    pub async fn run(self) -> Closed {
+    pub async fn run(self) -> CloseReason {
         driver::Driver::new(self).run().await
     }
 }
@@ -216,7 +219,7 @@ mgp_types::opaque_debug!(Connection<R, W> { principal, scope, limits });
 /// Handle that ends a connection gracefully.
 ///
 /// ```
-/// use mgp_transport::{Closed, Connection, duplex};
+/// use mgp_transport::{CloseReason, Connection, duplex};
 /// use mgp_types::service::{Router, Stack};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -225,13 +228,13 @@ mgp_types::opaque_debug!(Connection<R, W> { principal, scope, limits });
 /// let ending = connection.ending();
 /// let running = tokio::spawn(connection.run());
 /// ending.begin();
-/// assert!(matches!(running.await.unwrap(), Closed::Local));
+/// assert!(matches!(running.await.unwrap(), CloseReason::Local));
 /// # });
 /// ```
 #[derive(Clone, Debug)]
-pub struct Ending(Arc<SendHalf>);
+pub struct CloseHandle(Arc<SendHalf>);
 
-impl Ending {
+impl CloseHandle {
     /// Announces the end: running calls return their answers and finish, however little the peer reads.
     ///
     /// New requests of the peer are still bounded by how much it reads.
@@ -261,12 +264,12 @@ pub(crate) struct Counters {
 
 /// Figures of a running connection.
 #[derive(Clone, Debug)]
-pub struct Monitor {
+pub struct ConnectionMonitor {
     send_half: Arc<SendHalf>,
     counters: Arc<Counters>,
 }
 
-impl Monitor {
+impl ConnectionMonitor {
     #[cfg(feature = "http")]
     pub(crate) fn new(send_half: Arc<SendHalf>, counters: Arc<Counters>) -> Self {
         Self { send_half, counters }

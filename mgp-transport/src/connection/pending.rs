@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
 use mgp_types::service::{
-    Call, Context, InFlight, Inbox, Item, ItemReceiver, Outlet, OutletItemKind, Params, QueueRoom,
-    Reply, lost,
+    Call, Context, InFlight, Inbox, ItemReceiver, Outlet, OutletItem, OutletItemKind, Params,
+    QueueRoom, Reply, lost,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
@@ -187,7 +187,7 @@ pub(crate) struct Slot {
 
 #[derive(Debug, Default)]
 struct SlotState {
-    items: VecDeque<Item>,
+    items: VecDeque<OutletItem>,
     bytes: usize,
     dropped: u64,
     outcome: Option<Result<Reply, RpcError>>,
@@ -196,7 +196,7 @@ struct SlotState {
 
 /// Next event of a [`Slot`].
 pub(crate) enum SlotEvent {
-    Item(Item),
+    Item(OutletItem),
     Done(Result<Reply, RpcError>),
 }
 
@@ -258,22 +258,23 @@ impl Drop for Slot {
 }
 
 /// Returns the cost of an item while it waits.
-fn item_size(item: &Item) -> usize {
+fn item_size(item: &OutletItem) -> usize {
     let text = match item {
-        Item::Chunk(text) | Item::Log(text) | Item::Event(text) | Item::Callback(text) => {
-            text.as_str().len()
-        }
-        Item::Progress(step) => step.message.as_ref().map_or(0, String::len),
+        OutletItem::Chunk(text)
+        | OutletItem::Log(text)
+        | OutletItem::Event(text)
+        | OutletItem::Callback(text) => text.as_str().len(),
+        OutletItem::Progress(step) => step.message.as_ref().map_or(0, String::len),
         _ => 0,
     };
     text + ITEM_COST
 }
 
 impl ItemReceiver for Slot {
-    fn push(&self, item: Item) -> QueueRoom {
+    fn push(&self, item: OutletItem) -> QueueRoom {
         let mut state = self.state.lock();
         // A gap after one dropped chunk would corrupt the text, so all further chunks are dropped as well.
-        let stopped = state.dropped > 0 && matches!(item, Item::Chunk(_));
+        let stopped = state.dropped > 0 && matches!(item, OutletItem::Chunk(_));
         let size = item_size(&item);
         // One large item may always wait, so that a chunk above the bound is not lost to a consumer that keeps up.
         let over = !state.items.is_empty() && state.bytes + size > MAX_INBOX_BYTES;
@@ -305,8 +306,8 @@ mod tests {
 
     use super::*;
 
-    fn chunk(bytes: usize) -> Item {
-        Item::Chunk(Payload::of(&"x".repeat(bytes)).unwrap())
+    fn chunk(bytes: usize) -> OutletItem {
+        OutletItem::Chunk(Payload::of(&"x".repeat(bytes)).unwrap())
     }
 
     fn insert(pending: &PendingRequests) -> (i64, Arc<Slot>) {

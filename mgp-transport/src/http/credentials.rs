@@ -12,24 +12,27 @@ pub trait Credentials: Send + Sync + 'static {
     fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>>;
 
     /// Returns the credentials of one request; called each time it is sent, so that a proof serves one sending only.
-    fn shown<'a>(&'a self, _request: Target<'a>) -> BoxFuture<'a, Result<Shown, RpcError>> {
-        Box::pin(async { Ok(Shown::new(self.authorization().await?)) })
+    fn shown<'a>(
+        &'a self,
+        _request: RequestTarget<'a>,
+    ) -> BoxFuture<'a, Result<RequestCredentials, RpcError>> {
+        Box::pin(async { Ok(RequestCredentials::new(self.authorization().await?)) })
     }
 
     /// Receives the nonce of an answer for later proofs (`DPoP-Nonce`, RFC 9449 §8.2). Refusals carry theirs in
-    /// [`Refused::nonce`] instead.
+    /// [`CredentialRefusal::nonce`] instead.
     fn nonce(&self, _nonce: &str) {}
 
     /// Handles a refusal; after `Ok` the request is sent again, after an error it fails with it.
     ///
     /// Implementations must bound how often they return `Ok`.
-    fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>>;
+    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>>;
 }
 
 /// The request that is about to be sent.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Target<'a> {
+pub struct RequestTarget<'a> {
     /// HTTP method.
     pub method: &'a str,
     /// Absolute URL.
@@ -39,7 +42,7 @@ pub struct Target<'a> {
 /// Credentials of one request.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub struct Shown {
+pub struct RequestCredentials {
     /// Value of `Authorization`, if any.
     pub authorization: Option<String>,
     /// Further headers, by lower-case name.
@@ -49,7 +52,7 @@ pub struct Shown {
 /// A refusal: 401, or 403 with a challenge.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct CredentialRefusal {
     /// Status code.
     pub status: u16,
     /// Values of `WWW-Authenticate`.
@@ -62,7 +65,7 @@ pub struct Refused {
     pub times: u32,
 }
 
-impl<'a> Target<'a> {
+impl<'a> RequestTarget<'a> {
     /// Creates a target of this method and URL.
     #[must_use]
     pub fn new(method: &'a str, url: &'a str) -> Self {
@@ -70,7 +73,7 @@ impl<'a> Target<'a> {
     }
 }
 
-impl Shown {
+impl RequestCredentials {
     /// Creates credentials with this value of `Authorization` and no further header.
     #[must_use]
     pub fn new(authorization: Option<String>) -> Self {
@@ -85,7 +88,7 @@ impl Shown {
     }
 }
 
-impl Refused {
+impl CredentialRefusal {
     /// Creates the first refusal of a request.
     #[must_use]
     pub fn new(status: u16, challenges: Vec<String>, shown: Option<String>) -> Self {
@@ -108,7 +111,7 @@ impl Refused {
 }
 
 // The values are secrets.
-mgp_types::opaque_debug!(Shown);
+mgp_types::opaque_debug!(RequestCredentials);
 
 // The credentials that were shown are secrets.
-mgp_types::opaque_debug!(Refused { status, challenges });
+mgp_types::opaque_debug!(CredentialRefusal { status, challenges });

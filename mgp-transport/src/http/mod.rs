@@ -7,9 +7,9 @@ mod guard;
 mod server;
 
 pub use client::{Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection};
-pub use credentials::{Credentials, Refused, Shown, Target};
-pub use guard::{Forbidden, GuardedFetch, check_address};
+pub use credentials::{CredentialRefusal, Credentials, RequestCredentials, RequestTarget};
+pub use guard::{ForbiddenAddress, GuardedFetch, check_address};
 pub use server::{
-    Answers, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, OpenConnections,
-    listen,
+    AnswerMode, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService,
+    OpenConnections, listen,
 };

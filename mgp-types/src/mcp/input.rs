@@ -57,7 +57,7 @@ tagged! {
 /// The outcome of a request: its result, a request for input, or a task.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Outcome<T> {
+pub enum RequestOutcome<T> {
     /// The final result; also what a missing `resultType` means.
     Complete(T),
     /// A request for input.
@@ -68,7 +68,7 @@ pub enum Outcome<T> {
     Other(Payload),
 }
 
-impl<T: Serialize> Serialize for Outcome<T> {
+impl<T: Serialize> Serialize for RequestOutcome<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Complete(result) => result.serialize(serializer),
@@ -79,7 +79,7 @@ impl<T: Serialize> Serialize for Outcome<T> {
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Outcome<T> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for RequestOutcome<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Payload::deserialize(deserializer)?;
         let kind = peek::<D::Error>(&raw, "resultType")?;
@@ -98,7 +98,7 @@ mod tests {
     use crate::mcp::CallToolResult;
 
     #[track_caller]
-    fn check(text: &str) -> Outcome<CallToolResult> {
+    fn check(text: &str) -> RequestOutcome<CallToolResult> {
         let outcome = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&outcome).unwrap(), text);
         outcome
@@ -106,9 +106,12 @@ mod tests {
 
     #[test]
     fn the_result_type_decides() {
-        assert!(matches!(check(r#"{"content":[]}"#), Outcome::Complete(_)));
-        assert!(matches!(check(r#"{"resultType":"complete","content":[]}"#), Outcome::Complete(_)));
-        let Outcome::InputRequired(asked) = check(
+        assert!(matches!(check(r#"{"content":[]}"#), RequestOutcome::Complete(_)));
+        assert!(matches!(
+            check(r#"{"resultType":"complete","content":[]}"#),
+            RequestOutcome::Complete(_)
+        ));
+        let RequestOutcome::InputRequired(asked) = check(
             r#"{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"},"b":{"method":"later/thing"}},"requestState":"s"}"#,
         ) else {
             panic!("no question");
@@ -116,6 +119,6 @@ mod tests {
         let requests = asked.input_requests.unwrap();
         assert!(matches!(requests["a"], InputRequest::Roots(_)));
         assert!(matches!(requests["b"], InputRequest::Other(_)));
-        assert!(matches!(check(r#"{"resultType":"later","x":1}"#), Outcome::Other(_)));
+        assert!(matches!(check(r#"{"resultType":"later","x":1}"#), RequestOutcome::Other(_)));
     }
 }

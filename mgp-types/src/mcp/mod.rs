@@ -41,7 +41,7 @@ pub use handshake::{
 };
 pub use input::{
     InputElicitation, InputRequest, InputRequests, InputRequiredResult, InputRoots, InputSampling,
-    Outcome,
+    RequestOutcome,
 };
 pub use logging::{LogLevel, LogMessageParams, SetLevelParams};
 pub use meta::{Meta, key};

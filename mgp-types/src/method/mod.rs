@@ -14,4 +14,6 @@ pub(crate) use shape::Shape;
 #[cfg(feature = "schema")]
 pub(crate) use table::shapes;
 pub use table::*;
-pub use tool::{AUDIT_REPLAY, KERNEL_TOOLS, KernelTool, TOOLS_CALL, method_of_tool, tool_spelling};
+pub use tool::{
+    AUDIT_REPLAY, KERNEL_TOOLS, KernelToolName, TOOLS_CALL, method_of_tool, tool_spelling,
+};

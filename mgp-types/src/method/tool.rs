@@ -3,7 +3,7 @@
 /// A tool of the kernel and its method.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct KernelTool {
+pub struct KernelToolName {
     /// The name, spelled with dots.
     pub name: &'static str,
     /// The method; `None` if there is only the tool.
@@ -13,8 +13,8 @@ pub struct KernelTool {
 macro_rules! tools {
     ($( $name:literal $(= $method:literal)?; )+) => {
         /// All kernel tools.
-        pub static KERNEL_TOOLS: &[KernelTool] = &[$(
-            KernelTool { name: $name, method: tools!(@method $($method)?) },
+        pub static KERNEL_TOOLS: &[KernelToolName] = &[$(
+            KernelToolName { name: $name, method: tools!(@method $($method)?) },
         )+];
     };
     (@method) => { None };
@@ -78,7 +78,7 @@ pub const TOOLS_CALL: &str = "mgp.tools.call";
 
 /// Returns the kernel tool of a name: `mgp/tools/discover`, `mgp.tools.discover` or `mgp_tools_discover`.
 #[must_use]
-pub fn method_of_tool(name: &str) -> Option<&'static KernelTool> {
+pub fn method_of_tool(name: &str) -> Option<&'static KernelToolName> {
     let plain = |byte: u8| if matches!(byte, b'/' | b'.') { b'_' } else { byte };
     name.starts_with("mgp").then_some(())?;
     KERNEL_TOOLS.iter().find(|tool| tool.name.bytes().map(plain).eq(name.bytes().map(plain)))

@@ -11,7 +11,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use super::question::{Ask, InputRequired};
+use super::question::{CallerRequest, InputRequired};
 use super::reply::Reply;
 use super::{BoxFuture, Peer};
 use crate::sync::Mutex;
@@ -20,7 +20,7 @@ use crate::wire::{Payload, RpcError};
 /// A channel for questions to the caller of one logical call.
 pub trait CallerChannel: Send + Sync {
     /// Asks a question; `key` identifies it within the call and must be the same in every round.
-    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>>;
+    fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>>;
 
     /// Drops an answer that was given before its question was asked.
     fn forget_early(&self, _key: &str) {}
@@ -41,7 +41,7 @@ pub trait CallerChannel: Send + Sync {
 
 /// The way to ask the caller of a call.
 #[derive(Clone, Default)]
-pub enum Asking {
+pub enum CallerAccess {
     /// The caller cannot be asked.
     #[default]
     Nobody,
@@ -51,7 +51,7 @@ pub enum Asking {
     Via(Arc<dyn CallerChannel>),
 }
 
-impl Asking {
+impl CallerAccess {
     /// Polls a handler until it completes or cannot continue without an answer of the next round.
     ///
     /// If a poll leaves questions open, the handler is dropped and the questions become the reply:
@@ -74,7 +74,7 @@ impl Asking {
     }
 }
 
-impl fmt::Debug for Asking {
+impl fmt::Debug for CallerAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nobody => "Nobody",
@@ -88,7 +88,7 @@ impl fmt::Debug for Asking {
 
 /// The answers of earlier rounds, and the questions of this one.
 ///
-/// This is the [`CallerChannel`] of a modern caller; [`Asking::drive`] turns suspended questions into the reply.
+/// This is the [`CallerChannel`] of a modern caller; [`CallerAccess::drive`] turns suspended questions into the reply.
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<RoundData>>);
 
@@ -113,7 +113,7 @@ pub struct RoundState {
 #[derive(Default)]
 struct RoundData {
     state: RoundState,
-    suspended: Vec<(String, Ask)>,
+    suspended: Vec<(String, CallerRequest)>,
     /// The keys of the questions that were sent.
     asked: Vec<String>,
 }
@@ -143,7 +143,7 @@ impl fmt::Debug for Rounds {
 }
 
 impl CallerChannel for Rounds {
-    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+    fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
         let mut round = self.0.lock();
         if let Some(answer) = round.state.answers.get(key) {
             let answer = answer.clone();
@@ -204,7 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn two_questions_are_one_round_and_stored_values_survive() {
-        let ask = || Ask::new("elicitation/create", Payload::empty_object());
+        let ask = || CallerRequest::new("elicitation/create", Payload::empty_object());
         let handler = |rounds: Rounds| async move {
             rounds.keep("seed", &Payload::of(&7)?);
             let (a, b) = (rounds.ask("a", ask()), rounds.ask("b", ask()));
@@ -213,7 +213,7 @@ mod tests {
         };
         let first = Rounds::default();
         let Ok(Reply::InputRequired(needed)) =
-            Asking::Via(Arc::new(first.clone())).drive(handler(first.clone())).await
+            CallerAccess::Via(Arc::new(first.clone())).drive(handler(first.clone())).await
         else {
             panic!("the first round must ask")
         };
@@ -224,8 +224,10 @@ mod tests {
         state.answers.insert("a".to_owned(), Payload::of(&1).unwrap());
         state.answers.insert("b".to_owned(), Payload::of(&2).unwrap());
         let second = Rounds::new(state);
-        let reply =
-            Asking::Via(Arc::new(second.clone())).drive(handler(second.clone())).await.unwrap();
+        let reply = CallerAccess::Via(Arc::new(second.clone()))
+            .drive(handler(second.clone()))
+            .await
+            .unwrap();
         assert_eq!(reply.get::<(i32, i32)>().unwrap(), (1, 2));
     }
 }

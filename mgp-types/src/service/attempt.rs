@@ -12,7 +12,7 @@ use crate::wire::ErrorCode;
 /// An audit layer further in records each attempt, with these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Attempt {
+pub struct RetryAttempt {
     /// The number of repetitions, this one included.
     pub retry: u32,
     /// The error code of the previous attempt.
@@ -23,7 +23,7 @@ pub struct Attempt {
     pub instead_of: Option<ByteString>,
 }
 
-impl Attempt {
+impl RetryAttempt {
     /// Creates the mark of a further attempt of the same call.
     #[must_use]
     pub const fn new(retry: u32, after: ErrorCode, waited: Duration) -> Self {

@@ -7,11 +7,11 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::Asking;
+use super::ask::CallerAccess;
 use super::hop::HopMembers;
 use super::outlet::Outlet;
 use super::params::Target;
-use super::question::Ask;
+use super::question::CallerRequest;
 use super::{
     CallKey, Deadline, Extensions, Method, Params, Peer, PeerInfo, Principal, Scope, ServerId,
     trace,
@@ -221,7 +221,7 @@ pub struct Context {
     /// The output for partial results.
     pub outlet: Outlet,
     /// The way to ask the caller.
-    pub asking: Asking,
+    pub asking: CallerAccess,
     /// The time at which the caller stops waiting.
     pub deadline: Deadline,
     /// Values that layers pass to layers further in.
@@ -244,7 +244,7 @@ impl Context {
             logical: None,
             trace: None,
             outlet: Outlet::none(),
-            asking: Asking::Nobody,
+            asking: CallerAccess::Nobody,
             deadline: Deadline::none(),
             extensions: Extensions::default(),
         }
@@ -264,14 +264,14 @@ impl Context {
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
-    pub async fn ask(&self, key: &str, ask: Ask) -> Result<Payload, RpcError> {
+    pub async fn ask(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
         if !self.caller.asks.offers(ask.method()) {
             return Err(not_offered(self, ask.method()));
         }
         match &self.asking {
-            Asking::Nobody => Err(cannot_ask(key)),
-            Asking::Via(asker) => asker.ask(key, ask).await,
-            Asking::Peer(peer) => {
+            CallerAccess::Nobody => Err(cannot_ask(key)),
+            CallerAccess::Via(asker) => asker.ask(key, ask).await,
+            CallerAccess::Peer(peer) => {
                 let params = Params::split(ask.method(), ask.params().as_shared().clone())?;
                 let mut cx = self.clone();
                 cx.key = CallKey::next();
@@ -297,8 +297,8 @@ impl Context {
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
-    pub async fn ask_afresh(&self, key: &str, ask: Ask) -> Result<Payload, RpcError> {
-        if let Asking::Via(asker) = &self.asking {
+    pub async fn ask_afresh(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
+        if let CallerAccess::Via(asker) = &self.asking {
             asker.forget_early(key);
         }
         self.ask(key, ask).await
@@ -313,7 +313,7 @@ impl Context {
         T: Serialize + DeserializeOwned,
         F: Future<Output = Result<T, RpcError>>,
     {
-        let Asking::Via(asker) = &self.asking else { return make().await };
+        let CallerAccess::Via(asker) = &self.asking else { return make().await };
         if let Some(kept) = asker.kept(key) {
             return kept.get();
         }

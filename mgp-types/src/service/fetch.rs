@@ -12,7 +12,7 @@ use super::shown_url::shown_url;
 /// time and size.
 pub trait Fetch: Send + Sync + 'static {
     /// Sends a request and reads the whole response, whatever its status.
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>>;
+    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>>;
 }
 
 /// A shared [`Fetch`].
@@ -35,7 +35,7 @@ pub struct FetchRequest {
 /// A response, read to its end.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Fetched {
+pub struct FetchResponse {
     /// The status code.
     pub status: u16,
     /// Headers, by lower-case name, in the order received.
@@ -87,7 +87,7 @@ impl FetchRequest {
     }
 }
 
-impl Fetched {
+impl FetchResponse {
     /// Creates a response with a status and a body.
     #[must_use]
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
@@ -109,7 +109,7 @@ impl fmt::Debug for FetchRequest {
 }
 
 /// The body may be a secret.
-impl fmt::Debug for Fetched {
+impl fmt::Debug for FetchResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {} bytes", self.status, self.body.len())
     }

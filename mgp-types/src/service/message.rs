@@ -51,7 +51,7 @@ const MAX_BATCH: usize = 128;
 
 /// A text that is not a valid message, with the answer to it.
 #[derive(Debug)]
-pub struct BadMessage {
+pub struct InvalidMessage {
     /// The id, if it could be read.
     pub id: Option<Id>,
     /// −32700 or −32600; `None` for an invalid response, which must not be answered.
@@ -63,7 +63,7 @@ impl Message {
     ///
     /// # Errors
     /// Returns the answer to an invalid message.
-    pub fn parse(line: ByteString) -> Result<Self, BadMessage> {
+    pub fn parse(line: ByteString) -> Result<Self, InvalidMessage> {
         let mut envelope = Envelope::default();
         let mut reader = serde_json::Deserializer::from_str(&line);
         let read = EnvelopeSeed { out: &mut envelope, text: &line }
@@ -72,7 +72,7 @@ impl Message {
         let parsed = match read {
             Ok(()) => envelope.interpret(&line),
             Err(why) => envelope.unreadable_response(&why).map_or_else(
-                || Err(BadMessage::explain(&line, &envelope, &why)),
+                || Err(InvalidMessage::explain(&line, &envelope, &why)),
                 |answer| Ok(Parsed::Message(answer)),
             ),
         };
@@ -119,7 +119,7 @@ enum Parsed {
 }
 
 enum Unparsed {
-    Bad(BadMessage),
+    Bad(InvalidMessage),
     Batch(Vec<ByteString>),
 }
 
@@ -148,7 +148,7 @@ impl Envelope<'_> {
         let raw_id = self.id.map(RawValue::get);
         let id = raw_id.and_then(read_id);
         let refuse = |why: &str| {
-            Err(Unparsed::Bad(BadMessage {
+            Err(Unparsed::Bad(InvalidMessage {
                 id: id.clone(),
                 error: Some(RpcError::invalid_request(why)),
             }))
@@ -181,7 +181,7 @@ impl Envelope<'_> {
             Some(ParamsSlot::Read(_)) => return refuse("`params` must be an object"),
             Some(ParamsSlot::Raw(raw)) => Params::split(method.as_str(), line.slice_ref(raw.get()))
                 .map_err(|error| {
-                    Unparsed::Bad(BadMessage { id: id.clone(), error: Some(error) })
+                    Unparsed::Bad(InvalidMessage { id: id.clone(), error: Some(error) })
                 })?,
         };
         if !params.is_object_or_none() {
@@ -211,7 +211,7 @@ impl Envelope<'_> {
         id: Option<Id>,
         raw_id: Option<&str>,
     ) -> Result<Message, Unparsed> {
-        let silent = Err(Unparsed::Bad(BadMessage { id: None, error: None }));
+        let silent = Err(Unparsed::Bad(InvalidMessage { id: None, error: None }));
         if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
             return silent;
         }
@@ -231,7 +231,7 @@ impl Envelope<'_> {
     }
 }
 
-impl BadMessage {
+impl InvalidMessage {
     /// Determines, in a second and slow pass, why a line is not a message.
     fn explain(line: &ByteString, envelope: &Envelope<'_>, why: &serde_json::Error) -> Unparsed {
         if let Err(error) = serde_json::from_str::<de::IgnoredAny>(line) {

@@ -50,17 +50,17 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use crate::method::Kind;
-pub use ask::{Asking, CallerChannel, RoundState, Rounds};
-pub use attempt::Attempt;
+pub use ask::{CallerAccess, CallerChannel, RoundState, Rounds};
+pub use attempt::RetryAttempt;
 pub use audit::{
-    ArgumentsDigest, AuditFuture, AuditSink, DigestForm, Ended, MemoryAudit, Outcome, Start,
-    Suspended, Ticket, TicketSink, Unaudited,
+    ArgumentsDigest, AuditError, AuditFuture, AuditOutcome, AuditSink, CallRecord, DigestForm,
+    EndedCall, MemoryAudit, SuspendedCalls, Ticket, TicketSink,
 };
 pub use call::{Call, Context, ToolCall};
 pub use deadline::Deadline;
 pub use either::Either;
 pub use extensions::Extensions;
-pub use fetch::{Fetch, FetchError, FetchRequest, Fetched, SharedFetch};
+pub use fetch::{Fetch, FetchError, FetchRequest, FetchResponse, SharedFetch};
 pub use gate::{AroundLayer, Gate, GateLayer, around, gate};
 pub use header_params::HeaderParams;
 pub use header_plan::{HeaderMismatch, HeaderPlan, HeaderPlanError};
@@ -70,25 +70,25 @@ pub use hop::HopMembers;
 pub use http_failure::HttpFailure;
 pub use key::CallKey;
 pub use loopback::is_loopback_host;
-pub use message::{BadMessage, Message, write_answer, write_call};
+pub use message::{InvalidMessage, Message, write_answer, write_call};
 pub use method::Method;
-pub use outlet::{Gone, Item, Outlet, OutletItemKind, Progress, Sink};
+pub use outlet::{ConsumerGone, Outlet, OutletItem, OutletItemKind, Progress, Sink};
 pub use params::{MetaKey, Params, Target};
-pub use pass::Pass;
+pub use pass::CredentialGrant;
 pub use peer::{InFlight, Inbox, ItemReceiver, Link, Peer, QueueRoom, closed, is_lost, lost};
-pub use peer_info::{Asks, PeerInfo};
+pub use peer_info::{AcceptedRequests, PeerInfo};
 pub use permission_authority::PermissionAuthority;
 pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
-pub use question::{Ask, InputRequired, result_type};
+pub use question::{CallerRequest, InputRequired, result_type};
 pub use ready_per_call::{ReadyPerCall, ReadyPerCallService};
 pub use reply::{Body, Reply};
-pub use router::{Routed, Router, RouterLayer};
+pub use router::{RoutedService, Router, RouterLayer};
 pub use rule::Rule;
 pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};
 pub use shown_url::shown_url;
 pub use spawn::{Exit, Spawn, SpawnError, Spawned};
 pub use stack::{MgpService, Stack};
-pub use visibility::{Everyone, Hidden, Visibility, visibility};
+pub use visibility::{AllVisible, Hidden, Visibility, visibility};
 pub use wait_mark::WaitMark;
 pub use wire_rules::WireRules;
 

@@ -15,13 +15,13 @@ use crate::wire::Payload;
 /// use std::sync::{Arc, Mutex};
 /// use mgp_types::Payload;
 /// use mgp_types::mcp::ContentBlock;
-/// use mgp_types::service::{BoxFuture, Gone, Item, Outlet, Sink};
+/// use mgp_types::service::{BoxFuture, ConsumerGone, OutletItem, Outlet, Sink};
 ///
 /// #[derive(Default)]
-/// struct Seen(Mutex<Vec<Item>>);
+/// struct Seen(Mutex<Vec<OutletItem>>);
 ///
 /// impl Sink for Seen {
-///     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+///     fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
 ///         self.0.lock().unwrap().push(item);
 ///         Box::pin(async { Ok(()) })
 ///     }
@@ -31,7 +31,7 @@ use crate::wire::Payload;
 /// let seen = Arc::new(Seen::default());
 /// let outlet = Outlet::new(seen.clone());
 /// let chunk = Payload::of(&ContentBlock::text("hello")).unwrap();
-/// outlet.send(Item::Chunk(chunk)).await.unwrap();
+/// outlet.send(OutletItem::Chunk(chunk)).await.unwrap();
 /// assert_eq!(seen.0.lock().unwrap().len(), 1);
 /// # });
 /// ```
@@ -41,7 +41,7 @@ pub struct Outlet(Option<Arc<dyn Sink>>);
 /// A partial result or notification of a running call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Item {
+pub enum OutletItem {
     /// A piece of the result: one content block as JSON, `Payload::of(&ContentBlock::text("…"))` (§12.4).
     Chunk(Payload),
     /// The progress of the call (§12.6).
@@ -54,19 +54,19 @@ pub enum Item {
     Callback(Payload),
 }
 
-/// The kind of an [`Item`].
+/// The kind of an [`OutletItem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OutletItemKind {
-    /// [`Item::Chunk`].
+    /// [`OutletItem::Chunk`].
     Chunk,
-    /// [`Item::Progress`].
+    /// [`OutletItem::Progress`].
     Progress,
-    /// [`Item::Log`].
+    /// [`OutletItem::Log`].
     Log,
-    /// [`Item::Event`].
+    /// [`OutletItem::Event`].
     Event,
-    /// [`Item::Callback`].
+    /// [`OutletItem::Callback`].
     Callback,
 }
 
@@ -86,15 +86,15 @@ pub struct Progress {
 /// The error when the consumer no longer accepts items; the sender should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the consumer of partial results is gone")]
-pub struct Gone;
+pub struct ConsumerGone;
 
 /// A consumer of the items of one call; layers wrap it to observe the items.
 pub trait Sink: Send + Sync {
     /// Consumes an item; waits while the consumer is slow, within its own bounds.
     ///
     /// # Errors
-    /// Returns [`Gone`] if the consumer no longer accepts items.
-    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>>;
+    /// Returns [`ConsumerGone`] if the consumer no longer accepts items.
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>>;
 
     /// Returns whether items of a kind are accepted, so that callers need not create items in vain.
     fn wants(&self, _kind: OutletItemKind) -> bool {
@@ -102,7 +102,7 @@ pub trait Sink: Send + Sync {
     }
 }
 
-impl Item {
+impl OutletItem {
     /// Creates a chunk of text.
     #[must_use]
     pub fn text(text: &str) -> Self {
@@ -145,10 +145,10 @@ impl Outlet {
     /// let outlet = Outlet::from_fn(|item| println!("{item:?}"));
     /// ```
     #[must_use]
-    pub fn from_fn(take: impl Fn(Item) + Send + Sync + 'static) -> Self {
+    pub fn from_fn(take: impl Fn(OutletItem) + Send + Sync + 'static) -> Self {
         struct Function<F>(F);
-        impl<F: Fn(Item) + Send + Sync> Sink for Function<F> {
-            fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+        impl<F: Fn(OutletItem) + Send + Sync> Sink for Function<F> {
+            fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
                 (self.0)(item);
                 Box::pin(std::future::ready(Ok(())))
             }
@@ -158,11 +158,11 @@ impl Outlet {
 
     /// Creates an outlet to a queue of `room` items; a sender waits while it is full.
     #[must_use]
-    pub fn channel(room: usize) -> (Self, mpsc::Receiver<Item>) {
-        struct Queue(mpsc::Sender<Item>);
+    pub fn channel(room: usize) -> (Self, mpsc::Receiver<OutletItem>) {
+        struct Queue(mpsc::Sender<OutletItem>);
         impl Sink for Queue {
-            fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
-                Box::pin(async move { self.0.send(item).await.map_err(|_| Gone) })
+            fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+                Box::pin(async move { self.0.send(item).await.map_err(|_| ConsumerGone) })
             }
         }
         let (sender, receiver) = mpsc::channel(room.max(1));
@@ -172,11 +172,11 @@ impl Outlet {
     /// Sends an item; an item of a kind that is not accepted is dropped without an error.
     ///
     /// # Errors
-    /// Returns [`Gone`] if the consumer no longer accepts items.
+    /// Returns [`ConsumerGone`] if the consumer no longer accepts items.
     ///
     /// # Cancel safety
     /// If the future is dropped, the item may or may not have been sent.
-    pub async fn send(&self, item: Item) -> Result<(), Gone> {
+    pub async fn send(&self, item: OutletItem) -> Result<(), ConsumerGone> {
         match &self.0 {
             Some(sink) if sink.wants(item.kind()) => sink.send(item).await,
             _ => Ok(()),
@@ -186,27 +186,31 @@ impl Outlet {
     /// Sends a piece of text as a chunk of the result.
     ///
     /// # Errors
-    /// Returns [`Gone`] if the consumer no longer accepts items.
+    /// Returns [`ConsumerGone`] if the consumer no longer accepts items.
     ///
     /// # Cancel safety
     /// The item may or may not have been sent.
-    pub async fn text(&self, text: &str) -> Result<(), Gone> {
+    pub async fn text(&self, text: &str) -> Result<(), ConsumerGone> {
         if !self.wants(OutletItemKind::Chunk) {
             return Ok(());
         }
-        self.send(Item::text(text)).await
+        self.send(OutletItem::text(text)).await
     }
 
     /// Reports the progress of the call: units done, and total units if known.
     ///
     /// # Errors
-    /// Returns [`Gone`] if the consumer no longer accepts items.
+    /// Returns [`ConsumerGone`] if the consumer no longer accepts items.
     ///
     /// # Cancel safety
     /// The item may or may not have been sent.
-    pub async fn progress(&self, progress: f64, total: impl Into<Option<f64>>) -> Result<(), Gone> {
+    pub async fn progress(
+        &self,
+        progress: f64,
+        total: impl Into<Option<f64>>,
+    ) -> Result<(), ConsumerGone> {
         let step = Progress { progress, total: total.into(), ..Progress::default() };
-        self.send(Item::Progress(step)).await
+        self.send(OutletItem::Progress(step)).await
     }
 
     /// Returns whether items of a kind are accepted.

@@ -8,18 +8,18 @@ use std::sync::Arc;
 /// The server copies it into the extensions of the call, and ends a stream once the credentials are no longer valid.
 ///
 /// ```
-/// use mgp_types::service::Pass;
+/// use mgp_types::service::CredentialGrant;
 ///
-/// let pass = Pass::new(["files.read"], || true);
+/// let pass = CredentialGrant::new(["files.read"], || true);
 /// assert!(pass.permits("files.read") && !pass.permits("files.write") && pass.is_good());
 /// ```
 #[derive(Clone)]
-pub struct Pass {
+pub struct CredentialGrant {
     permissions: Arc<[String]>,
     good: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-impl Pass {
+impl CredentialGrant {
     /// Creates a pass from permissions or scopes; `good` returns whether the credentials are valid, and must not wait.
     #[must_use]
     pub fn new(
@@ -51,4 +51,4 @@ impl Pass {
     }
 }
 
-crate::opaque_debug!(Pass { permissions });
+crate::opaque_debug!(CredentialGrant { permissions });

@@ -6,7 +6,7 @@ use std::task::{Context as Task, Poll};
 
 use tower_service::Service;
 
-use super::{BoxFuture, Call, CallKey, Context, Reply, Scope, Start};
+use super::{BoxFuture, Call, CallKey, CallRecord, Context, Reply, Scope};
 use crate::wire::{Id, RpcError};
 
 /// The interface of a connection to the layers: object safe, free of I/O types, easy to mock.
@@ -58,7 +58,7 @@ pub struct Inbox(Arc<dyn ItemReceiver>);
 /// A receiver of items that runs on the read loop and never waits.
 pub trait ItemReceiver: Send + Sync {
     /// Adds an item and returns the remaining room.
-    fn push(&self, item: super::Item) -> QueueRoom;
+    fn push(&self, item: super::OutletItem) -> QueueRoom;
 }
 
 /// The room of an [`Inbox`] after a push.
@@ -81,7 +81,7 @@ impl Inbox {
 
     /// Adds an item without waiting.
     #[must_use]
-    pub fn push(&self, item: super::Item) -> QueueRoom {
+    pub fn push(&self, item: super::OutletItem) -> QueueRoom {
         self.0.push(item)
     }
 }
@@ -119,7 +119,7 @@ impl Peer {
     #[must_use]
     pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if call.tool().is_some() {
-            Start::mark_ran(call.cx());
+            CallRecord::mark_ran(call.cx());
         }
         self.0.send(call)
     }

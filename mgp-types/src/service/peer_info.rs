@@ -27,13 +27,13 @@ pub struct PeerInfo {
     /// The permissions that the party declares (§2.3).
     pub permissions_required: Vec<String>,
     /// The requests that the party accepts.
-    pub asks: Asks,
+    pub asks: AcceptedRequests,
 }
 
 /// The kinds of requests that a client accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Asks {
+pub struct AcceptedRequests {
     /// `elicitation/create`.
     pub elicitation: bool,
     /// `sampling/createMessage`.
@@ -42,7 +42,7 @@ pub struct Asks {
     pub roots: bool,
 }
 
-impl Asks {
+impl AcceptedRequests {
     /// Reads the capabilities of a client.
     #[must_use]
     pub fn of(capabilities: &ClientCapabilities) -> Self {
@@ -91,7 +91,7 @@ impl PeerInfo {
             instructions: None,
             claimed_server_id: None,
             permissions_required: Vec::new(),
-            asks: Asks::default(),
+            asks: AcceptedRequests::default(),
         }
     }
 

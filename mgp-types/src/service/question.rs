@@ -8,12 +8,12 @@ use crate::wire::Payload;
 
 /// A question to the caller: a method and its params.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct CallerRequest {
     method: Cow<'static, str>,
     params: Payload,
 }
 
-impl Ask {
+impl CallerRequest {
     /// Creates a question.
     #[must_use]
     pub fn new(method: impl Into<Cow<'static, str>>, params: Payload) -> Self {
@@ -37,7 +37,7 @@ impl Ask {
 #[derive(Clone, Debug)]
 pub struct InputRequired {
     /// The questions, each under the key of its answer.
-    pub asks: Vec<(String, Ask)>,
+    pub asks: Vec<(String, CallerRequest)>,
     /// State to return unchanged; sealed by the layer that creates it.
     pub state: Option<String>,
 }
@@ -93,7 +93,7 @@ impl InputRequired {
             .map(|(key, question)| {
                 (
                     key,
-                    Ask::new(
+                    CallerRequest::new(
                         question.method,
                         question.params.unwrap_or_else(Payload::empty_object),
                     ),

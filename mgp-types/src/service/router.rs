@@ -159,10 +159,10 @@ impl fmt::Debug for RouterLayer {
 }
 
 impl<S> Layer<S> for RouterLayer {
-    type Service = Routed<S>;
+    type Service = RoutedService<S>;
 
-    fn layer(&self, inner: S) -> Routed<S> {
-        Routed {
+    fn layer(&self, inner: S) -> RoutedService<S> {
+        RoutedService {
             routes: Arc::clone(&self.0),
             inner,
             has_tools: self.0.contains_key(ToolsCall::METHOD),
@@ -172,19 +172,19 @@ impl<S> Layer<S> for RouterLayer {
 
 /// The service of a [`RouterLayer`].
 #[derive(Clone)]
-pub struct Routed<S> {
+pub struct RoutedService<S> {
     routes: Arc<FxHashMap<&'static str, Stack>>,
     inner: S,
     has_tools: bool,
 }
 
-impl<S> fmt::Debug for Routed<S> {
+impl<S> fmt::Debug for RoutedService<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.routes.keys()).finish()
     }
 }
 
-impl<S: MgpService> Service<Call> for Routed<S> {
+impl<S: MgpService> Service<Call> for RoutedService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = super::Either<BoxFuture<'static, Result<Reply, RpcError>>, S::Future>;

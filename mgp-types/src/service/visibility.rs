@@ -8,14 +8,14 @@ use super::{Context, Rule, ServerId};
 /// It reads a snapshot and must not wait.
 ///
 /// ```
-/// use mgp_types::service::{Everyone, Hidden, Visibility, mock, visibility, Router, Stack};
+/// use mgp_types::service::{AllVisible, Hidden, Visibility, mock, visibility, Router, Stack};
 ///
 /// let no_shell = visibility(|_, _, tool| match tool {
 ///     "shell" => Err(Hidden::by("`shell` is disabled")),
 ///     _ => Ok(()),
 /// });
 /// let cx = mock::client(Stack::new(Router::new())).cx;
-/// assert!(Everyone.sees(&cx, None, "shell").is_ok());
+/// assert!(AllVisible.sees(&cx, None, "shell").is_ok());
 /// assert_eq!(no_shell.sees(&cx, None, "shell").unwrap_err().rule().as_str(), "`shell` is disabled");
 /// ```
 pub trait Visibility: Send + Sync {
@@ -52,9 +52,9 @@ impl Hidden {
 
 /// A [`Visibility`] that shows every tool to every caller.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Everyone;
+pub struct AllVisible;
 
-impl Visibility for Everyone {
+impl Visibility for AllVisible {
     fn sees(&self, _: &Context, _: Option<&ServerId>, _: &str) -> Result<(), Hidden> {
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::{
-    Change, Loaded, MAX_PENDING, MAX_REMOVALS, PENDING_FULL, PendingEvent, Record, Store,
+    Change, LoadedRecords, MAX_PENDING, MAX_REMOVALS, PENDING_FULL, PendingEvent, Record, Store,
     StoreError,
 };
 use crate::Payload;
@@ -58,7 +58,7 @@ impl fmt::Debug for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         Box::pin(ready(Ok(self.0.data.lock().since(space, None))))
     }
 
@@ -66,7 +66,7 @@ impl Store for MemoryStore {
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         let data = self.0.data.lock();
         if since < data.forgotten {
             return Box::pin(ready(Err(StoreError::Forgotten)));
@@ -106,7 +106,7 @@ impl Store for MemoryStore {
 }
 
 impl MemoryData {
-    fn since(&self, space: &'static str, since: Option<u64>) -> Loaded {
+    fn since(&self, space: &'static str, since: Option<u64>) -> LoadedRecords {
         let is_news = |revision: u64| since.is_none_or(|since| revision > since);
         let of_space = self.records.iter().filter(|((of, _), _)| *of == space);
         let mut records: Vec<Record> = of_space
@@ -119,7 +119,7 @@ impl MemoryData {
             let gone = self.gone.iter().filter(|(of, _, at)| *of == space && is_news(*at));
             records.extend(gone.map(|(_, key, at)| Record::new(key.clone(), None, *at)));
         }
-        Loaded::new(self.revision, records)
+        LoadedRecords::new(self.revision, records)
     }
 
     fn commit(&mut self, change: Change) -> Result<u64, StoreError> {

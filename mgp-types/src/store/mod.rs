@@ -59,7 +59,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read.
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>>;
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>>;
 
     /// Returns the changes in a space after a revision; removed records have no value.
     ///
@@ -69,7 +69,7 @@ pub trait Store: Send + Sync {
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>>;
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>>;
 
     /// Applies a change as a whole, and returns its revision once it is stored.
     ///
@@ -128,14 +128,14 @@ impl Record {
 /// Records as of a revision.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Loaded {
+pub struct LoadedRecords {
     /// The newest revision included.
     pub revision: u64,
     /// The records, in any order.
     pub records: Vec<Record>,
 }
 
-impl Loaded {
+impl LoadedRecords {
     /// Creates a set of records as of a revision.
     #[must_use]
     pub fn new(revision: u64, records: Vec<Record>) -> Self {

@@ -72,7 +72,7 @@ async fn spaces_are_separate() {
         store.commit(Change::new().put("s", "a", one())).await.unwrap();
         assert!(store.load("other").await.unwrap().records.is_empty());
         let changes = store.changes("other", 0).await.unwrap();
-        assert_eq!(changes, Loaded::new(1, Vec::new()));
+        assert_eq!(changes, LoadedRecords::new(1, Vec::new()));
     })
     .await;
 }
@@ -107,7 +107,7 @@ async fn a_record_removed_twice_is_still_reported_as_removed() {
         store.commit(Change::new().remove("s", "a")).await.unwrap();
         store.commit(Change::new().remove("s", "a")).await.unwrap();
         let changes = store.changes("s", 1).await.unwrap();
-        assert_eq!(changes, Loaded::new(3, vec![Record::new("a", None, 2)]));
+        assert_eq!(changes, LoadedRecords::new(3, vec![Record::new("a", None, 2)]));
     })
     .await;
 }
@@ -252,7 +252,7 @@ mod random {
         format!("{newest} {seen:#?}")
     }
 
-    fn sorted(loaded: Result<Loaded, StoreError>) -> String {
+    fn sorted(loaded: Result<LoadedRecords, StoreError>) -> String {
         let sorted = loaded.map(|mut loaded| {
             loaded.records.sort_by(|one, other| one.key.cmp(&other.key));
             loaded

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use mgp_security::{Governance, Head, verify};
+use mgp_security::{Governance, LogHead, verify};
 use mgp_types::mgp::AuditEvent;
 use serde::Serialize;
 
@@ -186,7 +186,7 @@ async fn check(global: &Global) -> CliResult {
     }
     if verified.ok && folder.join("state.db").exists() {
         let db = state::db(global).await?;
-        if let Some(head) = Head::in_store(&db, offline_audit::SIDE_LOG).await? {
+        if let Some(head) = LogHead::in_store(&db, offline_audit::SIDE_LOG).await? {
             match verify(&folder.join("audit"), offline_audit::SIDE_LOG, &head) {
                 Ok(records) => verified.records += records,
                 Err(error) => verified.fail(&error),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use mgp_discovery::{Server, Trust};
+use mgp_discovery::{ServerConfig, Trust};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -259,7 +259,7 @@ async fn grants(global: &Global, connect: &Connect, agent: &str) -> CliResult<Ve
             return Ok(Vec::new());
         }
     };
-    let servers: Vec<&Server> = loaded.config.servers.iter().collect();
+    let servers: Vec<&ServerConfig> = loaded.config.servers.iter().collect();
     if servers.is_empty() {
         print_note(global, "no servers are configured yet; run `mgp import` or `mgp servers add`");
         return Ok(Vec::new());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use mgp_discovery::{Config, Loaded, Severity, Trust};
+use mgp_discovery::{Config, FindingSeverity, LoadedConfig, Trust};
 use std::sync::Arc;
 
 use crate::args::ConfigArg;
@@ -86,9 +86,13 @@ struct Selected {
 }
 
 /// Selects the servers that were named, or all of them.
-fn select(doctor: &Doctor, loaded: Option<Loaded>, checks: &mut Vec<Check>) -> CliResult<Selected> {
+fn select(
+    doctor: &Doctor,
+    loaded: Option<LoadedConfig>,
+    checks: &mut Vec<Check>,
+) -> CliResult<Selected> {
     let Some(loaded) = loaded else { return Ok(Selected::default()) };
-    let Loaded { mut config, mut broken, .. } = loaded;
+    let LoadedConfig { mut config, mut broken, .. } = loaded;
     if doctor.server.is_empty() {
         return Ok(Selected { config, broken });
     }
@@ -106,7 +110,11 @@ fn select(doctor: &Doctor, loaded: Option<Loaded>, checks: &mut Vec<Check>) -> C
     Ok(Selected { config, broken })
 }
 
-async fn check_config(global: &Global, doctor: &Doctor, checks: &mut Vec<Check>) -> Option<Loaded> {
+async fn check_config(
+    global: &Global,
+    doctor: &Doctor,
+    checks: &mut Vec<Check>,
+) -> Option<LoadedConfig> {
     let store = match state_folder::db(global).await {
         Ok(db) => db,
         Err(failure) => {
@@ -125,7 +133,8 @@ async fn check_config(global: &Global, doctor: &Doctor, checks: &mut Vec<Check>)
         }
     };
     for finding in &loaded.findings {
-        let level = if finding.severity == Severity::Error { Level::Fail } else { Level::Warn };
+        let level =
+            if finding.severity == FindingSeverity::Error { Level::Fail } else { Level::Warn };
         let mut problem = finding.clone();
         let fix = problem.remedy.take();
         let mut check = Check::new("config", level, problem.to_string());

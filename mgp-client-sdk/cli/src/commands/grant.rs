@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mgp_discovery::Server;
+use mgp_discovery::ServerConfig;
 use mgp_security::{Governance, ServerPolicy};
 use mgp_types::mgp::{AccessGrantParams, AccessQueryParams, Permission, RiskLevel};
 use mgp_types::service::ServerId;
@@ -67,7 +67,7 @@ impl GrantResult {
 pub(super) async fn grant_access(
     global: &Global,
     agent: &str,
-    servers: &[&Server],
+    servers: &[&ServerConfig],
     because: &str,
 ) -> CliResult<Vec<GrantResult>> {
     let backend = Backend::open(global).await?;
@@ -112,7 +112,7 @@ async fn grant_server(
     backend: &Backend,
     governance: &Governance,
     agent: &str,
-    server: &Server,
+    server: &ServerConfig,
     probed: Result<ProbedServer, ProbeError>,
     because: &str,
 ) -> CliResult<GrantResult> {
@@ -183,7 +183,7 @@ async fn decided(backend: &Backend, server: &ServerId) -> CliResult<Vec<Permissi
         .collect())
 }
 
-fn policy(server: &Server) -> ServerPolicy {
+fn policy(server: &ServerConfig) -> ServerPolicy {
     let Some(mgp) = &server.mgp else { return ServerPolicy::default() };
     let policy = ServerPolicy::default().trust(mgp.trust_level.clone());
     mgp.risk.iter().fold(policy, |policy, (tool, risk)| policy.risk(tool.as_str(), risk.clone()))

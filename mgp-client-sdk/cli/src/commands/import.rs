@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mgp_discovery::import::{Entry, Fate, Host, Import as Read, Plan, read};
-use mgp_discovery::{Config, Server, settings};
+use mgp_discovery::import::{Entry, Host, Import as Read, ImportOutcome, Plan, read};
+use mgp_discovery::{Config, ServerConfig, settings};
 use serde::Serialize;
 
 use super::grant::{self, GrantResult};
@@ -143,8 +143,8 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
     let after = Config::parse(&file, plan.text())?.config;
     servers.extend(plan.lines().iter().map(|line| {
         let (id, left_out) = match &line.fate {
-            Fate::Added(id) => (Some(id.clone()), None),
-            Fate::Left(reason) => (None, Some(reason.clone())),
+            ImportOutcome::Added(id) => (Some(id.clone()), None),
+            ImportOutcome::Left(reason) => (None, Some(reason.clone())),
             _ => (None, None),
         };
         let server = id.as_ref().and_then(|id| after.server(id));
@@ -207,13 +207,13 @@ async fn grants(
     let config = given.load(&trust).await?.config;
     let mut granted = Vec::new();
     for source in sources {
-        let from = |server: &&Server| {
+        let from = |server: &&ServerConfig| {
             let is_it = |one: &ImportedServer| {
                 one.id.as_deref() == Some(server.id.as_str()) && one.source == source.read.source
             };
             imported.iter().any(is_it)
         };
-        let servers: Vec<&Server> = config.servers.iter().filter(from).collect();
+        let servers: Vec<&ServerConfig> = config.servers.iter().filter(from).collect();
         if servers.is_empty() {
             continue;
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
 use mgp_discovery::{
-    Expanded, ExpandedServer, ExpandedTarget, Expander, Reach, Server, clear_secrets,
+    Expanded, ExpandedServer, ExpandedTarget, Expander, ServerConfig, TargetConfig, clear_secrets,
 };
 use mgp_security::Definitions;
 use mgp_transport::ChildCommand;
@@ -91,14 +91,14 @@ impl Prober {
     /// Starts a server and lists its tools, which are recorded in the definitions.
     pub(super) async fn probe(
         &self,
-        server: &Server,
+        server: &ServerConfig,
         definitions: &Definitions,
     ) -> Result<ProbedServer, ProbeError> {
         let stderr = StderrTail::default();
         match self.start(server, definitions, &stderr).await {
             Ok(probed) => Ok(probed),
             Err(reason) => {
-                if matches!(server.reach, Reach::Program { .. }) {
+                if matches!(server.reach, TargetConfig::Program { .. }) {
                     sleep(STDERR_DELAY).await;
                 }
                 Err(ProbeError { reason: stderr.redact(&reason), stderr: stderr.best_line() })
@@ -108,7 +108,7 @@ impl Prober {
 
     async fn start(
         &self,
-        server: &Server,
+        server: &ServerConfig,
         definitions: &Definitions,
         stderr: &StderrTail,
     ) -> Result<ProbedServer, String> {
@@ -130,7 +130,7 @@ impl Prober {
 
     async fn run(
         &self,
-        server: &Server,
+        server: &ServerConfig,
         definitions: &Definitions,
         stderr: &StderrTail,
     ) -> Result<ProbedServer, String> {
@@ -174,7 +174,7 @@ impl Prober {
         probed
     }
 
-    async fn connect(&self, server: &Server, stderr: &StderrTail) -> Result<Client, String> {
+    async fn connect(&self, server: &ServerConfig, stderr: &StderrTail) -> Result<Client, String> {
         let (expander, own) = (self.expander.clone(), server.clone());
         // Blocking: variables may read files and run commands.
         let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
@@ -308,11 +308,11 @@ fn error_chain(error: &mgp_client_sdk::Error) -> String {
 }
 
 /// Returns the command line or the URL of a server without apparent secrets.
-pub(super) fn describe_reach(server: &Server) -> String {
+pub(super) fn describe_reach(server: &ServerConfig) -> String {
     let secret: Vec<String> =
         clear_secrets(server).into_iter().map(|secret| secret.place).collect();
     match &server.reach {
-        Reach::Program { command, args, .. } => {
+        TargetConfig::Program { command, args, .. } => {
             let args = args.iter().enumerate().map(|(at, arg)| {
                 let is_secret = secret.contains(&format!("args[{at}]"));
                 match arg.split_once('=').filter(|_| is_secret) {
@@ -323,7 +323,7 @@ pub(super) fn describe_reach(server: &Server) -> String {
             });
             std::iter::once(command.clone()).chain(args).collect::<Vec<_>>().join(" ")
         }
-        Reach::Url { url, .. } => {
+        TargetConfig::Url { url, .. } => {
             let end = url.find(['?', '#']).unwrap_or(url.len());
             let (scheme, rest) = url[..end].split_once("://").unwrap_or(("", &url[..end]));
             let rest = match rest.split_once('@') {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
-use mgp_discovery::import::{Fate, Host, Plan, read};
+use mgp_discovery::import::{Host, ImportOutcome, Plan, read};
 use mgp_discovery::{Registrations, Sources, Trust};
 use mgp_types::method::{
     KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
@@ -332,8 +332,8 @@ async fn add(global: &Global, add: &Add) -> CliResult {
         return Err(Failure::failed("nothing was added"));
     };
     let notes = match &line.fate {
-        Fate::Added(_) => line.notes.clone(),
-        Fate::Left(reason) => {
+        ImportOutcome::Added(_) => line.notes.clone(),
+        ImportOutcome::Left(reason) => {
             return Err(Failure::failed(format!("`{}` was not added: {reason}", add.id)));
         }
         _ => Vec::new(),

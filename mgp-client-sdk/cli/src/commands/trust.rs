@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use mgp_discovery::{Approval, Review, Severity, Sources, Trust};
+use mgp_discovery::{FindingSeverity, ProjectReview, Sources, Trust, TrustApproval};
 use mgp_types::Timestamp;
 use mgp_types::service::Principal;
 use serde::Serialize;
@@ -90,7 +90,7 @@ pub(crate) struct ProjectApproval {
 pub(crate) struct ApprovalList(Vec<ProjectApproval>);
 
 impl TrustResult {
-    fn new(review: &Review) -> Self {
+    fn new(review: &ProjectReview) -> Self {
         let servers = review.servers.iter().map(|server| ProjectServer {
             id: server.id.to_string(),
             runs: server.runs.clone(),
@@ -109,7 +109,7 @@ impl TrustResult {
     }
 
     /// Returns the lines that a person must see before the decision.
-    fn lines(&self, review: &Review) -> Vec<String> {
+    fn lines(&self, review: &ProjectReview) -> Vec<String> {
         let mut lines = vec![self.file.display().to_string()];
         lines.extend(review.servers.iter().map(|server| format!("  {server}")));
         lines.extend(self.findings.iter().map(|finding| format!("  {finding}")));
@@ -126,8 +126,8 @@ impl Render for TrustResult {
     }
 }
 
-impl From<Approval> for ProjectApproval {
-    fn from(approval: Approval) -> Self {
+impl From<TrustApproval> for ProjectApproval {
+    fn from(approval: TrustApproval) -> Self {
         Self {
             file: approval.file,
             sha256: approval.sha256,
@@ -189,7 +189,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         print_note(global, &line);
     }
     // A file that cannot be read must not be approved.
-    let broken = review.findings.iter().find(|finding| finding.severity == Severity::Error);
+    let broken = review.findings.iter().find(|finding| finding.severity == FindingSeverity::Error);
     if let Some(fault) = broken.filter(|_| review.servers.is_empty()) {
         return Err(Failure::failed(fault));
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_discovery::{Judge, Script, Verdict};
+use mgp_discovery::{CodeJudge, CodeVerdict, JudgedScript};
 use mgp_types::method::{DiscoveryDeregister, DiscoveryRegister, Request as _, tool_spelling};
 use mgp_types::mgp::{DeregisterParams, RegistrationStatus};
 use mgp_types::service::BoxFuture;
@@ -53,10 +53,10 @@ async fn an_agent_with_the_grant_can_register_by_the_name_of_a_tool() {
 /// A judge that accepts every script.
 struct Lenient;
 
-impl Judge for Lenient {
-    fn judge(&self, script: Script) -> BoxFuture<'static, Result<Verdict, RpcError>> {
+impl CodeJudge for Lenient {
+    fn judge(&self, script: JudgedScript) -> BoxFuture<'static, Result<CodeVerdict, RpcError>> {
         assert!(script.text.contains("exit 0"));
-        Box::pin(async { Ok(Verdict::Accepted) })
+        Box::pin(async { Ok(CodeVerdict::Accepted) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! From the request of an agent to a call of the new tool.
 
-use mgp_client_sdk::{Changed, Client};
+use mgp_client_sdk::{Client, ServerChange};
 use mgp_types::ErrorCode;
 use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, KernelServers};
 use mgp_types::mgp::{
@@ -19,7 +19,7 @@ async fn a_requested_server_is_approved_and_its_tools_are_found_and_called() {
     let changes: Shared<usize> = Shared::default();
     let counter = std::sync::Arc::clone(&changes);
     let builder = Client::builder("host", "1").on_change(move |what| {
-        if matches!(what, Changed::Tools) {
+        if matches!(what, ServerChange::Tools) {
             *counter.lock().unwrap() += 1;
         }
     });

@@ -2,7 +2,7 @@
 //!
 //! Calls and permissions wait in the inbox; registrations wait under their fingerprints.
 
-use mgp_discovery::Waiting;
+use mgp_discovery::PendingRegistration;
 use mgp_security::{ApprovalRequest, Event, Inbox, PermissionChange, Refusal};
 use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, Request as _};
 use mgp_types::mgp::{
@@ -72,7 +72,7 @@ async fn find_registration(
     kernel: &Kernel,
     cx: &Context,
     id: &str,
-) -> Result<Option<Waiting>, RpcError> {
+) -> Result<Option<PendingRegistration>, RpcError> {
     let waiting = kernel.registrations().waiting(&cx.principal).await?;
     Ok(waiting.into_iter().find(|waiting| waiting.fingerprint.to_string() == id))
 }
@@ -81,7 +81,7 @@ async fn find_registration(
 async fn approve_registration(
     kernel: &Kernel,
     cx: &Context,
-    waiting: &Waiting,
+    waiting: &PendingRegistration,
     params: Params,
 ) -> Result<Decision, RpcError> {
     let (by, server) = (&cx.principal, &waiting.server);
@@ -110,7 +110,7 @@ async fn approve_registration(
 async fn record_reason(
     kernel: &Kernel,
     cx: &Context,
-    waiting: &Waiting,
+    waiting: &PendingRegistration,
     method: &'static str,
     params: &Params,
 ) -> Result<(), RpcError> {
@@ -142,7 +142,7 @@ fn approval_of_request(request: &ApprovalRequest) -> KernelApproval {
     approval
 }
 
-fn approval_of_registration(waiting: &Waiting) -> KernelApproval {
+fn approval_of_registration(waiting: &PendingRegistration) -> KernelApproval {
     let mut approval = KernelApproval::new(
         waiting.fingerprint.to_string(),
         "registration",
@@ -161,7 +161,7 @@ fn approval_of_registration(waiting: &Waiting) -> KernelApproval {
 /// Returns a registration that was just decided.
 fn decided(
     cx: &Context,
-    waiting: &Waiting,
+    waiting: &PendingRegistration,
     state: &str,
     because: Option<String>,
 ) -> KernelApproval {

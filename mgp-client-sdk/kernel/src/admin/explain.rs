@@ -1,7 +1,7 @@
 //! What would be decided about a call now, without making it: `mgp why`.
 
-use mgp_security::{CallOutcome, CallVerdict, Missing, Requirement, StepResult};
-use mgp_toolindex::{Everything, Listed, name_for};
+use mgp_security::{CallOutcome, CallVerdict, MissingPermission, Requirement, StepResult};
+use mgp_toolindex::{AllTools, IndexedTool, name_for};
 use mgp_types::mgp::{
     ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,
 };
@@ -31,7 +31,7 @@ fn find_tool(kernel: &Kernel, name: &str) -> Result<(ServerId, String), RpcError
     for id in kernel.0.fleet.all().keys() {
         for tool in kernel.index().tools_of(id.as_str()) {
             let is_exact =
-                is_id(id, &tool, name) || name_for(&tool, kernel.index(), &Everything) == name;
+                is_id(id, &tool, name) || name_for(&tool, kernel.index(), &AllTools) == name;
             if is_exact {
                 exact.push((id.clone(), tool.name().to_owned()));
             } else if tool.name() == name {
@@ -55,7 +55,7 @@ fn find_tool(kernel: &Kernel, name: &str) -> Result<(ServerId, String), RpcError
     }
 }
 
-fn is_id(server: &ServerId, tool: &Listed, name: &str) -> bool {
+fn is_id(server: &ServerId, tool: &IndexedTool, name: &str) -> bool {
     let rest = name.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('.'));
     rest == Some(tool.name())
 }
@@ -91,8 +91,10 @@ fn words(requirement: &Requirement) -> String {
             "the permissions that the policy grants must be recorded".to_owned()
         }
         Requirement::Permissions(missing) => {
-            let names: Vec<_> =
-                missing.iter().map(|Missing { permission, .. }| permission.as_str()).collect();
+            let names: Vec<_> = missing
+                .iter()
+                .map(|MissingPermission { permission, .. }| permission.as_str())
+                .collect();
             format!("permissions must be decided: {}", names.join(", "))
         }
         Requirement::Confirmation => "a person must confirm the call".to_owned(),

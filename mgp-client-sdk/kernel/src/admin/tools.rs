@@ -1,7 +1,7 @@
 //! The tools: their definitions, who sees them, their cost in tokens, and decisions about definitions that wait.
 
-use mgp_security::{Difference, Finding, Standing};
-use mgp_toolindex::{Everything, Listed, TokenCounter, name_for, surface, tokens_at_most};
+use mgp_security::{DefinitionState, Difference, Finding};
+use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, name_for, surface, tokens_at_most};
 use mgp_types::mgp::{
     ContextLevel, KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
@@ -90,9 +90,9 @@ fn context_of_agent(agent: &str) -> Context {
     Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
 }
 
-fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &Listed) -> KernelTool {
+fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> KernelTool {
     let mut described = described_tool(kernel, server, tool.name(), tool.tokens());
-    described.name = name_for(tool, kernel.index(), &Everything);
+    described.name = name_for(tool, kernel.index(), &AllTools);
     described.description = tool.description().map(str::to_owned);
     described
 }
@@ -117,11 +117,11 @@ fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -
         ToolStanding::from(standing.as_str()),
     );
     match standing {
-        Standing::Changed(held) | Standing::Flagged(held) => {
+        DefinitionState::Changed(held) | DefinitionState::Flagged(held) => {
             described.fingerprint = Some(held.fingerprint.to_string());
             described.reasons = reasons(&held.differences, &held.findings).into();
         }
-        Standing::Refused(findings) => described.reasons = reasons(&[], &findings).into(),
+        DefinitionState::Refused(findings) => described.reasons = reasons(&[], &findings).into(),
         _ => {}
     }
     described

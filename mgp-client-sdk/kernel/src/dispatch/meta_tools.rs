@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_discovery::Config;
-use mgp_toolindex::{Create, CreationOutcome, MetaTool, MetaTools, Wanted};
+use mgp_toolindex::{CreationOutcome, CreationRequest, MetaTool, MetaTools, ToolCreator};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{BoxFuture, Context};
 
@@ -45,8 +45,8 @@ impl MetaToolConfig {
     }
 }
 
-impl Create for MetaToolConfig {
-    fn create(&self, _: Context, _: Wanted) -> BoxFuture<'static, CreationOutcome> {
+impl ToolCreator for MetaToolConfig {
+    fn create(&self, _: Context, _: CreationRequest) -> BoxFuture<'static, CreationOutcome> {
         // A created tool is registered as `sandboxed`, and no judge of registrations can read code yet.
         let reason = if self.0.allows_creation.load(Ordering::Relaxed) {
             "there is no code safety to judge it yet; ask an operator to register a server that has it"

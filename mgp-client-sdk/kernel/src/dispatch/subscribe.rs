@@ -1,6 +1,6 @@
 //! Subscriptions of clients to resources of servers (MCP `resources/subscribe`).
 
-use mgp_server_sdk::{ResourceSubscriber, Watch};
+use mgp_server_sdk::{ResourceSubscriber, ResourceSubscription};
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Context};
 
@@ -8,7 +8,11 @@ use super::dispatcher::Dispatcher;
 use super::server_features::{find_resource, unknown_resource};
 
 impl ResourceSubscriber for Dispatcher {
-    fn watch(&self, cx: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>> {
+    fn watch(
+        &self,
+        cx: &Context,
+        uri: &str,
+    ) -> BoxFuture<'static, Result<ResourceSubscription, RpcError>> {
         let (dispatcher, cx, uri) = (self.clone(), cx.clone(), uri.to_owned());
         Box::pin(async move {
             let found = find_resource(&dispatcher, &cx, &uri).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mgp_client_sdk::gateway::AwaitLegacyTask;
 use mgp_lifecycle::AcceptsTask;
-use mgp_toolindex::{Everything, Listed, Resolved, ToolIndex};
+use mgp_toolindex::{AllTools, IndexedTool, Resolved, ToolIndex};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, TaskSupport};
 use mgp_types::method::{Request as _, ToolsCall};
@@ -16,14 +16,14 @@ use crate::fleet::ManagedServer;
 
 /// Returns whether calls of a tool may become tasks of the kernel.
 pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
-    match &index.resolve(name, &Everything) {
+    match &index.resolve(name, &AllTools) {
         Resolved::One(tool) if declared(tool) != TaskSupport::Forbidden => TaskSupport::Optional,
         _ => TaskSupport::Forbidden,
     }
 }
 
 /// Returns what a tool declares about itself.
-pub(super) fn declared(tool: &Listed) -> TaskSupport {
+pub(super) fn declared(tool: &IndexedTool) -> TaskSupport {
     // Few tools declare it, so that few are parsed.
     if !tool.definition().contains("taskSupport") {
         return TaskSupport::Forbidden;

@@ -5,7 +5,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mgp_toolindex::{Allowed, Everything, ForwardedCall, Listed, MetaTool, Outcome, Resolved};
+use mgp_toolindex::{
+    AllTools, Allowed, ForwardedCall, IndexedTool, MetaTool, Resolved, UseOutcome,
+};
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::method_of_tool;
 use mgp_types::service::{Call, Context, MgpService, Params, Reply, Target, Visibility as _};
@@ -83,8 +85,8 @@ pub(super) fn call(
         };
         if has_access {
             let outcome = match &answer {
-                Ok(reply) if !is_tool_error(reply) => Outcome::Answered,
-                _ => Outcome::Failed,
+                Ok(reply) if !is_tool_error(reply) => UseOutcome::Answered,
+                _ => UseOutcome::Failed,
             };
             // This fails only for an expired handle, and there is none here.
             if search.called(&cx, None, &tool, outcome).unwrap_or_default() {
@@ -100,9 +102,9 @@ pub(super) fn call(
 /// The tool that a call is for.
 enum ResolvedTool {
     /// A tool that the caller sees.
-    Visible(Listed),
+    Visible(IndexedTool),
     /// A tool in the index; whether the caller sees it is not decided yet.
-    Found(Listed),
+    Found(IndexedTool),
     /// A tool of this server whose definition waits for an operator: the gates refuse the call, on the record.
     Held(Arc<ManagedServer>),
 }
@@ -146,7 +148,7 @@ impl Allowed for VisibleTools<'_> {
 }
 
 /// Finds a visible tool by the name alone, without parsing the params; this is enough for most calls.
-fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<Listed> {
+fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
     let tool = call.tool()?;
     let is_object = tool.arguments.is_none_or(|arguments| arguments.starts_with('{'));
@@ -174,7 +176,7 @@ fn find_by_params(
     ForwardedCall::read(&params, index, &search.caller(call.cx())).or_else(|error| {
         match error.code() {
             ErrorCode::TOOL_NOT_FOUND => {
-                ForwardedCall::read(&params, index, &Everything).map_err(|_| error)
+                ForwardedCall::read(&params, index, &AllTools).map_err(|_| error)
             }
             _ => Err(error),
         }
@@ -227,7 +229,7 @@ fn is_tool_error(reply: &Reply) -> bool {
     may_be_error && serde_json::from_str::<ToolOutcome>(text).is_ok_and(|outcome| outcome.is_error)
 }
 
-fn server_removed(tool: &Listed) -> RpcError {
+fn server_removed(tool: &IndexedTool) -> RpcError {
     let server = tool.server_id();
     let message = format!("the server `{server}` was removed; find another tool");
     RpcError::new(ErrorCode::TOOL_NOT_FOUND, message)

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use mgp_discovery::{Origin, Reach, Server, clear_secrets};
+use mgp_discovery::{Origin, ServerConfig, TargetConfig, clear_secrets};
 use mgp_security::NameFlaw;
-use mgp_toolindex::Listed;
+use mgp_toolindex::IndexedTool;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{KernelServer, MgpVersion, ServerState};
 use mgp_types::service::{ServerId, shown_url};
@@ -43,13 +43,13 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
         server.client().restarts(),
         match config.origin {
             _ if server.approved().is_some() => "registered".to_owned(),
-            _ if matches!(config.reach, Reach::Within) => "within this process".to_owned(),
+            _ if matches!(config.reach, TargetConfig::Within) => "within this process".to_owned(),
             Origin::Project | Origin::User | Origin::Given => config.file.display().to_string(),
             _ => "registered".to_owned(),
         },
     );
     described.tools = tools.len() as u64;
-    described.tokens = tools.iter().map(Listed::tokens).map(u64::from).sum::<u64>();
+    described.tokens = tools.iter().map(IndexedTool::tokens).map(u64::from).sum::<u64>();
     (described.since, described.error) = server.log().state();
     if let Ok(client) = server.client().client() {
         let facts = client.server();
@@ -65,9 +65,9 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
 }
 
 /// Returns how a server is reached, as configured: without the values of variables, and without secrets.
-fn reach(server: &Server) -> String {
+fn reach(server: &ServerConfig) -> String {
     let mut text = match &server.reach {
-        Reach::Program { command, args, .. } => {
+        TargetConfig::Program { command, args, .. } => {
             let mut line = command.clone();
             let secrets = clear_secrets(server);
             for (at, arg) in args.iter().enumerate() {
@@ -83,7 +83,7 @@ fn reach(server: &Server) -> String {
             }
             line
         }
-        Reach::Url { url, .. } => shown_url(url),
+        TargetConfig::Url { url, .. } => shown_url(url),
         _ => "within this process".to_owned(),
     };
     if text.len() > MAX_REACH_BYTES {
@@ -135,7 +135,7 @@ fn lack_of_all_tools(fleet: &Fleet, server: &ManagedServer, described: &KernelSe
     let is_known = fleet.is_known(server);
     match &described.status {
         ServerState::Error | ServerState::Restarting => match server.config().reach {
-            Reach::Url { .. } => "it cannot be reached".to_owned(),
+            TargetConfig::Url { .. } => "it cannot be reached".to_owned(),
             _ => "it does not start".to_owned(),
         },
         ServerState::Connected | ServerState::Registered | ServerState::Disconnected

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, Error, Hop, SupervisedClient, gateway};
-use mgp_discovery::{Approved, Server};
+use mgp_discovery::{ApprovedRegistration, ServerConfig};
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
@@ -50,8 +50,8 @@ pub(super) struct Instance {
 impl Instance {
     /// Creates an instance that is not started yet; `owner` is the principal of an isolated one.
     pub(super) fn new(
-        config: &Arc<Server>,
-        approved: Option<&Approved>,
+        config: &Arc<ServerConfig>,
+        approved: Option<&ApprovedRegistration>,
         context: &FleetContext,
         log: &Arc<ServerLog>,
         owner: Option<&Principal>,
@@ -155,7 +155,7 @@ fn handle_notifications(
 pub(super) struct Instances(Arc<InstanceTable>);
 
 struct InstanceTable {
-    config: Arc<Server>,
+    config: Arc<ServerConfig>,
     context: FleetContext,
     log: Arc<ServerLog>,
     hold: StartHold,
@@ -171,7 +171,7 @@ struct AgentInstance {
 
 impl Instances {
     pub(super) fn new(
-        config: Arc<Server>,
+        config: Arc<ServerConfig>,
         context: FleetContext,
         log: Arc<ServerLog>,
         hold: StartHold,
@@ -329,7 +329,7 @@ async fn watch_state(
     }
 }
 
-fn too_many(config: &Server) -> RpcError {
+fn too_many(config: &ServerConfig) -> RpcError {
     RpcError::new(
         ErrorCode::RESOURCE_EXHAUSTED,
         format!(

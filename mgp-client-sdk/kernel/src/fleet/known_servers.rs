@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use mgp_discovery::{Reach, Server};
+use mgp_discovery::{ServerConfig, TargetConfig};
 use mgp_types::service::ServerId;
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
-use mgp_types::{Hash, Payload};
+use mgp_types::{Payload, Sha256Hash};
 
 const SPACE: &str = "kernel.met";
 
@@ -32,13 +32,13 @@ impl KnownServers {
     }
 
     /// Returns whether a server with this very entry listed this number of tools.
-    pub(super) fn contains(&self, server: &Server, tools: usize) -> bool {
+    pub(super) fn contains(&self, server: &ServerConfig, tools: usize) -> bool {
         let digests = self.0.by_server.lock();
         digests.get(&server.id).is_some_and(|known| *known == digest(server, tools))
     }
 
     /// Records a server; if that cannot be stored, the next kernel starts the server once more.
-    pub(super) fn insert(&self, server: &Server, tools: usize) {
+    pub(super) fn insert(&self, server: &ServerConfig, tools: usize) {
         let digest = digest(server, tools);
         let previous = self.0.by_server.lock().insert(server.id.clone(), digest.clone());
         if previous.as_ref() == Some(&digest) {
@@ -68,14 +68,14 @@ impl KnownServers {
 /// Returns the digest of everything that makes a server another one: its command or URL, and what it is offered.
 ///
 /// The entry may contain secrets, so only the digest is stored.
-fn digest(server: &Server, tools: usize) -> String {
+fn digest(server: &ServerConfig, tools: usize) -> String {
     let mut text = String::new();
     // Quoted, so that no two entries have the same text; writing to a string does not fail.
     let _ = match &server.reach {
-        Reach::Program { command, args, cwd, env } => {
+        TargetConfig::Program { command, args, cwd, env } => {
             write!(text, "program {command:?} {args:?} {cwd:?} {env:?}")
         }
-        Reach::Url { url, headers, transport } => {
+        TargetConfig::Url { url, headers, transport } => {
             write!(text, "url {url:?} {headers:?} {transport:?}")
         }
         _ => write!(text, "within {:?}", env!("CARGO_PKG_VERSION")),
@@ -86,5 +86,5 @@ fn digest(server: &Server, tools: usize) -> String {
         let _ = write!(text, " {era:?}");
     }
     let _ = write!(text, " {offered:?} {}", server.file.display());
-    format!("{} {tools}", Hash::of(text.as_bytes()))
+    format!("{} {tools}", Sha256Hash::of(text.as_bytes()))
 }

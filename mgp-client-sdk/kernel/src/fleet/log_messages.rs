@@ -9,7 +9,7 @@ use mgp_server_sdk::Logger;
 use mgp_types::mcp::{Era, LogLevel, LogMessageParams, SetLevelParams, key};
 use mgp_types::method::{LogMessage, LoggingSetLevel};
 use mgp_types::service::{
-    Asking, Call, Context, Item, MgpService, Principal, QueueRoom, Reply, ServerId,
+    Call, CallerAccess, Context, MgpService, OutletItem, Principal, QueueRoom, Reply, ServerId,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
@@ -74,7 +74,7 @@ pub(super) fn forward_log(
     let own = cx.scope.id();
     let calls: Vec<_> = in_flight
         .iter()
-        .filter(|call| call.cx.scope.id() != own || !matches!(call.cx.asking, Asking::Nobody))
+        .filter(|call| call.cx.scope.id() != own || !matches!(call.cx.asking, CallerAccess::Nobody))
         .collect();
     let Ok(params) = Payload::of(&message) else { return };
     if let Some(first) = calls.first() {
@@ -88,7 +88,7 @@ pub(super) fn forward_log(
         // Once: a client has one log, however many calls it makes.
         let taker = calls.iter().find(|call| Logger::of(&call.cx).wants(level));
         if let Some(call) = taker
-            && call.inbox.push(Item::Log(params)) == QueueRoom::Full
+            && call.inbox.push(OutletItem::Log(params)) == QueueRoom::Full
         {
             tracing::trace!(%server, "log message dropped: the client reads too slowly");
         }

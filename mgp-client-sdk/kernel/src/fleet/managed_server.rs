@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, SupervisedClient};
-use mgp_discovery::{Approved, Isolation, Server};
+use mgp_discovery::{ApprovedRegistration, Isolation, ServerConfig};
 use mgp_types::RpcError;
 use mgp_types::mcp::LogLevel;
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -35,9 +35,9 @@ const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server: its configuration, its instances, and the lists it last returned.
 pub(crate) struct ManagedServer {
     id: ServerId,
-    config: RwLock<Arc<Server>>,
+    config: RwLock<Arc<ServerConfig>>,
     /// The approval of a server that was registered at run time.
-    approved: Option<Approved>,
+    approved: Option<ApprovedRegistration>,
     log: Arc<ServerLog>,
     start_permits: Arc<Semaphore>,
     hold: StartHold,
@@ -60,8 +60,8 @@ mgp_types::opaque_debug!(ManagedServer { id });
 impl ManagedServer {
     /// Creates a server that is not started yet.
     pub(super) fn new(
-        config: Server,
-        approved: Option<Approved>,
+        config: ServerConfig,
+        approved: Option<ApprovedRegistration>,
         context: &FleetContext,
     ) -> Result<Self, Error> {
         let (id, config) = (config.id.clone(), Arc::new(config));
@@ -96,17 +96,17 @@ impl ManagedServer {
         &self.id
     }
 
-    pub(crate) fn config(&self) -> Arc<Server> {
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config.read())
     }
 
     /// Returns the approval of a server that was registered at run time.
-    pub(crate) fn approved(&self) -> Option<&Approved> {
+    pub(crate) fn approved(&self) -> Option<&ApprovedRegistration> {
         self.approved.as_ref()
     }
 
     /// Replaces the rules of a server that keeps running.
-    pub(super) fn set_config(&self, config: Server) {
+    pub(super) fn set_config(&self, config: ServerConfig) {
         *self.config.write() = Arc::new(config);
     }
 

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use mgp_client_sdk::Changed;
+use mgp_client_sdk::ServerChange;
 use mgp_security::Access;
 use mgp_server_sdk::ChangeNotifier;
 use mgp_types::mcp::LogLevel;
 use mgp_types::method::{Request as _, RootsList};
-use mgp_types::service::{Asking, Context, Principal, ServerId};
+use mgp_types::service::{CallerAccess, Context, Principal, ServerId};
 use tokio::sync::watch;
 
 use super::refresh_queue::{ListGroup, StaleLists};
@@ -35,12 +35,12 @@ impl ServerNotifier {
     }
 
     /// Handles a change that the server announced.
-    pub(super) fn handle(&self, change: &Changed, owner: Option<&Principal>) {
+    pub(super) fn handle(&self, change: &ServerChange, owner: Option<&Principal>) {
         match change {
-            Changed::Tools => self.stale.mark(&self.server, &[ListGroup::Tools]),
-            Changed::Resources => self.stale.mark(&self.server, &[ListGroup::Resources]),
-            Changed::Prompts => self.stale.mark(&self.server, &[ListGroup::Prompts]),
-            Changed::Resource(uri) => {
+            ServerChange::Tools => self.stale.mark(&self.server, &[ListGroup::Tools]),
+            ServerChange::Resources => self.stale.mark(&self.server, &[ListGroup::Resources]),
+            ServerChange::Prompts => self.stale.mark(&self.server, &[ListGroup::Prompts]),
+            ServerChange::Resource(uri) => {
                 self.resource_updated(&subscriptions::key(&self.server, owner, uri));
             }
             _ => {}
@@ -73,7 +73,7 @@ impl ServerNotifier {
             return None;
         }
         let mut askable = self.clients(owner);
-        askable.retain(|cx| cx.caller.asks.roots && !matches!(cx.asking, Asking::Nobody));
+        askable.retain(|cx| cx.caller.asks.roots && !matches!(cx.asking, CallerAccess::Nobody));
         if askable.len() == 1 { askable.pop() } else { None }
     }
 

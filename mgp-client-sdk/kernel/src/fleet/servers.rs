@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use mgp_client_sdk::Error;
-use mgp_discovery::{Approved, Server};
+use mgp_discovery::{ApprovedRegistration, ServerConfig};
 use mgp_toolindex::{Erase, IndexError};
 use mgp_types::Payload;
 use mgp_types::mgp::ShutdownReason;
@@ -52,7 +52,7 @@ impl Fleet {
     }
 
     /// Adds a server, and starts it to read its lists unless they are known for this configuration.
-    pub(crate) fn add(&self, config: Server) -> Result<Arc<ManagedServer>, Error> {
+    pub(crate) fn add(&self, config: ServerConfig) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
         let is_known = self.is_known(&server);
         if is_known {
@@ -69,8 +69,8 @@ impl Fleet {
     /// Adds a server without starting it.
     pub(crate) fn insert(
         &self,
-        config: Server,
-        approved: Option<Approved>,
+        config: ServerConfig,
+        approved: Option<ApprovedRegistration>,
     ) -> Result<Arc<ManagedServer>, Error> {
         let server = Arc::new(ManagedServer::new(config, approved, &self.0.context)?);
         if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
@@ -93,7 +93,7 @@ impl Fleet {
     }
 
     /// Replaces the rules of a server that keeps running.
-    pub(crate) fn reconfigure(&self, config: Server) {
+    pub(crate) fn reconfigure(&self, config: ServerConfig) {
         let Some(server) = self.get(config.id.as_str()) else { return };
         server.set_config(config);
         // E.g. its tags changed, by which its tools are found.

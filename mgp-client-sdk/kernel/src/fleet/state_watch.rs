@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use mgp_discovery::Approved;
+use mgp_discovery::ApprovedRegistration;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 
 use super::context::FleetContext;
@@ -34,7 +34,9 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
 fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     let (latest, reason) = server.client().state().latest();
     server.log().set_state(&latest, reason.as_deref());
-    if *state == ServerState::Restarting && server.approved().is_some_and(Approved::is_held) {
+    if *state == ServerState::Restarting
+        && server.approved().is_some_and(ApprovedRegistration::is_held)
+    {
         // It is not retried until an operator has looked at it.
         let server = Arc::clone(server);
         tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await });

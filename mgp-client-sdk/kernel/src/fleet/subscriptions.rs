@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_client_sdk::gateway::{self, WeakClient};
 use mgp_client_sdk::{Client, Error};
-use mgp_server_sdk::Watch;
+use mgp_server_sdk::ResourceSubscription;
 use mgp_types::mcp::{Era, SubscribeParams};
 use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
 use mgp_types::service::{Call, Principal, ServerId};
@@ -56,7 +56,7 @@ impl ResourceSubscriptions {
         owner: Option<Principal>,
         client: &Client,
         uri: &str,
-    ) -> Result<Watch, RpcError> {
+    ) -> Result<ResourceSubscription, RpcError> {
         let key = key(server, owner.as_ref(), uri);
         {
             let mut table = self.0.lock();
@@ -74,7 +74,7 @@ impl ResourceSubscriptions {
             subscription.subscribers += 1;
         }
         let guard = SubscriptionGuard { subscriptions: self.clone(), key: key.clone() };
-        let watch = Watch::new(key.clone()).guard(guard);
+        let watch = ResourceSubscription::new(key.clone()).guard(guard);
         // If this fails, the guard is dropped and removes the subscriber again.
         self.request(client, &key).await?;
         Ok(watch)

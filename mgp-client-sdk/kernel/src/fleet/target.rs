@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::gateway::ServerTarget;
-use mgp_discovery::{Approved, Expanded, ExpandedServer, ExpandedTarget, Reach, Server};
+use mgp_discovery::{
+    ApprovedRegistration, Expanded, ExpandedServer, ExpandedTarget, ServerConfig, TargetConfig,
+};
 use mgp_transport::{ChildCommand, duplex};
 use mgp_types::service::{BoxFuture, SpawnError};
 
@@ -20,8 +22,8 @@ pub(super) type Resolve =
 ///
 /// The approved files of a registered server are verified at each start too.
 pub(super) fn target(
-    server: &Arc<Server>,
-    approved: Option<&Approved>,
+    server: &Arc<ServerConfig>,
+    approved: Option<&ApprovedRegistration>,
     context: &FleetContext,
     log: &Arc<ServerLog>,
 ) -> Box<Resolve> {
@@ -41,7 +43,7 @@ pub(super) fn target(
         let (server, expander) = (Arc::clone(&server), expander.clone());
         let (local, log) = (local.clone(), Arc::clone(&log));
         Box::pin(async move {
-            if let (Reach::Within, Some(create)) = (&server.reach, local) {
+            if let (TargetConfig::Within, Some(create)) = (&server.reach, local) {
                 return Ok(in_memory(&create));
             }
             // It reads files and runs commands.

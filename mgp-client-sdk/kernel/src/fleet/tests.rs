@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Changed, Client, TestClient};
-use mgp_discovery::{Isolation, ServerMgp};
+use mgp_client_sdk::{Client, ServerChange, TestClient};
+use mgp_discovery::{GovernanceConfig, Isolation};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::{Resource, Resources, Server, Tool};
 use mgp_transport::{Connection, duplex};
@@ -47,7 +47,7 @@ impl World {
             handles.lock().push(server.resources());
             server
         };
-        let mut mgp = ServerMgp::default();
+        let mut mgp = GovernanceConfig::default();
         mgp.default_policy = DefaultPolicy::OptOut;
         mgp.isolation = isolation;
         mgp.risk = ["which", "slow"].map(|tool| (tool.to_owned(), RiskLevel::Safe)).into();
@@ -77,7 +77,7 @@ impl World {
         let stack = self.kernel.server().into_stack().unwrap();
         tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
         let builder = Client::builder("host", "1").era(EraChoice::Legacy).on_change(move |what| {
-            if *what == Changed::Resource("test://news".to_owned()) {
+            if *what == ServerChange::Resource("test://news".to_owned()) {
                 counts.fetch_add(1, Ordering::SeqCst);
             }
         });
@@ -218,7 +218,7 @@ async fn a_subscription_moves_to_the_server_that_replaces_another() {
     let (_host, updates) = world.subscriber().await;
     world.is_notified(&updates).await;
     let fleet = &world.kernel.0.fleet;
-    let config = mgp_discovery::Server::clone(&world.server().config());
+    let config = mgp_discovery::ServerConfig::clone(&world.server().config());
     fleet.remove(&"clock".into(), ShutdownReason::OperatorRequest).await;
     fleet.add(config).unwrap();
     world.becomes(ServerState::Connected).await;
@@ -280,7 +280,7 @@ async fn a_list_that_a_server_fails_to_return_is_read_again() {
 async fn an_idle_server_is_stopped_until_the_next_call() {
     let clock =
         || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
-    let mut mgp = ServerMgp::default();
+    let mut mgp = GovernanceConfig::default();
     mgp.default_policy = DefaultPolicy::OptOut;
     mgp.risk.insert("now".to_owned(), RiskLevel::Safe);
     let kernel = Kernel::builder().local_as("clock", mgp, clock).build().await.unwrap();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use mgp_client_sdk::Client;
-use mgp_discovery::Known;
+use mgp_discovery::KnownServer;
 use mgp_security::{Administration, Event, Governance, Refusal};
-use mgp_toolindex::Listed;
+use mgp_toolindex::IndexedTool;
 use mgp_types::RpcError;
 use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{
@@ -17,14 +17,14 @@ use super::managed_server::ManagedServer;
 use super::servers::Fleet;
 use crate::caller_view::CallerView;
 
-impl mgp_discovery::Fleet for Fleet {
-    fn known(&self) -> Vec<Known> {
+impl mgp_discovery::ServerCatalog for Fleet {
+    fn known(&self) -> Vec<KnownServer> {
         let all = self.all();
         all.values().map(|server| summarize(self, server)).collect()
     }
 }
 
-fn summarize(fleet: &Fleet, server: &ManagedServer) -> Known {
+fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
     let context = fleet.context();
     let mut summary = ServerSummary::new(server.id().as_str(), server.state());
     let tools = context.index.tools_of(server.id().as_str());
@@ -37,14 +37,14 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> Known {
         summary.mgp_version = Some(MgpVersion::default());
         summary.extensions = extensions.iter().map(|name| name.to_string()).collect();
     }
-    let required = tools.iter().filter_map(Listed::security);
+    let required = tools.iter().filter_map(IndexedTool::security);
     let required = required.flat_map(|security| security.permissions_required.iter().cloned());
     let config = server.config();
     let configured = config.mgp.iter().flat_map(|mgp| mgp.permissions_required.iter());
     let mut permissions: Vec<_> = required.chain(configured.cloned()).collect();
     permissions.sort_unstable();
     permissions.dedup();
-    Known::new(summary, permissions)
+    KnownServer::new(summary, permissions)
 }
 
 /// The fleet as a caller sees it: without the servers it has no access to.

@@ -3,7 +3,7 @@
 use mgp_security::AuditQuery;
 use mgp_types::method::{KernelServers, Kind, methods, tool_spelling};
 use mgp_types::mgp::{KernelServersParams, ServerState, ShutdownParams, ShutdownReason};
-use mgp_types::service::{Call, Method, Params, Pass, Principal};
+use mgp_types::service::{Call, CredentialGrant, Method, Params, Principal};
 use serde_json::json;
 
 use crate::world::World;
@@ -76,7 +76,8 @@ async fn an_operator_may_call_the_methods_as_tools() {
 async fn a_key_that_only_reads_shuts_nothing_down() {
     let world = World::new().await;
     let operator = Principal::local().operator();
-    let narrow = world.connect_with(operator, Some(Pass::new(["admin.read"], || true))).await;
+    let narrow =
+        world.connect_with(operator, Some(CredentialGrant::new(["admin.read"], || true))).await;
     assert!(narrow.request::<KernelServers>(&KernelServersParams::new()).await.is_ok());
     let mut clock = ShutdownParams::new();
     clock.server_id = Some("clock".to_owned());

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
-use mgp_discovery::ServerMgp;
+use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::{Server, Tool};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
-use mgp_types::service::{Pass, Principal, Stack};
+use mgp_types::service::{CredentialGrant, Principal, Stack};
 
 /// A kernel with the server `clock`.
 pub(crate) struct World {
@@ -36,7 +36,7 @@ impl World {
             let wipe = Tool::new("wipe", "Wipes the disk", || async { "wiped" });
             Server::new("clock", "1.2").tool(now).tool(slow).tool(wipe)
         };
-        let mut mgp = ServerMgp::default();
+        let mut mgp = GovernanceConfig::default();
         mgp.default_policy = DefaultPolicy::OptOut;
         mgp.risk = [("now", RiskLevel::Safe), ("slow", RiskLevel::Safe)]
             .map(|(tool, risk)| (tool.to_owned(), risk))
@@ -63,7 +63,11 @@ impl World {
     }
 
     /// Connects with the credentials of a key.
-    pub(crate) async fn connect_with(&self, principal: Principal, pass: Option<Pass>) -> Client {
+    pub(crate) async fn connect_with(
+        &self,
+        principal: Principal,
+        pass: Option<CredentialGrant>,
+    ) -> Client {
         let (here, there) = duplex();
         let stack = self.kernel.server().into_stack().unwrap();
         let stack = Stack::from_fn(move |mut call| {

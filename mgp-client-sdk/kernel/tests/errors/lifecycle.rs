@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice, SuperviseConfig};
-use mgp_lifecycle::{ReadyLayer, State};
+use mgp_lifecycle::{ReadyLayer, StateHandle};
 use mgp_security::AuditLayer;
 use mgp_server_sdk::{Server, Tool};
 use mgp_transport::ChildCommand;
 use mgp_types::ErrorCode;
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::mgp::{AuditEvent, ServerState, ShutdownReason};
-use mgp_types::service::{AuditFuture, AuditSink, Router, Stack, Start, Ticket, Unaudited};
+use mgp_types::service::{AuditError, AuditFuture, AuditSink, CallRecord, Router, Stack, Ticket};
 use serde_json::json;
 
 use crate::expected_error::ExpectedError;
@@ -24,12 +24,12 @@ use crate::script;
 struct Closed;
 
 impl AuditSink for Closed {
-    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
-        AuditFuture::Ready(Err(Unaudited::Closed))
+    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
+        AuditFuture::Ready(Err(AuditError::Closed))
     }
 
     fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(Unaudited::Closed))
+        AuditFuture::Ready(Err(AuditError::Closed))
     }
 }
 
@@ -75,7 +75,7 @@ async fn code_2000_server_not_ready() {
             .message([words])
             .details(["state", "server_id"])
             .started(false)
-            .check_all_peers(&in_state(State::new(state)), "t")
+            .check_all_peers(&in_state(StateHandle::new(state)), "t")
             .await;
     }
 
@@ -99,7 +99,7 @@ async fn code_2000_server_not_ready() {
 }
 
 /// Returns a server behind a gate that reports a state.
-fn in_state(state: State) -> Stack {
+fn in_state(state: StateHandle) -> Stack {
     let tool = Tool::new("t", "Does something", || async { "done" });
     let gate = ReadyLayer::new(state).server("files");
     Server::new("s", "1").tool(tool).layer(gate).into_stack().unwrap()
@@ -150,7 +150,7 @@ async fn code_2001_server_draining() {
 
     // The gate of a client in front of a draining server.
     for (reason, comes_back) in [("operator_request", false), ("configuration_change", true)] {
-        let state = State::new(ServerState::Connected);
+        let state = StateHandle::new(ServerState::Connected);
         state.enter(ServerState::Draining, reason).unwrap();
         let mut expected = ExpectedError::new(ErrorCode::SERVER_DRAINING)
             .message(["server `files` is draining and takes no new calls"])
@@ -182,6 +182,6 @@ async fn code_2002_server_restarting() {
         .message(["server `files` is being restarted; try again in a moment"])
         .details(["state", "server_id"])
         .started(false)
-        .check_all_peers(&in_state(State::new(ServerState::Restarting)), "t")
+        .check_all_peers(&in_state(StateHandle::new(ServerState::Restarting)), "t")
         .await;
 }

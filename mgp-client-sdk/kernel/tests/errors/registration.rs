@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_discovery::{Approved, Fleet, Known, Registrations, Servers};
+use mgp_discovery::{
+    ApprovedRegistration, KnownServer, Registrations, ServerCatalog, ServerRunner,
+};
 use mgp_security::{AuditLayer, KernelToolsLayer};
 use mgp_server_sdk::Server;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{Extension, ServerState, ServerSummary};
 use mgp_types::service::{
-    BoxFuture, Everyone, Hidden, MemoryAudit, ServerId, Stack, Visibility, visibility,
+    AllVisible, BoxFuture, Hidden, MemoryAudit, ServerId, Stack, Visibility, visibility,
 };
 use mgp_types::store::MemoryStore;
 use mgp_types::{ErrorCode, RpcError};
@@ -22,20 +24,20 @@ use crate::peer::{Dialect, PEERS, Peer};
 /// A configuration with the server `files`; no server runs.
 struct Configured;
 
-impl Fleet for Configured {
-    fn known(&self) -> Vec<Known> {
+impl ServerCatalog for Configured {
+    fn known(&self) -> Vec<KnownServer> {
         let mut files = ServerSummary::new("files", ServerState::Connected);
         files.tools = vec!["read".to_owned()].into();
-        vec![Known::new(files, [])]
+        vec![KnownServer::new(files, [])]
     }
 }
 
-impl Servers for Configured {
+impl ServerRunner for Configured {
     fn configured(&self, server: &ServerId) -> bool {
         server.as_str() == "files"
     }
 
-    fn start(&self, _: Approved) -> BoxFuture<'static, Result<(), RpcError>> {
+    fn start(&self, _: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -74,7 +76,7 @@ fn kernel(registrations: &Registrations, audit: &MemoryAudit) -> Stack {
 
 /// Returns a server whose callers may register servers.
 fn registrar() -> Stack {
-    let (registrations, audit) = registrations(Everyone);
+    let (registrations, audit) = registrations(AllVisible);
     kernel(&registrations, &audit)
 }
 

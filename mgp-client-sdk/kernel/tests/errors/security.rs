@@ -8,7 +8,7 @@ use mgp_server_sdk::{Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{DefaultPolicy, Permission, RiskLevel, Validator};
-use mgp_types::service::{BoxFuture, Call, Pass, Stack, around};
+use mgp_types::service::{BoxFuture, Call, CredentialGrant, Stack, around};
 use serde_json::json;
 
 use crate::expected_error::ExpectedError;
@@ -165,7 +165,7 @@ async fn code_1003_auth_expired() {
     // Credentials that expire during a connection: the gates refuse the next call.
     let governance = open_to_all();
     let ended = around(|mut call: Call, next: Stack| async move {
-        call.cx_mut().extensions.insert(Pass::new(["tools.call"], || false));
+        call.cx_mut().extensions.insert(CredentialGrant::new(["tools.call"], || false));
         next.send(call).await
     });
     let server = Server::new("disk", "1").tool(tool("look").risk(RiskLevel::Safe));

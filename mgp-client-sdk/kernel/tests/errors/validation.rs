@@ -1,6 +1,6 @@
 //! 4000 to 4199: invalid calls.
 
-use mgp_discovery::ServerMgp;
+use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
@@ -114,7 +114,7 @@ async fn code_4002_tool_disabled() {
 async fn code_4003_tool_name_conflict() {
     let clock =
         || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
-    let mut mgp = ServerMgp::default();
+    let mut mgp = GovernanceConfig::default();
     mgp.default_policy = DefaultPolicy::OptOut;
     let builder = Kernel::builder().local_as("one", mgp.clone(), clock);
     let kernel = builder.local_as("two", mgp, clock).build().await.unwrap();

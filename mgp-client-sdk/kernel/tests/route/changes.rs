@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use mgp_client_sdk::{Changed, ToolResult};
+use mgp_client_sdk::{ServerChange, ToolResult};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
@@ -31,7 +31,7 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
             Kernel::builder().local_as("c", open(&["one", "two"]), move || changing(below, &made));
         let kernel = build(builder).await;
         wait_for_tools(&kernel, "c", 1).await;
-        let changes: Arc<Mutex<Vec<Changed>>> = Arc::default();
+        let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
         let sink = Arc::clone(&changes);
         let builder = host_of(above).on_change(move |what| sink.lock().unwrap().push(what.clone()));
         let host = host(&kernel, "ann", builder).await;
@@ -40,7 +40,7 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
         changes.lock().unwrap().clear();
 
         let (tools, resources, prompts) = handles.lock().unwrap().clone().unwrap();
-        let has = |what: Changed| {
+        let has = |what: ServerChange| {
             let changes = Arc::clone(&changes);
             move || {
                 let is_notified = changes.lock().unwrap().contains(&what);
@@ -48,15 +48,16 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
             }
         };
         resources.updated("test://a");
-        until(&format!("an update {pair}"), has(Changed::Resource("test://a".to_owned()))).await;
+        until(&format!("an update {pair}"), has(ServerChange::Resource("test://a".to_owned())))
+            .await;
         resources.add(Resource::text("test://b", "b", "text")).unwrap();
-        until(&format!("resources {pair}"), has(Changed::Resources)).await;
+        until(&format!("resources {pair}"), has(ServerChange::Resources)).await;
         assert_eq!(host.resources().await.unwrap().len(), 2, "{pair}");
         prompts.add(Prompt::new("q", "Another", || async { "hello" }));
-        until(&format!("prompts {pair}"), has(Changed::Prompts)).await;
+        until(&format!("prompts {pair}"), has(ServerChange::Prompts)).await;
         assert_eq!(host.prompts().await.unwrap().len(), 2, "{pair}");
         tools.add(Tool::new("two", "Counts on", || async { "2" }));
-        until(&format!("tools {pair}"), has(Changed::Tools)).await;
+        until(&format!("tools {pair}"), has(ServerChange::Tools)).await;
 
         host.unsubscribe("test://a").await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -64,7 +65,7 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
         resources.updated("test://a");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         assert!(
-            !changes.lock().unwrap().contains(&Changed::Resource("test://a".to_owned())),
+            !changes.lock().unwrap().contains(&ServerChange::Resource("test://a".to_owned())),
             "{pair}"
         );
         kernel.stop().await;
@@ -84,7 +85,7 @@ async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notifie
         for number in 0..2 {
             let sink = Arc::clone(&changes);
             let builder = host_of(era).on_change(move |what| {
-                if *what == Changed::Tools {
+                if *what == ServerChange::Tools {
                     sink.lock().unwrap()[number] += 1;
                 }
             });
@@ -122,13 +123,13 @@ async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
         };
         let kernel = build(Kernel::builder().local_as("c", mgp, make)).await;
         wait_for_tools(&kernel, "c", 2).await;
-        let changes: Arc<Mutex<Vec<Changed>>> = Arc::default();
+        let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
         let sink = Arc::clone(&changes);
         let builder =
             host_of(Era::Legacy).on_change(move |what| sink.lock().unwrap().push(what.clone()));
         let host = host(&kernel, "ann", builder).await;
         host.subscribe("test://a").await.unwrap();
-        let update = Changed::Resource("test://a".to_owned());
+        let update = ServerChange::Resource("test://a".to_owned());
         let _ = host.call("die").await;
         until("an update after the restart", || async {
             changes.lock().unwrap().contains(&update)

@@ -8,7 +8,7 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{LogLevel, Logger};
 use mgp_types::mcp::Era;
-use mgp_types::service::{Item, Outlet};
+use mgp_types::service::{Outlet, OutletItem};
 use tokio::sync::Notify;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
@@ -67,7 +67,7 @@ async fn progress_and_logs_of_a_call_reach_its_caller() {
             ));
         });
         let host = host(&kernel, "ann", builder).await;
-        let items: Arc<Mutex<Vec<Item>>> = Arc::default();
+        let items: Arc<Mutex<Vec<OutletItem>>> = Arc::default();
         let taken = Arc::clone(&items);
         let mut call = host
             .call("steps")
@@ -80,8 +80,8 @@ async fn progress_and_logs_of_a_call_reach_its_caller() {
         let pair = format!("{above:?} {below:?}");
         until(&format!("all logs {pair}"), || async { logs.lock().unwrap().len() == 3 }).await;
         let items = items.lock().unwrap().clone();
-        let steps = items.iter().filter(|item| matches!(item, Item::Progress(_))).count();
-        let chunks = items.iter().filter(|item| matches!(item, Item::Chunk(_))).count();
+        let steps = items.iter().filter(|item| matches!(item, OutletItem::Progress(_))).count();
+        let chunks = items.iter().filter(|item| matches!(item, OutletItem::Chunk(_))).count();
         assert_eq!((steps, chunks), (3, 3), "{pair} {items:?}");
         let logs = logs.lock().unwrap().clone();
         assert!(logs.iter().all(|line| line.starts_with("w/w ")), "{pair} {logs:?}");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_discovery::Config;
 use mgp_kernel::Kernel;
-use mgp_server_sdk::{Args, Prompt, Resource, Server, Tool, Typed};
+use mgp_server_sdk::{Args, PartialArgument, Prompt, Resource, Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{CacheScope, CompleteReference, Era, PromptReference, ResourceReference};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
@@ -29,11 +29,15 @@ fn weather(era: Era, text: &'static str) -> Server {
         "weather",
         move |Args(at): Args<City>| async move { format!("{text} in {}", at.city) },
     )
-    .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
+    .complete("city", |typed: PartialArgument| async move {
+        typed.matching(["Bern", "Bonn", "Oslo"])
+    });
     let plan = Prompt::new("plan", "Plans a day", move |Args(at): Args<City>| async move {
         format!("Plan a day in {}: {text}.", at.city)
     })
-    .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
+    .complete("city", |typed: PartialArgument| async move {
+        typed.matching(["Bern", "Bonn", "Oslo"])
+    });
     let server = Server::new("w", "1")
         .resource(Resource::text("file:///readme", "readme", text))
         .resource(Resource::text(format!("only://{text}"), "only", text))

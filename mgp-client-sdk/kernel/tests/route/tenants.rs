@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ToolResult};
-use mgp_discovery::{Isolation, ServerMgp};
+use mgp_discovery::{GovernanceConfig, Isolation};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, LogLevel, Logger};
@@ -14,7 +14,7 @@ use mgp_types::mcp::{
     CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era, LogMessageParams,
 };
 use mgp_types::method::LogMessage;
-use mgp_types::service::Item;
+use mgp_types::service::OutletItem;
 use mgp_types::service::{Call, Outlet};
 use tokio::sync::{Barrier, Notify};
 
@@ -109,7 +109,7 @@ async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Receiv
     (host(kernel, who, builder).await, received)
 }
 
-async fn world(mgp: ServerMgp, era: Era) -> Kernel {
+async fn world(mgp: GovernanceConfig, era: Era) -> Kernel {
     let both = Arc::new(Barrier::new(2));
     let make = move || shared(era, Arc::clone(&both));
     let kernel = build(Kernel::builder().local_as("s", mgp, make)).await;
@@ -120,8 +120,8 @@ async fn world(mgp: ServerMgp, era: Era) -> Kernel {
 fn record_items(received: &Received) -> Outlet {
     let received = received.clone();
     Outlet::from_fn(move |item| match item {
-        Item::Chunk(text) => received.add(format!("chunk {}", text.as_str())),
-        Item::Progress(step) => received.add(format!("total {:?}", step.total)),
+        OutletItem::Chunk(text) => received.add(format!("chunk {}", text.as_str())),
+        OutletItem::Progress(step) => received.add(format!("total {:?}", step.total)),
         _ => {}
     })
 }

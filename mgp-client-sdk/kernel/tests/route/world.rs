@@ -1,7 +1,7 @@
 //! Kernels, servers and hosts of the tests.
 
 use mgp_client_sdk::{Client, ClientBuilder};
-use mgp_discovery::ServerMgp;
+use mgp_discovery::GovernanceConfig;
 use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::Server;
@@ -20,8 +20,8 @@ pub(crate) const PAIRS: [(Era, Era); 4] = [
 ];
 
 /// Returns settings of a server that all callers may use, with these safe tools.
-pub(crate) fn open(tools: &[&str]) -> ServerMgp {
-    let mut mgp = ServerMgp::default();
+pub(crate) fn open(tools: &[&str]) -> GovernanceConfig {
+    let mut mgp = GovernanceConfig::default();
     mgp.default_policy = DefaultPolicy::OptOut;
     for tool in tools {
         mgp.risk.insert((*tool).to_owned(), RiskLevel::Safe);

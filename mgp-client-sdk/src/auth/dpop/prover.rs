@@ -1,6 +1,6 @@
 //! Proofs for a token endpoint (RFC 9449 §5, §8).
 
-use mgp_types::service::{FetchRequest, Fetched};
+use mgp_types::service::{FetchRequest, FetchResponse};
 use url::Url;
 
 use super::key::ProofKey;
@@ -31,7 +31,7 @@ impl Prover<'_> {
     pub(in crate::auth) fn learn(
         &self,
         endpoint: &str,
-        answer: &Fetched,
+        answer: &FetchResponse,
     ) -> Result<bool, AuthError> {
         let mut found = answer.headers.iter().filter(|(name, _)| name == "dpop-nonce");
         let (Some((_, nonce)), None) = (found.next(), found.next()) else { return Ok(false) };

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mgp_types::{PrivateFile, Turn};
+use mgp_types::{FileLock, PrivateFile};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Entries, RENEWAL_LOCK_TIMEOUT, RenewalLock, StoreError, TokenEntry, TokenStore, lock_index,
+    Entries, RENEWAL_LOCK_TIMEOUT, RenewalLock, TokenEntry, TokenStore, TokenStoreError, lock_index,
 };
 
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -45,27 +45,31 @@ impl FileTokens {
 
     async fn run<T: Send + 'static>(
         &self,
-        run: impl FnOnce(&PrivateFile) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        run: impl FnOnce(&PrivateFile) -> Result<T, TokenStoreError> + Send + 'static,
+    ) -> Result<T, TokenStoreError> {
         let file = self.file.clone();
         let done = spawn_blocking(move || run(&file)).await;
-        done.unwrap_or_else(|_| Err(StoreError::Other("the process is ending".to_owned())))
+        done.unwrap_or_else(|_| Err(TokenStoreError::Other("the process is ending".to_owned())))
     }
 }
 
 #[async_trait]
 impl TokenStore for FileTokens {
-    async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, StoreError> {
+    async fn load(
+        &self,
+        server: &str,
+        issuer: &str,
+    ) -> Result<Option<TokenEntry>, TokenStoreError> {
         let (server, issuer) = (server.to_owned(), issuer.to_owned());
         self.run(move |file| Ok(read(file)?.load(&server, &issuer))).await
     }
 
-    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, StoreError> {
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
         let server = server.to_owned();
         self.run(move |file| Ok(read(file)?.latest(&server))).await
     }
 
-    async fn save(&self, entry: TokenEntry) -> Result<(), StoreError> {
+    async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError> {
         self.run(move |file| {
             let turn = file.turn(WRITE_LOCK_TIMEOUT)?;
             let mut entries = read(file)?;
@@ -75,7 +79,11 @@ impl TokenStore for FileTokens {
         .await
     }
 
-    async fn lock_renewal(&self, server: &str, issuer: &str) -> Result<RenewalLock, StoreError> {
+    async fn lock_renewal(
+        &self,
+        server: &str,
+        issuer: &str,
+    ) -> Result<RenewalLock, TokenStoreError> {
         let name = format!(".turn-{:x}", lock_index(server, issuer));
         let until = Instant::now() + RENEWAL_LOCK_TIMEOUT;
         loop {
@@ -84,7 +92,7 @@ impl TokenStore for FileTokens {
                 return Ok(RenewalLock::new(turn));
             }
             if Instant::now() >= until {
-                return Err(StoreError::Busy { timeout: RENEWAL_LOCK_TIMEOUT });
+                return Err(TokenStoreError::Busy { timeout: RENEWAL_LOCK_TIMEOUT });
             }
             sleep(LOCK_RETRY_DELAY).await;
         }
@@ -92,9 +100,9 @@ impl TokenStore for FileTokens {
 }
 
 /// Reads the entries of a file, or none if there is no file.
-fn read(file: &PrivateFile) -> Result<Entries, StoreError> {
+fn read(file: &PrivateFile) -> Result<Entries, TokenStoreError> {
     let damaged =
-        |why: &str| StoreError::Damaged { path: file.path().to_owned(), why: why.to_owned() };
+        |why: &str| TokenStoreError::Damaged { path: file.path().to_owned(), why: why.to_owned() };
     let Some(text) = file.read()? else { return Ok(Entries::default()) };
     // An error of serde quotes the text, which is secret.
     let content: Content =
@@ -105,10 +113,10 @@ fn read(file: &PrivateFile) -> Result<Entries, StoreError> {
     Ok(content.entries)
 }
 
-fn write(file: &PrivateFile, turn: &Turn, entries: Entries) -> Result<(), StoreError> {
+fn write(file: &PrivateFile, turn: &FileLock, entries: Entries) -> Result<(), TokenStoreError> {
     let text = serde_json::to_vec(&Content { version: VERSION, entries });
     // An error of serde might quote the secret text.
-    let text = text.map_err(|_| StoreError::Other("encoding the tokens failed".to_owned()))?;
+    let text = text.map_err(|_| TokenStoreError::Other("encoding the tokens failed".to_owned()))?;
     Ok(file.replace(turn, &text)?)
 }
 
@@ -177,7 +185,8 @@ mod tests {
         let mode = fs::metadata(file_in(&folder)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         fs::set_permissions(file_in(&folder), fs::Permissions::from_mode(0o640)).unwrap();
-        let exposed = |error| matches!(error, StoreError::File(PrivateFileError::Exposed { .. }));
+        let exposed =
+            |error| matches!(error, TokenStoreError::File(PrivateFileError::Exposed { .. }));
         assert!(exposed(tokens.latest("https://s.example/mcp").await.unwrap_err()));
         assert!(exposed(tokens.save(entry("a")).await.unwrap_err()));
     }
@@ -192,12 +201,15 @@ mod tests {
             let file = PrivateFile::new(file_in(&folder), MAX_FILE_BYTES);
             file.replace(&file.turn(WRITE_LOCK_TIMEOUT).unwrap(), text.as_bytes()).unwrap();
             let error = tokens.save(entry("a")).await.unwrap_err();
-            assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+            assert!(matches!(error, TokenStoreError::Damaged { .. }), "{error}");
             assert!(!format!("{error} {error:?}").contains("s3cret"));
         }
         let long = fs::OpenOptions::new().write(true).open(file_in(&folder)).unwrap();
         long.set_len(MAX_FILE_BYTES + 1).unwrap();
         let refused = tokens.latest("https://s.example/mcp").await.unwrap_err();
-        assert!(matches!(refused, StoreError::File(PrivateFileError::TooLong { .. })), "{refused}");
+        assert!(
+            matches!(refused, TokenStoreError::File(PrivateFileError::TooLong { .. })),
+            "{refused}"
+        );
     }
 }

@@ -33,20 +33,21 @@ pub trait TokenStore: Send + Sync + 'static {
     /// Returns the entry of a server and an issuer.
     ///
     /// # Errors
-    /// [`StoreError`] if the store cannot be read or trusted.
-    async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, StoreError>;
+    /// [`TokenStoreError`] if the store cannot be read or trusted.
+    async fn load(&self, server: &str, issuer: &str)
+    -> Result<Option<TokenEntry>, TokenStoreError>;
 
     /// Returns the entry of a server that was saved last, with any issuer.
     ///
     /// # Errors
-    /// [`StoreError`] if the store cannot be read or trusted.
-    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, StoreError>;
+    /// [`TokenStoreError`] if the store cannot be read or trusted.
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, TokenStoreError>;
 
     /// Saves an entry in place of the one for its server and issuer.
     ///
     /// # Errors
-    /// [`StoreError`] if the store cannot be written.
-    async fn save(&self, entry: TokenEntry) -> Result<(), StoreError>;
+    /// [`TokenStoreError`] if the store cannot be written.
+    async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError>;
 
     /// Waits until no other client renews the tokens of a server and an issuer, and locks renewal until the returned
     /// lock is dropped; [`load`](Self::load) and [`save`](Self::save) are not locked.
@@ -55,11 +56,15 @@ pub trait TokenStore: Send + Sync + 'static {
     /// store shared by several clients or processes must implement this; by default nothing is locked.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if it takes too long; after any other error tokens are renewed without a lock.
+    /// [`TokenStoreError::Busy`] if it takes too long; after any other error tokens are renewed without a lock.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the lock.
-    async fn lock_renewal(&self, server: &str, issuer: &str) -> Result<RenewalLock, StoreError> {
+    async fn lock_renewal(
+        &self,
+        server: &str,
+        issuer: &str,
+    ) -> Result<RenewalLock, TokenStoreError> {
         let _ = (server, issuer);
         Ok(RenewalLock::default())
     }
@@ -159,7 +164,7 @@ pub struct Tokens {
 /// An error of a token store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StoreError {
+pub enum TokenStoreError {
     /// The file cannot be used.
     #[error(transparent)]
     File(#[from] PrivateFileError),
@@ -215,19 +220,27 @@ impl Entries {
 /// A shared store.
 #[async_trait]
 impl<S: TokenStore> TokenStore for Arc<S> {
-    async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, StoreError> {
+    async fn load(
+        &self,
+        server: &str,
+        issuer: &str,
+    ) -> Result<Option<TokenEntry>, TokenStoreError> {
         S::load(self, server, issuer).await
     }
 
-    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, StoreError> {
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
         S::latest(self, server).await
     }
 
-    async fn save(&self, entry: TokenEntry) -> Result<(), StoreError> {
+    async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError> {
         S::save(self, entry).await
     }
 
-    async fn lock_renewal(&self, server: &str, issuer: &str) -> Result<RenewalLock, StoreError> {
+    async fn lock_renewal(
+        &self,
+        server: &str,
+        issuer: &str,
+    ) -> Result<RenewalLock, TokenStoreError> {
         S::lock_renewal(self, server, issuer).await
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mgp_client_sdk::auth::OAuth;
-use mgp_transport::http::{Credentials as _, Refused, Target};
+use mgp_transport::http::{CredentialRefusal, Credentials as _, RequestTarget};
 use mgp_types::RpcError;
 
 use super::{SERVER, World, words};
@@ -19,7 +19,7 @@ impl World {
         for times in 1..=32 {
             // Proofs do not cover the query.
             let url = format!("{SERVER}?key=value");
-            let shown = oauth.shown(Target::new("POST", &url)).await?;
+            let shown = oauth.shown(RequestTarget::new("POST", &url)).await?;
             let header = shown.headers.iter().find(|(name, _)| *name == "dpop");
             let proof = header.map(|(_, proof)| proof.as_str());
             let authorization = shown.authorization.as_deref().unwrap_or_default();
@@ -34,15 +34,15 @@ impl World {
                 }
                 Ok(_) => {
                     let challenge = self.challenge(Some(needs));
-                    Refused::new(403, vec![challenge], shown.authorization)
+                    CredentialRefusal::new(403, vec![challenge], shown.authorization)
                 }
                 Err(None) => {
                     let challenge = self.challenge(self.switches().challenge_scope);
-                    Refused::new(401, vec![challenge], shown.authorization)
+                    CredentialRefusal::new(401, vec![challenge], shown.authorization)
                 }
                 Err(Some((error, nonce))) => {
                     let challenge = format!("DPoP error=\"{error}\", algs=\"ES256\"");
-                    Refused::new(401, vec![challenge], shown.authorization).nonce(nonce)
+                    CredentialRefusal::new(401, vec![challenge], shown.authorization).nonce(nonce)
                 }
             };
             oauth.refused(refusal.times(times)).await?;

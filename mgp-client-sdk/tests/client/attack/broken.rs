@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mgp_security::{Access, ElicitApprover, Governance, Policies, ServerPolicy};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, AuditEvent, DefaultPolicy, EntryType};
 use mgp_types::service::{
-    AuditFuture, AuditSink, BoxFuture, MemoryAudit, Stack, Start, Ticket, Unaudited,
+    AuditError, AuditFuture, AuditSink, BoxFuture, CallRecord, MemoryAudit, Stack, Ticket,
 };
-use mgp_types::store::{Change, Loaded, MemoryStore, PendingEvent, Store, StoreError};
+use mgp_types::store::{Change, LoadedRecords, MemoryStore, PendingEvent, Store, StoreError};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -75,7 +75,7 @@ impl Brittle {
 }
 
 impl Store for Brittle {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.or(self.inner.load(space))
     }
 
@@ -83,7 +83,7 @@ impl Store for Brittle {
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.or(self.inner.changes(space, since))
     }
 
@@ -147,16 +147,16 @@ struct Stopping {
 }
 
 impl AuditSink for Stopping {
-    fn begin(&self, start: Start) -> AuditFuture<Ticket> {
+    fn begin(&self, start: CallRecord) -> AuditFuture<Ticket> {
         if self.full.load(Ordering::SeqCst) {
-            return AuditFuture::Ready(Err(Unaudited::Full));
+            return AuditFuture::Ready(Err(AuditError::Full));
         }
         self.inner.begin(start)
     }
 
     fn record(&self, event: AuditEvent) -> AuditFuture<()> {
         if self.full.load(Ordering::SeqCst) {
-            return AuditFuture::Ready(Err(Unaudited::Full));
+            return AuditFuture::Ready(Err(AuditError::Full));
         }
         self.inner.record(event)
     }

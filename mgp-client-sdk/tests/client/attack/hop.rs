@@ -11,7 +11,7 @@ use mgp_types::Payload;
 use mgp_types::mcp::ElicitationCapability;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
-use mgp_types::service::{Ask, Principal, Router, Stack};
+use mgp_types::service::{CallerRequest, Principal, Router, Stack};
 use serde_json::{Value, json};
 
 use super::raw::{RawClient, accept_answer, code};
@@ -70,7 +70,7 @@ fn asks_as(key: Arc<std::sync::Mutex<String>>, ran: &Arc<AtomicUsize>) -> Server
         let (key, ran) = (key.lock().unwrap().clone(), Arc::clone(&ran));
         async move {
             let form = r#"{"message":"Do you like cats?","requestedSchema":{"type":"object","properties":{"confirm":{"type":"boolean"}}}}"#;
-            cx.ask(&key, Ask::new("elicitation/create", Payload::parse(form)?)).await?;
+            cx.ask(&key, CallerRequest::new("elicitation/create", Payload::parse(form)?)).await?;
             ran.fetch_add(1, Ordering::SeqCst);
             Ok::<_, RpcError>("done")
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ClientBuilder, EraChoice, Error, Ungranted};
+use mgp_client_sdk::{Client, ClientBuilder, EraChoice, Error, UngrantedPolicy};
 use mgp_lifecycle::ConnectError;
 use mgp_types::ErrorCode;
 use mgp_types::mgp::GrantDecision::{Approved, Deferred, Denied};
@@ -154,8 +154,8 @@ async fn an_undecided_permission_is_deferred_and_sent_once_it_is_decided() {
 async fn a_connection_can_be_closed_for_want_of_a_permission() {
     let strict = |authority: &TestAuthority| {
         authority.client().config(|config| {
-            config.connect.denied = Ungranted::Close;
-            config.connect.deferred = Ungranted::Close;
+            config.connect.denied = UngrantedPolicy::Close;
+            config.connect.deferred = UngrantedPolicy::Close;
         })
     };
     for (extension, _, method) in SPELLINGS {

@@ -2,8 +2,8 @@
 
 use mgp_types::method::DiscoveryList;
 use mgp_types::mgp::DiscoveryListResult;
-use mgp_types::service::{AuditFuture, AuditSink, Everyone, Start, Ticket, Unaudited};
-use mgp_types::store::{Change, Loaded, PendingEvent, StoreError};
+use mgp_types::service::{AllVisible, AuditError, AuditFuture, AuditSink, CallRecord, Ticket};
+use mgp_types::store::{Change, LoadedRecords, PendingEvent, StoreError};
 use tokio::sync::watch;
 
 use super::*;
@@ -67,7 +67,7 @@ async fn lists_show_registrations_with_their_state() {
     world.fake.broken.store(1, Ordering::Relaxed);
     world.register(operator(), count("broken")).await.unwrap();
 
-    let router = list_router(world.registrations.fleet(), Arc::new(Everyone));
+    let router = list_router(world.registrations.fleet(), Arc::new(AllVisible));
     let listed = async |by: Principal, params: &str| {
         let mut client = mock::client(Stack::new(router.clone()));
         client.cx.principal = by;
@@ -112,14 +112,14 @@ async fn changes_are_reported() {
 struct Late(MemoryStore, Arc<AtomicU32>);
 
 impl Store for Late {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.0.load(space)
     }
     fn changes(
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.0.changes(space, since)
     }
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
@@ -176,11 +176,11 @@ async fn a_refused_commit_changes_nothing_and_a_late_one_is_found() {
 async fn a_change_that_cannot_be_recorded_is_not_made() {
     struct Full;
     impl AuditSink for Full {
-        fn begin(&self, _: Start) -> AuditFuture<Ticket> {
-            AuditFuture::Ready(Err(Unaudited::Full))
+        fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
+            AuditFuture::Ready(Err(AuditError::Full))
         }
         fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-            AuditFuture::Ready(Err(Unaudited::Full))
+            AuditFuture::Ready(Err(AuditError::Full))
         }
     }
     let world = World::with(|_| {}, |builder| builder.audit(Arc::new(Full)));
@@ -193,8 +193,8 @@ async fn a_change_that_cannot_be_recorded_is_not_made() {
 async fn a_log_that_takes_its_events_from_the_store_gets_them_with_the_change() {
     struct Outbox;
     impl AuditSink for Outbox {
-        fn begin(&self, _: Start) -> AuditFuture<Ticket> {
-            AuditFuture::Ready(Err(Unaudited::Closed))
+        fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
+            AuditFuture::Ready(Err(AuditError::Closed))
         }
         fn record(&self, _: AuditEvent) -> AuditFuture<()> {
             panic!("the sink takes events from the store")
@@ -216,7 +216,7 @@ fn futures_can_be_sent() {
     fn sent<T: Send>(_: T) {}
     let world = World::new();
     let (cx, by) = (mock::client(Stack::new(world.registrations.router())).cx, operator());
-    let (server, hash) = (ServerId::from("a"), mgp_types::Hash::of(b""));
+    let (server, hash) = (ServerId::from("a"), mgp_types::Sha256Hash::of(b""));
     sent(world.registrations.register(&cx, mgp_types::mgp::RegisterParams::new("a")));
     sent(world.registrations.deregister(&cx, mgp_types::mgp::DeregisterParams::new("a")));
     sent(world.registrations.approve(&by, &server, &hash, &[]));

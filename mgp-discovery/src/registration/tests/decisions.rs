@@ -1,6 +1,6 @@
 //! Tests of review, approval and rejection.
 
-use mgp_types::Hash;
+use mgp_types::Sha256Hash;
 use mgp_types::mgp::Permission;
 
 use super::*;
@@ -60,7 +60,7 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     assert_eq!(waiting.argv[1..], ["a b", "\u{1b}[2J", "\u{202e}x"]);
     assert_eq!(waiting.env, ["API_KEY"]);
     assert_eq!(waiting.cwd, world.folder.join("bin"));
-    let sha256 = Hash::of(&fs::read(&program).unwrap()).to_string();
+    let sha256 = Sha256Hash::of(&fs::read(&program).unwrap()).to_string();
     assert_eq!(waiting.files, [(program, sha256.clone())]);
     let shown = waiting.to_string();
     for words in ["asked for by local/local/maker", "\"a b\"", "is given   API_KEY", "to\\ncount"] {
@@ -87,12 +87,12 @@ async fn only_the_reviewed_registration_is_approved_and_only_by_an_operator() {
     world.register(maker(), count("made")).await.unwrap();
     let waiting = world.waiting().await.remove(0);
     let (server, right) = (waiting.server, waiting.fingerprint);
-    let approve = async |by: Principal, server: &ServerId, fingerprint: &Hash| {
+    let approve = async |by: Principal, server: &ServerId, fingerprint: &Sha256Hash| {
         let reply = world.registrations.approve(&by, server, fingerprint, &[]).await;
         RpcError::from(reply.unwrap_err()).code().0
     };
     assert_eq!(approve(maker(), &server, &right).await, 1000);
-    assert_eq!(approve(operator(), &server, &Hash::of(b"other")).await, 4004);
+    assert_eq!(approve(operator(), &server, &Sha256Hash::of(b"other")).await, 4004);
     assert_eq!(approve(operator(), &"other".into(), &right).await, 4004);
     assert!(world.registrations.waiting(&maker()).await.is_err());
     assert!(world.registrations.reject(&maker(), &server, &right).await.is_err());
@@ -162,14 +162,14 @@ async fn sandboxed_servers_are_denied_permissions_not_granted_by_name() {
 /// Accepts scripts that do not contain `evil`.
 struct Kind;
 
-impl Judge for Kind {
-    fn judge(&self, script: Script) -> BoxFuture<'static, Result<Verdict, RpcError>> {
+impl CodeJudge for Kind {
+    fn judge(&self, script: JudgedScript) -> BoxFuture<'static, Result<CodeVerdict, RpcError>> {
         let is_evil = script.text.contains("evil");
         assert_eq!(script.language, "python");
         let verdict = if is_evil {
-            Verdict::Rejected(vec!["line 1: evil".to_owned()])
+            CodeVerdict::Rejected(vec!["line 1: evil".to_owned()])
         } else {
-            Verdict::Accepted
+            CodeVerdict::Accepted
         };
         Box::pin(async move { Ok(verdict) })
     }

@@ -165,16 +165,16 @@ async fn only_its_creator_and_operators_deregister_a_server() {
 #[tokio::test(start_paused = true)]
 async fn a_hanging_start_is_aborted_when_its_server_is_deregistered() {
     struct Hangs(Arc<Fake>);
-    impl Fleet for Hangs {
-        fn known(&self) -> Vec<Known> {
+    impl ServerCatalog for Hangs {
+        fn known(&self) -> Vec<KnownServer> {
             Vec::new()
         }
     }
-    impl Servers for Hangs {
+    impl ServerRunner for Hangs {
         fn configured(&self, _: &ServerId) -> bool {
             false
         }
-        fn start(&self, _: Approved) -> BoxFuture<'static, Result<(), RpcError>> {
+        fn start(&self, _: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {
             Box::pin(std::future::pending())
         }
         fn drain(&self, server: &ServerId, within: Duration) -> BoxFuture<'static, ()> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mgp_types::Timestamp;
 use mgp_types::mgp::{RegisterParams, ServerMgpConfig, TrustLevel};
-use mgp_types::service::{Authority, Pass};
+use mgp_types::service::{Authority, CredentialGrant};
 use proptest::prelude::*;
 
 use super::super::params::RegisterRequest;
@@ -35,15 +35,22 @@ async fn a_caller_without_the_grant_is_refused_before_the_params_are_checked() {
 async fn credentials_for_tools_do_not_administer_and_expired_ones_do_nothing() {
     let world = World::new();
     let mut client = world.client(operator());
-    let mut ask = async |pass: Pass| {
+    let mut ask = async |pass: CredentialGrant| {
         client.cx.extensions.insert(pass);
         client.request(DiscoveryRegister::METHOD, &count("made").to_string()).await
     };
     for word in ["tools.call", "admin.read"] {
-        assert_eq!(ask(Pass::new([word], || true)).await.unwrap_err().code().0, 1000, "{word}");
+        assert_eq!(
+            ask(CredentialGrant::new([word], || true)).await.unwrap_err().code().0,
+            1000,
+            "{word}"
+        );
     }
-    assert_eq!(ask(Pass::new(["admin.write"], || false)).await.unwrap_err().code().0, 1003);
-    assert!(ask(Pass::new(["tools.call", "admin.write"], || true)).await.is_ok());
+    assert_eq!(
+        ask(CredentialGrant::new(["admin.write"], || false)).await.unwrap_err().code().0,
+        1003
+    );
+    assert!(ask(CredentialGrant::new(["tools.call", "admin.write"], || true)).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,7 +220,7 @@ proptest! {
             changed: false,
             stage: Stage::Waiting { until: None },
         };
-        let waiting = Waiting::of(&record).unwrap();
+        let waiting = PendingRegistration::of(&record).unwrap();
         prop_assert_eq!(&waiting.argv[1..], &args[..]);
         let shown = waiting.to_string();
         let is_safe = |c: char| c == '\n' || !c.is_control() && c != '\u{202e}';

@@ -29,7 +29,7 @@ const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The permission flow of one connection; cheap to clone.
 ///
-/// It is stored in the [`Session`](super::Session) of the connection if [`connect`](super::connect) was given a
+/// It is stored in the [`HandshakeState`](super::HandshakeState) of the connection if [`connect`](super::connect) was given a
 /// [`PermissionAuthority`]; the driver of the connection must run [`follow`](Self::follow), and call [`answer`](Self::answer) for
 /// the server's own requests.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::notice::{GrantNotice, RequestedPermissions};
 use super::{ACK_TIMEOUT, Dialect, PermissionFlow};
-use crate::handshake::client::{ConnectConfig, ConnectError, Ungranted};
+use crate::handshake::client::{ConnectConfig, ConnectError, UngrantedPolicy};
 
 /// The result of a notification to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,11 +194,11 @@ fn check_grants(
     config: &ConnectConfig,
 ) -> Result<(), ConnectError> {
     let denied = notice.names_with(GrantDecision::Denied, requested);
-    if !denied.is_empty() && config.denied == Ungranted::Close {
+    if !denied.is_empty() && config.denied == UngrantedPolicy::Close {
         return Err(ConnectError::Rejected(denied));
     }
     let deferred = notice.names_with(GrantDecision::Deferred, requested);
-    if !deferred.is_empty() && config.deferred == Ungranted::Close {
+    if !deferred.is_empty() && config.deferred == UngrantedPolicy::Close {
         return Err(ConnectError::Deferred(deferred));
     }
     Ok(())

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::PermissionFlow;
 use super::notice::{GrantNotice, RequestedPermissions};
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// The most open requests of one server; further ones are refused with 3001.
 const MAX_OPEN_REQUESTS: usize = 4;
@@ -66,7 +66,7 @@ impl PermissionFlow {
     fn open_request(&self) -> Result<OpenRequest<'_>, RpcError> {
         let mut state = self.0.state.lock();
         if state.open_requests >= MAX_OPEN_REQUESTS {
-            return Err(Refusal::TooManyPermissionRequests(MAX_OPEN_REQUESTS).into());
+            return Err(LifecycleError::TooManyPermissionRequests(MAX_OPEN_REQUESTS).into());
         }
         state.open_requests += 1;
         Ok(OpenRequest(self))

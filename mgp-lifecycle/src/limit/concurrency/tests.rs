@@ -53,7 +53,7 @@ impl Recorder {
     }
 }
 
-fn client(layer: &LimitLayer, recorder: &Recorder, subject: &str) -> mock::Client {
+fn client(layer: &ConcurrencyLimitLayer, recorder: &Recorder, subject: &str) -> mock::Client {
     let mut client = mock::client(Stack::new(layer.layer(recorder.tools())));
     client.cx.principal = Principal::new("t", subject);
     client
@@ -61,7 +61,7 @@ fn client(layer: &LimitLayer, recorder: &Recorder, subject: &str) -> mock::Clien
 
 #[tokio::test(start_paused = true)]
 async fn calls_wait_for_a_permit_and_leave_when_dropped() {
-    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(2, 8)));
+    let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(config(2, 8)));
     let mut client = client(&layer, &recorder, "ann");
     let calls: Vec<_> = (0..6).map(|_| tokio::spawn(client.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
@@ -77,7 +77,7 @@ async fn calls_wait_for_a_permit_and_leave_when_dropped() {
 
 #[tokio::test]
 async fn other_methods_pass_a_full_limit() {
-    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(0, 0)));
+    let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(config(0, 0)));
     let mut client = client(&layer, &recorder, "ann");
     let refused = client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(refused.code().0, 3001);
@@ -87,7 +87,7 @@ async fn other_methods_pass_a_full_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_calls_of_one_caller_delay_another_by_one_turn() {
-    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(1, 1024)));
+    let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(config(1, 1024)));
     let (mut ann, mut bob) = (client(&layer, &recorder, "ann"), client(&layer, &recorder, "bob"));
     let flood: Vec<_> = (0..1_000).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
@@ -105,7 +105,7 @@ async fn a_thousand_calls_of_one_caller_delay_another_by_one_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn the_caller_with_the_most_waiting_calls_is_evicted_for_others() {
-    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(1, 4)));
+    let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(config(1, 4)));
     let (mut ann, mut bob) = (client(&layer, &recorder, "ann"), client(&layer, &recorder, "bob"));
     let flood: Vec<_> = (0..5).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
@@ -128,7 +128,7 @@ async fn the_caller_with_the_most_waiting_calls_is_evicted_for_others() {
 async fn one_caller_gets_its_share_and_no_more() {
     let mut bounds = config(8, 8);
     (bounds.running_per_caller, bounds.waiting_per_caller) = (Some(2), Some(1));
-    let (recorder, layer) = (Recorder::default(), LimitLayer::new(bounds));
+    let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(bounds));
     let (mut ann, mut bob) = (client(&layer, &recorder, "ann"), client(&layer, &recorder, "bob"));
     let anns: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
@@ -145,7 +145,8 @@ async fn one_caller_gets_its_share_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_with_its_own_limit_blocks_no_other_tool() {
-    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(8, 8).tool("slow", 1)));
+    let (recorder, layer) =
+        (Recorder::default(), ConcurrencyLimitLayer::new(config(8, 8).tool("slow", 1)));
     let mut client = client(&layer, &recorder, "ann");
     let slow = r#"{"name":"slow"}"#;
     let slow: Vec<_> = (0..3).map(|_| tokio::spawn(client.call("tools/call", slow))).collect();
@@ -162,7 +163,7 @@ async fn a_tool_with_its_own_limit_blocks_no_other_tool() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_stops_waiting_for_a_permit_never_ran() {
-    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(1, 8)));
+    let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(config(1, 8)));
     let mut client = client(&layer, &recorder, "ann");
     let first = tokio::spawn(client.call("tools/call", CALL));
     tokio::task::yield_now().await;
@@ -188,7 +189,7 @@ async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
         if random.bool() {
             bounds = bounds.tool("a", random.usize(1..3));
         }
-        let (recorder, layer) = (Recorder::default(), LimitLayer::new(bounds.clone()));
+        let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(bounds.clone()));
         let mut clients: Vec<_> =
             ["ann", "bob", "cyd"].iter().map(|name| client(&layer, &recorder, name)).collect();
         let mut calls = Vec::new();
@@ -224,7 +225,7 @@ async fn no_permit_is_lost_between_threads() {
     for each in [None, Some(2)] {
         let mut bounds = config(3, 4096);
         bounds.running_per_caller = each;
-        let layer = LimitLayer::new(bounds);
+        let layer = ConcurrencyLimitLayer::new(bounds);
         let tools = Stack::from_fn(|_| async {
             tokio::task::yield_now().await;
             Ok(Reply::empty())
@@ -251,7 +252,7 @@ async fn no_permit_is_lost_between_threads() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_a_share_blocks_none_that_could_run() {
     let recorder = Recorder::default();
-    let layer = LimitLayer::new(config(4, 3).tool("a", 1));
+    let layer = ConcurrencyLimitLayer::new(config(4, 3).tool("a", 1));
     let mut ann = client(&layer, &recorder, "ann");
     let clogged: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;

@@ -17,7 +17,7 @@ use super::super::caller::Caller;
 use super::charge::Charge;
 use super::counters::QuotaCounters;
 use super::{Quota, QuotaUse};
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// Refuses tool calls of principals whose quota is used up (3002); other methods pass.
 ///
@@ -82,7 +82,9 @@ impl<S: MgpService> Service<Call> for QuotaService<S> {
             Some(_) => match Charge::begin(&self.layer.0, call.cx()) {
                 Ok(charge) => Some(Arc::new(charge)),
                 Err(exceeded) => {
-                    return Either::Right { future: ready(Err(Refusal::from(exceeded).into())) };
+                    return Either::Right {
+                        future: ready(Err(LifecycleError::from(exceeded).into())),
+                    };
                 }
             },
         };

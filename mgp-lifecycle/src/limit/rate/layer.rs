@@ -17,7 +17,7 @@ use tower_service::Service;
 use super::bucket::{BucketParams, nanos};
 use super::table::{BucketTable, CallKeys, LimitReached};
 use super::{RateKey, RateLimit, RateLimited};
-use crate::error::Refusal;
+use crate::error::LifecycleError;
 
 /// The most keys that are counted separately.
 const MAX_KEYS: usize = 65_536;
@@ -100,7 +100,7 @@ impl RateLayer {
 
 impl RateState {
     /// Counts a call by each limit, or by none.
-    fn take(&self, call: &Call) -> Result<(), Refusal> {
+    fn take(&self, call: &Call) -> Result<(), LifecycleError> {
         let Some(tool) = call.tool() else { return Ok(()) };
         let now = nanos(self.start.elapsed());
         let by = CountedCall { state: self, call, tool: tool.name };
@@ -166,10 +166,10 @@ impl fmt::Debug for RateLayer {
 
 mgp_types::layer_service! {
     /// Service of [`RateLayer`].
-    pub Rate for RateLayer
+    pub RateService for RateLayer
 }
 
-impl<S: MgpService> Service<Call> for Rate<S> {
+impl<S: MgpService> Service<Call> for RateService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;

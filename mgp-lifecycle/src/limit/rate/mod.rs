@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mgp_types::Object;
 
-pub use layer::{Rate, RateLayer};
+pub use layer::{RateLayer, RateService};
 
 /// The number of calls allowed in a window, and the keys by which they are counted.
 ///

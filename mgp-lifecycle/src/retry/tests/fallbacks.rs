@@ -35,7 +35,7 @@ async fn a_fallback_is_called_after_the_last_retry() {
         assert_eq!(last.tool().unwrap().arguments, first.tool().unwrap().arguments);
         assert_eq!(last.cx().trace, first.cx().trace);
         assert_eq!(last.cx().logical.as_deref(), Some(&*first.cx().key.to_string()));
-        let attempt = last.cx().extensions.get::<Attempt>().unwrap();
+        let attempt = last.cx().extensions.get::<RetryAttempt>().unwrap();
         assert_eq!(attempt.instead_of.as_deref(), Some("send"));
         assert_eq!(attempt.retry, 2);
     }

@@ -9,7 +9,7 @@ async fn tool_errors_complete_and_protocol_errors_fail() {
         sleep(Duration::from_secs(1)).await;
         match call.tool().unwrap().name {
             "tool" => Reply::of(&serde_json::json!({ "content": [], "isError": true })),
-            "refused" => Err(Refusal::Saturated.into()),
+            "refused" => Err(LifecycleError::Saturated.into()),
             "panics" => panic!("on purpose"),
             _ => Err(RpcError::internal("broken")),
         }

@@ -57,7 +57,7 @@ async fn a_legacy_caller_that_requests_a_task_gets_one_even_for_an_immediate_res
     let layer = layer(config());
     let mut client = legacy(over(&layer, |call| async move {
         match call.tool().unwrap().name {
-            "refused" => Err(Refusal::Saturated.into()),
+            "refused" => Err(LifecycleError::Saturated.into()),
             _ => text_result("now"),
         }
     }));
@@ -90,11 +90,11 @@ async fn a_task_asks_its_legacy_caller_on_a_connection_that_waits() {
         text_result(&format!("{} {}", early.as_str(), late.as_str()))
     }));
     let mut facts = PeerInfo::new(Revision::V2025_11_25);
-    facts.asks = Asks::default();
+    facts.asks = AcceptedRequests::default();
     facts.asks.elicitation = true;
     client.cx.caller = Arc::new(facts);
     client.cx.peer = first.peer();
-    client.cx.asking = Asking::Peer(first.peer());
+    client.cx.asking = CallerAccess::Peer(first.peer());
     let id = call_as_task(&mut client).await;
     settle().await;
     assert_eq!(first.seen().len(), 1);

@@ -130,7 +130,7 @@ async fn partial_results_of_a_task_are_dropped_and_never_block() {
     #[derive(Default)]
     struct Stuck(AtomicUsize);
     impl Sink for Stuck {
-        fn send(&self, _: Item) -> BoxFuture<'_, Result<(), Gone>> {
+        fn send(&self, _: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
             self.0.fetch_add(1, Ordering::SeqCst);
             Box::pin(std::future::pending())
         }
@@ -139,7 +139,7 @@ async fn partial_results_of_a_task_are_dropped_and_never_block() {
     let layer = layer(config());
     let mut client = modern(over(&layer, |call| async move {
         for _ in 0..3 {
-            call.cx().outlet.send(Item::Chunk(Payload::null())).await.unwrap();
+            call.cx().outlet.send(OutletItem::Chunk(Payload::null())).await.unwrap();
         }
         text_result("sent")
     }));

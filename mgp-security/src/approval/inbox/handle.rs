@@ -17,7 +17,7 @@ use crate::access::{About as Whom, AdminCheck, Need};
 use crate::approval::{Approver, Decision, Question};
 use crate::audit::Event;
 use crate::error::Refusal;
-use crate::hooks::Listening;
+use crate::hooks::HookState;
 use crate::state::{State, Writes};
 
 /// The limits of an [`Inbox`].
@@ -230,7 +230,7 @@ impl Inbox {
     }
 
     /// Adds a hook that runs after each change of the requests; it must not wait.
-    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+    pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.state.on_change(hook);
     }
 

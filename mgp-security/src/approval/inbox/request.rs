@@ -10,7 +10,7 @@ use mgp_types::{Object, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::approval::describe::describe;
-use crate::approval::{About, Decision, Question};
+use crate::approval::{Decision, Question, QuestionSubject};
 use crate::state::Snapshot;
 
 /// A request that waits for an operator or has been decided.
@@ -89,8 +89,12 @@ impl ApprovalRequest {
     pub(super) fn of(question: &Question, id: String, now: SystemTime, end: SystemTime) -> Self {
         let principal = &question.principal;
         let (tool, permissions, risk_level) = match &question.about {
-            About::Call { tool, risk, .. } => (Some(tool.clone()), Vec::new(), Some(risk.clone())),
-            About::Permissions { permissions, tool } => (tool.clone(), permissions.clone(), None),
+            QuestionSubject::Call { tool, risk, .. } => {
+                (Some(tool.clone()), Vec::new(), Some(risk.clone()))
+            }
+            QuestionSubject::Permissions { permissions, tool } => {
+                (tool.clone(), permissions.clone(), None)
+            }
         };
         Self {
             id,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{Context, MemoryAudit, Principal, Router, ServerId, Stack, mock};
 use mgp_types::store::MemoryStore;
-use mgp_types::{ErrorCode, Hash};
+use mgp_types::{ErrorCode, Sha256Hash};
 
 use super::*;
-use crate::approval::{About, Approver as _, Decision, Question};
+use crate::approval::{Approver as _, Decision, Question, QuestionSubject};
 
 struct World {
     store: Arc<MemoryStore>,
@@ -52,8 +52,9 @@ fn ann() -> Principal {
 
 fn wipe(principal: &Principal, what: &str) -> Question {
     let arguments = format!(r#"{{"what":"{what}"}}"#);
-    let binding = Hash::of(format!("{principal:?} {arguments}").as_bytes());
-    let about = About::Call { tool: "wipe".to_owned(), arguments, risk: RiskLevel::Dangerous };
+    let binding = Sha256Hash::of(format!("{principal:?} {arguments}").as_bytes());
+    let about =
+        QuestionSubject::Call { tool: "wipe".to_owned(), arguments, risk: RiskLevel::Dangerous };
     Question::new(about, Some("disk".into()), principal.clone(), binding)
 }
 
@@ -92,8 +93,9 @@ async fn a_call_waits_is_approved_and_runs_once() {
 async fn unused_approvals_of_revoked_permissions_are_removed() {
     let world = World::open().await;
     let asked = |permission: Permission| {
-        let about = About::Permissions { permissions: vec![permission.clone()], tool: None };
-        let binding = Hash::of(permission.as_str().as_bytes());
+        let about =
+            QuestionSubject::Permissions { permissions: vec![permission.clone()], tool: None };
+        let binding = Sha256Hash::of(permission.as_str().as_bytes());
         Question::new(about, Some("disk".into()), agent("eve"), binding)
     };
     let questions = [Permission::Camera, Permission::SystemInfo].map(asked);

@@ -2,14 +2,14 @@
 
 use mgp_types::mgp::{Actor, AuditResult, EventType, RiskLevel};
 use mgp_types::service::{Principal, Rule, ServerId};
-use mgp_types::{ErrorCode, Hash};
+use mgp_types::{ErrorCode, Sha256Hash};
 use serde::Serialize;
 
 use super::{Event, EventActor};
 
 /// The consequence of a flaw in a tool definition that a server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flagged {
+pub enum DefinitionFlag {
     /// The tool is refused: it is not listed and cannot be called.
     Refused,
     /// The tool stays available, and an operator should review it.
@@ -71,7 +71,7 @@ impl Event {
         server: Option<&ServerId>,
         tool: &str,
         risk: &RiskLevel,
-        binding: &Hash,
+        binding: &Sha256Hash,
     ) -> Self {
         Self::own("confirmation_given", by, AuditResult::Success)
             .confirmation(server, tool, risk, binding)
@@ -83,7 +83,7 @@ impl Event {
         server: Option<&ServerId>,
         tool: &str,
         risk: &RiskLevel,
-        binding: &Hash,
+        binding: &Sha256Hash,
     ) -> Self {
         Self::own("confirmation_denied", by, AuditResult::Blocked)
             .confirmation(server, tool, risk, binding)
@@ -94,7 +94,7 @@ impl Event {
         server: Option<&ServerId>,
         tool: &str,
         risk: &RiskLevel,
-        binding: &Hash,
+        binding: &Sha256Hash,
     ) -> Self {
         self.server(server)
             .tool(tool)
@@ -103,7 +103,7 @@ impl Event {
     }
 
     /// Creates `dev.cloto.definition_pinned`: a tool was listed for the first time.
-    pub fn definition_pinned(server: &ServerId, tool: &str, hash: &Hash) -> Self {
+    pub fn definition_pinned(server: &ServerId, tool: &str, hash: &Sha256Hash) -> Self {
         Self::own("definition_pinned", Actor::kernel(), AuditResult::Success)
             .definition(server, tool, hash)
     }
@@ -114,8 +114,8 @@ impl Event {
     pub fn definition_changed<D: Serialize + ?Sized>(
         server: &ServerId,
         tool: &str,
-        before: &Hash,
-        hash: &Hash,
+        before: &Sha256Hash,
+        hash: &Sha256Hash,
         diff: &D,
     ) -> Self {
         Self::own("definition_changed", Actor::server(server), AuditResult::Blocked)
@@ -129,7 +129,7 @@ impl Event {
         by: impl Into<EventActor>,
         server: &ServerId,
         tool: &str,
-        hash: &Hash,
+        hash: &Sha256Hash,
     ) -> Self {
         Self::own("definition_approved", by, AuditResult::Success).definition(server, tool, hash)
     }
@@ -139,7 +139,7 @@ impl Event {
         by: impl Into<EventActor>,
         server: &ServerId,
         tool: &str,
-        hash: &Hash,
+        hash: &Sha256Hash,
     ) -> Self {
         Self::own("definition_rejected", by, AuditResult::Success).definition(server, tool, hash)
     }
@@ -159,12 +159,12 @@ impl Event {
     pub fn definition_flagged(
         server: &ServerId,
         tool: Option<&str>,
-        flagged: Flagged,
+        flagged: DefinitionFlag,
         reason: &str,
     ) -> Self {
         let result = match flagged {
-            Flagged::Refused => AuditResult::Blocked,
-            Flagged::Noted => AuditResult::Success,
+            DefinitionFlag::Refused => AuditResult::Blocked,
+            DefinitionFlag::Noted => AuditResult::Success,
         };
         Self::own("definition_flagged", Actor::server(server), result)
             .server(Some(server))
@@ -172,7 +172,7 @@ impl Event {
             .words("reason", Some(reason))
     }
 
-    fn definition(self, server: &ServerId, tool: &str, hash: &Hash) -> Self {
+    fn definition(self, server: &ServerId, tool: &str, hash: &Sha256Hash) -> Self {
         self.server(Some(server)).tool(tool).words("hash", Some(&hash.to_string()))
     }
 }

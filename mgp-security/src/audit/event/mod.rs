@@ -15,7 +15,7 @@ use mgp_types::service::{Context, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, Object, Payload, Timestamp};
 use serde::Serialize;
 
-pub use guards::Flagged;
+pub use guards::DefinitionFlag;
 pub(super) use guards::REQUESTS_ONLY;
 
 /// The size limit for a text in the details, in bytes; longer texts are cut and end with `…`.

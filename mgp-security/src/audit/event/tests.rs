@@ -11,10 +11,10 @@ use mgp_types::mgp::{
     ExtensionSet, Permission, PermissionScope, RiskLevel,
 };
 use mgp_types::service::{PeerInfo, Principal, Rule, ServerId};
-use mgp_types::{ErrorCode, Hash, RpcError, Timestamp};
+use mgp_types::{ErrorCode, RpcError, Sha256Hash, Timestamp};
 use serde_json::Value;
 
-use super::{Event, Flagged};
+use super::{DefinitionFlag, Event};
 
 /// Event types that the audit layer writes; the tests of the layer cover them with real calls.
 const OF_CALLS: [&str; 2] = ["TOOL_EXECUTED", "TOOL_BLOCKED"];
@@ -47,7 +47,7 @@ fn all() -> Vec<AuditEvent> {
     let on = Some(&garden);
     let ada = Principal::new("acme", "ada").operator();
     let agent = Principal::new("acme", "ada").agent("agent.one");
-    let (old, new) = (Hash::of(b"old"), Hash::of(b"new"));
+    let (old, new) = (Sha256Hash::of(b"old"), Sha256Hash::of(b"new"));
     let dusk = Timestamp::from("2026-03-04T18:00:00.000Z");
     let outbound = &Permission::NetworkOutbound;
     let mut entry =
@@ -109,7 +109,7 @@ fn all() -> Vec<AuditEvent> {
         Event::definition_flagged(
             &garden,
             Some("weed"),
-            Flagged::Refused,
+            DefinitionFlag::Refused,
             "invisible characters in `description`",
         ),
         Event::server_registered(&ada, &garden, AuditResult::Success)

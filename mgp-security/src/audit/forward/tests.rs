@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use mgp_types::method::{AUDIT_REPLAY, AuditNotification, Notification};
 use mgp_types::mgp::{Actor, AuditEvent, AuditReplayResult};
 use mgp_types::service::{
-    AuditSink, BoxFuture, Call, MemoryAudit, Pass, Principal, Router, Stack, mock,
+    AuditSink, BoxFuture, Call, CredentialGrant, MemoryAudit, Principal, Router, Stack, mock,
 };
 use mgp_types::store::{MemoryStore, StoreError};
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -363,7 +363,7 @@ async fn a_key_for_tools_reads_no_log_although_its_holder_is_an_operator() {
     let mut client = mock::client(Stack::new(replay.router()));
     client.cx.principal = Principal::local().operator();
     for (words, is_good) in [("tools.call", false), ("admin.read", true)] {
-        client.cx.extensions.insert(Pass::new([words], || true));
+        client.cx.extensions.insert(CredentialGrant::new([words], || true));
         assert_eq!(client.request(AUDIT_REPLAY, "{}").await.is_ok(), is_good, "{words}");
     }
 }

@@ -16,7 +16,7 @@ pub struct LogConfig {
     /// The size from which on a new file is begun; a group of records may exceed it.
     pub segment_bytes: u64,
     /// The number of files that are retained.
-    pub keep: Keep,
+    pub keep: FileRetention,
     /// The number of records after which a checkpoint is written, also after 8 MiB; opening reads back to the last one.
     pub checkpoint_every: u64,
     /// The number of records that may be queued or reserved by running calls.
@@ -42,7 +42,7 @@ pub enum Fsync {
 /// The number of files of a log that are retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Keep {
+pub enum FileRetention {
     /// All files.
     All,
     /// The newest files; older ones are removed after a checkpoint. The file being written is always retained.
@@ -57,7 +57,7 @@ impl LogConfig {
             name: "audit".to_owned(),
             fsync: Fsync::OnCheckpoint,
             segment_bytes: 64 * 1024 * 1024,
-            keep: Keep::All,
+            keep: FileRetention::All,
             checkpoint_every: 16_384,
             queue: 16_384,
             digest_key: None,
@@ -83,7 +83,7 @@ impl LogConfig {
     }
 
     /// Sets the number of files that are retained.
-    pub fn keep(mut self, keep: Keep) -> Self {
+    pub fn keep(mut self, keep: FileRetention) -> Self {
         self.keep = keep;
         self
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytestring::ByteString;
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{Ended, Outcome, Principal, ServerId, Start};
+use mgp_types::service::{AuditOutcome, CallRecord, EndedCall, Principal, ServerId};
 use mgp_types::{Payload, Timestamp};
 
 /// The size limit for a name in bytes; peers choose names.
@@ -16,7 +16,7 @@ const MAX_NAME: usize = 4096;
 /// The size limit for the details of an event in bytes.
 pub(super) const MAX_DETAILS: usize = 256 * 1024;
 
-/// Members that [`Ended::to_event`] sets; a note of the same name is replaced.
+/// Members that [`EndedCall::to_event`] sets; a note of the same name is replaced.
 const COMPUTED: [&str; 8] =
     ["risk_level", "duration_ms", "rounds", "task", "is_error", "cancelled", "code", "rule"];
 
@@ -39,7 +39,7 @@ struct CachedText {
 }
 
 impl CachedText {
-    fn matches(&self, start: &Start) -> bool {
+    fn matches(&self, start: &CallRecord) -> bool {
         self.tool == start.tool && self.server == start.server && self.principal == start.principal
     }
 }
@@ -47,8 +47,8 @@ impl CachedText {
 // === impl EventEncoder ===
 
 impl EventEncoder {
-    /// Writes the event of a finished call, with exactly the members of [`Ended::to_event`].
-    pub(super) fn ended(&mut self, out: &mut Vec<u8>, ended: &Ended) {
+    /// Writes the event of a finished call, with exactly the members of [`EndedCall::to_event`].
+    pub(super) fn ended(&mut self, out: &mut Vec<u8>, ended: &EndedCall) {
         let start = &*ended.start;
         let is_own = |name: &str| {
             COMPUTED.contains(&name) || (name == "arguments" && start.arguments.is_some())
@@ -97,9 +97,9 @@ impl EventEncoder {
     }
 
     /// Writes the members from the event type to the beginning of the details.
-    fn cached_text(&mut self, out: &mut Vec<u8>, ended: &Ended) {
+    fn cached_text(&mut self, out: &mut Vec<u8>, ended: &EndedCall) {
         let start = &*ended.start;
-        let is_success = ended.outcome == Outcome::Success;
+        let is_success = ended.outcome == AuditOutcome::Success;
         if is_success
             && let Some(cached) = self.last_success.as_ref().filter(|cached| cached.matches(start))
         {
@@ -123,7 +123,7 @@ impl EventEncoder {
     }
 
     /// Writes the body of an intent: the facts known before the call runs.
-    pub(super) fn intent(&mut self, out: &mut Vec<u8>, start: &Start) {
+    pub(super) fn intent(&mut self, out: &mut Vec<u8>, start: &CallRecord) {
         out.extend_from_slice(br#"{"timestamp":"#);
         self.time(out, start.started_at);
         trace(out, start);
@@ -168,13 +168,13 @@ fn digit(value: u64) -> u8 {
 }
 
 /// Writes the members that report how a call ended, in the order of [`COMPUTED`].
-fn outcome(out: &mut Vec<u8>, outcome: &Outcome) {
+fn outcome(out: &mut Vec<u8>, outcome: &AuditOutcome) {
     match outcome {
-        Outcome::Task => out.extend_from_slice(br#","task":true"#),
-        Outcome::ToolError => out.extend_from_slice(br#","is_error":true"#),
-        Outcome::Cancelled => out.extend_from_slice(br#","cancelled":true"#),
-        Outcome::Failed(code) => signed(out, br#","code":"#, code.0),
-        Outcome::Blocked { code, rule } => {
+        AuditOutcome::Task => out.extend_from_slice(br#","task":true"#),
+        AuditOutcome::ToolError => out.extend_from_slice(br#","is_error":true"#),
+        AuditOutcome::Cancelled => out.extend_from_slice(br#","cancelled":true"#),
+        AuditOutcome::Failed(code) => signed(out, br#","code":"#, code.0),
+        AuditOutcome::Blocked { code, rule } => {
             signed(out, br#","code":"#, code.0);
             if let Some(rule) = rule {
                 out.extend_from_slice(br#","rule":"#);
@@ -186,7 +186,7 @@ fn outcome(out: &mut Vec<u8>, outcome: &Outcome) {
     }
 }
 
-fn trace(out: &mut Vec<u8>, start: &Start) {
+fn trace(out: &mut Vec<u8>, start: &CallRecord) {
     if let Some(trace) = &start.trace {
         out.extend_from_slice(br#","trace_id":"#);
         name(out, trace);
@@ -194,7 +194,7 @@ fn trace(out: &mut Vec<u8>, start: &Start) {
 }
 
 /// Writes the actor and the target.
-fn party(out: &mut Vec<u8>, start: &Start) {
+fn party(out: &mut Vec<u8>, start: &CallRecord) {
     let actor = if let Some(agent) = start.principal.as_agent() {
         out.extend_from_slice(br#","actor":{"type":"agent","id":"#);
         agent.as_str()

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{AuditFuture, AuditSink, BoxFuture, Start, Ticket, Unaudited};
+use mgp_types::service::{AuditError, AuditFuture, AuditSink, BoxFuture, CallRecord, Ticket};
 use mgp_types::store::{Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -42,7 +42,7 @@ const RUNTIME_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use mgp_security::{AuditLayer, AuditLog, AuditQuery, Head, LogConfig, verify};
+/// use mgp_security::{AuditLayer, AuditLog, AuditQuery, LogHead, LogConfig, verify};
 /// use mgp_types::service::{Reply, Stack, mock};
 /// use tower_layer::Layer;
 ///
@@ -57,7 +57,7 @@ const RUNTIME_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 /// let page = log.query(AuditQuery::new().tool("water")).await.unwrap();
 /// assert_eq!(page.events[0].event_type.as_str(), "TOOL_EXECUTED");
 ///
-/// let head = Head::beside(&dir, "audit").unwrap().unwrap();
+/// let head = LogHead::beside(&dir, "audit").unwrap().unwrap();
 /// assert_eq!(verify(&dir, "audit", &head).unwrap(), 2, "the call, and that it was about to run");
 /// # });
 /// # std::fs::remove_dir_all(&dir).unwrap();
@@ -144,35 +144,35 @@ impl AuditLog {
             return AuditFuture::Ready(Err(failure));
         }
         let Some(text) = encode::event(event).filter(|text| text.len() <= MAX_EVENT) else {
-            return AuditFuture::Ready(Err(Unaudited::failed(NotRecordable)));
+            return AuditFuture::Ready(Err(AuditError::failed(NotRecordable)));
         };
         let room = if shared.take(1) {
             Reservation::Permit
         } else if shared.reserve_place() {
             Reservation::Waiting
         } else {
-            return AuditFuture::Ready(Err(Unaudited::Full));
+            return AuditFuture::Ready(Err(AuditError::Full));
         };
         let (ack, answer) = oneshot::channel();
         shared.push(Item::Event { text, room, ack });
-        AuditFuture::Later(Box::pin(async move { answer.await.unwrap_or(Err(Unaudited::Closed)) }))
+        AuditFuture::Later(Box::pin(async move { answer.await.unwrap_or(Err(AuditError::Closed)) }))
     }
 
     /// Waits until everything recorded before is durable, including the head: records of this handle, and events
     /// committed to the store for this log.
     ///
     /// # Errors
-    /// [`Unaudited`] if it cannot be written.
+    /// [`AuditError`] if it cannot be written.
     ///
     /// # Cancel safety
     /// The records are written nevertheless.
-    pub async fn flush(&self) -> Result<(), Unaudited> {
+    pub async fn flush(&self) -> Result<(), AuditError> {
         let (ack, answer) = oneshot::channel();
         if let Some(failure) = self.0.shared.failure() {
             return Err(failure);
         }
         self.0.shared.push(Item::Flush { ack });
-        answer.await.unwrap_or(Err(Unaudited::Closed)).map(drop)
+        answer.await.unwrap_or(Err(AuditError::Closed)).map(drop)
     }
 
     /// Closes the log for all handles after the queued records are durable; another process can open it after the last
@@ -181,11 +181,11 @@ impl AuditLog {
     /// Does not wait for running calls; their records are written when they end.
     ///
     /// # Errors
-    /// [`Unaudited`] if a record could not be written.
+    /// [`AuditError`] if a record could not be written.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the log closing, or open if it was not polled.
-    pub async fn close(self) -> Result<(), Unaudited> {
+    pub async fn close(self) -> Result<(), AuditError> {
         let flushed = self.flush().await;
         let shared = Arc::clone(&self.0.shared);
         let close = move || shared.close(CLOSE_TIMEOUT);
@@ -242,7 +242,7 @@ impl Drop for Open {
 // === impl AuditSink ===
 
 impl AuditSink for AuditLog {
-    fn begin(&self, mut start: Start) -> AuditFuture<Ticket> {
+    fn begin(&self, mut start: CallRecord) -> AuditFuture<Ticket> {
         let shared = &self.0.shared;
         if let Some(failure) = shared.failure() {
             return AuditFuture::Ready(Err(failure));
@@ -268,7 +268,7 @@ impl AuditSink for AuditLog {
             return AuditFuture::Ready(Ok(Ticket::new(start, ledger)));
         }
         if waits && !goes_on && !shared.reserve_place() {
-            return AuditFuture::Ready(Err(Unaudited::Full));
+            return AuditFuture::Ready(Err(AuditError::Full));
         }
         let intent = if needs_intent { Some(Arc::new(Intent::default())) } else { earlier_intent };
         let account = Arc::new(CallLedger {
@@ -312,14 +312,14 @@ impl AuditSink for AuditLog {
 }
 
 /// Waits until there is room for the records of a call.
-async fn await_room(account: &CallLedger, records: u32, goes_on: bool) -> Result<(), Unaudited> {
+async fn await_room(account: &CallLedger, records: u32, goes_on: bool) -> Result<(), AuditError> {
     let room = account.shared.room.acquire_many(records);
     let Ok(Ok(permits)) = tokio::time::timeout(ROOM_TIMEOUT, room).await else {
         // A call that began in an earlier round is recorded as cancelled; any other call never ran.
         if !goes_on {
             account.void();
         }
-        return Err(account.shared.failure().unwrap_or(Unaudited::Full));
+        return Err(account.shared.failure().unwrap_or(AuditError::Full));
     };
     permits.forget();
     if account.waits.swap(false, Ordering::AcqRel) {
@@ -333,7 +333,7 @@ fn submit_intent(
     account: &CallLedger,
     ticket: &Ticket,
     intent: Option<Arc<Intent>>,
-) -> Option<oneshot::Receiver<Result<u64, Unaudited>>> {
+) -> Option<oneshot::Receiver<Result<u64, AuditError>>> {
     let intent = intent?;
     let (ack, answer): (Acknowledge, _) = oneshot::channel();
     account.shared.push(Item::Intent { start: Arc::clone(ticket.start()), intent, ack });
@@ -343,10 +343,10 @@ fn submit_intent(
 /// Waits until an intent is durable. The ticket is held here: if the future is dropped, it records a cancelled call.
 async fn await_intent(
     ticket: Ticket,
-    answer: Option<oneshot::Receiver<Result<u64, Unaudited>>>,
-) -> Result<Ticket, Unaudited> {
+    answer: Option<oneshot::Receiver<Result<u64, AuditError>>>,
+) -> Result<Ticket, AuditError> {
     if let Some(answer) = answer {
-        answer.await.unwrap_or(Err(Unaudited::Closed))?;
+        answer.await.unwrap_or(Err(AuditError::Closed))?;
     }
     Ok(ticket)
 }

@@ -25,7 +25,7 @@ const FILE_LENGTH: usize = 192;
 /// The last acknowledged record of a log, against which the log is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Head {
+pub struct LogHead {
     /// The record number; zero for an empty log.
     pub seq: u64,
     /// The hash of the record.
@@ -34,7 +34,7 @@ pub struct Head {
     pub(super) outbox: u64,
 }
 
-impl Head {
+impl LogHead {
     pub(super) fn of(chain: &Chain, outbox: u64) -> Self {
         Self { seq: chain.seq, hash: chain.hash, outbox }
     }
@@ -137,17 +137,17 @@ impl HeadPlace {
         place: &LogPlace,
         store: Option<Arc<dyn Store>>,
         sync: bool,
-    ) -> Result<(Self, Option<Head>), LogError> {
+    ) -> Result<(Self, Option<LogHead>), LogError> {
         if let Some(store) = store {
             let record = load(&*store, &place.name)?;
-            let head = record.as_ref().map(Head::of_record).transpose()?.flatten();
+            let head = record.as_ref().map(LogHead::of_record).transpose()?.flatten();
             let revision = record.map(|record| record.revision);
             return Ok((
                 Self::Store { store, name: place.name.clone(), revision, doubtful: false },
                 head,
             ));
         }
-        let head = Head::beside(&place.dir, &place.name)?;
+        let head = LogHead::beside(&place.dir, &place.name)?;
         let path = place.beside("head");
         let file = private().write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(LogError::io(&path, "opened"))?;
@@ -156,7 +156,7 @@ impl HeadPlace {
     }
 
     /// Saves a head durably; returns the revision if the place is a store.
-    pub(super) fn keep(&mut self, head: &Head) -> Result<Option<u64>, StoreError> {
+    pub(super) fn keep(&mut self, head: &LogHead) -> Result<Option<u64>, StoreError> {
         match self {
             Self::Store { store, name, revision, doubtful } => {
                 if *doubtful {

@@ -29,11 +29,11 @@ mod tests;
 mod verify;
 mod writer;
 
-pub use config::{Fsync, Keep, LogConfig};
+pub use config::{FileRetention, Fsync, LogConfig};
 pub use digest::DigestKey;
 pub use error::{BadRecord, LogError, RecordFlaw};
 pub use handle::AuditLog;
-pub use head::Head;
+pub use head::LogHead;
 pub use query::{AuditPage, AuditQuery, LogFiles};
 #[cfg(feature = "sqlite")]
 pub(crate) use segments::private_folder;

@@ -11,7 +11,7 @@ use mgp_types::store::StoreError;
 
 use super::chain::{Line, RecordKind};
 use super::error::LogError;
-use super::head::Head;
+use super::head::LogHead;
 use super::lines::{Lines, ReverseLines, find};
 use super::queue::LogQueue;
 use super::segments::{LogPlace, Segment};
@@ -174,7 +174,7 @@ impl LogFiles {
     ///
     /// # Errors
     /// [`LogError::Name`].
-    pub fn new(dir: &Path, name: &str, head: Option<&Head>) -> Result<Self, LogError> {
+    pub fn new(dir: &Path, name: &str, head: Option<&LogHead>) -> Result<Self, LogError> {
         let last = head.map_or(0, |head| head.seq);
         Ok(Self(LogReader::at_rest(LogPlace::new(dir, name)?, last)))
     }

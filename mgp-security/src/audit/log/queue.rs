@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::task::Wake;
 use std::time::Duration;
 
-use mgp_types::service::{Ended, Outcome, Start, Suspended, TicketSink, Unaudited};
+use mgp_types::service::{
+    AuditError, AuditOutcome, CallRecord, EndedCall, SuspendedCalls, TicketSink,
+};
 use mgp_types::sync::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
@@ -20,11 +22,11 @@ const GATHER_INTERVAL: Duration = Duration::from_millis(5);
 /// An item for the writer.
 pub(super) enum Item {
     /// The end of a call.
-    Call { ended: Ended, intent: Option<Arc<Intent>>, room: Reservation },
+    Call { ended: EndedCall, intent: Option<Arc<Intent>>, room: Reservation },
     /// The end of a round with questions that no later round can continue: its intent needs no final event.
     Shut { intent: Arc<Intent>, room: Reservation },
     /// A call that is about to run.
-    Intent { start: Arc<Start>, intent: Arc<Intent>, ack: Acknowledge },
+    Intent { start: Arc<CallRecord>, intent: Arc<Intent>, ack: Acknowledge },
     /// An event as text.
     Event { text: Vec<u8>, room: Reservation, ack: Acknowledge },
     /// A marker that is acknowledged after everything before it is durable.
@@ -32,7 +34,7 @@ pub(super) enum Item {
 }
 
 /// Receives the number of the record after it is durable.
-pub(super) type Acknowledge = oneshot::Sender<Result<u64, Unaudited>>;
+pub(super) type Acknowledge = oneshot::Sender<Result<u64, AuditError>>;
 
 /// The room that an item occupies until it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +85,8 @@ pub(super) struct LogQueue {
     /// The number of calls that wait for room, at most `bound`.
     pub(super) waiting: AtomicUsize,
     is_failing: AtomicBool,
-    failure: Mutex<Option<Unaudited>>,
-    pub(super) suspended: Mutex<Suspended<Option<Arc<Intent>>>>,
+    failure: Mutex<Option<AuditError>>,
+    pub(super) suspended: Mutex<SuspendedCalls<Option<Arc<Intent>>>>,
     /// The newest durable event.
     pub(super) newest: watch::Sender<u64>,
     /// The newest durable record.
@@ -146,7 +148,7 @@ impl LogQueue {
     }
 
     /// Returns the reason why nothing can be recorded now, if there is one.
-    pub(super) fn failure(&self) -> Option<Unaudited> {
+    pub(super) fn failure(&self) -> Option<AuditError> {
         if !self.is_failing.load(Ordering::Acquire) {
             return None;
         }
@@ -154,7 +156,7 @@ impl LogQueue {
     }
 
     /// Sets or clears the reason why nothing can be recorded; returns whether the log started or stopped failing.
-    pub(super) fn set_failure(&self, failure: Option<Unaudited>) -> bool {
+    pub(super) fn set_failure(&self, failure: Option<AuditError>) -> bool {
         let failing = failure.is_some();
         *self.failure.lock() = failure;
         self.is_failing.swap(failing, Ordering::AcqRel) != failing
@@ -215,7 +217,7 @@ impl LogQueue {
         loop {
             let ended = if closing { suspended.take_oldest() } else { suspended.next_ended() };
             let Some((start, intent)) = ended else { return };
-            let ended = Ended::now(start, Outcome::Cancelled);
+            let ended = EndedCall::now(start, AuditOutcome::Cancelled);
             self.push(Item::Call { ended, intent, room: Reservation::Permit });
         }
     }
@@ -299,7 +301,7 @@ impl LogQueue {
 
     /// Marks the writer as ended, for whatever reason.
     pub(super) fn end(&self) {
-        self.set_failure(Some(Unaudited::Closed));
+        self.set_failure(Some(AuditError::Closed));
         let mut queue = self.queue.lock();
         queue.items.clear();
         queue.end = CloseState::Ended;
@@ -317,17 +319,17 @@ impl Wake for LogQueue {
 
 /// The ledger of calls without an intent, which need no state of their own.
 impl TicketSink for LogQueue {
-    fn close(&self, ended: Ended) {
+    fn close(&self, ended: EndedCall) {
         self.push(Item::Call { ended, intent: None, room: Reservation::Permit });
     }
 
-    fn suspend(&self, start: Arc<Start>) {
+    fn suspend(&self, start: Arc<CallRecord>) {
         self.suspend_call(start, None);
     }
 }
 
 impl LogQueue {
-    fn suspend_call(&self, start: Arc<Start>, intent: Option<Arc<Intent>>) {
+    fn suspend_call(&self, start: Arc<CallRecord>, intent: Option<Arc<Intent>>) {
         if start.logical.is_none() {
             return match intent {
                 None => self.release(Reservation::Permit),
@@ -368,7 +370,7 @@ impl CallLedger {
 }
 
 impl TicketSink for CallLedger {
-    fn close(&self, ended: Ended) {
+    fn close(&self, ended: EndedCall) {
         let unwritten = self.intent.as_ref().is_some_and(|intent| intent.is_void());
         if unwritten || self.void.load(Ordering::Acquire) {
             return self.shared.release(self.room());
@@ -376,7 +378,7 @@ impl TicketSink for CallLedger {
         self.shared.push(Item::Call { ended, intent: self.intent.clone(), room: self.room() });
     }
 
-    fn suspend(&self, start: Arc<Start>) {
+    fn suspend(&self, start: Arc<CallRecord>) {
         self.shared.suspend_call(start, self.intent.clone());
     }
 }

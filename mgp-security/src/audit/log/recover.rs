@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::chain::{Chain, Checkpoint, Line, RecordKind};
 use super::error::{BadRecord, LogError, RecordFlaw};
-use super::head::Head;
+use super::head::LogHead;
 use super::lines::Lines;
 use super::outbox::RecentEvents;
 use super::segments::{LogPlace, Segment, SegmentFile};
@@ -43,7 +43,7 @@ pub(super) struct RecoveredLog {
 }
 
 impl RecoveredLog {
-    pub(super) fn read(place: &LogPlace, head: Head) -> Result<Self, LogError> {
+    pub(super) fn read(place: &LogPlace, head: LogHead) -> Result<Self, LogError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |error| LogError::io(&path, "read")(error)
@@ -71,7 +71,7 @@ impl RecoveredLog {
     }
 
     /// Opens a log without records.
-    fn nothing(place: &LogPlace, head: Head, cut: u64) -> Result<Self, LogError> {
+    fn nothing(place: &LogPlace, head: LogHead, cut: u64) -> Result<Self, LogError> {
         let chain = Chain::genesis(&place.name);
         if head.seq > 0 {
             return Err(BadRecord::new(1, RecordFlaw::Missing).into());
@@ -98,7 +98,7 @@ impl RecoveredLog {
         place: &LogPlace,
         segments: &[Segment],
         tail: &Tail,
-        head: Head,
+        head: LogHead,
         cut: u64,
     ) -> Result<Self, LogError> {
         // The newest segment, to which the tail belongs.
@@ -136,7 +136,7 @@ struct Replay {
 
 impl Replay {
     /// Verifies the tail line by line; a flaw after the head ends the replay, any other one is an error.
-    fn run(tail: &Tail, chain: Chain, head: Head) -> Result<Self, BadRecord> {
+    fn run(tail: &Tail, chain: Chain, head: LogHead) -> Result<Self, BadRecord> {
         let (open, recent) = (BTreeMap::new(), RecentEvents::default());
         let mut replay =
             Self { chain, open, recent, outbox: head.outbox, from: 1, since: 0, verified: 0 };
@@ -191,7 +191,7 @@ impl Replay {
 fn verify_after_head(
     place: &LogPlace,
     segments: &[Segment],
-    head: Head,
+    head: LogHead,
     to: Chain,
 ) -> Result<(), LogError> {
     let begins = segments.iter().rposition(|segment| segment.first <= head.seq + 1);

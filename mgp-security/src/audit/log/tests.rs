@@ -15,12 +15,12 @@ use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType, RiskLevel};
 use mgp_types::service::{
-    AuditSink as _, Call, Context, Method, Outcome, Params, Peer, Principal, Scope, ScopeKind,
-    Start,
+    AuditOutcome, AuditSink as _, Call, CallRecord, Context, Method, Params, Peer, Principal,
+    Scope, ScopeKind,
 };
 use mgp_types::store::Store;
 
-use super::{AuditLog, BadRecord, Head, LogConfig, LogError, verify};
+use super::{AuditLog, BadRecord, LogConfig, LogError, LogHead, verify};
 
 /// A directory for the log of one test.
 struct Folder {
@@ -42,8 +42,8 @@ impl Folder {
         AuditLog::open(self.config(), None).await.unwrap()
     }
 
-    fn head(&self) -> Head {
-        Head::beside(&self.dir, "audit").unwrap().unwrap()
+    fn head(&self) -> LogHead {
+        LogHead::beside(&self.dir, "audit").unwrap().unwrap()
     }
 
     fn verify(&self) -> Result<u64, BadRecord> {
@@ -70,7 +70,7 @@ impl Folder {
 }
 
 fn verify_dir(dir: &Path) -> Result<u64, BadRecord> {
-    let checked = Head::beside(dir, "audit")
+    let checked = LogHead::beside(dir, "audit")
         .and_then(|head| verify(dir, "audit", &head.ok_or_else(BadRecord::no_head)?));
     checked.map_err(|error| match error {
         LogError::Bad(bad) => bad,
@@ -78,7 +78,7 @@ fn verify_dir(dir: &Path) -> Result<u64, BadRecord> {
     })
 }
 
-fn start(tool: &str, risk: Option<RiskLevel>, logical: Option<&str>) -> Start {
+fn start(tool: &str, risk: Option<RiskLevel>, logical: Option<&str>) -> CallRecord {
     let principal = Principal::new("acme", "ada").agent("agent.one");
     let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), principal);
     cx.logical = logical.map(Into::into);
@@ -86,7 +86,7 @@ fn start(tool: &str, risk: Option<RiskLevel>, logical: Option<&str>) -> Start {
     cx.server = Some("files".into());
     let params = format!(r#"{{"name":"{tool}"}}"#);
     let params = Params::split("tools/call", params.into()).unwrap();
-    let mut start = Start::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap();
+    let mut start = CallRecord::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap();
     start.risk = risk;
     start
 }
@@ -101,7 +101,7 @@ fn event(id: &str) -> AuditEvent {
 }
 
 async fn call(log: &AuditLog, tool: &str, risk: RiskLevel) {
-    log.begin(start(tool, Some(risk), None)).await.unwrap().finish(Outcome::Success);
+    log.begin(start(tool, Some(risk), None)).await.unwrap().finish(AuditOutcome::Success);
 }
 
 async fn tools(log: &AuditLog) -> Vec<(String, String)> {

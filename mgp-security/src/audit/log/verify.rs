@@ -6,7 +6,7 @@ use std::path::Path;
 use super::chain::{Chain, Checkpoint, Line, RecordKind};
 use super::digest::DigestKey;
 use super::error::{BadRecord, LogError, RecordFlaw};
-use super::head::Head;
+use super::head::LogHead;
 use super::lines::Lines;
 use super::segments::LogPlace;
 
@@ -16,9 +16,9 @@ use super::segments::LogPlace;
 /// record breaks the chain at that record. The head fixes the end: without it, records could be cut off at the end, or
 /// the whole log could be replaced by another valid one.
 ///
-/// With a head from a [store](Head::in_store), an attacker who can only change the files cannot change, remove or add
+/// With a head from a [store](LogHead::in_store), an attacker who can only change the files cannot change, remove or add
 /// a record up to the head unnoticed.
-/// With the head [beside the log](Head::beside), damage and careless changes are detected; an attacker with write
+/// With the head [beside the log](LogHead::beside), damage and careless changes are detected; an attacker with write
 /// access to the directory can replace the log and its head.
 ///
 /// Records after the head were not acknowledged; they are counted if they verify, and an incomplete line at the very
@@ -28,7 +28,7 @@ use super::segments::LogPlace;
 ///
 /// # Errors
 /// [`LogError::Bad`] names the first bad record; other errors mean that the files cannot be read.
-pub fn verify(dir: &Path, name: &str, head: &Head) -> Result<u64, LogError> {
+pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
     let place = LogPlace::new(dir, name)?;
     beside(&place)?;
     let segments = place.segments().map_err(LogError::io(dir, "read"))?;
@@ -83,7 +83,7 @@ pub fn verify(dir: &Path, name: &str, head: &Head) -> Result<u64, LogError> {
 }
 
 /// Returns the chain before the first line of a log whose older files were removed.
-fn resume(line: &[u8], first: u64, head: &Head) -> Result<Chain, BadRecord> {
+fn resume(line: &[u8], first: u64, head: &LogHead) -> Result<Chain, BadRecord> {
     let chain = Line::read(line)
         .filter(|line| line.seq == first)
         .and_then(|line| Chain::before(&line))
@@ -103,7 +103,7 @@ fn beside(place: &LogPlace) -> Result<(), LogError> {
     if fs::metadata(&lock).is_ok_and(|metadata| metadata.len() > 0) {
         return Err(BadRecord::new(0, RecordFlaw::Beside(lock)).into());
     }
-    Head::beside(&place.dir, &place.name)?;
+    LogHead::beside(&place.dir, &place.name)?;
     let key = place.beside("key");
     if key.exists() && DigestKey::read(&key)?.is_none() {
         return Err(BadRecord::new(0, RecordFlaw::Beside(key)).into());

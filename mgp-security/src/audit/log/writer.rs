@@ -15,15 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mgp_types::service::Unaudited;
+use mgp_types::service::AuditError;
 use mgp_types::store::{Store, StoreError};
 use tokio::time::Instant;
 
 use super::chain::{Chain, MAX_LINE};
-use super::config::{Fsync, Keep, LogConfig};
+use super::config::{FileRetention, Fsync, LogConfig};
 use super::error::{BadRecord, LogError};
 use super::group::{Group, encode_or_replace};
-use super::head::{Head, HeadPlace};
+use super::head::{HeadPlace, LogHead};
 use super::outbox::{BATCH, Outbox, RecentEvents};
 use super::queue::{Item, LogQueue, Reservation};
 use super::recover::RecoveredLog;
@@ -109,7 +109,7 @@ impl Writer {
         let head = match head {
             Some(head) => head,
             None if segments.is_empty() => {
-                let head = Head::of(&Chain::genesis(&place.name), 0);
+                let head = LogHead::of(&Chain::genesis(&place.name), 0);
                 head_place.keep(&head)?;
                 head
             }
@@ -215,7 +215,7 @@ impl Writer {
         if cut > 0 {
             self.write_checkpoint(cut)?;
         } else if self.head < self.chain.seq {
-            self.save_head(Head::of(&self.chain, self.outbox_number))?;
+            self.save_head(LogHead::of(&self.chain, self.outbox_number))?;
         }
         self.take_new_events()
     }
@@ -244,7 +244,7 @@ impl Writer {
         let late =
             self.head_lag_since.is_some_and(|since| closing || since.elapsed() >= MAX_HEAD_LAG);
         if late {
-            self.save_head(Head::of(&self.chain, self.outbox_number))?;
+            self.save_head(LogHead::of(&self.chain, self.outbox_number))?;
         }
         if std::mem::take(&mut self.is_failing) {
             self.shared.set_failure(None);
@@ -364,8 +364,8 @@ impl Writer {
         // The head is at least at the beginning of the checkpoint, so that opening need not read further back.
         self.save_lagging_head()?;
         let from = match self.config.keep {
-            Keep::All => None,
-            Keep::Newest(count) => {
+            FileRetention::All => None,
+            FileRetention::Newest(count) => {
                 let retained = usize::try_from(count).unwrap_or(usize::MAX).max(1);
                 self.firsts.len().checked_sub(retained).and_then(|at| self.firsts.get(at).copied())
             }
@@ -417,7 +417,7 @@ impl Writer {
         }
         let Group { chain, outbox, .. } = self.group;
         if keeping == HeadSave::Now && self.head < chain.seq {
-            self.save_head(Head::of(&chain, outbox))?;
+            self.save_head(LogHead::of(&chain, outbox))?;
         }
         self.may_have_torn_end = false;
         let length = self.group.text.len() as u64;
@@ -441,12 +441,12 @@ impl Writer {
 
     fn save_lagging_head(&mut self) -> Result<(), Reason> {
         if self.head < self.chain.seq {
-            self.save_head(Head::of(&self.chain, self.outbox_number))?;
+            self.save_head(LogHead::of(&self.chain, self.outbox_number))?;
         }
         Ok(())
     }
 
-    fn save_head(&mut self, head: Head) -> Result<(), Reason> {
+    fn save_head(&mut self, head: LogHead) -> Result<(), Reason> {
         let revision = self.head_place.keep(&head).map_err(reason)?;
         if let (Some(outbox), Some(revision)) = (&mut self.outbox, revision) {
             outbox.note_own_commit(revision);
@@ -459,7 +459,7 @@ impl Writer {
     /// Reports the failure to waiting callers; items without a waiting caller stay queued for a retry.
     fn fail(&mut self, reason: &Reason) {
         self.is_failing = true;
-        let failure = Unaudited::Failed(Arc::clone(reason));
+        let failure = AuditError::Failed(Arc::clone(reason));
         if self.shared.set_failure(Some(failure.clone())) {
             let log = &self.config.name;
             tracing::error!(log, error = %reason, "failed to write the audit log; calls are denied until it can be written");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use mgp_types::PrivateFileError;
-use mgp_types::service::Unaudited;
+use mgp_types::service::AuditError;
 
 use super::MAX_KEYS;
 
@@ -36,16 +36,16 @@ pub enum KeyError {
     NoRandomness(getrandom::Error),
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] KeyStoreError),
     /// The change cannot be recorded: no key was created, or a key was revoked without a record in the log.
     #[error("the change of the key was not recorded: {0}")]
-    Unaudited(#[from] Unaudited),
+    Unaudited(#[from] AuditError),
 }
 
 /// An error of a key store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StoreError {
+pub enum KeyStoreError {
     /// The file cannot be used.
     #[error(transparent)]
     File(#[from] PrivateFileError),

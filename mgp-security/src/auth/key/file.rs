@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mgp_types::{PrivateFile, Turn};
+use mgp_types::{FileLock, PrivateFile};
 use serde::{Deserialize, Serialize};
 
 use super::MAX_KEYS;
-use super::error::{KeyError, StoreError};
+use super::error::{KeyError, KeyStoreError};
 use super::record::KeyRecord;
 use super::store::{KeyStore, add, remove, revoke};
 
@@ -52,7 +52,7 @@ impl FileKeys {
     ) -> Result<(), KeyError> {
         let file = self.file.clone();
         blocking(move || {
-            let turn = file.turn(LOCK_TIMEOUT).map_err(StoreError::from)?;
+            let turn = file.turn(LOCK_TIMEOUT).map_err(KeyStoreError::from)?;
             let mut records = read(&file)?;
             change(&mut records)?;
             Ok(write(&file, &turn, records)?)
@@ -63,7 +63,7 @@ impl FileKeys {
 
 #[async_trait]
 impl KeyStore for FileKeys {
-    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError> {
+    async fn load(&self) -> Result<Vec<KeyRecord>, KeyStoreError> {
         let file = self.file.clone();
         blocking(move || Ok(read(&file)?.into_values().collect())).await
     }
@@ -88,17 +88,17 @@ impl KeyStore for FileKeys {
 }
 
 /// Runs file operations on a thread that may block.
-async fn blocking<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+async fn blocking<T: Send + 'static, E: From<KeyStoreError> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
-        Err(error) => Err(StoreError::Other(Box::new(error)).into()),
+        Err(error) => Err(KeyStoreError::Other(Box::new(error)).into()),
     }
 }
 
-fn read(file: &PrivateFile) -> Result<BTreeMap<String, KeyRecord>, StoreError> {
-    let unreadable = |why: String| StoreError::Unreadable { path: file.path().to_owned(), why };
+fn read(file: &PrivateFile) -> Result<BTreeMap<String, KeyRecord>, KeyStoreError> {
+    let unreadable = |why: String| KeyStoreError::Unreadable { path: file.path().to_owned(), why };
     let Some(text) = file.read()? else { return Ok(BTreeMap::new()) };
     let contents: Contents =
         serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
@@ -119,11 +119,11 @@ fn read(file: &PrivateFile) -> Result<BTreeMap<String, KeyRecord>, StoreError> {
 
 fn write(
     file: &PrivateFile,
-    turn: &Turn,
+    turn: &FileLock,
     records: BTreeMap<String, KeyRecord>,
-) -> Result<(), StoreError> {
+) -> Result<(), KeyStoreError> {
     let contents = Contents { version: VERSION, keys: records.into_values().collect() };
-    let text =
-        serde_json::to_vec_pretty(&contents).map_err(|error| StoreError::Other(Box::new(error)))?;
+    let text = serde_json::to_vec_pretty(&contents)
+        .map_err(|error| KeyStoreError::Other(Box::new(error)))?;
     Ok(file.replace(turn, &text)?)
 }

@@ -12,7 +12,7 @@ use mgp_types::{millis, to_hex};
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
-use super::error::{KeyError, StoreError};
+use super::error::{KeyError, KeyStoreError};
 use super::record::{KeyGrant, KeyRecord};
 use super::store::{KeyStore, MemoryKeys};
 use super::text::{Hash, KeyText, PREFIX};
@@ -122,11 +122,11 @@ impl ApiKeys {
     /// Opens the keys in a store.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read.
+    /// [`KeyStoreError`] when the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future reads nothing.
-    pub async fn open(store: impl KeyStore) -> Result<Self, StoreError> {
+    pub async fn open(store: impl KeyStore) -> Result<Self, KeyStoreError> {
         let stamp = store.stamp();
         let snapshot = Snapshot::of(store.load().await?, stamp)?;
         Ok(Self::with_snapshot(store, snapshot))
@@ -263,11 +263,11 @@ impl ApiKeys {
     /// Reads the records of all keys, including revoked ones.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read.
+    /// [`KeyStoreError`] when the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
-    pub async fn records(&self) -> Result<Vec<KeyRecord>, StoreError> {
+    pub async fn records(&self) -> Result<Vec<KeyRecord>, KeyStoreError> {
         self.shared.store.load().await
     }
 
@@ -359,13 +359,13 @@ impl KeyCache {
     }
 
     /// Reads the store after a change, however recently it was read.
-    async fn reload(&self) -> Result<(), StoreError> {
+    async fn reload(&self) -> Result<(), KeyStoreError> {
         let _held = self.reading.lock().await;
         self.read().await
     }
 
     /// Reads the store again; the caller holds `reading`.
-    async fn read(&self) -> Result<(), StoreError> {
+    async fn read(&self) -> Result<(), KeyStoreError> {
         // Taken before the records, so that a change in between is detected at the next check.
         let stamp = self.store.stamp();
         let read = self.store.load().await.and_then(|records| Snapshot::of(records, stamp));
@@ -415,14 +415,14 @@ impl KeyCache {
 // === impl Snapshot ===
 
 impl Snapshot {
-    fn of(records: Vec<KeyRecord>, stamp: u64) -> Result<Self, StoreError> {
+    fn of(records: Vec<KeyRecord>, stamp: u64) -> Result<Self, KeyStoreError> {
         let entries = records.into_iter().map(|record| {
             let id = record.id().to_owned();
             let grant = record.grant();
             let expires = match grant.as_expires() {
                 None => None,
                 Some(time) => Some(time.to_system_time().ok_or_else(|| {
-                    StoreError::Other(
+                    KeyStoreError::Other(
                         format!("the expiry of the key `{id}` is not a valid time").into(),
                     )
                 })?),
@@ -436,7 +436,7 @@ impl Snapshot {
             let is_revoked = record.revoked().is_some();
             Ok((id, Entry { hash: *record.hash(), caller, is_revoked }))
         });
-        Ok(Self { stamp, broken: false, entries: entries.collect::<Result<_, StoreError>>()? })
+        Ok(Self { stamp, broken: false, entries: entries.collect::<Result<_, KeyStoreError>>()? })
     }
 
     /// Decides with one hash, one lookup and one comparison, whether or not the key exists.

@@ -15,7 +15,7 @@ mod store;
 mod tests;
 mod text;
 
-pub use error::{KeyError, StoreError};
+pub use error::{KeyError, KeyStoreError};
 pub use file::FileKeys;
 pub use keys::{ApiKeys, NewKey};
 pub use record::{KeyGrant, KeyRecord};

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use mgp_types::sync::Mutex;
 
 use super::MAX_KEYS;
-use super::error::{KeyError, StoreError};
+use super::error::{KeyError, KeyStoreError};
 use super::record::KeyRecord;
 
 /// A store of keys; [`ApiKeys`](super::ApiKeys) caches its records, and rarely calls it.
 #[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
     /// Reads all records.
-    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError>;
+    async fn load(&self) -> Result<Vec<KeyRecord>, KeyStoreError>;
 
     /// Adds a record with a new id.
     async fn add(&self, record: KeyRecord) -> Result<(), KeyError>;
@@ -61,7 +61,7 @@ impl MemoryKeys {
 
 #[async_trait]
 impl KeyStore for MemoryKeys {
-    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError> {
+    async fn load(&self) -> Result<Vec<KeyRecord>, KeyStoreError> {
         Ok(self.0.lock().records.values().cloned().collect())
     }
 

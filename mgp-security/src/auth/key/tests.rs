@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
-    AuditFuture, AuditSink, Authority, MemoryAudit, Principal, Start, Ticket, Unaudited,
+    AuditError, AuditFuture, AuditSink, Authority, CallRecord, MemoryAudit, Principal, Ticket,
 };
 use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
@@ -168,9 +168,9 @@ struct TestStore {
 
 #[async_trait]
 impl KeyStore for TestStore {
-    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError> {
+    async fn load(&self) -> Result<Vec<KeyRecord>, KeyStoreError> {
         if self.is_down.load(Ordering::SeqCst) {
-            return Err(StoreError::Other("down".into()));
+            return Err(KeyStoreError::Other("down".into()));
         }
         self.keys.load().await
     }
@@ -220,7 +220,7 @@ impl Folder {
         self.0.path().join("keys.json")
     }
 
-    async fn open(&self) -> Result<ApiKeys, StoreError> {
+    async fn open(&self) -> Result<ApiKeys, KeyStoreError> {
         ApiKeys::open(FileKeys::new(self.file())).await
     }
 }
@@ -346,7 +346,7 @@ async fn a_file_that_others_can_read_is_refused() {
         let refused = folder.open().await.unwrap_err();
         assert!(matches!(
             refused,
-            StoreError::File(PrivateFileError::Exposed { mode, .. }) if mode == open
+            KeyStoreError::File(PrivateFileError::Exposed { mode, .. }) if mode == open
         ));
         assert!(keys.issue(grant()).await.is_err());
     }
@@ -409,12 +409,12 @@ async fn two_processes_that_change_a_file_lose_nothing() {
 struct FullLog;
 
 impl AuditSink for FullLog {
-    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
-        AuditFuture::Ready(Err(Unaudited::Full))
+    fn begin(&self, _: CallRecord) -> AuditFuture<Ticket> {
+        AuditFuture::Ready(Err(AuditError::Full))
     }
 
     fn record(&self, _: AuditEvent) -> AuditFuture<()> {
-        AuditFuture::Ready(Err(Unaudited::Full))
+        AuditFuture::Ready(Err(AuditError::Full))
     }
 }
 

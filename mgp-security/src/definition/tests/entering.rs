@@ -58,7 +58,8 @@ async fn of_two_look_alikes_that_connect_at_once_one_is_let_in() {
         tokio::join!(definitions.observe(&one, &tools), definitions.observe(&other, &tools));
     first.unwrap();
     second.unwrap();
-    let stands = [&one, &other].map(|id| definitions.standing(Some(id), "t0") == Standing::Pinned);
+    let stands =
+        [&one, &other].map(|id| definitions.standing(Some(id), "t0") == DefinitionState::Pinned);
     assert!(stands[0] != stands[1], "{stands:?}");
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AuditEvent, AuditResult, EntryType, EventType, Validator,
 };
-use mgp_types::service::{AuditFuture, AuditSink, BoxFuture, Start, Ticket};
-use mgp_types::store::{Change, Loaded, PendingEvent, Store, StoreError};
+use mgp_types::service::{AuditFuture, AuditSink, BoxFuture, CallRecord, Ticket};
+use mgp_types::store::{Change, LoadedRecords, PendingEvent, Store, StoreError};
 use tokio::sync::watch;
 
 use super::*;
@@ -31,7 +31,7 @@ fn overrides(audit: &MemoryAudit) -> usize {
 struct Slow(MemoryAudit);
 
 impl AuditSink for Slow {
-    fn begin(&self, start: Start) -> AuditFuture<Ticket> {
+    fn begin(&self, start: CallRecord) -> AuditFuture<Ticket> {
         self.0.begin(start)
     }
 
@@ -203,7 +203,7 @@ async fn what_is_forgotten_is_pinned_anew_and_told_in_one_event() {
     assert_eq!(event.details.unwrap().decode::<u64>("count").unwrap(), Some(3));
     assert!(world.definitions.waiting().unwrap().is_empty());
     world.call("read").await.unwrap();
-    assert_eq!(world.standing("read"), Standing::Pinned);
+    assert_eq!(world.standing("read"), DefinitionState::Pinned);
 
     world.definitions.deregistered(&files()).await.unwrap();
     let before = world.audit.events().len();
@@ -211,14 +211,14 @@ async fn what_is_forgotten_is_pinned_anew_and_told_in_one_event() {
     assert_eq!(world.audit.events().len(), before, "there is nothing left to forget");
     let like = ServerId::from("fi1es");
     world.definitions.observe(&like, &[copy]).await.unwrap();
-    assert_eq!(world.definitions.standing(Some(&like), "read"), Standing::Pinned);
+    assert_eq!(world.definitions.standing(Some(&like), "read"), DefinitionState::Pinned);
 }
 
 /// A store that can be made to fail.
 struct Flaky(MemoryStore, Arc<AtomicBool>);
 
 impl Store for Flaky {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.0.load(space)
     }
 
@@ -226,7 +226,7 @@ impl Store for Flaky {
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         if self.1.load(Ordering::Relaxed) {
             return Box::pin(std::future::ready(Err(StoreError::Busy("it fails"))));
         }

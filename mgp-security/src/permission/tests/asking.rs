@@ -3,8 +3,8 @@
 use mgp_types::mcp::{Era, key};
 use mgp_types::mgp::{Grant, ScopedGrant};
 use mgp_types::service::{
-    Ask, Asking, CallerChannel as _, InputRequired, PeerInfo, PermissionAuthority as _, RoundState,
-    Rounds,
+    CallerAccess, CallerChannel as _, CallerRequest, InputRequired, PeerInfo,
+    PermissionAuthority as _, RoundState, Rounds,
 };
 use mgp_types::{Payload, Timestamp};
 
@@ -263,7 +263,7 @@ impl Approver for AsksCaller {
     ) -> BoxFuture<'static, Result<Decision, RpcError>> {
         let cx = cx.clone();
         Box::pin(async move {
-            let ask = Ask::new("elicitation/create", Payload::empty_object());
+            let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
             let answer = cx.ask_afresh(&question.binding.to_string(), ask).await?;
             let yes: bool = answer.get()?;
             let word = if yes { GrantDecision::Approved } else { GrantDecision::Denied };
@@ -288,7 +288,7 @@ async fn a_modern_call_is_asked_in_rounds() {
     client.cx.caller = Arc::new(facts);
     let mut round = async |state: RoundState| {
         let rounds = Rounds::new(state);
-        client.cx.asking = Asking::Via(Arc::new(rounds.clone()));
+        client.cx.asking = CallerAccess::Via(Arc::new(rounds.clone()));
         let call = client.call("tools/call", r#"{"name":"camera"}"#);
         let reply = client.cx.asking.drive(call).await.unwrap();
         (reply, rounds.state())

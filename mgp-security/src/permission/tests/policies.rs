@@ -254,7 +254,7 @@ async fn what_the_approver_has_configured_is_never_kept() {
         client.request("tools/call", r#"{"name":"camera"}"#).await.is_err()
     };
     let lists = || -> Option<Arc<dyn Approver>> {
-        Some(Arc::new(crate::approval::Configured::new().permissions([Permission::Camera])))
+        Some(Arc::new(crate::approval::ConfiguredApprover::new().permissions([Permission::Camera])))
     };
     let with = of(lists());
     assert!(!missing(&with).await);

@@ -1,7 +1,7 @@
 //! A slow store: a change that was handed to it is not given up when its caller stops waiting.
 
 use mgp_types::service::PermissionAuthority as _;
-use mgp_types::store::{Change, Loaded, PendingEvent, Store, StoreError};
+use mgp_types::store::{Change, LoadedRecords, PendingEvent, Store, StoreError};
 use tokio::sync::watch;
 
 use super::*;
@@ -14,7 +14,7 @@ struct Slow {
 }
 
 impl Store for Slow {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.store.load(space)
     }
 
@@ -22,7 +22,7 @@ impl Store for Slow {
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.store.changes(space, since)
     }
 

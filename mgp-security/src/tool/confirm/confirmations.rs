@@ -6,16 +6,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_types::mgp::{Actor, AuditEvent, GrantDecision, RiskLevel};
 use mgp_types::service::{
-    AgentId, Asking, AuditSink, CallerChannel, Context, MemoryAudit, ServerId, Start,
+    AgentId, AuditSink, CallRecord, CallerAccess, CallerChannel, Context, MemoryAudit, ServerId,
 };
-use mgp_types::{Hash, Object, Payload, Timestamp, canonical};
+use mgp_types::{Object, Payload, Sha256Hash, Timestamp, canonical};
 use serde::{Deserialize, Serialize};
 
-use super::naming::{Named, NamedTool};
+use super::naming::{NamedTool, NamedTools};
 use super::pending::{OpenQuestion, Pending};
 use super::refused::{ConfirmRefused, Unconfirmed, is_past};
 use super::used::{NotUsable, Used};
-use crate::approval::{About, Approver, Decision, Question};
+use crate::approval::{Approver, Decision, Question, QuestionSubject};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::policy::Policies;
@@ -49,7 +49,7 @@ pub struct Confirmations {
     policies: Policies,
     approver: Arc<dyn Approver>,
     audit: Arc<dyn AuditSink>,
-    named: Arc<[Arc<dyn Named>]>,
+    named: Arc<[Arc<dyn NamedTools>]>,
     lives: Duration,
     pending: Arc<Pending>,
     used: Arc<Used>,
@@ -63,7 +63,7 @@ pub(crate) struct RiskyCall {
     pub(crate) arguments: Payload,
     pub(crate) assessment: Arc<Assessment>,
     /// The hash of the definition, if one is known.
-    pub(crate) definition: Option<Hash>,
+    pub(crate) definition: Option<Sha256Hash>,
 }
 
 /// The confirmation that the rounds of a call carry, sealed.
@@ -101,8 +101,8 @@ impl Confirmations {
     }
 
     /// Adds a source of the tools that the operator named.
-    pub fn named(mut self, named: impl Named + 'static) -> Self {
-        let one: Arc<dyn Named> = Arc::new(named);
+    pub fn named(mut self, named: impl NamedTools + 'static) -> Self {
+        let one: Arc<dyn NamedTools> = Arc::new(named);
         self.named = self.named.iter().cloned().chain([one]).collect();
         self
     }
@@ -227,7 +227,7 @@ impl Confirmations {
     fn take(
         &self,
         cx: &Context,
-        binding: Hash,
+        binding: Sha256Hash,
         book: &RoundStore<'_>,
         kept: &mut CarriedConfirmation,
     ) -> Result<(), Unconfirmed> {
@@ -254,7 +254,7 @@ impl fmt::Debug for Confirmations {
     }
 }
 
-type EventOf = fn(Actor, Option<&ServerId>, &str, &RiskLevel, &Hash) -> Event;
+type EventOf = fn(Actor, Option<&ServerId>, &str, &RiskLevel, &Sha256Hash) -> Event;
 
 impl RiskyCall {
     fn event(&self, told: EventOf, by: Actor, question: &Question) -> Event {
@@ -277,8 +277,8 @@ impl RiskyCall {
             definition.as_deref(),
         ];
         // Debug escapes quotes, so no two lists of parts have the same text.
-        let binding = Hash::of(format!("{parts:?}").as_bytes());
-        let about = About::Call {
+        let binding = Sha256Hash::of(format!("{parts:?}").as_bytes());
+        let about = QuestionSubject::Call {
             tool: self.tool.clone(),
             arguments,
             risk: self.assessment.effective_risk.clone(),
@@ -299,9 +299,9 @@ struct RoundStore<'a> {
 }
 
 impl<'a> RoundStore<'a> {
-    fn of(cx: &'a Context, binding: Hash) -> Self {
+    fn of(cx: &'a Context, binding: Sha256Hash) -> Self {
         let asker = match &cx.asking {
-            Asking::Via(asker) => Some(&**asker),
+            CallerAccess::Via(asker) => Some(&**asker),
             _ => None,
         };
         Self { asker, key: format!("mgp.confirmed.{binding}") }
@@ -330,7 +330,7 @@ impl<'a> RoundStore<'a> {
 
 /// Adds a detail to the record of the call, if it has one.
 pub(crate) fn note(cx: &Context, name: &str, word: &str) {
-    if let (Some(start), Ok(word)) = (cx.extensions.get::<Start>(), Payload::of(word)) {
+    if let (Some(start), Ok(word)) = (cx.extensions.get::<CallRecord>(), Payload::of(word)) {
         start.note(name, word);
     }
 }

@@ -18,5 +18,5 @@ mod used;
 
 pub use confirmations::{ConfirmConfig, Confirmations};
 pub(crate) use confirmations::{RiskyCall, note};
-pub use naming::{Named, NamedTool};
+pub use naming::{NamedTool, NamedTools};
 pub use refused::{ConfirmRefused, Unconfirmed};

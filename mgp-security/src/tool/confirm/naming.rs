@@ -10,14 +10,14 @@ use crate::tool::assessment::Assessment;
 /// Finds the tools that the operator named for a caller: by grants of tools, by permissions for single tools.
 ///
 /// Implementations read a snapshot and never wait.
-pub trait Named: Send + Sync {
+pub trait NamedTools: Send + Sync {
     /// Returns the unexpired entry in this caller's favour that names this tool.
     ///
     /// An entry for the whole server names no tool.
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<NamedTool>;
 }
 
-impl<F> Named for F
+impl<F> NamedTools for F
 where
     F: Fn(&Context, Option<&ServerId>, &str) -> Option<NamedTool> + Send + Sync,
 {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use mgp_types::Hash;
+use mgp_types::Sha256Hash;
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 /// An entry stays as long as its confirmation could be shown again.
 #[derive(Debug)]
 pub(super) struct Used {
-    runs: Mutex<HashMap<(ByteString, Hash), Entry>>,
+    runs: Mutex<HashMap<(ByteString, Sha256Hash), Entry>>,
     most: usize,
 }
 
@@ -47,7 +47,7 @@ impl Used {
     pub(super) fn claim(
         &self,
         logical: &ByteString,
-        binding: Hash,
+        binding: Sha256Hash,
         runs: u32,
         lives: Duration,
     ) -> Result<u32, NotUsable> {
@@ -83,19 +83,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_run_is_given_out_once() {
         let used = Used::new(8);
-        let (call, binding) = (ByteString::from("call"), Hash::of(b"x"));
+        let (call, binding) = (ByteString::from("call"), Sha256Hash::of(b"x"));
         assert_eq!(used.claim(&call, binding, 0, LIVES), Ok(1));
         assert_eq!(used.claim(&call, binding, 0, LIVES), Err(NotUsable::Used));
         assert_eq!(used.claim(&call, binding, 1, LIVES), Ok(2));
         assert_eq!(used.claim(&call, binding, 1, LIVES), Err(NotUsable::Used));
-        assert_eq!(used.claim(&call, Hash::of(b"y"), 0, LIVES), Ok(1));
+        assert_eq!(used.claim(&call, Sha256Hash::of(b"y"), 0, LIVES), Ok(1));
         assert_eq!(used.claim(&"other".into(), binding, 0, LIVES), Ok(1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_confirmation_that_is_good_for_ever_is_used_once_too() {
         let used = Used::new(8);
-        let (call, binding) = (ByteString::from("call"), Hash::of(b"x"));
+        let (call, binding) = (ByteString::from("call"), Sha256Hash::of(b"x"));
         assert_eq!(used.claim(&call, binding, 0, Duration::MAX), Ok(1));
         assert_eq!(used.claim(&call, binding, 0, Duration::MAX), Err(NotUsable::Used));
     }
@@ -103,7 +103,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_full_table_takes_no_more_until_something_expires() {
         let used = Used::new(2);
-        let binding = Hash::of(b"x");
+        let binding = Sha256Hash::of(b"x");
         assert_eq!(used.claim(&"a".into(), binding, 0, LIVES), Ok(1));
         assert_eq!(used.claim(&"b".into(), binding, 0, LIVES), Ok(1));
         assert_eq!(used.claim(&"c".into(), binding, 0, LIVES), Err(NotUsable::Full));

@@ -8,16 +8,16 @@ use std::time::{Duration, SystemTime};
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, GrantDecision, RiskLevel};
 use mgp_types::service::{
-    Ask, Asking, Asks, BoxFuture, Call, Context, InputRequired, MemoryAudit, PeerInfo, Principal,
-    Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
+    AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, InputRequired,
+    MemoryAudit, PeerInfo, Principal, Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
 };
 use mgp_types::{ErrorCode, Payload, RpcError, Timestamp};
 use tower_layer::Layer;
 
 use crate::{
-    About, Access, Approver, Assessment, AuditLayer, ConfirmConfig, ConfirmFrom, ConfirmLayer,
+    Access, Approver, Assessment, AuditLayer, ConfirmConfig, ConfirmFrom, ConfirmLayer,
     Confirmations, Decision, Definitions, ElicitApprover, NamedTool, Policies, Question,
-    ServerPolicy,
+    QuestionSubject, ServerPolicy,
 };
 
 const CALL: &str = r#"{"name":"rm","arguments":{"b":1,"a":2}}"#;
@@ -123,7 +123,9 @@ async fn a_confirmed_call_runs_and_a_denied_one_does_not() {
     client.request("tools/call", CALL).await.unwrap();
     assert_eq!(ran.load(Ordering::Relaxed), 1);
     let asked = judge.asked().remove(0);
-    let About::Call { tool, arguments, risk } = asked.about else { panic!("it is about a call") };
+    let QuestionSubject::Call { tool, arguments, risk } = asked.about else {
+        panic!("it is about a call")
+    };
     assert_eq!((tool.as_str(), arguments.as_str()), ("rm", r#"{"a":2,"b":1}"#));
     assert_eq!(risk, RiskLevel::Dangerous);
     let events = audit.events();
@@ -306,12 +308,12 @@ impl Modern {
         let rounds = Rounds::new(self.state.clone());
         let mut client = mock::client(self.stack.clone());
         let mut facts = PeerInfo::new(Revision::MODERN);
-        let mut asks = Asks::default();
+        let mut asks = AcceptedRequests::default();
         asks.elicitation = true;
         facts.asks = asks;
         client.cx.caller = Arc::new(facts);
         client.cx.logical = Some(self.state.logical.as_str().into());
-        let asking = Asking::Via(Arc::new(rounds.clone()));
+        let asking = CallerAccess::Via(Arc::new(rounds.clone()));
         client.cx.asking = asking.clone();
         let outcome = asking.drive(client.call("tools/call", CALL)).await;
         (outcome, rounds.state())
@@ -370,7 +372,7 @@ async fn a_confirmation_covers_all_rounds_of_its_call_but_no_round_twice() {
     let tool = Stack::from_fn(move |call: Call| {
         count.fetch_add(1, Ordering::Relaxed);
         async move {
-            let ask = Ask::new("elicitation/create", Payload::empty_object());
+            let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
             Ok(Reply::raw(call.cx().ask("own", ask).await?))
         }
     });

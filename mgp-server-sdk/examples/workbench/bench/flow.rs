@@ -5,7 +5,7 @@ use std::time::Duration;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::{ContentBlock, ElicitAction, ElicitParams, ElicitResult};
 use mgp_types::method::{ElicitationCreate, Request as _};
-use mgp_types::service::Ask;
+use mgp_types::service::CallerRequest;
 use mgp_types::{Payload, RawObject};
 
 #[derive(Deserialize, JsonSchema)]
@@ -53,7 +53,7 @@ async fn stream(Args(stream): Args<Stream>, outlet: Outlet) -> Result<String, Rp
         let letter = char::from(b'a' + u8::try_from(number % 26).unwrap_or_default());
         let text = letter.to_string().repeat(stream.bytes);
         // A caller that left, or takes no chunks, still receives the result.
-        let _ = outlet.send(Item::Chunk(Payload::of(&ContentBlock::text(&*text))?)).await;
+        let _ = outlet.send(OutletItem::Chunk(Payload::of(&ContentBlock::text(&*text))?)).await;
         whole += &text;
     }
     Ok(whole)
@@ -68,7 +68,7 @@ async fn progress(Args(steps): Args<Steps>, outlet: Outlet) -> String {
             message: Some(format!("step {step}")),
             estimated_remaining_ms: Some(u64::from(steps.steps - step) * steps.delay_ms),
         };
-        let _ = outlet.send(Item::Progress(progress)).await;
+        let _ = outlet.send(OutletItem::Progress(progress)).await;
     }
     format!("{} steps", steps.steps)
 }
@@ -81,7 +81,7 @@ async fn confirm(Args(confirm): Args<Confirm>, cx: Context) -> Result<&'static s
     });
     let mut params = ElicitParams::new(confirm.message);
     params.requested_schema = Some(RawObject::of(&form).map_err(RpcError::invalid_params)?);
-    let ask = Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?);
+    let ask = CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?);
     let answer: ElicitResult = cx.ask("confirm", ask).await?.get()?;
     let yes = answer.content.as_ref().and_then(|content| content.get("yes")).map(Payload::as_str);
     Ok(match (answer.action, yes) {

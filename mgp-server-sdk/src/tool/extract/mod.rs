@@ -15,9 +15,8 @@ use mgp_types::{Payload, RawObject, RpcError};
 pub use args::Args;
 pub use cancelled::Cancelled;
 pub(super) use grants::admit;
-pub use mgp_security::{GrantState, Grants};
 pub use session::{SessionInfo, Trace};
-pub use state::{Need, State};
+pub use state::{RequiredState, State};
 
 use super::SchemaStyle;
 
@@ -96,7 +95,7 @@ pub trait FromCall: Sized + Send {
 
     /// Returns the state it needs of the server; checked when the server is built.
     #[must_use]
-    fn needs() -> Vec<Need> {
+    fn needs() -> Vec<RequiredState> {
         Vec::new()
     }
 }

@@ -49,19 +49,19 @@ impl<T: Send + Sync + 'static> FromCall for State<T> {
         })
     }
 
-    fn needs() -> Vec<Need> {
-        vec![Need::state::<T>()]
+    fn needs() -> Vec<RequiredState> {
+        vec![RequiredState::state::<T>()]
     }
 }
 
 /// State that a function needs of its server.
 #[derive(Clone, Copy, Debug)]
-pub struct Need {
+pub struct RequiredState {
     name: &'static str,
     is_met: fn(&Extensions) -> bool,
 }
 
-impl Need {
+impl RequiredState {
     /// Creates the need for state of a type.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>() -> Self {

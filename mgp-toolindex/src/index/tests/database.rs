@@ -30,7 +30,7 @@ fn seen(index: &ToolIndex) -> String {
         writeln!(all, "{:?} {} {:?}", listed.risk(), listed.tokens(), listed.hash()).unwrap();
     }
     for text in ["read a file", "letter", "folder", "sends files", "odd", "读取文件"] {
-        let found = index.search(&Query::new(text).most(9), &Everything).unwrap();
+        let found = index.search(&Query::new(text).most(9), &AllTools).unwrap();
         for hit in found.hits {
             writeln!(all, "{text}: {} {}", hit.tool.tool_id(), hit.score).unwrap();
         }
@@ -107,7 +107,7 @@ async fn restored_servers_are_disconnected() {
     index.flush().await.unwrap();
     let again = open(&db, None).await;
     let connected = Query::new("file").filter(Filter::default().status(ServerState::Connected));
-    let found = || names(&again.search(&connected, &Everything).unwrap());
+    let found = || names(&again.search(&connected, &AllTools).unwrap());
     assert!(found().is_empty());
     assert!(!search(&again, "file").is_empty());
     again.set_state("files", ServerState::Connected);

@@ -14,7 +14,7 @@ use mgp_types::mgp::{RiskLevel, ServerState, ToolSecurity};
 use mgp_types::{Payload, RawObject};
 
 use super::*;
-use crate::catalog::{Everything, Listed, ServerEntry, ToolEntry};
+use crate::catalog::{AllTools, IndexedTool, ServerEntry, ToolEntry};
 use crate::search::{Filter, Query, SearchResult};
 
 pub(super) fn tool(name: &str, description: &str) -> Tool {
@@ -38,7 +38,7 @@ pub(super) fn names(found: &SearchResult) -> Vec<String> {
 }
 
 pub(super) fn search(index: &ToolIndex, text: &str) -> Vec<String> {
-    names(&index.search(&Query::new(text), &Everything).unwrap())
+    names(&index.search(&Query::new(text), &AllTools).unwrap())
 }
 
 fn files() -> ServerEntry {
@@ -126,7 +126,7 @@ fn filters_narrow() {
         .put(ServerEntry::new("old").state(ServerState::Error).tool(tool("read_old", "")))
         .unwrap();
     let check = |filter: Filter, expected: &[&str]| {
-        let found = index.search(&Query::new("read").filter(filter), &Everything).unwrap();
+        let found = index.search(&Query::new("read").filter(filter), &AllTools).unwrap();
         let mut names = names(&found);
         names.sort();
         assert_eq!(names, expected);
@@ -153,10 +153,10 @@ fn filters_narrow() {
 fn a_name_of_two_tools_is_ambiguous() {
     let index = by_words();
     index.put_all([files(), mail()]).unwrap();
-    let resolve = |name: &str| match index.resolve(name, &Everything) {
+    let resolve = |name: &str| match index.resolve(name, &AllTools) {
         Resolved::One(tool) => tool.tool_id(),
         Resolved::Ambiguous(tools) => {
-            tools.iter().map(Listed::tool_id).collect::<Vec<_>>().join(" or ")
+            tools.iter().map(IndexedTool::tool_id).collect::<Vec<_>>().join(" or ")
         }
         Resolved::Unknown => "-".to_owned(),
     };
@@ -218,7 +218,7 @@ fn categories_are_a_tree() {
     assert_eq!((count("filesystem"), count("filesystem/read")), (Some(3), Some(2)));
     assert_eq!((count("dat"), count("data/none")), (None, None));
     assert_eq!(tree.roots.len(), 2);
-    let some = index.categories_of(&Filter::new().category("tables"), &Everything).unwrap();
+    let some = index.categories_of(&Filter::new().category("tables"), &AllTools).unwrap();
     assert_eq!(some.find("data").unwrap().tools, 1);
     assert_eq!((some.len(), some.find("filesystem")), (2, None));
 }

@@ -109,18 +109,18 @@ fn an_unpredictable_history_lifts_nothing() {
 async fn only_answered_calls_of_found_tools_teach() {
     let history = History::new();
     history.record_search(&me(), 7, "read the letter", ["s.read", "s.write"]);
-    history.record_call(&me(), 7, "s.read", Outcome::Failed);
-    history.record_call(&me(), 7, "s.other", Outcome::Answered);
-    history.record_call(&me(), 8, "s.read", Outcome::Answered);
-    history.record_call(&Principal::new("other", "me"), 7, "s.read", Outcome::Answered);
+    history.record_call(&me(), 7, "s.read", UseOutcome::Failed);
+    history.record_call(&me(), 7, "s.other", UseOutcome::Answered);
+    history.record_call(&me(), 8, "s.read", UseOutcome::Answered);
+    history.record_call(&Principal::new("other", "me"), 7, "s.read", UseOutcome::Answered);
     assert_eq!(history.stats().queries, 0);
-    history.record_call(&me(), 7, "s.read", Outcome::Answered);
-    history.record_call(&me(), 7, "s.read", Outcome::Answered);
+    history.record_call(&me(), 7, "s.read", UseOutcome::Answered);
+    history.record_call(&me(), 7, "s.read", UseOutcome::Answered);
     let stats = history.stats();
     assert_eq!((stats.queries, stats.tools), (1, 1));
     history.record_search(&me(), 7, "read the letter", ["s.read", "s.write"]);
     tokio::time::advance(Duration::from_mins(11)).await;
-    history.record_call(&me(), 7, "s.write", Outcome::Answered);
+    history.record_call(&me(), 7, "s.write", UseOutcome::Answered);
     assert_eq!(history.stats().tools, 1, "the search has expired");
 }
 
@@ -163,7 +163,7 @@ fn erased_data_is_gone_and_the_rest_stays() {
     assert_eq!(history.stats(), HistoryStats::default());
     history.record_search(&me(), 1, "mail", ["s.mail"]);
     drop(history.erase(Erase::All));
-    history.record_call(&me(), 1, "s.mail", Outcome::Answered);
+    history.record_call(&me(), 1, "s.mail", UseOutcome::Answered);
     assert_eq!(history.stats(), HistoryStats::default(), "what waits is erased too");
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::me;
 use crate::catalog::Allowed;
 use crate::learn::{Erase, History, HistoryConfig, Retention};
-use crate::{Everything, Explain, Query, ServerEntry, ToolIndex};
+use crate::{AllTools, Explain, Query, ServerEntry, ToolIndex};
 
 fn tool(name: &str, description: &str) -> Tool {
     let schema = json!({ "type": "object" });
@@ -42,7 +42,7 @@ fn taught() -> History {
 }
 
 fn found(index: &ToolIndex, query: &Query) -> Vec<(String, f32)> {
-    let found = index.search(query, &Everything).unwrap();
+    let found = index.search(query, &AllTools).unwrap();
     found.hits.iter().map(|hit| (hit.tool.name().to_owned(), hit.score)).collect()
 }
 
@@ -69,7 +69,7 @@ fn a_called_tool_comes_first_and_is_found_without_a_common_word() {
     assert!(hits.is_sorted_by(|left, right| left.1 >= right.1));
     assert!(hits.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
     assert_eq!(found(&index, &ask("tell a friend"))[0].0, "send_mail");
-    let reason = index.search(&ask("tell a friend").explain(Explain::Yes), &Everything).unwrap();
+    let reason = index.search(&ask("tell a friend").explain(Explain::Yes), &AllTools).unwrap();
     let history = reason.hits[0].reason.as_ref().unwrap().history.unwrap();
     assert!(history > 0.3 && history <= 1.0, "{history}");
 }
@@ -122,7 +122,7 @@ fn a_tool_without_access_is_not_found_even_after_many_calls() {
     let found = index.search(&ask("what will the weather be like"), &But).unwrap();
     assert!(found.hits.iter().all(|hit| hit.tool.name() != "barometer"));
     index.remove("s").unwrap();
-    assert!(index.search(&ask("tell a friend"), &Everything).unwrap().hits.is_empty());
+    assert!(index.search(&ask("tell a friend"), &AllTools).unwrap().hits.is_empty());
 }
 
 #[test]

@@ -15,19 +15,19 @@ use super::tables;
 use super::{
     Change, IndexStore, LoadedServer, NewServer, NewTool, NewVector, ServerRow, WriteMode,
 };
-use crate::catalog::{Entry, LabelInterner, Listed, SecuritySource, Server, Slot, Text};
+use crate::catalog::{Entry, IndexedTool, LabelInterner, SecuritySource, Server, Slot, Text};
 
 const FILE: &str = "index.db";
 
 /// A tool whose definition and hash contain its version.
-fn tool(server: &str, name: &str, version: u32) -> Listed {
+fn tool(server: &str, name: &str, version: u32) -> IndexedTool {
     let mut labels = LabelInterner::new();
     let none: [&str; 0] = [];
     let definition = format!(r#"{{"name":"{name}","inputSchema":{{}},"version":{version}}}"#);
     let mut hash = [0; 16];
     hash[..4].copy_from_slice(&version.to_le_bytes());
     hash[15] = 1;
-    Listed(Arc::new(Entry {
+    IndexedTool(Arc::new(Entry {
         name: Text::of(name, &definition),
         definition: ByteString::from(definition),
         server: Arc::new(Server {

@@ -10,7 +10,7 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::certificates::Roots;
 use super::era_cache::EraCache;
-use crate::http::{Credentials, Refused};
+use crate::http::{CredentialRefusal, Credentials};
 
 /// Settings of an HTTP client; proxies of the environment are not used.
 #[derive(Clone)]
@@ -135,7 +135,7 @@ impl Credentials for Bearer {
         Box::pin(std::future::ready(Ok(Some(self.0.clone()))))
     }
 
-    fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>> {
+    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
         let (code, what) = match refusal.status {
             401 => (ErrorCode::AUTH_EXPIRED, "the server refused the token"),
             _ => (ErrorCode::PERMISSION_DENIED, "the token does not allow this"),

@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 use super::error::HttpClientError;
 use super::runner::Runner;
 use super::sender::HttpSender;
-use crate::connection::{Closed, Limits, Monitor};
+use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 
 /// A connection over HTTP that is not driven yet; nothing is sent before the first call.
 ///
@@ -84,8 +84,8 @@ impl HttpConnection {
     }
 
     /// Returns figures of this connection.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::new(Arc::clone(&self.core.send_half), Arc::clone(&self.core.counters))
+    pub fn monitor(&self) -> ConnectionMonitor {
+        ConnectionMonitor::new(Arc::clone(&self.core.send_half), Arc::clone(&self.core.counters))
     }
 
     /// Drives the traffic that belongs to no call: the server's own stream, its requests and notifications, cancellations.
@@ -95,7 +95,7 @@ impl HttpConnection {
     /// # Cancel safety
     /// Dropping the future ends the connection; the end of a legacy session is then sent on the runtime it ran on, if that
     /// still runs.
-    pub async fn run(self) -> Closed {
+    pub async fn run(self) -> CloseReason {
         self.runner.run().await
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context as Task, Waker};
 use bytestring::ByteString;
 use futures_util::future::{Either, select};
 use mgp_types::service::{
-    BadMessage, Call, CallKey, Context, Message, Method, Params, Peer, Reply, WireRules,
+    Call, CallKey, Context, InvalidMessage, Message, Method, Params, Peer, Reply, WireRules,
     write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
@@ -84,7 +84,7 @@ impl Core {
                     }
                 }
             }
-            Err(BadMessage { error, .. }) => {
+            Err(InvalidMessage { error, .. }) => {
                 tracing::debug!(?error, "ignored a malformed message of the server");
             }
         }

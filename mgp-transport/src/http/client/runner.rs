@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::core::{Core, Job};
 use super::listen::listen;
-use crate::connection::{Closed, NotificationQueue};
+use crate::connection::{CloseReason, NotificationQueue};
 
 pub(super) struct Runner {
     core: Arc<Core>,
@@ -30,7 +30,7 @@ impl Runner {
         Self { core, jobs, tasks, notifications, listening: None, runtime: None }
     }
 
-    pub(super) async fn run(mut self) -> Closed {
+    pub(super) async fn run(mut self) -> CloseReason {
         self.runtime = Handle::try_current().ok();
         let core = Arc::clone(&self.core);
         let closing = core.closing.notified();
@@ -48,7 +48,7 @@ impl Runner {
         core.send_half.pending.close("the connection was closed on this side");
         self.tasks.clear();
         core.end_session().await;
-        Closed::Local
+        CloseReason::Local
     }
 
     fn turn(&mut self, task: &mut Task<'_>) {

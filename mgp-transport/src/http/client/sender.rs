@@ -16,7 +16,7 @@ use super::endpoint::{Destination, Endpoint};
 use super::error::{Fault, HttpClientError, causes};
 use super::pool::{Message, Pool, PoolError, pool};
 use super::resend::ResendPolicy;
-use crate::http::{Refused, Shown, Target};
+use crate::http::{CredentialRefusal, RequestCredentials, RequestTarget};
 
 /// Bytes that are read of an unneeded body, so that its connection can be reused.
 const MAX_DRAINED_BYTES: usize = 64 << 10;
@@ -41,7 +41,7 @@ struct SentRequest<'a> {
     body: &'a Bytes,
     resend: ResendPolicy,
     /// The credentials it had.
-    shown: Shown,
+    shown: RequestCredentials,
 }
 
 impl HttpSender {
@@ -148,12 +148,16 @@ impl HttpSender {
         }
     }
 
-    async fn shown(&self, method: &Method, destination: &Destination) -> Result<Shown, RpcError> {
+    async fn shown(
+        &self,
+        method: &Method,
+        destination: &Destination,
+    ) -> Result<RequestCredentials, RpcError> {
         match &self.config.credentials {
             Some(credentials) => {
-                credentials.shown(Target::new(method.as_str(), &destination.url)).await
+                credentials.shown(RequestTarget::new(method.as_str(), &destination.url)).await
             }
-            None => Ok(Shown::default()),
+            None => Ok(RequestCredentials::default()),
         }
     }
 
@@ -164,7 +168,7 @@ impl HttpSender {
         mut headers: HeaderMap,
         body: &Bytes,
         destination: &Destination,
-        shown: &Shown,
+        shown: &RequestCredentials,
     ) -> Result<Message, Fault> {
         // Headers of the request take precedence.
         for name in self.config.headers.keys() {
@@ -239,7 +243,7 @@ fn may_be_secret(name: &HeaderName) -> bool {
 }
 
 /// Writes credentials into headers.
-fn write_credentials(shown: &Shown, headers: &mut HeaderMap) -> Result<(), Fault> {
+fn write_credentials(shown: &RequestCredentials, headers: &mut HeaderMap) -> Result<(), Fault> {
     let authorization = shown.authorization.as_deref().map(|value| (AUTHORIZATION.as_str(), value));
     let further = shown.headers.iter().map(|(name, value)| (*name, value.as_str()));
     for (name, value) in authorization.into_iter().chain(further) {
@@ -259,11 +263,15 @@ fn nonce(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Describes a refusal for the credentials.
-fn auth_refusal(response: &Response<Incoming>, shown: Option<String>, times: u32) -> Refused {
+fn auth_refusal(
+    response: &Response<Incoming>,
+    shown: Option<String>,
+    times: u32,
+) -> CredentialRefusal {
     let headers = response.headers();
     let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
     let challenges = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    Refused::new(response.status().as_u16(), challenges.collect(), shown)
+    CredentialRefusal::new(response.status().as_u16(), challenges.collect(), shown)
         .nonce(nonce(headers))
         .times(times)
 }
@@ -325,7 +333,7 @@ mod tests {
             let endpoint = Endpoint::parse("http://localhost:8000/mcp?a=b").unwrap();
             let sender = HttpSender::new(endpoint, config).unwrap();
             let headers = [(HeaderName::from_static("x-own"), HeaderValue::from_static("0"))];
-            let (headers, shown) = (headers.into_iter().collect(), Shown::default());
+            let (headers, shown) = (headers.into_iter().collect(), RequestCredentials::default());
             let message =
                 sender.message(&Method::POST, headers, &Bytes::new(), &sender.destination, &shown);
             let message = message.unwrap();

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Reason why an address may not be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Forbidden {
+pub enum ForbiddenAddress {
     /// An address of this machine.
     #[error("it is an address of this machine")]
     Loopback,
@@ -31,16 +31,16 @@ pub enum Forbidden {
 /// Checks an address; IPv6 forms that embed an IPv4 address are checked as that.
 ///
 /// ```
-/// use mgp_transport::http::{Forbidden, check_address};
+/// use mgp_transport::http::{ForbiddenAddress, check_address};
 ///
 /// assert_eq!(check_address("93.184.215.14".parse().unwrap()), Ok(()));
-/// assert_eq!(check_address("169.254.169.254".parse().unwrap()), Err(Forbidden::LinkLocal));
-/// assert_eq!(check_address("64:ff9b::a00:1".parse().unwrap()), Err(Forbidden::Private));
+/// assert_eq!(check_address("169.254.169.254".parse().unwrap()), Err(ForbiddenAddress::LinkLocal));
+/// assert_eq!(check_address("64:ff9b::a00:1".parse().unwrap()), Err(ForbiddenAddress::Private));
 /// ```
 ///
 /// # Errors
 /// Returns the rule that forbids the address.
-pub fn check_address(address: IpAddr) -> Result<(), Forbidden> {
+pub fn check_address(address: IpAddr) -> Result<(), ForbiddenAddress> {
     match address {
         IpAddr::V4(address) => check_v4(address),
         IpAddr::V6(address) => check_v6(address),
@@ -48,25 +48,25 @@ pub fn check_address(address: IpAddr) -> Result<(), Forbidden> {
 }
 
 /// IPv4 networks without public servers, with the length of their prefixes.
-const V4: &[(Ipv4Addr, u32, Forbidden)] = &[
-    (Ipv4Addr::UNSPECIFIED, 8, Forbidden::Reserved),
-    (Ipv4Addr::new(10, 0, 0, 0), 8, Forbidden::Private),
-    (Ipv4Addr::new(100, 64, 0, 0), 10, Forbidden::Shared),
-    (Ipv4Addr::new(127, 0, 0, 0), 8, Forbidden::Loopback),
-    (Ipv4Addr::new(169, 254, 0, 0), 16, Forbidden::LinkLocal),
-    (Ipv4Addr::new(172, 16, 0, 0), 12, Forbidden::Private),
+const V4: &[(Ipv4Addr, u32, ForbiddenAddress)] = &[
+    (Ipv4Addr::UNSPECIFIED, 8, ForbiddenAddress::Reserved),
+    (Ipv4Addr::new(10, 0, 0, 0), 8, ForbiddenAddress::Private),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, ForbiddenAddress::Shared),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, ForbiddenAddress::Loopback),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, ForbiddenAddress::LinkLocal),
+    (Ipv4Addr::new(172, 16, 0, 0), 12, ForbiddenAddress::Private),
     // Protocol assignments, documentation, 6to4 relays.
-    (Ipv4Addr::new(192, 0, 0, 0), 24, Forbidden::Reserved),
-    (Ipv4Addr::new(192, 0, 2, 0), 24, Forbidden::Reserved),
-    (Ipv4Addr::new(192, 88, 99, 0), 24, Forbidden::Reserved),
-    (Ipv4Addr::new(192, 168, 0, 0), 16, Forbidden::Private),
+    (Ipv4Addr::new(192, 0, 0, 0), 24, ForbiddenAddress::Reserved),
+    (Ipv4Addr::new(192, 0, 2, 0), 24, ForbiddenAddress::Reserved),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, ForbiddenAddress::Reserved),
+    (Ipv4Addr::new(192, 168, 0, 0), 16, ForbiddenAddress::Private),
     // Benchmarks, documentation.
-    (Ipv4Addr::new(198, 18, 0, 0), 15, Forbidden::Reserved),
-    (Ipv4Addr::new(198, 51, 100, 0), 24, Forbidden::Reserved),
-    (Ipv4Addr::new(203, 0, 113, 0), 24, Forbidden::Reserved),
-    (Ipv4Addr::new(224, 0, 0, 0), 4, Forbidden::Multicast),
-    (Ipv4Addr::BROADCAST, 32, Forbidden::Multicast),
-    (Ipv4Addr::new(240, 0, 0, 0), 4, Forbidden::Reserved),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, ForbiddenAddress::Reserved),
+    (Ipv4Addr::new(198, 51, 100, 0), 24, ForbiddenAddress::Reserved),
+    (Ipv4Addr::new(203, 0, 113, 0), 24, ForbiddenAddress::Reserved),
+    (Ipv4Addr::new(224, 0, 0, 0), 4, ForbiddenAddress::Multicast),
+    (Ipv4Addr::BROADCAST, 32, ForbiddenAddress::Multicast),
+    (Ipv4Addr::new(240, 0, 0, 0), 4, ForbiddenAddress::Reserved),
 ];
 
 /// IPv6 networks whose addresses embed an IPv4 address, with their prefix lengths and the number of bits after it.
@@ -80,21 +80,21 @@ const CARRIERS: &[(Ipv6Addr, u32, u32)] = &[
 ];
 
 /// IPv6 networks without public servers; outside `2000::/3` no addresses are assigned.
-const V6: &[(Ipv6Addr, u32, Forbidden)] = &[
+const V6: &[(Ipv6Addr, u32, ForbiddenAddress)] = &[
     // NAT64 with a network-specific prefix leads inside the network.
-    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, Forbidden::Private),
-    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, Forbidden::Private),
-    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, Forbidden::LinkLocal),
+    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, ForbiddenAddress::Private),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, ForbiddenAddress::Private),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, ForbiddenAddress::LinkLocal),
     // Site-local addresses, which are deprecated.
-    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, Forbidden::Private),
-    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, Forbidden::Multicast),
+    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, ForbiddenAddress::Private),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, ForbiddenAddress::Multicast),
     // Protocol assignments, Teredo, which hides its target, and documentation.
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, Forbidden::Reserved),
-    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, Forbidden::Reserved),
-    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, Forbidden::Reserved),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, ForbiddenAddress::Reserved),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, ForbiddenAddress::Reserved),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, ForbiddenAddress::Reserved),
 ];
 
-fn check_v4(address: Ipv4Addr) -> Result<(), Forbidden> {
+fn check_v4(address: Ipv4Addr) -> Result<(), ForbiddenAddress> {
     let is_in = |network: Ipv4Addr, bits: u32| {
         (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
     };
@@ -102,12 +102,12 @@ fn check_v4(address: Ipv4Addr) -> Result<(), Forbidden> {
     found.map_or(Ok(()), |(_, _, why)| Err(*why))
 }
 
-fn check_v6(address: Ipv6Addr) -> Result<(), Forbidden> {
+fn check_v6(address: Ipv6Addr) -> Result<(), ForbiddenAddress> {
     let is_in = |network: Ipv6Addr, bits: u32| {
         (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
     };
     if address == Ipv6Addr::LOCALHOST {
-        return Err(Forbidden::Loopback);
+        return Err(ForbiddenAddress::Loopback);
     }
     if let Some((_, _, behind)) = CARRIERS.iter().find(|(network, bits, _)| is_in(*network, *bits))
     {
@@ -117,7 +117,7 @@ fn check_v6(address: Ipv6Addr) -> Result<(), Forbidden> {
     if let Some((_, _, why)) = V6.iter().find(|(network, bits, _)| is_in(*network, *bits)) {
         return Err(*why);
     }
-    if address.segments()[0] >> 13 == 1 { Ok(()) } else { Err(Forbidden::Reserved) }
+    if address.segments()[0] >> 13 == 1 { Ok(()) } else { Err(ForbiddenAddress::Reserved) }
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(expected: Result<(), Forbidden>, addresses: &str) {
+    fn check(expected: Result<(), ForbiddenAddress>, addresses: &str) {
         for address in addresses.split_whitespace() {
             assert_eq!(check_address(address.parse().unwrap()), expected, "{address}");
         }
@@ -143,24 +143,27 @@ mod tests {
              ::ffff:1.1.1.1 64:ff9b::101:101 2002:101:101::1",
         );
         check(
-            Err(Forbidden::Loopback),
+            Err(ForbiddenAddress::Loopback),
             "127.0.0.1 127.255.255.255 ::1 ::ffff:127.0.0.1 64:ff9b::7f00:1 2002:7f00:1:: \
              ::127.0.0.1 ::ffff:0:127.0.0.1",
         );
         check(
-            Err(Forbidden::Private),
+            Err(ForbiddenAddress::Private),
             "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.1 fc00:: \
              fdff:ffff::1 fec0::1 ::ffff:10.0.0.1 64:ff9b::c0a8:1 64:ff9b:1::1 2002:a00:1::",
         );
         check(
-            Err(Forbidden::LinkLocal),
+            Err(ForbiddenAddress::LinkLocal),
             "169.254.0.0 169.254.169.254 fe80::1 febf::1 ::ffff:169.254.169.254 \
              2002:a9fe:a9fe::1",
         );
-        check(Err(Forbidden::Shared), "100.64.0.0 100.127.255.255 ::ffff:100.100.100.200");
-        check(Err(Forbidden::Multicast), "224.0.0.1 239.255.255.255 255.255.255.255 ff02::1");
+        check(Err(ForbiddenAddress::Shared), "100.64.0.0 100.127.255.255 ::ffff:100.100.100.200");
         check(
-            Err(Forbidden::Reserved),
+            Err(ForbiddenAddress::Multicast),
+            "224.0.0.1 239.255.255.255 255.255.255.255 ff02::1",
+        );
+        check(
+            Err(ForbiddenAddress::Reserved),
             "0.0.0.0 0.255.255.255 192.0.0.1 192.0.2.1 198.18.0.1 198.51.100.1 203.0.113.9 \
              240.0.0.1 :: 2001:db8::1 2001::1 3fff::1 4000::1 100::1 ::ffff:0.0.0.0",
         );

@@ -18,11 +18,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
 use mgp_types::service::{
-    BoxFuture, Fetch, FetchError, FetchRequest, Fetched, is_loopback_host, shown_url,
+    BoxFuture, Fetch, FetchError, FetchRequest, FetchResponse, is_loopback_host, shown_url,
 };
 use tower_service::Service;
 
-use super::address::{Forbidden, check_address};
+use super::address::{ForbiddenAddress, check_address};
 use crate::http::client::{
     Connector, Endpoint, HttpClientError, Roots, Security, causes, connector,
 };
@@ -123,7 +123,7 @@ impl GuardedFetch {
         Ok(Self { rules, time: TIME, bytes: BYTES, client })
     }
 
-    async fn get(&self, request: FetchRequest) -> Result<Fetched, FetchError> {
+    async fn get(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         let url = request.url.clone();
         let failed = |why: String| FetchError::Failed { url: shown_url(&url), why };
         let uri = self.rules.judge_url(&url)?;
@@ -158,7 +158,7 @@ impl GuardedFetch {
             }
             failed(causes(&*error))
         })?;
-        let mut fetched = Fetched::new(head.status.as_u16(), body.to_bytes());
+        let mut fetched = FetchResponse::new(head.status.as_u16(), body.to_bytes());
         let headers = head.headers.iter();
         fetched.headers = headers
             .map(|(name, value)| {
@@ -170,7 +170,7 @@ impl GuardedFetch {
 }
 
 impl Fetch for GuardedFetch {
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>> {
+    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>> {
         let url = shown_url(&request.url);
         Box::pin(async move {
             match tokio::time::timeout(self.time, self.get(request)).await {
@@ -214,12 +214,12 @@ impl Rules {
         Ok(uri)
     }
 
-    fn judge(&self, host: &str, address: IpAddr) -> Result<(), Forbidden> {
+    fn judge(&self, host: &str, address: IpAddr) -> Result<(), ForbiddenAddress> {
         if self.hosts.contains(&bare(host)) {
             return Ok(());
         }
         match check_address(address) {
-            Err(Forbidden::Loopback) if self.loopback && is_loopback_host(host) => Ok(()),
+            Err(ForbiddenAddress::Loopback) if self.loopback && is_loopback_host(host) => Ok(()),
             judged => judged,
         }
     }
@@ -240,7 +240,7 @@ struct Guard(Arc<Rules>);
 struct Blocked {
     host: String,
     address: IpAddr,
-    why: Forbidden,
+    why: ForbiddenAddress,
 }
 
 impl Service<Name> for Guard {

@@ -3,5 +3,5 @@
 mod address;
 mod fetch;
 
-pub use self::address::{Forbidden, check_address};
+pub use self::address::{ForbiddenAddress, check_address};
 pub use self::fetch::GuardedFetch;

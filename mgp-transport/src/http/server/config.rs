@@ -35,7 +35,7 @@ pub struct HttpConfig {
     /// room.
     pub in_flight: usize,
     /// Form of the answers.
-    pub answers: Answers,
+    pub answers: AnswerMode,
     /// Time after which the answer of a running call becomes a stream, which keeps proxies from timing out. Default: 10 s.
     pub quiet: Duration,
     /// Interval of keep-alive comments on an idle stream. Default: 15 s.
@@ -59,7 +59,7 @@ pub struct HttpConfig {
 
 /// Form of the answers to calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Answers {
+pub enum AnswerMode {
     /// JSON, or a stream if there are messages before the answer.
     #[default]
     AsNeeded,
@@ -78,7 +78,7 @@ impl Default for HttpConfig {
             body_time: Duration::from_secs(10),
             held_bytes: 256 << 20,
             in_flight: 8_192,
-            answers: Answers::AsNeeded,
+            answers: AnswerMode::AsNeeded,
             quiet: Duration::from_secs(10),
             keep_alive: Duration::from_secs(15),
             retry: Duration::from_secs(1),

@@ -6,7 +6,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_types::service::{BoxFuture, Pass, Reply, write_answer};
+use mgp_types::service::{BoxFuture, CredentialGrant, Reply, write_answer};
 use mgp_types::{Id, RpcError};
 use tokio::time::{Sleep, sleep};
 
@@ -44,7 +44,7 @@ pub(super) struct EventBody {
     driven: Option<DrivenCall>,
     reader: StreamReader,
     /// Credentials of the client; the stream ends when they are no longer valid.
-    pass: Option<Pass>,
+    pass: Option<CredentialGrant>,
     keep_alive: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -82,7 +82,7 @@ impl EventBody {
     }
 
     /// Ends the events when the client's credentials are no longer valid.
-    pub(super) fn with_pass(mut self, pass: Option<Pass>) -> Self {
+    pub(super) fn with_pass(mut self, pass: Option<CredentialGrant>) -> Self {
         self.pass = pass;
         self
     }

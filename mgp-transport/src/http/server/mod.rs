@@ -27,11 +27,11 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
-use mgp_types::service::{BoxFuture, Pass, Principal, Stack};
+use mgp_types::service::{BoxFuture, CredentialGrant, Principal, Stack};
 use tower_service::Service;
 
 pub use self::body::HttpBody;
-pub use self::config::{Answers, HttpConfig};
+pub use self::config::{AnswerMode, HttpConfig};
 pub use self::cors::{Cors, CorsLayer};
 use self::event_body::{EventBody, StreamReader};
 use self::handle_scopes::HandleScopes;
@@ -45,7 +45,7 @@ use self::stream::{EventBudget, EventId};
 /// Service for a stack at a URL: mount it in a router, or pass it to [`listen`].
 ///
 /// The caller is read from the request's extensions, where an authenticating layer around this service puts a
-/// [`Principal`], and a [`Pass`] if its credentials may expire.
+/// [`Principal`], and a [`CredentialGrant`] if its credentials may expire.
 /// A request without one gets 401, unless the configuration names a principal for it ([`HttpConfig::anonymous`]).
 ///
 /// ```
@@ -239,7 +239,7 @@ impl ReceivedRequest<'_> {
     }
 
     /// Returns the credentials of the request, if they may expire.
-    fn pass(&self) -> Option<Pass> {
-        self.parts.extensions.get::<Pass>().cloned()
+    fn pass(&self) -> Option<CredentialGrant> {
+        self.parts.extensions.get::<CredentialGrant>().cloned()
     }
 }

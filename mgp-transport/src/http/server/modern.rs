@@ -15,7 +15,7 @@ use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::time::timeout;
 
 use super::body::HttpBody;
-use super::config::Answers;
+use super::config::AnswerMode;
 use super::event_body::{DrivenCall, EventBody, StreamReader};
 use super::headers;
 use super::post::{Post, context, written};
@@ -60,7 +60,7 @@ impl Post<'_> {
             if answer.is_empty() && stream.is_silent() {
                 return Ok(empty(StatusCode::ACCEPTED));
             }
-            if stream.is_silent() && config.answers == Answers::AsNeeded {
+            if stream.is_silent() && config.answers == AnswerMode::AsNeeded {
                 return Ok(json(status(&outcome, names_capabilities), answer));
             }
             stream.as_events(None);

@@ -11,7 +11,7 @@ use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_types::service::Gone;
+use mgp_types::service::ConsumerGone;
 use mgp_types::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -118,14 +118,14 @@ impl Stream {
     // === Writing ===
 
     /// Waits until the reader has caught up, within the stall time.
-    pub(super) async fn room(&self) -> Result<(), Gone> {
+    pub(super) async fn room(&self) -> Result<(), ConsumerGone> {
         let caught_up = async {
             loop {
                 let notified = self.room.notified();
                 {
                     let state = self.state.lock();
                     if state.ended {
-                        return Err(Gone);
+                        return Err(ConsumerGone);
                     }
                     // Without a reader the oldest events make room.
                     let makes_room = !state.is_read && self.number.is_some();
@@ -138,16 +138,16 @@ impl Stream {
                 notified.await;
             }
         };
-        timeout(self.budget.stall, caught_up).await.unwrap_or(Err(Gone))
+        timeout(self.budget.stall, caught_up).await.unwrap_or(Err(ConsumerGone))
     }
 
     /// Appends a message.
-    pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Gone> {
+    pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ConsumerGone> {
         let mut text = Vec::with_capacity(256);
         write(&mut text);
         let mut state = self.state.lock();
         if state.ended {
-            return Err(Gone);
+            return Err(ConsumerGone);
         }
         state.as_events = true;
         self.push_event(&mut state, &text);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Start;
+use super::CallRecord;
 use crate::mgp::{Actor, AuditEvent, AuditResult, EventType, Target};
 use crate::record::Object;
 use crate::service::{Principal, Rule, ServerId};
@@ -12,7 +12,7 @@ use crate::wire::{ErrorCode, Payload};
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum AuditOutcome {
     /// The tool succeeded.
     Success,
     /// The callee continues the call as a task; the outcome of the task is not known here.
@@ -32,7 +32,7 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl AuditOutcome {
     /// Returns the type of the event (§6.4).
     #[must_use]
     pub fn event_type(&self) -> EventType {
@@ -58,19 +58,19 @@ impl Outcome {
 /// An ended call: cheap to store, and converted to an event on demand.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct EndedCall {
     /// The call.
-    pub start: Arc<Start>,
+    pub start: Arc<CallRecord>,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: AuditOutcome,
     /// The duration of all rounds together.
     pub took: Duration,
 }
 
-impl Ended {
+impl EndedCall {
     /// Records that a call ends now.
     #[must_use]
-    pub fn now(start: Arc<Start>, outcome: Outcome) -> Self {
+    pub fn now(start: Arc<CallRecord>, outcome: AuditOutcome) -> Self {
         let took = start.elapsed();
         Self { start, outcome, took }
     }
@@ -118,12 +118,12 @@ impl Ended {
             put("rounds", Payload::of(&self.start.rounds()));
         }
         match &self.outcome {
-            Outcome::Success => {}
-            Outcome::Task => put("task", Payload::of(&true)),
-            Outcome::ToolError => put("is_error", Payload::of(&true)),
-            Outcome::Cancelled => put("cancelled", Payload::of(&true)),
-            Outcome::Failed(code) => put("code", Payload::of(code)),
-            Outcome::Blocked { code, rule } => {
+            AuditOutcome::Success => {}
+            AuditOutcome::Task => put("task", Payload::of(&true)),
+            AuditOutcome::ToolError => put("is_error", Payload::of(&true)),
+            AuditOutcome::Cancelled => put("cancelled", Payload::of(&true)),
+            AuditOutcome::Failed(code) => put("code", Payload::of(code)),
+            AuditOutcome::Blocked { code, rule } => {
                 put("code", Payload::of(code));
                 if let Some(rule) = rule {
                     put("rule", Payload::of(rule.as_str()));

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{AuditFuture, AuditSink, Ended, Outcome, Start, Suspended, Ticket, TicketSink};
+use super::{
+    AuditFuture, AuditOutcome, AuditSink, CallRecord, EndedCall, SuspendedCalls, Ticket, TicketSink,
+};
 use crate::mgp::AuditEvent;
 use crate::service::CallKey;
 use crate::sync::Mutex;
@@ -29,13 +31,13 @@ struct LogState {
     ring: VecDeque<Record>,
     dropped: u64,
     /// Sorted by key; calls begin nearly in that order.
-    intents: VecDeque<Arc<Start>>,
-    suspended: Suspended,
+    intents: VecDeque<Arc<CallRecord>>,
+    suspended: SuspendedCalls,
 }
 
 /// An entry of the ring; calls are converted to events only when they are read.
 enum Record {
-    Call(Ended),
+    Call(EndedCall),
     Other(Box<AuditEvent>),
 }
 
@@ -95,7 +97,7 @@ impl MemoryAudit {
 
     /// Returns the intent records of running calls, in the order the calls began.
     #[must_use]
-    pub fn intents(&self) -> Vec<Arc<Start>> {
+    pub fn intents(&self) -> Vec<Arc<CallRecord>> {
         self.0.state.lock().intents.iter().map(Arc::clone).collect()
     }
 
@@ -119,7 +121,7 @@ impl fmt::Debug for MemoryAudit {
 }
 
 impl AuditSink for MemoryAudit {
-    fn begin(&self, mut start: Start) -> AuditFuture<Ticket> {
+    fn begin(&self, mut start: CallRecord) -> AuditFuture<Ticket> {
         let logical = start.logical.is_some();
         let intent = start.needs_intent();
         if !logical && !intent {
@@ -152,7 +154,7 @@ impl MemoryAudit {
 }
 
 impl TicketSink for EventLog {
-    fn close(&self, end: Ended) {
+    fn close(&self, end: EndedCall) {
         let mut state = self.state.lock();
         if end.start.needs_intent() {
             state.shut(end.start.key);
@@ -160,7 +162,7 @@ impl TicketSink for EventLog {
         self.push(&mut state, Record::Call(end));
     }
 
-    fn suspend(&self, start: Arc<Start>) {
+    fn suspend(&self, start: Arc<CallRecord>) {
         let mut state = self.state.lock();
         state.shut(start.key);
         if start.logical.is_none() {
@@ -183,13 +185,13 @@ impl EventLog {
 
     fn sweep(&self, state: &mut LogState) {
         while let Some((start, ())) = state.suspended.next_ended() {
-            self.push(state, Record::Call(Ended::now(start, Outcome::Cancelled)));
+            self.push(state, Record::Call(EndedCall::now(start, AuditOutcome::Cancelled)));
         }
     }
 }
 
 impl LogState {
-    fn open(&mut self, start: Arc<Start>) {
+    fn open(&mut self, start: Arc<CallRecord>) {
         let at = self.intents.partition_point(|known| known.key < start.key);
         self.intents.insert(at, start);
     }
@@ -212,17 +214,17 @@ mod tests {
     use crate::service::{Call, Context, Method, Params, Peer, Principal, Rule, Scope, ScopeKind};
     use crate::wire::{ErrorCode, Payload};
 
-    fn start(logical: Option<&str>) -> Start {
+    fn start(logical: Option<&str>) -> CallRecord {
         let principal = Principal::new("acme", "ada").agent("agent.one");
         let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), principal);
         cx.logical = logical.map(Into::into);
         cx.trace = Some("trace-1".into());
         cx.server = Some("files".into());
         let params = Params::split("tools/call", r#"{"name":"rm"}"#.into()).unwrap();
-        Start::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap()
+        CallRecord::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap()
     }
 
-    async fn begin(sink: &MemoryAudit, start: Start) -> Ticket {
+    async fn begin(sink: &MemoryAudit, start: CallRecord) -> Ticket {
         sink.begin(start).await.unwrap()
     }
 
@@ -235,7 +237,7 @@ mod tests {
         ticket.start().note("validator_applied", Payload::of("sandbox").unwrap());
         tokio::time::advance(Duration::from_millis(1200)).await;
         let rule = Some(Rule::new("by hand"));
-        ticket.finish(Outcome::Blocked { code: ErrorCode::ACCESS_DENIED, rule });
+        ticket.finish(AuditOutcome::Blocked { code: ErrorCode::ACCESS_DENIED, rule });
         let mut event = sink.events().remove(0);
         assert!(event.timestamp.to_system_time().is_some());
         event.timestamp = Timestamp::from("2026-03-04T05:06:07.089Z");
@@ -286,7 +288,7 @@ mod tests {
             );
             sink.record(event).await.unwrap();
         }
-        begin(&sink, start(None)).await.finish(Outcome::Success);
+        begin(&sink, start(None)).await.finish(AuditOutcome::Success);
         let actors: Vec<_> = sink.events().into_iter().map(|event| event.actor.id).collect();
         assert_eq!(actors, ["3", "4", "agent.one"]);
         assert_eq!(sink.dropped(), 3);
@@ -309,8 +311,8 @@ mod tests {
         tokio::time::advance(Duration::from_secs(2)).await;
         let mut other = start(Some("a"));
         other.principal = Principal::local();
-        begin(&sink, other).await.finish(Outcome::Success);
-        begin(&sink, start(Some("a"))).await.finish(Outcome::Success);
+        begin(&sink, other).await.finish(AuditOutcome::Success);
+        begin(&sink, start(Some("a"))).await.finish(AuditOutcome::Success);
         let details: Vec<_> =
             sink.events().into_iter().map(|event| event.details.unwrap()).collect();
         assert_eq!(details.len(), 2);

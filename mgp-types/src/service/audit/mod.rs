@@ -13,10 +13,10 @@ mod suspended;
 mod ticket;
 
 pub use digested::{ArgumentsDigest, DigestForm};
-pub use end::{Ended, Outcome};
+pub use end::{AuditOutcome, EndedCall};
 pub use memory::MemoryAudit;
-pub use start::Start;
-pub use suspended::Suspended;
+pub use start::CallRecord;
+pub use suspended::SuspendedCalls;
 pub use ticket::{Ticket, TicketSink};
 
 use std::error::Error as StdError;
@@ -30,17 +30,17 @@ use crate::store::Store;
 /// A sink that records calls and other events.
 ///
 /// ```
-/// use mgp_types::service::{AuditSink, Call, Context, MemoryAudit, Method, Outcome, Params, Peer, Principal};
-/// use mgp_types::service::{Scope, ScopeKind, Start};
+/// use mgp_types::service::{AuditSink, Call, Context, MemoryAudit, Method, AuditOutcome, Params, Peer, Principal};
+/// use mgp_types::service::{Scope, ScopeKind, CallRecord};
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
 /// let params = Params::split("tools/call", r#"{"name":"water"}"#.into()).unwrap();
-/// let start = Start::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap();
+/// let start = CallRecord::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap();
 ///
 /// let sink = MemoryAudit::new();
 /// let ticket = sink.begin(start).await.unwrap();
-/// ticket.finish(Outcome::Success);
+/// ticket.finish(AuditOutcome::Success);
 /// assert_eq!(sink.events()[0].event_type.as_str(), "TOOL_EXECUTED");
 /// # });
 /// ```
@@ -50,19 +50,19 @@ pub trait AuditSink: Send + Sync {
     /// If an earlier round of the same logical call was suspended, this round continues it.
     ///
     /// # Errors
-    /// Returns [`Unaudited`] if the call cannot be recorded; the call must then not run.
+    /// Returns [`AuditError`] if the call cannot be recorded; the call must then not run.
     ///
     /// # Cancel safety
     /// A sink that waits must create the [`Ticket`] first and hold it in the future:
     /// dropping the future drops the ticket, which records the call as cancelled.
-    fn begin(&self, start: Start) -> AuditFuture<Ticket>;
+    fn begin(&self, start: CallRecord) -> AuditFuture<Ticket>;
 
     /// Records an event other than a call: a grant, a connection, rejected arguments.
     ///
     /// This function itself hands over the event; the returned value only reports when it is stored.
     ///
     /// # Errors
-    /// Returns [`Unaudited`] if the event cannot be recorded; the recorded action must then not happen.
+    /// Returns [`AuditError`] if the event cannot be recorded; the recorded action must then not happen.
     fn record(&self, event: AuditEvent) -> AuditFuture<()>;
 
     /// Returns the outbox name under which this sink reads events from this very [`Store`], or `None` if it does not.
@@ -81,13 +81,13 @@ pub trait AuditSink: Send + Sync {
 #[must_use = "what is to be recorded may not happen before the sink has answered"]
 pub enum AuditFuture<T> {
     /// An immediate answer.
-    Ready(Result<T, Unaudited>),
+    Ready(Result<T, AuditError>),
     /// An answer once the store accepts the record, or has room again.
-    Later(BoxFuture<'static, Result<T, Unaudited>>),
+    Later(BoxFuture<'static, Result<T, AuditError>>),
 }
 
 impl<T: Send> IntoFuture for AuditFuture<T> {
-    type Output = Result<T, Unaudited>;
+    type Output = Result<T, AuditError>;
     type IntoFuture = Either<Ready<Self::Output>, BoxFuture<'static, Self::Output>>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -111,7 +111,7 @@ impl<T> std::fmt::Debug for AuditFuture<T> {
 /// The error when an event cannot be recorded.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unaudited {
+pub enum AuditError {
     /// There is no room, and the sink does not wait longer.
     #[error("the audit log is full; make room in it, or try again later")]
     Full,
@@ -125,7 +125,7 @@ pub enum Unaudited {
     Closed,
 }
 
-impl Unaudited {
+impl AuditError {
     /// Creates the error for a failed store.
     #[must_use]
     pub fn failed(reason: impl StdError + Send + Sync + 'static) -> Self {

@@ -11,17 +11,17 @@ use tokio::time::Instant;
 use super::ArgumentsDigest;
 use crate::mgp::RiskLevel;
 use crate::record::Object;
-use crate::service::{Attempt, Call, CallKey, Context, Principal, ServerId, Target};
+use crate::service::{Call, CallKey, Context, Principal, RetryAttempt, ServerId, Target};
 use crate::sync::Mutex;
 use crate::wire::Payload;
 
 /// The facts about a call before it runs.
 ///
-/// An audit layer puts it into the extensions of the call. Layers further in add facts with [`Start::note`], and
-/// the code that runs the call marks it with [`Start::mark_ran`].
+/// An audit layer puts it into the extensions of the call. Layers further in add facts with [`CallRecord::note`], and
+/// the code that runs the call marks it with [`CallRecord::mark_ran`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Start {
+pub struct CallRecord {
     /// The call's key in this process.
     pub key: CallKey,
     /// The logical call of which this is a round.
@@ -71,7 +71,7 @@ fn shortened(tool: &ByteString) -> ByteString {
     format!("{beginning}… ({} bytes)", tool.len()).into()
 }
 
-impl Start {
+impl CallRecord {
     /// Returns the facts of a tool call, or `None` for other calls.
     ///
     /// Texts are copied: a record outlives the buffer of the call, which may be large.
@@ -100,7 +100,7 @@ impl Start {
         };
         // Only a part of a logical call can be a further attempt.
         if cx.logical.is_some()
-            && let Some(attempt) = cx.extensions.get::<Attempt>()
+            && let Some(attempt) = cx.extensions.get::<RetryAttempt>()
         {
             start.note_attempt(attempt);
         }
@@ -145,7 +145,7 @@ impl Start {
         self.notes().insert(name, value);
     }
 
-    fn note_attempt(&self, attempt: &Attempt) {
+    fn note_attempt(&self, attempt: &RetryAttempt) {
         let notes = [
             ("retry_attempt", Payload::of(&attempt.retry)),
             ("retry_of_code", Payload::of(&attempt.after)),

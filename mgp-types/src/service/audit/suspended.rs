@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Start;
+use super::CallRecord;
 
 /// The maximum number of suspended calls; beyond it the oldest is ended.
 pub(super) const MAX_SUSPENDED: usize = 1024;
@@ -19,18 +19,18 @@ pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 ///
 /// At most 1,024 calls wait, each for at most an hour; the others are returned by [`next_ended`](Self::next_ended) and
 /// must be recorded as cancelled.
-pub struct Suspended<T = ()> {
+pub struct SuspendedCalls<T = ()> {
     /// Oldest first.
     calls: VecDeque<SuspendedCall<T>>,
 }
 
 struct SuspendedCall<T> {
-    start: Arc<Start>,
+    start: Arc<CallRecord>,
     data: T,
     since: Instant,
 }
 
-impl<T> Suspended<T> {
+impl<T> SuspendedCalls<T> {
     /// Creates an empty collection.
     #[must_use]
     pub const fn new() -> Self {
@@ -38,13 +38,13 @@ impl<T> Suspended<T> {
     }
 
     /// Adds a call, until its next round begins.
-    pub fn keep(&mut self, start: Arc<Start>, data: T) {
+    pub fn keep(&mut self, start: Arc<CallRecord>, data: T) {
         self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
 
     /// Removes and returns the previous round; caller, server and tool must be the same.
-    pub fn resume(&mut self, start: &Start) -> Option<(Arc<Start>, T)> {
-        let same = |data: &Start| {
+    pub fn resume(&mut self, start: &CallRecord) -> Option<(Arc<CallRecord>, T)> {
+        let same = |data: &CallRecord| {
             data.logical == start.logical
                 && data.principal == start.principal
                 && data.server == start.server
@@ -55,7 +55,7 @@ impl<T> Suspended<T> {
     }
 
     /// Removes and returns the oldest call, if it is too old or there are too many.
-    pub fn next_ended(&mut self) -> Option<(Arc<Start>, T)> {
+    pub fn next_ended(&mut self) -> Option<(Arc<CallRecord>, T)> {
         let oldest = self.calls.front()?;
         if self.calls.len() <= MAX_SUSPENDED && oldest.since.elapsed() < SUSPENDED_TTL {
             return None;
@@ -64,7 +64,7 @@ impl<T> Suspended<T> {
     }
 
     /// Removes and returns the oldest call.
-    pub fn take_oldest(&mut self) -> Option<(Arc<Start>, T)> {
+    pub fn take_oldest(&mut self) -> Option<(Arc<CallRecord>, T)> {
         self.calls.pop_front().map(|call| (call.start, call.data))
     }
 
@@ -75,13 +75,13 @@ impl<T> Suspended<T> {
     }
 }
 
-impl<T> Default for Suspended<T> {
+impl<T> Default for SuspendedCalls<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> fmt::Debug for Suspended<T> {
+impl<T> fmt::Debug for SuspendedCalls<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Suspended({})", self.calls.len())
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Ended, Outcome, Start};
+use super::{AuditOutcome, CallRecord, EndedCall};
 use crate::wire::ErrorCode;
 
 /// The receiver of the end of each ticket; the inner side of an [`AuditSink`](super::AuditSink).
@@ -11,12 +11,12 @@ use crate::wire::ErrorCode;
 /// Exactly one of the methods is called per ticket. Neither may wait or fail, since `begin` reserved the room.
 pub trait TicketSink: Send + Sync {
     /// Writes the final record of a call.
-    fn close(&self, ended: Ended);
+    fn close(&self, ended: EndedCall);
 
     /// Registers that a round ended with questions; the next `begin` with the same logical id continues it.
     ///
     /// A call without a logical id cannot be found again; its next round counts as a separate call.
-    fn suspend(&self, start: Arc<Start>);
+    fn suspend(&self, start: Arc<CallRecord>);
 }
 
 /// A permit to run one call, and the duty to report its outcome.
@@ -24,25 +24,25 @@ pub trait TicketSink: Send + Sync {
 /// If it is dropped, the call is recorded as cancelled, or as failed while a panic unwinds.
 #[must_use = "dropping a ticket records the call as cancelled"]
 pub struct Ticket {
-    start: Arc<Start>,
+    start: Arc<CallRecord>,
     ledger: Arc<dyn TicketSink>,
     open: bool,
 }
 
 impl Ticket {
     /// Creates a ticket that reports to a ledger.
-    pub fn new(start: impl Into<Arc<Start>>, ledger: Arc<dyn TicketSink>) -> Self {
+    pub fn new(start: impl Into<Arc<CallRecord>>, ledger: Arc<dyn TicketSink>) -> Self {
         Self { start: start.into(), ledger, open: true }
     }
 
     /// Returns the facts of the call.
     #[must_use]
-    pub fn start(&self) -> &Arc<Start> {
+    pub fn start(&self) -> &Arc<CallRecord> {
         &self.start
     }
 
     /// Records the outcome of the call.
-    pub fn finish(mut self, outcome: Outcome) {
+    pub fn finish(mut self, outcome: AuditOutcome) {
         self.close(outcome);
     }
 
@@ -52,9 +52,9 @@ impl Ticket {
         self.ledger.suspend(Arc::clone(&self.start));
     }
 
-    fn close(&mut self, outcome: Outcome) {
+    fn close(&mut self, outcome: AuditOutcome) {
         self.open = false;
-        self.ledger.close(Ended::now(Arc::clone(&self.start), outcome));
+        self.ledger.close(EndedCall::now(Arc::clone(&self.start), outcome));
     }
 }
 
@@ -63,9 +63,9 @@ impl Drop for Ticket {
         if self.open {
             let panicking = std::thread::panicking();
             self.close(if panicking {
-                Outcome::Failed(ErrorCode::INTERNAL_ERROR)
+                AuditOutcome::Failed(ErrorCode::INTERNAL_ERROR)
             } else {
-                Outcome::Cancelled
+                AuditOutcome::Cancelled
             });
         }
     }

@@ -22,7 +22,7 @@ pub(super) use self::read::PartsSeed;
 use super::hop::{HopMembers, merge_meta};
 use super::write::write_text;
 use crate::wire::{Id, Payload, RpcError};
-use crate::{Hash, canonical_hash};
+use crate::{Sha256Hash, canonical_hash};
 
 /// The target of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -389,7 +389,7 @@ impl Params {
     ///
     /// # Errors
     /// Returns the errors of [`canonical`](crate::canonical).
-    pub fn meaning(&self) -> Result<Hash, RpcError> {
+    pub fn meaning(&self) -> Result<Sha256Hash, RpcError> {
         let mut body_only = self.clone();
         body_only.forget_hop();
         let mut text = Vec::new();

@@ -22,7 +22,7 @@ use rusqlite::Connection;
 use tokio::sync::watch;
 
 use self::job::Queue;
-use super::{Change, Loaded, PendingEvent, Store, StoreError};
+use super::{Change, LoadedRecords, PendingEvent, Store, StoreError};
 use crate::service::BoxFuture;
 use crate::sync::Mutex;
 
@@ -260,7 +260,7 @@ impl fmt::Debug for Db {
 }
 
 impl Store for Db {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.look_up(move |conn| records::load(conn, space))
     }
 
@@ -268,7 +268,7 @@ impl Store for Db {
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.look_up(move |conn| records::changes(conn, space, since))
     }
 

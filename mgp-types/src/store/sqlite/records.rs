@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use crate::mgp::{Actor, AuditEvent, AuditResult, EventType};
 use crate::store::{
-    Change, Expectation, Loaded, MAX_PENDING, MAX_REMOVALS, PENDING_FULL, PendingEvent, Record,
-    StoreError, Write,
+    Change, Expectation, LoadedRecords, MAX_PENDING, MAX_REMOVALS, PENDING_FULL, PendingEvent,
+    Record, StoreError, Write,
 };
 use crate::{Object, Payload, Timestamp};
 
@@ -17,17 +17,21 @@ pub(super) fn revision(conn: &Connection) -> rusqlite::Result<u64> {
     conn.query_row("SELECT revision FROM store_state", [], |row| number(row, 0))
 }
 
-pub(super) fn load(conn: &Connection, space: &str) -> Result<Loaded, StoreError> {
+pub(super) fn load(conn: &Connection, space: &str) -> Result<LoadedRecords, StoreError> {
     let records = conn
         .prepare(
             "SELECT key, value, revision FROM store_record WHERE space = ?1 AND value IS NOT NULL",
         )?
         .query_map([space], record)?
         .collect::<Result<_, _>>()?;
-    Ok(Loaded::new(revision(conn)?, records))
+    Ok(LoadedRecords::new(revision(conn)?, records))
 }
 
-pub(super) fn changes(conn: &Connection, space: &str, since: u64) -> Result<Loaded, StoreError> {
+pub(super) fn changes(
+    conn: &Connection,
+    space: &str,
+    since: u64,
+) -> Result<LoadedRecords, StoreError> {
     let forgotten =
         conn.query_row("SELECT forgotten FROM store_state", [], |row| number(row, 0))?;
     if since < forgotten {
@@ -39,7 +43,7 @@ pub(super) fn changes(conn: &Connection, space: &str, since: u64) -> Result<Load
         )?
         .query_map((space, integer(since)), record)?
         .collect::<Result<_, _>>()?;
-    Ok(Loaded::new(revision(conn)?, records))
+    Ok(LoadedRecords::new(revision(conn)?, records))
 }
 
 /// Applies a change, whose events are given as rows, and returns its revision.

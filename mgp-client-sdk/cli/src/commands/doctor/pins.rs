@@ -1,6 +1,6 @@
 //! Checks of pinned tools: each must exist, and all must fit the budget of their agent (MGP §16.7, §16.8).
 
-use mgp_discovery::{Config, Server};
+use mgp_discovery::{Config, ServerConfig};
 use mgp_toolindex::{BudgetError, ContextPlan, Pins};
 use mgp_types::mgp::ContextBudget;
 use mgp_types::service::Principal;
@@ -40,7 +40,7 @@ enum PinTarget<'a> {
 impl ToolInventory {
     /// Takes the tools that servers have listed, else those that the kernel knows.
     pub(super) fn new(
-        servers: &[Server],
+        servers: &[ServerConfig],
         reports: &[ServerReport],
         broken: &[String],
         running: &KernelState,

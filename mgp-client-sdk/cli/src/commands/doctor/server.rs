@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mgp_discovery::{Reach, Server, clear_secrets};
-use mgp_security::{Definitions, Finding, Governance, NameFlaw, Standing};
+use mgp_discovery::{ServerConfig, TargetConfig, clear_secrets};
+use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
 use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Tool;
 
@@ -32,7 +32,7 @@ pub(super) struct ServerReport {
 pub(super) async fn check(
     global: &Global,
     timeout: Option<Duration>,
-    servers: &[Server],
+    servers: &[ServerConfig],
     running: &KernelState,
 ) -> Vec<ServerReport> {
     let governance = Governance::builder().build();
@@ -67,7 +67,7 @@ pub(super) async fn check(
 async fn probe_all(
     global: &Global,
     timeout: Duration,
-    servers: &[Server],
+    servers: &[ServerConfig],
     definitions: &Definitions,
 ) -> Vec<Option<Result<ProbedServer, ProbeError>>> {
     let prober = &Prober::new(timeout);
@@ -87,7 +87,7 @@ async fn probe_all(
 
 impl ServerReport {
     fn new(
-        server: &Server,
+        server: &ServerConfig,
         probe: Option<Result<ProbedServer, ProbeError>>,
         definitions: &Definitions,
         counter: &TokenCounter,
@@ -121,7 +121,7 @@ impl ServerReport {
         self.checks.iter().any(|check| check.level == Level::Fail)
     }
 
-    fn push(&mut self, server: &Server, level: Level, what: String, fix: Option<String>) {
+    fn push(&mut self, server: &ServerConfig, level: Level, what: String, fix: Option<String>) {
         let mut check = Check::new("server", level, what).for_server(server.id.as_str());
         check.fix = fix;
         self.checks.push(check);
@@ -129,7 +129,7 @@ impl ServerReport {
 
     fn add_tools(
         &mut self,
-        server: &Server,
+        server: &ServerConfig,
         probed: &ProbedServer,
         definitions: &Definitions,
         counter: &TokenCounter,
@@ -166,7 +166,7 @@ impl ServerReport {
 }
 
 /// Reports an id with which a server gets no tools.
-fn flawed_id(flaw: &NameFlaw, server: &Server) -> Check {
+fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
     let what = match flaw {
         NameFlaw::LooksLike { like, .. } => {
             format!("its id looks like `{like}`, so one of the two has no tools")
@@ -179,10 +179,10 @@ fn flawed_id(flaw: &NameFlaw, server: &Server) -> Check {
 }
 
 /// Returns the remedy of an unknown failure.
-fn manual_fix(server: &Server) -> String {
+fn manual_fix(server: &ServerConfig) -> String {
     let reach = first_line(&describe_reach(server), 120);
     match server.reach {
-        Reach::Program { .. } => format!("run it by hand to see its messages: {reach}"),
+        TargetConfig::Program { .. } => format!("run it by hand to see its messages: {reach}"),
         _ => format!("check that the server is running, and that {reach} is its address"),
     }
 }
@@ -202,13 +202,13 @@ fn summary(probed: &ProbedServer, tokens: u64) -> String {
 
 /// Returns the finding and the remedy of a tool that cannot be called yet.
 fn held_definition(
-    server: &Server,
+    server: &ServerConfig,
     tool: &str,
     definitions: &Definitions,
 ) -> Option<(String, String)> {
     let findings = match definitions.standing(Some(&server.id), tool) {
-        Standing::Flagged(held) | Standing::Changed(held) => held.findings.clone(),
-        Standing::Refused(findings) => {
+        DefinitionState::Flagged(held) | DefinitionState::Changed(held) => held.findings.clone(),
+        DefinitionState::Refused(findings) => {
             let what = format!("the tool `{tool}` cannot be used: {}", join(&findings));
             return Some((what, "report it to its author, who must fix the definition".to_owned()));
         }

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::Payload;
-use mgp_types::service::{Ask, InputRequired, Stack, mock};
+use mgp_types::service::{CallerRequest, InputRequired, Stack, mock};
 use tokio::time::sleep;
 use tower_layer::Layer;
 
 use super::*;
-use crate::limit::{LimitConfig, LimitLayer};
+use crate::limit::{ConcurrencyLimitLayer, LimitConfig};
 
 const CALL: &str = r#"{"name":"t"}"#;
 
@@ -92,7 +92,7 @@ async fn a_call_dropped_before_its_permit_is_refunded() {
     });
     let config = LimitConfig { running: 1, ..LimitConfig::default() };
     let (outer, layer) = (QuotaLayer::new(Quota::per_day(8)), QuotaLayer::new(Quota::per_day(9)));
-    let mut client = client(&outer, layer.layer(LimitLayer::new(config).layer(slow)));
+    let mut client = client(&outer, layer.layer(ConcurrencyLimitLayer::new(config).layer(slow)));
     let running = tokio::spawn(client.call("tools/call", CALL));
     let waiting = tokio::spawn(client.call("tools/call", CALL));
     tokio::task::yield_now().await;
@@ -110,8 +110,10 @@ fn asking() -> Stack {
     Stack::from_fn(|call: Call| async move {
         Quota::charge(call.cx(), 5)?;
         if call.tool().is_some_and(|tool| tool.name == "ask") {
-            let asks =
-                vec![("q".to_owned(), Ask::new("elicitation/create", Payload::empty_object()))];
+            let asks = vec![(
+                "q".to_owned(),
+                CallerRequest::new("elicitation/create", Payload::empty_object()),
+            )];
             return Ok(Reply::InputRequired(InputRequired { asks, state: None }));
         }
         Quota::charge(call.cx(), 7)?;

@@ -27,7 +27,7 @@ async fn a_process_that_can_be_killed() {
         running.push(log.begin(start("rm", None, None)).await.unwrap());
         writeln!(out, "begun {}", running.len()).unwrap();
         if running.len() > 5 {
-            running.remove(0).finish(Outcome::Success);
+            running.remove(0).finish(AuditOutcome::Success);
             writeln!(out, "ended").unwrap();
         }
         call(&log, "safe", RiskLevel::Safe).await;
@@ -141,7 +141,7 @@ async fn a_file_without_records_is_created_again() {
     let text = fs::read_to_string(&newest).unwrap();
     let checkpoint = Line::read(text.lines().next().unwrap().as_bytes()).unwrap();
     // As if the process had died after it wrote half a checkpoint into the file.
-    let head = Head::of(&Chain::before(&checkpoint).unwrap(), 0);
+    let head = LogHead::of(&Chain::before(&checkpoint).unwrap(), 0);
     for begun in ["", &text[..40]] {
         let copy = folder.copy();
         let newest = copy.segments().pop().unwrap();
@@ -176,7 +176,7 @@ async fn a_call_whose_process_died_is_recorded_as_interrupted() {
     let suspended = log.begin(start("ask", None, Some("a"))).await.unwrap();
     suspended.suspend();
     let copy = folder.copy();
-    runs.finish(Outcome::Success);
+    runs.finish(AuditOutcome::Success);
     let log = copy.open().await;
     let events = log.query(crate::AuditQuery::new()).await.unwrap().events;
     assert_eq!(events.len(), 2);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use mgp_types::service::{AuditFuture, BoxFuture, Unaudited};
-use mgp_types::store::{Change, Loaded, MemoryStore, PendingEvent, StoreError};
+use mgp_types::service::{AuditError, AuditFuture, BoxFuture};
+use mgp_types::store::{Change, LoadedRecords, MemoryStore, PendingEvent, StoreError};
 use tokio::sync::watch;
 
 use super::super::segments::{Disk, SegmentFile};
@@ -189,10 +189,10 @@ async fn while_the_disk_fails_no_call_begins_and_running_calls_are_recorded_late
     for round in 0..3 {
         full.store(true, Ordering::Relaxed);
         let refused = log.record(event("lost")).await.unwrap_err();
-        assert!(matches!(refused, Unaudited::Failed(_)), "{refused}");
+        assert!(matches!(refused, AuditError::Failed(_)), "{refused}");
         for risk in [RiskLevel::Safe, RiskLevel::Dangerous] {
             let refused = log.begin(start("not run", Some(risk), None)).await.unwrap_err();
-            assert!(matches!(refused, Unaudited::Failed(_)), "{refused}");
+            assert!(matches!(refused, AuditError::Failed(_)), "{refused}");
         }
         full.store(false, Ordering::Relaxed);
         until_written(&log).await;
@@ -202,8 +202,8 @@ async fn while_the_disk_fails_no_call_begins_and_running_calls_are_recorded_late
     }
     full.store(true, Ordering::Relaxed);
     assert!(log.record(event("lost")).await.is_err());
-    safe.finish(Outcome::Success);
-    risky.finish(Outcome::ToolError);
+    safe.finish(AuditOutcome::Success);
+    risky.finish(AuditOutcome::ToolError);
     full.store(false, Ordering::Relaxed);
     until_written(&log).await;
     let text = folder.lines().join("\n");
@@ -238,7 +238,7 @@ async fn a_log_that_is_closed_while_its_disk_fails_does_not_hang() {
     let (log, full) = Flaky::open(&folder).await;
     let ticket = log.begin(start("safe", Some(RiskLevel::Safe), None)).await.unwrap();
     full.store(true, Ordering::Relaxed);
-    ticket.finish(Outcome::Success);
+    ticket.finish(AuditOutcome::Success);
     assert!(log.flush().await.is_err());
     tokio::time::timeout(Duration::from_secs(2), async { drop(log) }).await.unwrap();
     folder.open().await.record(event("after")).await.unwrap();
@@ -252,23 +252,23 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     let (one, two) = (safe().await.unwrap(), safe().await.unwrap());
     let began = tokio::time::Instant::now();
     let refused = safe().await.unwrap_err();
-    assert!(matches!(refused, Unaudited::Full), "{refused}");
+    assert!(matches!(refused, AuditError::Full), "{refused}");
     assert!(began.elapsed() >= Duration::from_millis(450));
     // Two may wait, the next one is refused at once; an event takes a place too.
     let waits = [safe(), safe()];
-    assert!(matches!(safe(), AuditFuture::Ready(Err(Unaudited::Full))));
-    assert!(matches!(log.record(event("x")), AuditFuture::Ready(Err(Unaudited::Full))));
-    one.finish(Outcome::Success);
+    assert!(matches!(safe(), AuditFuture::Ready(Err(AuditError::Full))));
+    assert!(matches!(log.record(event("x")), AuditFuture::Ready(Err(AuditError::Full))));
+    one.finish(AuditOutcome::Success);
     let mut tickets = Vec::new();
     let [first, second] = waits;
     tickets.push(first.await.unwrap());
     // The other call gives up, which is recorded as well because it had its place.
     drop(second);
     log.record(event("fits")).await.unwrap();
-    two.finish(Outcome::Success);
+    two.finish(AuditOutcome::Success);
     tickets.push(safe().await.unwrap());
     for ticket in tickets {
-        ticket.finish(Outcome::Success);
+        ticket.finish(AuditOutcome::Success);
     }
     log.flush().await.unwrap();
     let outcomes = tools(&log).await;
@@ -306,7 +306,7 @@ impl Broken {
 }
 
 impl Store for Broken {
-    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.inner.load(space)
     }
 
@@ -314,7 +314,7 @@ impl Store for Broken {
         &self,
         space: &'static str,
         since: u64,
-    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         self.inner.changes(space, since)
     }
 
@@ -369,7 +369,7 @@ async fn nothing_is_acknowledged_while_the_store_does_not_keep_the_head() {
         log.record(event("two")).await.unwrap();
     }
     assert_eq!(*log.newest().borrow(), 3);
-    let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
+    let head = LogHead::in_store(&store, "audit").await.unwrap().unwrap();
     verify(&folder.dir, "audit", &head).unwrap();
     assert!(!folder.lines().join("\n").contains("lost"));
 }
@@ -381,7 +381,7 @@ async fn a_flush_waits_for_what_was_committed_for_the_log() {
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     store.commit(Change::new().event("audit", event("one"))).await.unwrap();
     log.flush().await.unwrap();
-    let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
+    let head = LogHead::in_store(&store, "audit").await.unwrap().unwrap();
     assert_eq!((tools(&log).await.len(), verify(&folder.dir, "audit", &head).unwrap()), (1, 1));
 }
 
@@ -462,7 +462,7 @@ async fn an_older_head_after_a_power_cut_does_not_prevent_opening() {
         let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
         log.record(event("later")).await.unwrap();
         assert_eq!(log.after(0, 99).await.unwrap().len(), 31, "no written record is lost");
-        let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
+        let head = LogHead::in_store(&store, "audit").await.unwrap().unwrap();
         verify(&folder.dir, "audit", &head).unwrap();
     }
 }
@@ -513,7 +513,7 @@ async fn dropping_the_last_handle_does_not_block_a_runtime_while_the_disk_is_slo
     let running = log.begin(start("runs", Some(RiskLevel::Safe), None)).await.unwrap();
     store.failing.store(true, Ordering::Relaxed);
     assert!(log.record(event("lost")).await.is_err());
-    running.finish(Outcome::Success);
+    running.finish(AuditOutcome::Success);
     let began = tokio::time::Instant::now();
     drop(log);
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{Ended, Rule};
+use mgp_types::service::{EndedCall, Rule};
 use mgp_types::{ErrorCode, Payload};
 use proptest::prelude::*;
 
@@ -11,23 +11,23 @@ use super::super::encode::{self, EventEncoder};
 use super::*;
 
 #[track_caller]
-fn check(ended: &Ended) {
+fn check(ended: &EndedCall) {
     let mut out = Vec::new();
     EventEncoder::default().ended(&mut out, ended);
     let expected = serde_json::to_string(&ended.to_event()).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), expected.replace('\n', " "));
 }
 
-fn outcomes() -> Vec<Outcome> {
+fn outcomes() -> Vec<AuditOutcome> {
     let rule = Some(Rule::new("deny for \"ada\""));
     vec![
-        Outcome::Success,
-        Outcome::Task,
-        Outcome::ToolError,
-        Outcome::Cancelled,
-        Outcome::Failed(ErrorCode::INTERNAL_ERROR),
-        Outcome::Blocked { code: ErrorCode::ACCESS_DENIED, rule },
-        Outcome::Blocked { code: ErrorCode::ACCESS_DENIED, rule: None },
+        AuditOutcome::Success,
+        AuditOutcome::Task,
+        AuditOutcome::ToolError,
+        AuditOutcome::Cancelled,
+        AuditOutcome::Failed(ErrorCode::INTERNAL_ERROR),
+        AuditOutcome::Blocked { code: ErrorCode::ACCESS_DENIED, rule },
+        AuditOutcome::Blocked { code: ErrorCode::ACCESS_DENIED, rule: None },
     ]
 }
 
@@ -39,15 +39,15 @@ fn each_outcome_is_written_as_the_types_write_it() {
                 let start = start("rm", risk.clone(), None);
                 start.note(note, Payload::of("x").unwrap());
                 start.note("more", Payload::parse("{\n\"a\": [1.5]}").unwrap());
-                check(&Ended::now(Arc::new(start), outcome.clone()));
+                check(&EndedCall::now(Arc::new(start), outcome.clone()));
             }
-            check(&Ended::now(Arc::new(start("rm", risk, None)), outcome.clone()));
+            check(&EndedCall::now(Arc::new(start("rm", risk, None)), outcome.clone()));
         }
     }
     let mut bare = start("rm", None, None);
     (bare.server, bare.trace, bare.principal) = (None, None, Principal::local());
     bare.continues(&start("rm", None, None));
-    check(&Ended::now(Arc::new(bare), Outcome::Success));
+    check(&EndedCall::now(Arc::new(bare), AuditOutcome::Success));
 }
 
 #[test]
@@ -56,11 +56,12 @@ fn times_are_written_as_the_types_write_them() {
     for millis in [0, 1, day - 1, day, 59 * day, 789 * day + 45_296_789, 20_000 * day + 999] {
         let mut start = start("rm", None, None);
         start.started_at = UNIX_EPOCH + Duration::from_millis(millis);
-        check(&Ended::now(Arc::new(start), Outcome::Success));
+        check(&EndedCall::now(Arc::new(start), AuditOutcome::Success));
     }
     let mut start = start("rm", None, None);
     start.started_at = SystemTime::now() + Duration::from_hours(24 * 365 * 9000);
-    EventEncoder::default().ended(&mut Vec::new(), &Ended::now(Arc::new(start), Outcome::Success));
+    EventEncoder::default()
+        .ended(&mut Vec::new(), &EndedCall::now(Arc::new(start), AuditOutcome::Success));
 }
 
 #[test]
@@ -69,7 +70,8 @@ fn a_note_of_invalid_json_does_not_break_the_line() {
     start.note("odd", Payload::from_trusted("{\n"));
     start.note("a\"b", Payload::from_trusted("\"x\"}"));
     let mut out = Vec::new();
-    EventEncoder::default().ended(&mut out, &Ended::now(Arc::new(start), Outcome::Success));
+    EventEncoder::default()
+        .ended(&mut out, &EndedCall::now(Arc::new(start), AuditOutcome::Success));
     assert!(!out.contains(&b'\n'));
     let event: AuditEvent = serde_json::from_slice(&out).unwrap();
     assert_eq!(event.details.unwrap().decode::<String>("odd").unwrap().unwrap(), "{\n");
@@ -81,7 +83,8 @@ fn long_names_and_notes_are_cut() {
     start.tool = "ü".repeat(1_000_000).into();
     start.note("big", Payload::of(&"x".repeat(1_000_000)).unwrap());
     let mut out = Vec::new();
-    EventEncoder::default().ended(&mut out, &Ended::now(Arc::new(start), Outcome::Success));
+    EventEncoder::default()
+        .ended(&mut out, &EndedCall::now(Arc::new(start), AuditOutcome::Success));
     assert!(out.len() < 10_000);
     let event: AuditEvent = serde_json::from_slice(&out).unwrap();
     assert!(event.details.unwrap().get("notes_left_out").is_some());
@@ -98,7 +101,7 @@ proptest! {
         start.trace = Some(trace.into());
         start.note("text", Payload::of(&note).unwrap());
         start.note("number", Payload::of(&number).unwrap());
-        check(&Ended::now(Arc::new(start), Outcome::Success));
+        check(&EndedCall::now(Arc::new(start), AuditOutcome::Success));
     }
 
     #[test]

@@ -118,7 +118,7 @@ async fn a_query_looks_at_a_bounded_part_and_can_go_on() {
     let log = AuditLog::open(folder.config().checkpoint_every(u64::MAX), None).await.unwrap();
     for _ in 0..20_000 {
         let ticket = log.begin(start("read", Some(RiskLevel::Safe), None));
-        ticket.await.unwrap().finish(Outcome::Success);
+        ticket.await.unwrap().finish(AuditOutcome::Success);
         if *log.newest().borrow() % 512 == 0 {
             tokio::task::yield_now().await;
         }

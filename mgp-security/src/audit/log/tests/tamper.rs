@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::{AuditQuery, Keep, RecordFlaw};
+use crate::{AuditQuery, FileRetention, RecordFlaw};
 
 /// Writes a log of several files with all kinds of records.
 async fn sample(folder: &Folder) {
@@ -16,7 +16,7 @@ async fn sample(folder: &Folder) {
         log.record(event(&id.to_string())).await.unwrap();
         call(&log, "rm", RiskLevel::Dangerous).await;
     }
-    runs.finish(Outcome::Success);
+    runs.finish(AuditOutcome::Success);
 }
 
 /// Returns the record whose line contains a byte.
@@ -92,7 +92,7 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
         log.record(event(id)).await.unwrap();
         call(&log, "rm", RiskLevel::Dangerous).await;
     }
-    let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
+    let head = LogHead::in_store(&store, "audit").await.unwrap().unwrap();
     assert_eq!(verify(&folder.dir, "audit", &head).unwrap(), 3);
     fs::copy(&other.segments()[0], &folder.segments()[0]).unwrap();
     let refused = verify(&folder.dir, "audit", &head).unwrap_err().to_string();
@@ -128,7 +128,7 @@ async fn a_truncated_or_changed_log_is_not_continued() {
 #[tokio::test]
 async fn old_files_are_removed_after_a_checkpoint_and_the_rest_verifies() {
     let folder = Folder::new();
-    let config = || folder.config().segment_bytes(2000).keep(Keep::Newest(3));
+    let config = || folder.config().segment_bytes(2000).keep(FileRetention::Newest(3));
     let log = AuditLog::open(config(), None).await.unwrap();
     let runs = log.begin(start("long", None, None)).await.unwrap();
     for id in 0..60 {

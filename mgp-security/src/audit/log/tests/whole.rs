@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mgp::{AuditEvent, RiskLevel};
-use mgp_types::service::{AuditFuture, AuditSink as _, Outcome};
+use mgp_types::service::{AuditFuture, AuditOutcome, AuditSink as _};
 use mgp_types::store::{Change, MemoryStore, Store as _};
 
 use super::*;
@@ -40,12 +40,12 @@ async fn a_risky_call_is_on_disk_before_it_runs_and_a_safe_call_does_not_wait() 
         let lines = folder.lines();
         assert_eq!(lines.len(), before + 1);
         assert!(lines[before].contains(r#""intent":{"timestamp":"#), "{}", lines[before]);
-        ticket.finish(Outcome::ToolError);
+        ticket.finish(AuditOutcome::ToolError);
         log.flush().await.unwrap();
         let intent = format!(r#""ends":{},"event":{{"#, before + 1);
         assert!(folder.lines()[before + 1].contains(&intent));
     }
-    safe.finish(Outcome::Success);
+    safe.finish(AuditOutcome::Success);
     log.flush().await.unwrap();
     assert_eq!(tools(&log).await.last().unwrap(), &("read".to_owned(), "SUCCESS".to_owned()));
     assert_eq!(folder.verify(), Ok(7));
@@ -97,7 +97,7 @@ async fn rounds_of_one_call_are_one_intent_and_one_event() {
     let log = folder.open().await;
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
-    log.begin(start("rm", None, Some("a"))).await.unwrap().finish(Outcome::Success);
+    log.begin(start("rm", None, Some("a"))).await.unwrap().finish(AuditOutcome::Success);
     // No call can continue one without a logical id.
     log.begin(start("rm", None, None)).await.unwrap().suspend();
     log.begin(start("rm", None, Some("b"))).await.unwrap().suspend();
@@ -128,7 +128,7 @@ async fn a_store_holds_the_head_and_its_events_are_written_once() {
     tokio::time::timeout(Duration::from_secs(5), all).await.unwrap().unwrap();
     log.flush().await.unwrap();
     assert!(store.pending("audit", 9).await.unwrap().is_empty());
-    let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
+    let head = LogHead::in_store(&store, "audit").await.unwrap().unwrap();
     assert_eq!(verify(&folder.dir, "audit", &head).unwrap(), 3);
     log.close().await.unwrap();
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
@@ -186,7 +186,7 @@ async fn a_call_that_outlives_the_last_handle_is_still_recorded() {
     let ticket = log.begin(start("rm", None, None)).await.unwrap();
     drop(log);
     assert!(matches!(AuditLog::open(folder.config(), None).await, Err(LogError::InUse { .. })));
-    ticket.finish(Outcome::Success);
+    ticket.finish(AuditOutcome::Success);
     let log = loop {
         match AuditLog::open(folder.config(), None).await {
             Ok(log) => break log,

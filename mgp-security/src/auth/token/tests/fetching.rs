@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_types::service::{Fetch, FetchError, FetchRequest, Fetched};
+use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse};
 use tokio::time::{advance, sleep};
 
 use super::*;
@@ -35,13 +35,14 @@ impl Issuer {
 }
 
 impl Fetch for Issuer {
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>> {
+    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>> {
         assert_eq!(request.url, "https://issuer.example/jwks.json");
         self.asked.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             sleep(self.delay).await;
             let document = self.document.lock().unwrap().clone();
-            Ok(document.map_or(Fetched::new(500, ""), |text| Fetched::new(200, text.to_vec())))
+            Ok(document
+                .map_or(FetchResponse::new(500, ""), |text| FetchResponse::new(200, text.to_vec())))
         })
     }
 }

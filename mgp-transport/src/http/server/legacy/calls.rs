@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::super::body::HttpBody;
-use super::super::config::Answers;
+use super::super::config::AnswerMode;
 use super::super::event_body::{EventBody, StreamReader};
 use super::super::load::LoadGuard;
 use super::super::post::{Post, context, written};
@@ -195,7 +195,7 @@ async fn respond_from(
         stream.poll_first_output(task)
     });
     match timeout(config.quiet, begin).await {
-        Ok(FirstOutput::Answer(answer)) if config.answers == Answers::AsNeeded => {
+        Ok(FirstOutput::Answer(answer)) if config.answers == AnswerMode::AsNeeded => {
             return Ok(json(StatusCode::OK, answer));
         }
         Ok(FirstOutput::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),

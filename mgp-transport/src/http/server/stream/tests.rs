@@ -207,7 +207,11 @@ async fn senders_wait_for_a_reader_that_is_slow() {
     stream.push(large).unwrap();
     stream.room().await.expect("there is no reader, so senders do not wait");
     let reader = stream.attach(None);
-    assert_eq!(stream.room().await, Err(Gone), "senders wait no longer than the stall time");
+    assert_eq!(
+        stream.room().await,
+        Err(ConsumerGone),
+        "senders wait no longer than the stall time"
+    );
     let (room, _) = tokio::join!(stream.room(), async { read(&stream, reader) });
     assert_eq!(room, Ok(()));
 
@@ -216,8 +220,8 @@ async fn senders_wait_for_a_reader_that_is_slow() {
     let (room, _) = tokio::join!(stream.room(), async { stream.attach(Some(1)) });
     assert_eq!(room, Ok(()));
     stream.end();
-    assert_eq!(stream.room().await, Err(Gone));
-    assert_eq!(stream.push(large), Err(Gone));
+    assert_eq!(stream.room().await, Err(ConsumerGone));
+    assert_eq!(stream.push(large), Err(ConsumerGone));
 }
 
 #[test]
@@ -248,7 +252,7 @@ fn a_modern_stream_ends_with_its_reader() {
     push_events(&stream, 1);
     stream.detach(reader);
     assert!(stream.is_ended());
-    assert_eq!(stream.push(|out| out.push(b'x')), Err(Gone));
+    assert_eq!(stream.push(|out| out.push(b'x')), Err(ConsumerGone));
 }
 
 // === Anything, in any order ===
