@@ -1,40 +1,40 @@
 //! Access to the servers behind this one, for the methods of §11 with a `server_id` (MGP §11.3, §11.4).
 
+use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::mgp::{PingResult, ShutdownParams, ShutdownResult, StatusResult};
-use mgp_types::service::{BoxFuture, Context, ServerId};
+use mgp_types::service::{Context, ServerId};
 
 /// The servers behind a kernel.
 ///
 /// Methods return `None` if there is no such server, or if the caller may not see it: both look the same.
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait Fleet: Send + Sync + 'static {
     /// Pings a server.
-    fn ping(
-        &self,
-        cx: &Context,
-        server: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<PingResult, RpcError>>>;
+    async fn ping(&self, cx: &Context, server: &ServerId) -> Option<Result<PingResult, RpcError>>;
 
     /// Requests the status of a server.
-    fn status(
+    async fn status(
         &self,
         cx: &Context,
         server: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>>;
+    ) -> Option<Result<StatusResult, RpcError>>;
 
     /// Decides whether a caller may shut down the kernel itself; the caller that started it is not asked about.
     ///
     /// An admitted caller must still have operator authority.
-    fn admit(&self, cx: &Context) -> BoxFuture<'static, Result<(), RpcError>> {
+    async fn admit(&self, cx: &Context) -> Result<(), RpcError> {
         let _ = cx;
-        Box::pin(std::future::ready(Ok(())))
+        Ok(())
     }
 
     /// Drains and stops a server, if the caller may do that.
-    fn shutdown(
+    async fn shutdown(
         &self,
         cx: &Context,
         server: &ServerId,
         params: ShutdownParams,
-    ) -> BoxFuture<'static, Option<Result<ShutdownResult, RpcError>>>;
+    ) -> Option<Result<ShutdownResult, RpcError>>;
 }

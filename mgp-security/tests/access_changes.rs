@@ -152,7 +152,7 @@ async fn ambiguous_params_are_refused() {
         json!({ "expires_at": "2001-01-01T00:00:00Z" }),
         json!({ "expires_at": "soon" }),
         json!({ "permission": "maybe" }),
-        json!({ "confirm": "never" }),
+        json!({ "confirm": "never", "permission": "deny" }),
         json!({ "confirm": "sometimes" }),
     ] {
         let mut params = base.clone();

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_security::{
     Approver, AuditLayer, AuditLog, AuditQuery, Decision, Governance, LogConfig, LogHead, Policies,
     Question, ServerPolicy, verify,
@@ -88,18 +89,17 @@ enum Person {
     Asleep,
 }
 
+#[async_trait]
 impl Approver for Person {
-    fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
         let person = *self;
-        Box::pin(async move {
-            if person == Self::Asleep {
-                std::future::pending::<()>().await;
-            }
-            for _ in 0..3 {
-                yield_now().await;
-            }
-            Ok(Decision::new(GrantDecision::Approved, "ann"))
-        })
+        if person == Self::Asleep {
+            std::future::pending::<()>().await;
+        }
+        for _ in 0..3 {
+            yield_now().await;
+        }
+        Ok(Decision::new(GrantDecision::Approved, "ann"))
     }
 }
 
@@ -387,10 +387,11 @@ async fn a_tool_that_panics_is_recorded_as_failed() {
 /// An approver that reports its question to the parent, and never answers.
 struct Asked;
 
+#[async_trait]
 impl Approver for Asked {
-    fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
         report("asked", 0);
-        Box::pin(std::future::pending())
+        std::future::pending().await
     }
 }
 

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tower_layer::Layer;
 
 #[expect(dead_code, reason = "the program's `main` is not run here")]
-#[path = "../examples/policy.rs"]
+#[path = "../../xtask/programs/src/bin/policy.rs"]
 mod policy;
 
 /// Tools without any declaration about their effects.

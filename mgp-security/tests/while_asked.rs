@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use mgp_security::{
     Approver, Assess, Assessment, ConfirmLayer, Confirmations, Decision, Governance,
     PermissionChange, Policies, Question, QuestionSubject, ServerPolicy,
@@ -14,9 +15,7 @@ use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, DefaultPolicy, EntryType,
     GrantDecision, Permission, RiskLevel, Validator,
 };
-use mgp_types::service::{
-    BoxFuture, Context, MemoryAudit, Principal, Reply, ServerId, Stack, mock,
-};
+use mgp_types::service::{Context, MemoryAudit, Principal, Reply, ServerId, Stack, mock};
 use mgp_types::{Payload, RpcError, Sha256Hash};
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
@@ -42,22 +41,17 @@ impl Person {
     }
 }
 
+#[async_trait]
 impl Approver for Person {
-    fn decide(
-        &self,
-        _: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, _: &Context, question: Question) -> Result<Decision, RpcError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let permits = Arc::clone(&self.permits);
-        Box::pin(async move {
-            assert!(matches!(
-                question.about,
-                QuestionSubject::Permissions { .. } | QuestionSubject::Call { .. }
-            ));
-            permits.acquire().await.unwrap().forget();
-            Ok(Decision::new(GrantDecision::Approved, "ada"))
-        })
+        assert!(matches!(
+            question.about,
+            QuestionSubject::Permissions { .. } | QuestionSubject::Call { .. }
+        ));
+        permits.acquire().await.unwrap().forget();
+        Ok(Decision::new(GrantDecision::Approved, "ada"))
     }
 }
 

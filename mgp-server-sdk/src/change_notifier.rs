@@ -4,10 +4,11 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::mcp::EmptyResult;
 use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
-use mgp_types::service::{BoxFuture, Context, Principal, Router};
+use mgp_types::service::{Context, Principal, Router};
 
 use crate::resource::Resources;
 use crate::subscribers::{ListKind, Subscribers, WatchedResource};
@@ -17,16 +18,17 @@ use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 /// Changes within a few milliseconds are sent as one notification.
 ///
 /// ```
+/// use async_trait::async_trait;
 /// use mgp_server_sdk::types::RpcError;
-/// use mgp_server_sdk::types::service::{BoxFuture, Context};
+/// use mgp_server_sdk::types::service::Context;
 /// use mgp_server_sdk::{ChangeNotifier, Server, ResourceSubscription, ResourceSubscriber};
 ///
 /// struct Everything;
 ///
+/// #[async_trait]
 /// impl ResourceSubscriber for Everything {
-///     fn watch(&self, _: &Context, uri: &str) -> BoxFuture<'static, Result<ResourceSubscription, RpcError>> {
-///         let watch = ResourceSubscription::new(uri);
-///         Box::pin(async { Ok(watch) })
+///     async fn watch(&self, _: &Context, uri: &str) -> Result<ResourceSubscription, RpcError> {
+///         Ok(ResourceSubscription::new(uri))
 ///     }
 /// }
 ///
@@ -40,16 +42,15 @@ use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 pub struct ChangeNotifier(Subscribers);
 
 /// A subscriber to resources on behalf of callers.
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait ResourceSubscriber: Send + Sync + 'static {
     /// Subscribes to a resource for a caller.
     ///
     /// # Errors
     /// If the caller cannot subscribe to it; the caller receives the error.
-    fn watch(
-        &self,
-        cx: &Context,
-        uri: &str,
-    ) -> BoxFuture<'static, Result<ResourceSubscription, RpcError>>;
+    async fn watch(&self, cx: &Context, uri: &str) -> Result<ResourceSubscription, RpcError>;
 }
 
 /// A subscription to a resource.
@@ -154,9 +155,10 @@ pub(crate) fn routes(subscribers: Subscribers, watched: ResourceWatcher) -> Rout
     let unsubscribed = subscribers.clone();
     Router::new()
         .on::<ResourcesSubscribe, _, _>(move |cx, params| {
-            let (subscribers, watch) = (subscribers.clone(), watches.watch(&cx, &params.uri));
+            let (subscribers, watches) = (subscribers.clone(), Arc::clone(&watches));
             async move {
-                let (name, watching) = watched_resource(watch.await?, params.uri);
+                let watch = watches.watch(&cx, &params.uri).await?;
+                let (name, watching) = watched_resource(watch, params.uri);
                 subscribers.watch_as(&cx, name, watching)?;
                 Ok(EmptyResult::new())
             }

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-#[path = "../../mgp-transport/examples/fuzz_lines/corpus.rs"]
+#[path = "../../xtask/programs/src/bin/fuzz_lines/corpus.rs"]
 mod corpus;
-#[path = "../../mgp-transport/examples/fuzz_lines/mutate.rs"]
+#[path = "../../xtask/programs/src/bin/fuzz_lines/mutate.rs"]
 mod mutate;
 
 use mgp_server_sdk::prelude::*;

@@ -5,8 +5,6 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
 use std::fmt::Write;
 use std::io::{self, BufRead, BufReader as StdBufReader};
 use std::process::{Command, Stdio};
@@ -19,14 +17,14 @@ use mgp_transport::{StdioReader, StdioWriter};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::{Instant, timeout};
 
-use self::support::example;
+use mgp_testkit::program;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
 fn zoo(mode: &str) -> ChildCommand {
-    ChildCommand::new(example("child_zoo")).arg(mode)
+    ChildCommand::new(program("child_zoo")).arg(mode)
 }
 
 fn hurried(mode: &str) -> ChildCommand {
@@ -252,7 +250,7 @@ async fn stderr_becomes_capped_events() {
 
 #[test]
 fn a_flood_of_stderr_costs_no_memory() {
-    let probe = Command::new(example("child_probe"))
+    let probe = Command::new(program("child_probe"))
         .args(["stderr_flood", &(100 << 20).to_string()])
         .stdin(Stdio::null())
         .output()
@@ -263,7 +261,7 @@ fn a_flood_of_stderr_costs_no_memory() {
 
 #[test]
 fn a_second_answer_is_ignored() {
-    let probe = Command::new(example("child_probe"))
+    let probe = Command::new(program("child_probe"))
         .arg("reply_twice")
         .stdin(Stdio::null())
         .output()
@@ -274,7 +272,7 @@ fn a_second_answer_is_ignored() {
 
 #[test]
 fn a_killed_parent_leaves_no_child() {
-    let mut parent = Command::new(example("child_zoo"))
+    let mut parent = Command::new(program("child_zoo"))
         .arg("parent")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -291,7 +289,7 @@ fn a_killed_parent_leaves_no_child() {
 
 #[test]
 fn two_hundred_children_leave_nothing() {
-    let storm = Command::new(example("child_zoo"))
+    let storm = Command::new(program("child_zoo"))
         .args(["storm", "200"])
         .stdin(Stdio::null())
         .output()

@@ -5,8 +5,6 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,7 +15,7 @@ use mgp_types::method::Ping;
 use mgp_types::service::{Call, Router, Stack};
 use tokio::time::timeout;
 
-use self::support::example;
+use mgp_testkit::program;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -44,7 +42,7 @@ async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
     for round in 0..100 {
         // Neither mode answers: one reads, one does not.
         let mode = if round % 2 == 0 { "hang" } else { "never-read" };
-        let mut child = ChildCommand::new(example("child_zoo")).arg(mode).spawn().unwrap();
+        let mut child = ChildCommand::new(program("child_zoo")).arg(mode).spawn().unwrap();
         let (reader, writer) = child.take_io().unwrap();
         let connection = Connection::new(reader, writer, Stack::new(Router::new()));
         let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());

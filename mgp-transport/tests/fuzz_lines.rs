@@ -1,12 +1,10 @@
-//! Twenty thousand mutated lines: no panic, no wrong answer. The example `fuzz_lines` runs millions.
-
-mod support;
+//! Twenty thousand mutated lines: no panic, no wrong answer. The program `fuzz_lines` runs millions.
 
 use std::process::{Command, Stdio};
 
 #[test]
 fn twenty_thousand_mutated_lines() {
-    let output = Command::new(support::example("fuzz_lines"))
+    let output = Command::new(mgp_testkit::program("fuzz_lines"))
         .args(["--seed", "20250618", "--n", "20000"])
         .stdin(Stdio::null())
         .output()

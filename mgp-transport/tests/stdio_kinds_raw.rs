@@ -5,8 +5,6 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::OwnedFd;
@@ -18,13 +16,13 @@ use std::time::Duration;
 use mgp_testkit::until_blocking;
 use rustix::fs::{OFlags, fcntl_getfl};
 
-use self::support::example;
+use mgp_testkit::program;
 
 /// Larger than any pipe, so that both sides have to wait.
 const LARGE: usize = 3 << 20;
 
 fn cat() -> Command {
-    Command::new(example("stdio_cat"))
+    Command::new(program("stdio_cat"))
 }
 
 /// Waits for a child that should end by itself.
@@ -264,7 +262,7 @@ fn a_closed_stdout_is_an_error_and_not_a_signal() {
 fn check_parent(program: &str, flag: &str, script: &str, kinds: &str) {
     let parent = Command::new(program)
         .args([flag, script])
-        .arg(example("stdio_cat"))
+        .arg(mgp_testkit::program("stdio_cat"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

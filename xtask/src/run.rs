@@ -192,6 +192,14 @@ pub(crate) fn target() -> Outcome<PathBuf> {
     Ok(metadata["target_directory"].as_str().context("cargo metadata: target_directory")?.into())
 }
 
+/// Builds a program of `xtask/programs` in the release profile, and returns its path.
+pub(crate) fn release_program(name: &str) -> Outcome<PathBuf> {
+    Program::cargo(&["build", "--quiet", "--release", "-p", "mgp-programs", "--bin", name])
+        .run()?;
+    let path = target()?.join("release").join(name);
+    path.exists().then_some(path).context(name)
+}
+
 /// Builds an example of a package as users would, and returns its path.
 pub(crate) fn release_example(package: &str, example: &str, more: &[&str]) -> Outcome<PathBuf> {
     let build = ["build", "--quiet", "--release", "-p", package, "--example", example];

@@ -30,6 +30,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("keys-add", of::<keys::NewKey>()),
         ("keys-ls", of::<keys::KeyList>()),
         ("approvals-ls", of::<approvals::ApprovalList>()),
+        ("approvals-show", of::<approvals::WholeApproval>()),
         ("permissions-ls", of::<permissions::DecisionList>()),
         ("servers-add", of::<servers::AddResult>()),
         ("servers-logs", of::<servers::LogLines>()),

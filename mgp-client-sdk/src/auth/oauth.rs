@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_transport::http::{CredentialRefusal, Credentials, RequestCredentials, RequestTarget};
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, SharedFetch};
@@ -186,9 +187,10 @@ impl OAuth {
     }
 }
 
+#[async_trait]
 impl Credentials for OAuth {
-    fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
-        Box::pin(async { self.session.authorization().await.map_err(to_rpc_error) })
+    async fn authorization(&self) -> Result<Option<String>, RpcError> {
+        self.session.authorization().await.map_err(to_rpc_error)
     }
 
     fn shown<'a>(
@@ -202,8 +204,8 @@ impl Credentials for OAuth {
         self.session.nonce(nonce);
     }
 
-    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
-        Box::pin(async { self.session.refused(refusal).await.map_err(to_rpc_error) })
+    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
+        self.session.refused(refusal).await.map_err(to_rpc_error)
     }
 }
 

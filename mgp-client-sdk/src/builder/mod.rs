@@ -219,19 +219,20 @@ impl ClientBuilder {
     /// ```
     /// use std::sync::Arc;
     ///
+    /// use async_trait::async_trait;
     /// use mgp_client_sdk::{Client, TestClient};
     /// use mgp_server_sdk::{Server, Tool};
     /// use mgp_types::mgp::{GrantDecision, Permission, PermissionDecision};
-    /// use mgp_types::service::{BoxFuture, Context, PermissionAuthority, ServerId};
+    /// use mgp_types::service::{Context, PermissionAuthority, ServerId};
     /// use tokio::sync::watch;
     ///
     /// /// Lets a server use the camera, and nothing else.
     /// struct Camera(watch::Sender<u64>);
     ///
+    /// #[async_trait]
     /// impl PermissionAuthority for Camera {
-    ///     fn decide(&self, cx: &Context, server: &ServerId, _: Vec<Permission>)
-    ///         -> BoxFuture<'static, PermissionDecision> {
-    ///         Box::pin(std::future::ready(self.standing(cx, server)))
+    ///     async fn decide(&self, cx: &Context, server: &ServerId, _: Vec<Permission>) -> PermissionDecision {
+    ///         self.standing(cx, server)
     ///     }
     ///
     ///     fn standing(&self, _: &Context, _: &ServerId) -> PermissionDecision {

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use mgp_client_sdk::auth::{
     ClientCredentials, EnterpriseIdp, OAuth, Secret, SigningAlgorithm, SigningKey,
 };
-use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, FetchResponse};
+use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse};
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
@@ -152,12 +153,13 @@ struct Idp {
     asked: Mutex<Vec<(String, String)>>,
 }
 
+#[async_trait]
 impl Fetch for Idp {
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>> {
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         assert_eq!(request.url, "https://idp.example/token");
         let form = form_urlencoded::parse(&request.body).into_owned();
         self.asked.lock().unwrap().extend(form);
-        Box::pin(async { Ok(FetchResponse::new(200, self.answer.to_string())) })
+        Ok(FetchResponse::new(200, self.answer.to_string()))
     }
 }
 

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use mgp_client_sdk::auth::{AuthError, Browser, OAuth};
-use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, FetchResponse, SharedFetch};
+use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse, SharedFetch};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -523,16 +524,15 @@ impl World {
 /// The fetcher of this world.
 struct WorldFetcher(Arc<World>);
 
+#[async_trait]
 impl Fetch for WorldFetcher {
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>> {
-        Box::pin(async move {
-            // Other tasks run in between, as on a network.
-            tokio::task::yield_now().await;
-            if self.0.switches().unreachable == Some(&*request.url) {
-                return Err(FetchError::Failed { url: request.url, why: "refused".to_owned() });
-            }
-            Ok(self.0.answer(&request))
-        })
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+        // Other tasks run in between, as on a network.
+        tokio::task::yield_now().await;
+        if self.0.switches().unreachable == Some(&*request.url) {
+            return Err(FetchError::Failed { url: request.url, why: "refused".to_owned() });
+        }
+        Ok(self.0.answer(&request))
     }
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_client_sdk::{Client, ClientConfig, Error};
 use mgp_lifecycle::{ConnectDecision, ConnectError, ConnectGate, EraChoice, MgpOffer};
 use mgp_server_sdk::Server;
 use mgp_transport::duplex;
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
-use mgp_types::service::{BoxFuture, Context, PeerInfo};
+use mgp_types::service::{Context, PeerInfo};
 
 /// Decides after a while, and counts how often it was asked.
 struct After {
@@ -18,15 +19,14 @@ struct After {
     asked: Arc<AtomicUsize>,
 }
 
+#[async_trait]
 impl ConnectGate for After {
-    fn decide(&self, facts: Arc<PeerInfo>, _: Context) -> BoxFuture<'static, ConnectDecision> {
+    async fn decide(&self, facts: Arc<PeerInfo>, _: Context) -> ConnectDecision {
         assert_eq!(facts.permissions_required, ["shell.execute"]);
         self.asked.fetch_add(1, Ordering::SeqCst);
         let (time, verdict) = (self.time, self.verdict);
-        Box::pin(async move {
-            tokio::time::sleep(time).await;
-            verdict
-        })
+        tokio::time::sleep(time).await;
+        verdict
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use mgp_client_sdk::{
     CredentialRefusal, Credentials, RequestCredentials, RequestTarget, ToolResult as _,
 };
@@ -23,9 +24,10 @@ struct Heard {
     refused: Vec<(Option<String>, u32)>,
 }
 
+#[async_trait]
 impl Credentials for Proving {
-    fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
-        Box::pin(async { Ok(None) })
+    async fn authorization(&self) -> Result<Option<String>, RpcError> {
+        Ok(None)
     }
 
     fn shown<'a>(
@@ -44,9 +46,9 @@ impl Credentials for Proving {
         self.0.lock().unwrap().nonces.push(nonce.to_owned());
     }
 
-    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
+    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
         self.0.lock().unwrap().refused.push((refusal.nonce, refusal.times));
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 }
 
@@ -97,13 +99,14 @@ async fn each_sending_has_its_own_proof_for_its_address() {
 /// Returns values that are invalid in a header.
 struct Broken;
 
+#[async_trait]
 impl Credentials for Broken {
-    fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
-        Box::pin(async { Ok(Some("Bearer s3cret\r\nx: y".to_owned())) })
+    async fn authorization(&self) -> Result<Option<String>, RpcError> {
+        Ok(Some("Bearer s3cret\r\nx: y".to_owned()))
     }
 
-    fn refused(&self, _: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
-        Box::pin(async { Ok(()) })
+    async fn refused(&self, _: CredentialRefusal) -> Result<(), RpcError> {
+        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use mgp_client_sdk::{Client, CredentialRefusal, Credentials, EraChoice, Error, ToolResult as _};
-use mgp_types::service::BoxFuture;
 use mgp_types::{ErrorCode, RpcError};
 
 use crate::script::{Received, Response, Server, client, status};
@@ -20,16 +20,17 @@ struct Counting {
     refused: Arc<Mutex<Vec<CredentialRefusal>>>,
 }
 
+#[async_trait]
 impl Credentials for Counting {
-    fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
+    async fn authorization(&self) -> Result<Option<String>, RpcError> {
         let shown = format!("Bearer {}", self.shown.load(Ordering::SeqCst));
-        Box::pin(async move { Ok(Some(shown)) })
+        Ok(Some(shown))
     }
 
-    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
+    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
         self.shown.fetch_add(1, Ordering::SeqCst);
         self.refused.lock().unwrap().push(refusal);
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 }
 

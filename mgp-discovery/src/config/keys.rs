@@ -85,7 +85,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     "servers.mgp": {
         "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; all of them where the list is empty.";
         "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions it needs, known before it starts.";
-        "trust_level" KeyKind::Word(TRUST), "standard", "How far it is trusted. A project's file cannot say more than `standard`.";
+        "trust_level" KeyKind::Word(TRUST), "standard", "How far it is trusted: what a `trusted` server declares about a tool (`security`) counts alone; at `standard` the name and arguments of the tool count beside it. A project's file cannot say more than `standard`.";
         "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "What holds for agents without an access entry.";
         "permission_policy" KeyKind::Word(APPROVAL), "", "How its permissions are decided, in place of the kernel's policy.";
         "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions that are granted by writing them here.";

@@ -36,63 +36,183 @@ const INTERPRETERS: &[(&str, &str)] = &[
     ("zsh", "sh"),
 ];
 
-/// Programs that run packages, programs or modules named in other arguments.
+/// Programs that run packages, programs, modules or commands named in other arguments.
+///
+/// Editors, archivers and the like are among them: one option is enough, e.g. `tar --checkpoint-action`.
 const RUNNERS: &[&str] = &[
+    "ant",
+    "ash",
+    "at",
     "awk",
+    "batch",
+    "bazel",
+    "bsdtar",
+    "bundle",
     "bunx",
     "busybox",
+    "bwrap",
+    "cabal",
+    "capsh",
     "cargo",
+    "chroot",
+    "chrt",
+    "cmake",
     "cmd",
     "conda",
     "corepack",
+    "cpulimit",
+    "crontab",
+    "csh",
+    "dbus-run-session",
     "deno",
+    "direnv",
+    "doas",
     "docker",
     "dotnet",
+    "eatmydata",
+    "ed",
+    "elixir",
+    "elvish",
+    "emacs",
+    "entr",
     "env",
+    "erl",
+    "ex",
     "expect",
+    "fakeroot",
+    "faketime",
     "find",
+    "firejail",
     "fish",
+    "flock",
     "gawk",
     "gdb",
+    "gem",
+    "ghc",
+    "git",
     "go",
+    "gradle",
     "groovy",
+    "guile",
+    "hyperfine",
+    "iex",
+    "ionice",
+    "ip",
+    "ipython",
+    "irb",
     "java",
     "julia",
+    "just",
+    "kotlin",
+    "less",
+    "lldb",
+    "logrotate",
+    "ltrace",
     "make",
+    "man",
+    "mawk",
+    "meson",
+    "mono",
+    "mvn",
+    "mysql",
+    "nawk",
+    "nc",
+    "ncat",
+    "newgrp",
     "nice",
+    "ninja",
     "nix",
     "nohup",
+    "nox",
     "npm",
     "npx",
+    "nsenter",
+    "nu",
+    "numactl",
+    "nvim",
+    "ocaml",
+    "octave",
+    "openssl",
     "osascript",
     "parallel",
+    "perf",
+    "php-cgi",
+    "php-fpm",
+    "pip",
     "pipx",
+    "pkexec",
     "pnpm",
     "podman",
     "poetry",
     "powershell",
+    "proot",
+    "proxychains",
+    "psql",
     "pwsh",
+    "pytest",
     "pythonw",
+    "qemu-user",
+    "r",
+    "racket",
+    "rake",
+    "rlwrap",
     "rscript",
+    "rsync",
+    "runghc",
+    "runuser",
+    "rustc",
+    "scala",
+    "scheme",
+    "screen",
     "script",
+    "sed",
+    "setarch",
+    "setpriv",
     "setsid",
+    "sg",
+    "socat",
+    "sort",
+    "split",
+    "sqlite",
     "ssh",
+    "stack",
+    "start-stop-daemon",
     "stdbuf",
+    "strace",
     "su",
     "sudo",
+    "swift",
     "systemd-run",
+    "tar",
+    "task",
+    "taskset",
     "tclsh",
+    "tcsh",
     "time",
     "timeout",
+    "tmux",
+    "torsocks",
+    "tox",
     "ts-node",
     "tsx",
     "unshare",
     "uv",
     "uvx",
+    "valgrind",
+    "vi",
+    "view",
+    "vim",
+    "vimdiff",
     "wasmtime",
     "watch",
+    "wget",
+    "wine",
+    "wish",
     "xargs",
+    "xonsh",
+    "xvfb-run",
     "yarn",
+    "zip",
 ];
 
 /// The endings of the names of files with code.
@@ -251,7 +371,9 @@ fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<Pat
 fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
     // Checks both names: `sh`, and every program of busybox, are links.
     for name in [name_of(command), name_of(real)] {
-        if RUNNERS.contains(&name.as_str()) {
+        // The loader of the system runs the program that is its argument.
+        let is_loader = name.starts_with("ld-") || name.starts_with("ld.so") || name == "ld";
+        if is_loader || RUNNERS.contains(&name.as_str()) {
             return Ok(Kind::Runner);
         }
         if INTERPRETERS.iter().any(|(known, _)| *known == name) {
@@ -264,11 +386,13 @@ fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
     Ok(if begin == b"#!" { Kind::Script } else { Kind::Built })
 }
 
-/// Returns the name of a program without folder, version and extension: `python` for `/usr/bin/python3.11`.
+/// Returns the name of a program without folder, extension, and version with all that follows: `python` for
+/// `/usr/bin/python3.11`, `perl` for `perl5.36-x86_64-linux-gnu`.
 fn name_of(program: &Path) -> String {
     let name = program.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".exe").unwrap_or(&name);
-    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || ".-_".contains(c));
+    let version = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
+    let plain = name[..version].trim_end_matches(['.', '-', '_']);
     if plain.is_empty() { name.to_owned() } else { plain.to_owned() }
 }
 
@@ -276,11 +400,16 @@ fn name_of(program: &Path) -> String {
 fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     let mut files: Vec<BoundFile> = Vec::new();
     for arg in args {
-        let place = cwd.join(arg);
-        let ending = place.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        let is_first = files.is_empty() && !arg.starts_with('-');
-        if (is_first || CODE.contains(&ending.as_str())) && place.is_file() {
-            files.push(bind(&place)?);
+        // `--require=./code.js` names a file as well.
+        let value = arg.strip_prefix('-').and_then(|option| option.split_once('='));
+        for text in [Some(arg.as_str()), value.map(|(_, value)| value)].into_iter().flatten() {
+            let place = cwd.join(text);
+            let ending = place.extension().unwrap_or_default();
+            let ending = ending.to_string_lossy().to_ascii_lowercase();
+            let is_first = files.is_empty() && !text.starts_with('-');
+            if (is_first || CODE.contains(&ending.as_str())) && place.is_file() {
+                files.push(bind(&place)?);
+            }
         }
     }
     Ok(files)

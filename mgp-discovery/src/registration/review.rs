@@ -7,6 +7,8 @@ use mgp_types::mgp::{Permission, TrustLevel};
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::{Sha256Hash, Timestamp};
 
+use crate::expand::looks_secret;
+
 use super::record::{Record, Stage, denied_by_default};
 
 /// A waiting registration; approving it approves exactly this.
@@ -21,7 +23,7 @@ pub struct PendingRegistration {
     pub fingerprint: Sha256Hash,
     /// The absolute path of the program, then its arguments.
     pub argv: Vec<String>,
-    /// The names of its variables; their values are never shown.
+    /// Its variables as `NAME=value`; a value is left out if it looks like a secret and is no path.
     pub env: Vec<String>,
     /// The folder.
     pub cwd: PathBuf,
@@ -60,7 +62,7 @@ impl PendingRegistration {
             server: program.server(),
             fingerprint: program.fingerprint(),
             argv: [&program.command].into_iter().chain(&program.args).cloned().collect(),
-            env: program.env.keys().cloned().collect(),
+            env: program.env.iter().map(|(name, value)| setting(name, value)).collect(),
             cwd: program.cwd.as_str().into(),
             files: files.map(|file| (file.path.clone(), file.sha256.clone())).collect(),
             source: program.source.clone(),
@@ -92,8 +94,8 @@ impl fmt::Display for PendingRegistration {
             write!(f, "{}{}", if at == 0 { "" } else { " " }, word_of(word))?;
         }
         writeln!(f, "\n  in         {}", escaped(&self.cwd.to_string_lossy()))?;
-        if !self.env.is_empty() {
-            writeln!(f, "  is given   {}", self.env.join(" "))?;
+        for setting in &self.env {
+            writeln!(f, "  is given   {}", escaped(setting))?;
         }
         for (path, sha256) in &self.files {
             writeln!(f, "  file       {} sha256 {sha256}", escaped(&path.to_string_lossy()))?;
@@ -129,6 +131,12 @@ impl fmt::Display for PendingRegistration {
             None => write!(f, "  until      an operator decides"),
         }
     }
+}
+
+/// Returns a variable for display; a path is shown, whatever it looks like, since it may lead to code.
+fn setting(name: &str, value: &str) -> String {
+    let is_hidden = looks_secret(name, value).is_some() && !value.contains(['/', '\\']);
+    format!("{name}={}", if is_hidden { "…" } else { value })
 }
 
 fn names(permissions: &[Permission]) -> String {

@@ -3,6 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::mgp::Permission;
 use mgp_types::service::{BoxFuture, Principal, ServerId};
@@ -17,6 +18,7 @@ use crate::registry::ServerCatalog;
 ///
 /// Each future may be dropped at any point, and each function may be called again for work that is done already: that
 /// is how work is resumed after a crash.
+// Not `async`: a server is known once `start` returns, before its future is polled.
 pub trait ServerRunner: ServerCatalog + 'static {
     /// Returns whether an id is taken by the configuration, faulty entries included, or is reserved.
     ///
@@ -84,12 +86,15 @@ impl ApprovedRegistration {
 }
 
 /// A judge of the code of sandboxed servers, called before an operator is asked (MGP §7, §15.4).
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait CodeJudge: Send + Sync + 'static {
     /// Judges a script at the level `strict`.
     ///
     /// # Errors
     /// The script could not be judged; it counts as not accepted.
-    fn judge(&self, script: JudgedScript) -> BoxFuture<'static, Result<CodeVerdict, RpcError>>;
+    async fn judge(&self, script: JudgedScript) -> Result<CodeVerdict, RpcError>;
 }
 
 /// A script to judge.

@@ -1,6 +1,7 @@
 //! `mgp/lifecycle/shutdown`: for the owner only, and idempotent.
 
 use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::RpcError;
@@ -67,19 +68,23 @@ impl Drain {
         else {
             return match self.servers() {
                 Some(fleet) if !ProcessOwner::is_here(cx) => {
-                    let (admitted, drain, cx) = (fleet.admit(cx), self.clone(), cx.clone());
+                    let (fleet, drain, cx) = (Arc::clone(fleet), self.clone(), cx.clone());
                     Box::pin(async move {
-                        admitted.await?;
+                        fleet.admit(&cx).await?;
                         drain.shut_down(&cx, params)
                     })
                 }
                 _ => Box::pin(ready(self.shut_down(cx, params))),
             };
         };
-        let Some(shutdown) = self.servers().map(|fleet| fleet.shutdown(cx, &server, params)) else {
+        let Some(fleet) = self.servers().cloned() else {
             return Box::pin(ready(Ok(not_found(&server))));
         };
-        Box::pin(async move { shutdown.await.unwrap_or_else(|| Ok(not_found(&server))) })
+        let cx = cx.clone();
+        Box::pin(async move {
+            let answer = fleet.shutdown(&cx, &server, params).await;
+            answer.unwrap_or_else(|| Ok(not_found(&server)))
+        })
     }
 
     fn shut_down(&self, cx: &Context, params: ShutdownParams) -> Result<ShutdownResult, RpcError> {

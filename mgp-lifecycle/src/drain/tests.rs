@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::mcp::{Revision, TaskSupport};
 use mgp_types::method::{Kind, methods};
 use mgp_types::mgp::{
     PingResult, ServerState, ShutdownParams, ShutdownReason, ShutdownResult, StatusResult,
 };
-use mgp_types::service::{BoxFuture, Context, PeerInfo, Principal, Reply, ServerId, Stack, mock};
+use mgp_types::service::{Context, PeerInfo, Principal, Reply, ServerId, Stack, mock};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use tokio::time::{Instant, sleep, timeout};
@@ -312,35 +313,27 @@ async fn only_the_owner_may_shut_the_server_down() {
 
 struct FleetOfFiles;
 
+#[async_trait]
 impl Fleet for FleetOfFiles {
-    fn ping(
-        &self,
-        _: &Context,
-        _: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<PingResult, RpcError>>> {
-        Box::pin(std::future::ready(None))
+    async fn ping(&self, _: &Context, _: &ServerId) -> Option<Result<PingResult, RpcError>> {
+        None
     }
 
-    fn status(
-        &self,
-        _: &Context,
-        _: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>> {
-        Box::pin(std::future::ready(None))
+    async fn status(&self, _: &Context, _: &ServerId) -> Option<Result<StatusResult, RpcError>> {
+        None
     }
 
-    fn shutdown(
+    async fn shutdown(
         &self,
         _: &Context,
         server: &ServerId,
         params: ShutdownParams,
-    ) -> BoxFuture<'static, Option<Result<ShutdownResult, RpcError>>> {
-        let known = (server.as_str() == "files").then(|| {
+    ) -> Option<Result<ShutdownResult, RpcError>> {
+        (server.as_str() == "files").then(|| {
             let mut result = ShutdownResult::new(true);
             result.estimated_drain_ms = params.timeout_ms;
             Ok(result)
-        });
-        Box::pin(std::future::ready(known))
+        })
     }
 }
 

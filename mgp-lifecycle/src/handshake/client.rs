@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::mcp::{
     DiscoverResult, Era, Implementation, InitializeParams, InitializeResult, Revision,
     ServerCapabilities, UnsupportedVersionData, key,
 };
 use mgp_types::method::{Initialize, Initialized, Request, ServerDiscover};
 use mgp_types::service::{
-    BoxFuture, Call, Context, MgpService, Params, PeerInfo, PermissionAuthority, Reply, WireRules,
+    Call, Context, MgpService, Params, PeerInfo, PermissionAuthority, Reply, WireRules,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
@@ -100,9 +101,12 @@ pub enum UngrantedPolicy {
 }
 
 /// Decides whether a connection proceeds, given the permissions the server needs (MGP §3.4).
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait ConnectGate: Send + Sync {
     /// Decides by `facts.permissions_required`, the permissions that the server needs.
-    fn decide(&self, facts: Arc<PeerInfo>, cx: Context) -> BoxFuture<'static, ConnectDecision>;
+    async fn decide(&self, facts: Arc<PeerInfo>, cx: Context) -> ConnectDecision;
 }
 
 /// The decision of a [`ConnectGate`].

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::mgp::{
     HealthStatus, PingResult, ServerState, ShutdownParams, ShutdownResult, StatusResult,
 };
-use mgp_types::service::{BoxFuture, Context, Router, ServerId, Stack, mock};
+use mgp_types::service::{Context, Router, ServerId, Stack, mock};
 use tokio::time::{Instant, sleep};
 use tower_layer::Layer;
 
@@ -205,38 +206,33 @@ async fn a_draining_server_answers_and_is_degraded() {
 /// Two servers, one of which hangs.
 struct TwoServers;
 
+#[async_trait]
 impl Fleet for TwoServers {
-    fn ping(
-        &self,
-        _: &Context,
-        server: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<PingResult, RpcError>>> {
+    async fn ping(&self, _: &Context, server: &ServerId) -> Option<Result<PingResult, RpcError>> {
         let server = server.to_string();
-        Box::pin(async move {
-            match server.as_str() {
-                "clock" => Some(Ok(PingResult::new(HealthStatus::Degraded))),
-                "stuck" => std::future::pending().await,
-                _ => None,
-            }
-        })
+        match server.as_str() {
+            "clock" => Some(Ok(PingResult::new(HealthStatus::Degraded))),
+            "stuck" => std::future::pending().await,
+            _ => None,
+        }
     }
 
-    fn status(
+    async fn status(
         &self,
         _: &Context,
         server: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>> {
+    ) -> Option<Result<StatusResult, RpcError>> {
         let known = (server.as_str() == "clock").then(|| StatusResult::new(HealthStatus::Degraded));
-        Box::pin(async move { known.map(Ok) })
+        known.map(Ok)
     }
 
-    fn shutdown(
+    async fn shutdown(
         &self,
         _: &Context,
         _: &ServerId,
         _: ShutdownParams,
-    ) -> BoxFuture<'static, Option<Result<ShutdownResult, RpcError>>> {
-        Box::pin(async { None })
+    ) -> Option<Result<ShutdownResult, RpcError>> {
+        None
     }
 }
 

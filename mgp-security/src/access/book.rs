@@ -17,6 +17,7 @@ use super::rules::{Moment, Rules, Seeker};
 use crate::entries::Entries;
 use crate::hooks::HookState;
 use crate::policy::Policies;
+use crate::tool::NamedTool;
 
 /// Access entries and the decisions they lead to; a cheap handle.
 ///
@@ -295,6 +296,23 @@ impl AccessView<'_> {
     ) -> Option<&Arc<Entry>> {
         let entry = self.rules.as_ref()?.find_tool(self.seeker()?, server?.as_str(), tool, at)?;
         (entry.access.permission == AccessPermission::Allow).then_some(entry)
+    }
+
+    /// Returns what entries decide about the confirmation of calls of a tool: one that names it, or one for its whole
+    /// server with the rule `never`.
+    pub(crate) fn naming(
+        &self,
+        server: Option<&ServerId>,
+        tool: &str,
+        at: &Moment<'_>,
+    ) -> Option<NamedTool> {
+        let of_tool = self.named(server, tool, at).map(|entry| entry.naming(tool));
+        let whole = || self.rules.as_ref()?.find_server(self.seeker()?, server?.as_str(), at);
+        let spares = |entry: &&Arc<Entry>| {
+            entry.access.permission == AccessPermission::Allow && entry.confirm.is_some()
+        };
+        let of_server = whole().filter(spares).map(|entry| entry.naming(tool));
+        of_tool.into_iter().chain(of_server).reduce(NamedTool::stronger)
     }
 
     fn denies_a_tool(&self, server: &ServerId, at: &Moment<'_>) -> bool {

@@ -32,7 +32,7 @@ pub struct Entry {
     pub tenant: String,
     /// The agent, the server, the tool and the permission.
     pub access: AccessEntry,
-    /// The rule about confirmations of the calls it names; only a `tool_grant` that allows has one.
+    /// The rule about confirmations of the calls it allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
 }
@@ -161,9 +161,9 @@ fn check(
     if params.justification.as_ref().is_some_and(|text| text.len() > MAX_JUSTIFICATION) {
         return Err(InvalidEntry::Justification(MAX_JUSTIFICATION));
     }
-    let names_an_allowed_tool =
-        params.entry_type == EntryType::ToolGrant && params.permission == AccessPermission::Allow;
-    if confirm.is_some() && !names_an_allowed_tool {
+    let allows = matches!(params.entry_type, EntryType::ToolGrant | EntryType::ServerGrant)
+        && params.permission == AccessPermission::Allow;
+    if confirm.is_some() && !allows {
         return Err(InvalidEntry::Confirm);
     }
     match params.expires_at.as_ref().map(Timestamp::to_system_time) {
@@ -190,7 +190,7 @@ enum InvalidEntry {
     Tool,
     #[error("`justification` has more than {0} bytes")]
     Justification(usize),
-    #[error("`confirm` belongs to a tool_grant that allows")]
+    #[error("`confirm` belongs to a tool_grant or server_grant that allows")]
     Confirm,
     #[error("`expires_at` is no RFC 3339 time")]
     NoTime,

@@ -1,23 +1,25 @@
-//! Entries that name a tool: its calls need no confirmation (MGP §4.4).
+//! Entries that name a tool, or spare a whole server: their calls need no confirmation (MGP §4.4).
 
 use mgp_types::service::{Context, ServerId};
 
 use super::book::Access;
 use super::entry::Entry;
+use super::rules::Moment;
 use crate::policy::ConfirmRule;
 use crate::tool::{NamedTool, NamedTools};
 
 impl NamedTools for Access {
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<NamedTool> {
-        Some(self.named(&cx.principal, server, tool, self.now())?.naming(tool))
+        let now = || self.now();
+        self.view(&cx.principal).naming(server, tool, &Moment::of(&now))
     }
 }
 
 impl Entry {
     /// Returns what the entry decides about confirmations of the tool it names.
     pub(crate) fn naming(&self, tool: &str) -> NamedTool {
-        let naming =
-            NamedTool::by(format!("tool_grant of `{}` for `{tool}`", self.access.agent_id));
+        let (kind, agent) = (self.access.entry_type.as_str(), &self.access.agent_id);
+        let naming = NamedTool::by(format!("{kind} of `{agent}` for `{tool}`"));
         match self.confirm {
             Some(ConfirmRule::Never) => naming.never_confirm(),
             None => naming,

@@ -160,6 +160,16 @@ impl Rules {
         self.server(seeker, server)?.tools.get(tool)?.find(seeker, at)
     }
 
+    /// Returns the entry that decides about a whole server.
+    pub(super) fn find_server(
+        &self,
+        seeker: Seeker<'_>,
+        server: &str,
+        at: &Moment<'_>,
+    ) -> Option<&Arc<Entry>> {
+        self.server(seeker, server)?.whole.find(seeker, at)
+    }
+
     /// Returns whether an entry denies a single tool of a server.
     pub(super) fn denies_a_tool(&self, seeker: Seeker<'_>, server: &str, at: &Moment<'_>) -> bool {
         let denies = |level: &Level| level.find(seeker, at).is_some_and(|entry| denies(entry));

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use async_trait::async_trait;
 use mgp_types::mgp::{GrantDecision, Permission};
-use mgp_types::service::{BoxFuture, Context, ServerId};
+use mgp_types::service::{Context, ServerId};
 use mgp_types::{ErrorCode, RpcError};
 
 use super::{Approver, Decision, Question, QuestionSubject};
@@ -56,22 +57,18 @@ impl ConfiguredApprover {
     }
 }
 
+#[async_trait]
 impl Approver for ConfiguredApprover {
     /// Confirms listed calls; listed permissions need no question.
-    fn decide(
-        &self,
-        _cx: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
-        let decided = if self.confirms(&question) {
+    async fn decide(&self, _cx: &Context, question: Question) -> Result<Decision, RpcError> {
+        if self.confirms(&question) {
             Ok(Decision::configured(GrantDecision::Approved))
         } else {
             Err(RpcError::new(
                 ErrorCode::PERMISSION_DENIED,
                 "no approver is available: the configuration does not list it",
             ))
-        };
-        Box::pin(std::future::ready(decided))
+        }
     }
 
     fn grants(&self, _: Option<&ServerId>, permission: &Permission) -> bool {

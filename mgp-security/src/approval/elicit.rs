@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult};
 use mgp_types::method::{ElicitationCreate, Request};
 use mgp_types::mgp::{GrantDecision, Permission};
-use mgp_types::service::{Authority, BoxFuture, CallerRequest, Context, Principal};
+use mgp_types::service::{Authority, CallerRequest, Context, Principal};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError, Timestamp};
 use serde_json::{Map, json};
 
@@ -77,25 +78,19 @@ impl Default for ElicitApprover {
 
 mgp_types::opaque_debug!(ElicitApprover);
 
+#[async_trait]
 impl Approver for ElicitApprover {
-    fn decide(
-        &self,
-        cx: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError> {
         if !(self.interactive)(&cx.principal) {
             let error = RpcError::new(
                 ErrorCode::PERMISSION_DENIED,
                 "no approver is available: the caller is not marked interactive",
             );
-            return Box::pin(std::future::ready(Err(error)));
+            return Err(error);
         }
-        let cx = cx.clone();
-        Box::pin(async move {
-            let (key, ask) = form(&question, &cx.principal)?;
-            let answer: ElicitResult = cx.ask_afresh(&key, ask).await?.get()?;
-            Ok(read(&question, &cx.principal, &answer))
-        })
+        let (key, ask) = form(&question, &cx.principal)?;
+        let answer: ElicitResult = cx.ask_afresh(&key, ask).await?.get()?;
+        Ok(read(&question, &cx.principal, &answer))
     }
 
     /// Returns five minutes; the time-out of the caller, who is the one being asked, may end the call earlier.

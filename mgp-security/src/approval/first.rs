@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::mgp::Permission;
-use mgp_types::service::{BoxFuture, Context, ServerId};
+use mgp_types::service::{Context, ServerId};
 use mgp_types::{ErrorCode, RpcError};
 
 use super::{Approver, Decision, Question};
@@ -43,28 +44,22 @@ impl fmt::Debug for ApproverChain {
     }
 }
 
+#[async_trait]
 impl Approver for ApproverChain {
-    fn decide(
-        &self,
-        cx: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
-        let (approvers, cx) = (self.0.clone(), cx.clone());
-        Box::pin(async move {
-            let mut last = RpcError::new(ErrorCode::PERMISSION_DENIED, "no approver is available");
-            for approver in approvers {
-                let deciding = approver.decide(&cx, question.clone());
-                match tokio::time::timeout(approver.patience(), deciding).await {
-                    Ok(Ok(decision)) => return Ok(decision),
-                    Ok(Err(error)) => last = error,
-                    // It may still decide, and the next approver could contradict it.
-                    Err(_) => {
-                        return Err(RpcError::new(ErrorCode::TIMEOUT, "no decision in time"));
-                    }
+    async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError> {
+        let mut last = RpcError::new(ErrorCode::PERMISSION_DENIED, "no approver is available");
+        for approver in &self.0 {
+            let deciding = approver.decide(cx, question.clone());
+            match tokio::time::timeout(approver.patience(), deciding).await {
+                Ok(Ok(decision)) => return Ok(decision),
+                Ok(Err(error)) => last = error,
+                // It may still decide, and the next approver could contradict it.
+                Err(_) => {
+                    return Err(RpcError::new(ErrorCode::TIMEOUT, "no decision in time"));
                 }
             }
-            Err(last)
-        })
+        }
+        Err(last)
     }
 
     fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {

@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
-use mgp_types::service::{BoxFuture, Context, Principal, ServerId};
+use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{Object, RpcError, Sha256Hash, Timestamp};
 
 pub use configured::ConfiguredApprover;
@@ -27,16 +28,15 @@ pub use terminal::TerminalApprover;
 /// Decides questions that the rules leave to a person or a configuration.
 ///
 /// It must never be the party that the decision restrains.
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait Approver: Send + Sync {
     /// Decides a question; `cx` is the call that it is about.
     ///
     /// # Errors
     /// The approver is unavailable or failed; the caller treats that as not approved.
-    fn decide(
-        &self,
-        cx: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>>;
+    async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError>;
 
     /// Returns whether the approver's configuration grants a permission, so that no question is needed; must not wait.
     /// `false` by default.
@@ -53,13 +53,10 @@ pub trait Approver: Send + Sync {
     }
 }
 
+#[async_trait]
 impl Approver for Arc<dyn Approver> {
-    fn decide(
-        &self,
-        cx: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
-        (**self).decide(cx, question)
+    async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError> {
+        (**self).decide(cx, question).await
     }
 
     fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {

@@ -7,8 +7,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::mgp::GrantDecision;
-use mgp_types::service::{BoxFuture, Context};
+use mgp_types::service::Context;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::{Mutex, mpsc};
 
@@ -94,35 +95,29 @@ impl Default for TerminalApprover {
 
 mgp_types::opaque_debug!(TerminalApprover);
 
+#[async_trait]
 impl Approver for TerminalApprover {
-    fn decide(
-        &self,
-        _cx: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
-        let terminal = self.clone();
-        Box::pin(async move {
-            // Other questions wait here before they are shown.
-            let mut opened = terminal.opened.lock().await;
-            let outcome = match &mut *opened {
-                Some(opened) => opened.ask(&question).await,
-                none => match OpenTerminal::new() {
-                    Ok(opened) => none.insert(opened).ask(&question).await,
-                    Err(error) => Err(error),
-                },
-            };
-            match outcome {
-                Ok(answer) => Ok(decision(answer, &terminal.by)),
-                Err(error) => {
-                    *opened = None;
-                    Err(RpcError::new(
-                        ErrorCode::PERMISSION_DENIED,
-                        "no approver is available: this process has no terminal",
-                    )
-                    .because(error))
-                }
+    async fn decide(&self, _cx: &Context, question: Question) -> Result<Decision, RpcError> {
+        // Other questions wait here before they are shown.
+        let mut opened = self.opened.lock().await;
+        let outcome = match &mut *opened {
+            Some(opened) => opened.ask(&question).await,
+            none => match OpenTerminal::new() {
+                Ok(opened) => none.insert(opened).ask(&question).await,
+                Err(error) => Err(error),
+            },
+        };
+        match outcome {
+            Ok(answer) => Ok(decision(answer, &self.by)),
+            Err(error) => {
+                *opened = None;
+                Err(RpcError::new(
+                    ErrorCode::PERMISSION_DENIED,
+                    "no approver is available: this process has no terminal",
+                )
+                .because(error))
             }
-        })
+        }
     }
 }
 

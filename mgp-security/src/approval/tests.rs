@@ -11,6 +11,7 @@ use mgp_types::service::{
 };
 use mgp_types::{Payload, RpcError, Sha256Hash};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::{
     Approver, ApproverChain, ConfiguredApprover, Decision, ElicitApprover, Question,
@@ -68,6 +69,16 @@ fn call(arguments: &str) -> Question {
 fn permissions(names: &[&str]) -> Question {
     let permissions = names.iter().map(|name| Permission::from(*name)).collect();
     about(QuestionSubject::Permissions { permissions, tool: None })
+}
+
+/// Asks at a terminal, in a task of its own.
+fn ask(
+    terminal: &TerminalApprover,
+    cx: &Context,
+    question: Question,
+) -> JoinHandle<Result<Decision, RpcError>> {
+    let (terminal, cx) = (terminal.clone(), cx.clone());
+    tokio::spawn(async move { terminal.decide(&cx, question).await })
 }
 
 async fn elicit(question: Question, answer: Value) -> (Decision, String, Value) {
@@ -294,15 +305,15 @@ async fn the_terminal_approves_with_yes_and_the_code_only_and_asks_one_thing_at_
         ("no\n", GrantDecision::Denied),
         ("no CODE\n", GrantDecision::Denied),
     ] {
-        let deciding = tokio::spawn(terminal.decide(&cx, call("{\"a\":\"\u{1b}[2J\"}")));
+        let deciding = ask(&terminal, &cx, call("{\"a\":\"\u{1b}[2J\"}"));
         count += 1;
         let code = screen.questions(count).await;
         keys.write_all(line.replace("CODE", &code).as_bytes()).unwrap();
         assert_eq!(deciding.await.unwrap().unwrap().answer, expected, "{line:?}");
     }
-    let first = tokio::spawn(terminal.decide(&cx, call("{}")));
+    let first = ask(&terminal, &cx, call("{}"));
     let code = screen.questions(count + 1).await;
-    let second = tokio::spawn(terminal.clone().by("grace").decide(&cx, call("{}")));
+    let second = ask(&terminal.clone().by("grace"), &cx, call("{}"));
     let long = format!("yes {code}{}\n", " ".repeat(1000) + "x");
     keys.write_all(long.as_bytes()).unwrap();
     assert_eq!(first.await.unwrap().unwrap().answer, GrantDecision::Denied);
@@ -328,7 +339,7 @@ async fn a_late_yes_approves_no_other_question() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     cx.principal = Principal::new("acme", "ada").agent("bot");
     let question = Question { principal: cx.principal.clone(), ..call("{}") };
-    let deciding = tokio::spawn(terminal.decide(&cx, question));
+    let deciding = ask(&terminal, &cx, question);
     let second = screen.questions(2).await;
     assert!(screen.text().contains("For: agent `bot` of `ada` in `acme`"), "{}", screen.text());
     assert_ne!(first, second);
@@ -357,13 +368,10 @@ async fn a_closed_terminal_is_unavailable() {
 fn time_limits_of_a_chain_do_not_overflow() {
     #[derive(Clone)]
     struct Patient;
+    #[async_trait::async_trait]
     impl Approver for Patient {
-        fn decide(
-            &self,
-            _: &Context,
-            _: Question,
-        ) -> BoxFuture<'static, Result<Decision, RpcError>> {
-            Box::pin(std::future::pending())
+        async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
+            std::future::pending().await
         }
 
         fn patience(&self) -> Duration {

@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, Response};
-use mgp_types::service::{BoxFuture, Principal};
+use mgp_types::service::Principal;
 use serde_json::Value;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -21,25 +22,24 @@ const URL: &str = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
 /// A verifier whose answer depends on the name of the token.
 struct Tokens;
 
+#[async_trait]
 impl TokenVerifier for Tokens {
-    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Authenticated, AuthRefused>> {
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            match token {
-                "good" => Ok(Authenticated::new(
-                    Principal::new("issuer", "user"),
-                    Credential::Token { issuer: "issuer".to_owned(), client: None },
-                    vec!["tools".to_owned()],
-                    None,
-                )),
-                "expired" => Err(AuthRefused::Expired),
-                "narrow" => {
-                    Err(AuthRefused::InsufficientScope { needed: "tools \"admin\"\r\n".to_owned() })
-                }
-                "early" => Err(AuthRefused::Unavailable),
-                _ => Err(AuthRefused::Invalid("the token is for another resource")),
+    async fn verify(&self, token: &str) -> Result<Authenticated, AuthRefused> {
+        tokio::task::yield_now().await;
+        match token {
+            "good" => Ok(Authenticated::new(
+                Principal::new("issuer", "user"),
+                Credential::Token { issuer: "issuer".to_owned(), client: None },
+                vec!["tools".to_owned()],
+                None,
+            )),
+            "expired" => Err(AuthRefused::Expired),
+            "narrow" => {
+                Err(AuthRefused::InsufficientScope { needed: "tools \"admin\"\r\n".to_owned() })
             }
-        })
+            "early" => Err(AuthRefused::Unavailable),
+            _ => Err(AuthRefused::Invalid("the token is for another resource")),
+        }
     }
 
     fn metadata(&self) -> ResourceMetadata {

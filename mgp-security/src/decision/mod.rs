@@ -9,7 +9,7 @@ mod verdict;
 
 use std::sync::Arc;
 
-use mgp_types::mgp::DefaultPolicy;
+use mgp_types::mgp::{DefaultPolicy, Permission};
 use mgp_types::service::{Call, Context, Hidden, Principal, ServerId};
 
 use crate::access::{
@@ -104,12 +104,13 @@ pub(crate) fn missing(
     let snapshot = Snapshot::of(sources, principal, Some(server));
     let assessment = snapshot.assessment(Some(server), tool, snapshot.known(tool));
     let needed = assessment.permissions.as_slice();
-    // Most tools need none.
-    let (Some(view), false) = (snapshot.permissions(), needed.is_empty()) else {
+    let server = Some(server);
+    let Some(view) = snapshot.permissions_for(server, needed) else {
         return Vec::new();
     };
-    let server = Some(server);
-    let need = PermissionNeed { principal, server, tool, needed, arguments: None, at: at.get() };
+    let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
+    let (arguments, at) = (None, at.get());
+    let need = PermissionNeed { principal, server, tool, needed, arguments, at, is_of_tools };
     view.missing(&need, &snapshot.policy(server))
 }
 
@@ -242,14 +243,13 @@ fn check_permissions(
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
     let needed = assessment.permissions.as_slice();
-    // Most tools need none.
-    if needed.is_empty() {
-        return Ok(());
-    }
-    let Some(view) = snapshot.permissions() else { return Ok(()) };
     let CallFacts { server, tool, arguments, progress, .. } = *facts;
+    let Some(view) = snapshot.permissions_for(server, needed) else {
+        return Ok(());
+    };
     let (principal, at) = (&facts.call.cx().principal, facts.at.get());
-    let need = PermissionNeed { principal, server, tool, needed, arguments, at };
+    let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
+    let need = PermissionNeed { principal, server, tool, needed, arguments, at, is_of_tools };
     let judgement = view.judge(&need, &snapshot.policy(server));
     let judgement = judgement.map_err(|error| {
         steps.add(Stage::Permissions, StepResult::Refused, || error.to_string());

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use mgp_types::mgp::Permission;
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::store::StoreError;
 
@@ -202,6 +203,22 @@ impl<'a> Snapshot<'a> {
         Some(self.permissions.get_or_init(|| permissions.view()))
     }
 
+    /// Returns what decides about the permissions of a call; `None` if it needs none, as most do.
+    pub(super) fn permissions_for(
+        &self,
+        server: Option<&ServerId>,
+        needed: &[Permission],
+    ) -> Option<&PermissionView<'a>> {
+        let permissions = self.sources.permissions.as_ref()?;
+        let needs_any = !needed.is_empty() || permissions.declares(server);
+        needs_any.then(|| self.permissions())?
+    }
+
+    /// Returns whether a tool of the server declares a permission for itself.
+    pub(super) fn is_of_tools(&self, permission: &Permission) -> bool {
+        self.tools.as_ref().is_some_and(|tools| tools.declare(permission))
+    }
+
     pub(super) fn validators(&self) -> Option<&Validators> {
         self.sources.validators.as_ref()
     }
@@ -215,7 +232,7 @@ impl<'a> Snapshot<'a> {
     pub(super) fn naming(&self, facts: &CallFacts<'_>) -> Option<NamedTool> {
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();
-        let by_access = || Some(self.access.as_ref()?.named(server, tool, at)?.naming(tool));
+        let by_access = || self.access.as_ref()?.naming(server, tool, at);
         let by_permission = || {
             let view = self.permissions()?;
             let policy = self.policy(server);

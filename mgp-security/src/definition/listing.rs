@@ -164,7 +164,7 @@ impl Definitions {
             listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
         };
         // Most lists say nothing new.
-        let shadows = LazyCell::new(|| self.shadows(server));
+        let shadows = LazyCell::new(|| self.shadows(server, &book));
         let mut read = 0;
         let (mut named, mut fresh) = (ToolsByName::new(), HashSet::new());
         let (mut hashes, mut is_crowded) = (Vec::with_capacity(tools.len()), false);
@@ -203,8 +203,17 @@ impl Definitions {
         Ok(ReadList { named, fresh, hashes, is_crowded })
     }
 
-    /// The names of the tools of all other servers that can be called.
-    fn shadows(&self, server: &ServerId) -> Shadows {
+    /// The names of the tools of all other servers that can be called, and the ids of all that are or were known.
+    fn shadows(&self, server: &ServerId, book: &PinTable) -> Shadows {
+        let mut ids: Vec<String> = book.servers().map(str::to_owned).collect();
+        ids.extend(
+            self.0
+                .seen()
+                .iter()
+                .filter(|(_, seen)| seen.flaw.is_none())
+                .filter_map(|(id, _)| Some(id.as_ref()?.as_str().to_owned())),
+        );
+        ids.retain(|id| id != server.as_str());
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
@@ -213,7 +222,7 @@ impl Definitions {
                 tools.named.iter().filter(|(_, known)| known.standing == DefinitionState::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
         });
-        Shadows::of(names)
+        Shadows::of(names, ids)
     }
 
     /// Stores new pins and definitions that wait, with the events that record them.

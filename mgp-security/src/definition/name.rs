@@ -151,18 +151,25 @@ impl NameFlaw {
 
 /// The names of tools of other servers, to find those that look like them.
 #[derive(Debug, Default)]
-pub(super) struct Shadows(HashMap<String, (String, String)>);
+pub(super) struct Shadows {
+    looks: HashMap<String, (String, String)>,
+    /// The ids of other servers, whether they list anything or not.
+    servers: Vec<String>,
+}
 
 impl Shadows {
     /// The looks of some names.
-    pub(super) fn of<'a>(known: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub(super) fn of<'a>(
+        known: impl IntoIterator<Item = (&'a str, &'a str)>,
+        servers: Vec<String>,
+    ) -> Self {
         let mut shadows = HashMap::new();
         for (server, name) in known {
             for looks in looks(name).into_iter().chain(looks(&format!("{server}{name}"))) {
                 shadows.insert(looks, (server.to_owned(), name.to_owned()));
             }
         }
-        Self(shadows)
+        Self { looks: shadows, servers }
     }
 
     /// The tool of another server that a name could be taken for.
@@ -170,7 +177,15 @@ impl Shadows {
     /// The very same name is none: tools are called by server and name, and which server a bare name means is decided
     /// where such names are routed.
     pub(super) fn find(&self, tool: &str) -> Option<NameFlaw> {
-        let (server, name) = looks(tool).iter().find_map(|looks| self.0.get(looks))?;
+        // Written with the id of another server, it is a name of that server's, whatever that lists now.
+        let is_of = |id: &&String| {
+            tool.strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with(['.', '/']))
+        };
+        if let Some(server) = self.servers.iter().find(is_of) {
+            let name = super::review::visible(tool);
+            return Some(NameFlaw::Taken { name, of: server.clone() });
+        }
+        let (server, name) = looks(tool).iter().find_map(|looks| self.looks.get(looks))?;
         let like = format!("{server}/{name}");
         (name != tool).then(|| NameFlaw::LooksLike { name: super::review::visible(tool), like })
     }
@@ -314,5 +329,19 @@ mod tests {
             assert_eq!(NameFlaw::check_shadow("new", name, known).is_ok(), fits, "{name}");
         }
         assert_eq!(NameFlaw::check_shadow("tool.fs", "read_file", known), Ok(()));
+    }
+
+    #[test]
+    fn a_tool_may_not_be_called_like_one_of_another_server_that_lists_none() {
+        let shadows = Shadows::of([], vec!["files".to_owned()]);
+        for (name, fits) in [
+            ("files.write_file", false),
+            ("files/write_file", false),
+            ("files_write", true),
+            ("filesystem.read", true),
+            ("list.files", true),
+        ] {
+            assert_eq!(shadows.find(name).is_none(), fits, "{name}");
+        }
     }
 }

@@ -216,6 +216,7 @@ impl ServerListing {
         };
         let assessment = match (earlier.filter(is_tool), &tool) {
             (Some(known), _) => Arc::clone(&known.assessment),
+            (None, Some(tool)) if self.own => Assessment::own(tool, policy).into(),
             (None, Some(tool)) => Assessment::of(tool, policy).into(),
             (None, None) => Assessment::unlisted(name, policy).into(),
         };

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mgp_types::mgp::Permission;
 use mgp_types::service::ServerId;
-use mgp_types::{Sha256Hash, mcp};
+use mgp_types::{Lenient, Sha256Hash, mcp};
 use tokio::time::Instant;
 
 use super::DefinitionState;
@@ -158,6 +159,11 @@ impl Tools {
         self.get(name).map_or(&self.others, |known| &known.standing)
     }
 
+    /// Returns whether a tool declares a permission for itself.
+    pub(crate) fn declare(&self, permission: &Permission) -> bool {
+        self.named.iter().any(|(_, known)| known.declares(permission))
+    }
+
     /// Decides about a tool of another server, as it is [known](Self::get) here.
     pub(crate) fn rule(&self, known: Option<&KnownTool>) -> DefinitionRule {
         let Some(known) = known else {
@@ -196,6 +202,17 @@ impl KnownTool {
     /// Returns whether the operator replaced its risk and no event records that yet.
     pub(crate) fn is_unrecorded(&self) -> bool {
         self.unrecorded.load(Ordering::Acquire)
+    }
+
+    /// Returns whether its definition, as listed or pinned, declares a permission.
+    fn declares(&self, permission: &Permission) -> bool {
+        let pinned = || self.pin.as_ref()?.shown.get::<mcp::Tool>().ok().map(Arc::new);
+        let Some(tool) = self.tool.clone().or_else(pinned) else { return false };
+        let security = tool.find_security();
+        let declared = security.as_ref().and_then(Lenient::valid);
+        declared.is_some_and(|security| {
+            Permission::canonical(security.permissions_required.iter()).contains(permission)
+        })
     }
 
     /// Returns what calls of the tool need.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_types::mgp::RiskLevel;
+use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{Call, CallRecord, MgpService, Reply, WaitMark};
 use mgp_types::{Payload, RpcError};
 
@@ -68,14 +68,15 @@ async fn get<S: MgpService>(
             let recorded = definitions.record_override(server, call, tool).await;
             recorded.inspect_err(|error| log_denied(sources, call, error))?;
         }
-        Requirement::Permissions(_) => {
+        Requirement::Permissions(missing) => {
             progress.listed = true;
             progress.asked = Some(AskOutcomes::default());
             let (Some(permissions), Some(assessment)) = (&sources.permissions, assessment) else {
                 return Ok(());
             };
-            let needed = assessment.permissions.as_slice();
-            let asked = permissions.ask_for_call(cx, server, tool, needed).await;
+            let missing = missing.iter().map(|missing| &missing.permission);
+            let needed = Permission::canonical(assessment.permissions.iter().chain(missing));
+            let asked = permissions.ask_for_call(cx, server, tool, &needed).await;
             let outcomes =
                 asked.map_err(|refused| deny(sources, call, Refusal::from(Box::new(refused))))?;
             progress.asked = Some(outcomes);

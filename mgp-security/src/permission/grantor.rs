@@ -3,29 +3,32 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use async_trait::async_trait;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision, ScopedGrant};
-use mgp_types::service::{BoxFuture, Context, PermissionAuthority, ServerId};
+use mgp_types::service::{Context, PermissionAuthority, ServerId};
 use tokio::sync::watch;
 
 use super::permissions::{Permissions, standard};
 use super::rule::{PermissionState, is_listed};
 
+#[async_trait]
 impl PermissionAuthority for Permissions {
-    fn decide(
+    async fn decide(
         &self,
         cx: &Context,
         server: &ServerId,
         permissions: Vec<Permission>,
-    ) -> BoxFuture<'static, PermissionDecision> {
-        let (this, cx, server) = (self.clone(), cx.clone(), server.clone());
-        Box::pin(async move {
-            let wait = this.connect_wait;
-            if let Err(refused) = this.obtain(&cx, Some(&server), None, &permissions, wait).await {
-                tracing::warn!(%server, error = %refused, "deciding about permissions failed");
-            }
-            this.told(&cx, &server, &standard(&permissions))
-        })
+    ) -> PermissionDecision {
+        let wait = self.connect_wait;
+        if let Err(refused) = self.obtain(cx, Some(server), None, &permissions, wait).await {
+            tracing::warn!(%server, error = %refused, "deciding about permissions failed");
+        }
+        self.told(cx, server, &standard(&permissions))
+    }
+
+    fn declared(&self, server: &ServerId, permissions: &[Permission]) {
+        self.inner.declared.set(server, permissions);
     }
 
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision {

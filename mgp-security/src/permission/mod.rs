@@ -7,6 +7,7 @@
 mod admin;
 mod asking;
 mod book;
+mod declared;
 mod endpoints;
 mod entry;
 mod grantor;

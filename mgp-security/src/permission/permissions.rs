@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::asking::OpenQuestions;
 use super::book::{Book, StoredApproval};
+use super::declared::DeclaredPermissions;
 use super::entry::{Approval, ApprovalDecision, ApprovalOwner, ApprovalSource};
 use super::rule::{MissingPermission, MissingStatus, PermissionState};
 use crate::approval::Approver;
@@ -57,6 +58,7 @@ pub(crate) struct PermissionCore {
     pub(super) entries: Entries<Book>,
     pub(super) policies: Policies,
     pub(super) approver: Option<Arc<dyn Approver>>,
+    pub(super) declared: DeclaredPermissions,
     /// The questions that are open.
     pub(super) board: OpenQuestions,
     moved: Arc<watch::Sender<u64>>,
@@ -110,6 +112,7 @@ impl Permissions {
             entries: Entries::new(store, audit),
             policies,
             approver,
+            declared: DeclaredPermissions::default(),
             board: OpenQuestions::default(),
             moved: Arc::clone(&moved),
         });
@@ -163,8 +166,14 @@ impl Permissions {
         at: SystemTime,
     ) -> Vec<MissingPermission> {
         let policy = self.inner.policies.of(server);
-        let need = PermissionNeed { principal, server, tool, needed, arguments, at };
+        let is_of_tools = &|_: &Permission| false;
+        let need = PermissionNeed { principal, server, tool, needed, arguments, at, is_of_tools };
         self.view().missing(&need, &policy)
+    }
+
+    /// Returns whether a server declares permissions as a whole.
+    pub(crate) fn declares(&self, server: Option<&ServerId>) -> bool {
+        self.inner.declared.any(server)
     }
 
     pub(crate) fn policies(&self) -> &Policies {
@@ -215,6 +224,8 @@ pub(crate) struct PermissionNeed<'a> {
     pub(crate) needed: &'a [Permission],
     pub(crate) arguments: Option<&'a str>,
     pub(crate) at: SystemTime,
+    /// Returns whether single tools declare a permission: then it is decided about their calls only.
+    pub(crate) is_of_tools: &'a dyn Fn(&Permission) -> bool,
 }
 
 /// The decision about the permissions of one call.
@@ -245,7 +256,7 @@ impl PermissionView<'_> {
         policy: &ServerPolicy,
     ) -> Result<PermissionJudgement, StoreError> {
         let book = self.book.as_ref().map_err(Clone::clone)?;
-        let PermissionNeed { principal, server, tool, needed, arguments, at } = *need;
+        let PermissionNeed { principal, server, tool, needed, arguments, at, .. } = *need;
         let held = book.held(principal.tenant(), server);
         let (mut any_open, mut any_closed) = (false, false);
         let mut judgement = PermissionJudgement::default();
@@ -258,6 +269,35 @@ impl PermissionView<'_> {
                 any_closed |= !is_open;
                 judgement.missing.push(missing);
             }
+        }
+        let declared = self.inner.declared.of(server);
+        for permission in declared.iter().flat_map(|all| all.iter()) {
+            if judgement.missing.iter().any(|missing| missing.permission == *permission) {
+                continue;
+            }
+            // Limits are about calls that are known to need it.
+            let (status, why) = match self.inner.stand(policy, server, held, permission, at) {
+                PermissionState::Granted(_) | PermissionState::ByPolicy => continue,
+                PermissionState::Open(..) | PermissionState::Closed(..)
+                    if (need.is_of_tools)(permission) =>
+                {
+                    continue;
+                }
+                PermissionState::Open(status, why) => {
+                    any_open = true;
+                    (status, why)
+                }
+                PermissionState::Closed(status, why) => {
+                    any_closed = true;
+                    (status, why)
+                }
+            };
+            let why = format!("{why}; its server declares it for all of its tools");
+            judgement.missing.push(MissingPermission {
+                permission: permission.clone(),
+                status,
+                why,
+            });
         }
         judgement.may_ask = any_open && !any_closed && self.inner.approver.is_some();
         Ok(judgement)

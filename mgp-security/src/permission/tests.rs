@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::mgp::{ApprovalPolicy, AuditEvent, GrantDecision, Permission};
 use mgp_types::service::{
@@ -73,18 +74,13 @@ impl Clerk {
 /// The clerk as the party that is asked.
 struct Desk(Arc<Clerk>);
 
+#[async_trait]
 impl Approver for Desk {
-    fn decide(
-        &self,
-        _: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, _: &Context, question: Question) -> Result<Decision, RpcError> {
         let clerk = Arc::clone(&self.0);
         clerk.questions.lock().push(question);
-        Box::pin(async move {
-            clerk.gate.acquire().await.unwrap().forget();
-            clerk.answer.lock().clone()
-        })
+        clerk.gate.acquire().await.unwrap().forget();
+        clerk.answer.lock().clone()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Declarations of a server add checks and remove none; there are two exceptions, both below the operator's policy.
 //! A valid `security` declares the risk and the permissions of a tool, and annotations that nothing contradicts lower
-//! the risk of a tool without one, each only as far as the server is trusted.
+//! the risk of a tool without one, each only as far as the server is trusted. What the name and the arguments of a
+//! tool show counts beside its `security`, unless the operator calls the server `trusted`.
 
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity, TrustLevel, Validator};
 use mgp_types::{Lenient, RawObject, mcp};
@@ -44,11 +45,24 @@ impl Assessment {
     /// Assesses a definition by the operator's policy for its server.
     #[must_use]
     pub fn of(tool: &mcp::Tool, policy: &ServerPolicy) -> Self {
+        let is_proven = policy.trust.rank() >= TrustLevel::Trusted.rank();
+        let word = if is_proven { SecurityWeight::Alone } else { SecurityWeight::WithSignals };
+        Self::weigh(tool, policy, word)
+    }
+
+    /// Assesses a tool of the party itself, whose metadata its own author wrote.
+    pub(crate) fn own(tool: &mcp::Tool, policy: &ServerPolicy) -> Self {
+        let is_believed = is_believed(&policy.trust);
+        let word = if is_believed { SecurityWeight::Alone } else { SecurityWeight::WithSignals };
+        Self::weigh(tool, policy, word)
+    }
+
+    fn weigh(tool: &mcp::Tool, policy: &ServerPolicy, word: SecurityWeight) -> Self {
         let security = tool.find_security();
         let security = security.as_ref().and_then(Lenient::valid);
         let signals = RiskSignals::of(tool);
-        let permissions = permissions(tool, security, &signals, policy);
-        let found = risk(tool, security, &signals, &permissions, policy);
+        let permissions = permissions(tool, security, &signals, word, policy);
+        let found = risk(tool, security, &signals, &permissions, word, policy);
         let entry = policy.risk.get(&tool.name);
         Self {
             effective_risk: known(entry.unwrap_or(&found).clone()),
@@ -100,24 +114,35 @@ impl Assessment {
     }
 }
 
+/// The weight of a valid `security`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SecurityWeight {
+    /// It alone decides.
+    Alone,
+    /// What the name and the arguments show counts, too.
+    WithSignals,
+}
+
 /// Returns whether declarations of the server count in its favour.
 fn is_believed(trust: &TrustLevel) -> bool {
     trust.rank() >= TrustLevel::Standard.rank()
 }
 
-/// Returns the declared permissions, and the apparent ones if the declaration is missing or not trusted.
+/// Returns the declared permissions, and the apparent ones unless the declaration alone decides.
 fn permissions(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,
     signals: &RiskSignals,
+    word: SecurityWeight,
     policy: &ServerPolicy,
 ) -> Vec<Permission> {
     let declared = security.into_iter().flat_map(|security| security.permissions_required.iter());
-    if security.is_some() && is_believed(&policy.trust) {
+    if security.is_some() && word == SecurityWeight::Alone {
         return Permission::canonical(declared);
     }
     let hints = tool.annotations.as_ref();
-    let open = hints.is_some_and(|hints| hints.open_world_hint == Some(true));
+    let is_vague = security.is_none() || !is_believed(&policy.trust);
+    let open = is_vague && hints.is_some_and(|hints| hints.open_world_hint == Some(true));
     let open = open.then_some(&Permission::NetworkOutbound);
     Permission::canonical(signals.permissions.iter().chain(open).chain(declared))
 }
@@ -128,10 +153,12 @@ fn risk(
     security: Option<&ToolSecurity>,
     signals: &RiskSignals,
     permissions: &[Permission],
+    word: SecurityWeight,
     policy: &ServerPolicy,
 ) -> RiskLevel {
     let declared = match security {
-        Some(security) => declared_risk(security),
+        Some(security) if word == SecurityWeight::Alone => declared_risk(security),
+        Some(security) => declared_risk(security).max(signals.risk()),
         None if is_believed(&policy.trust) => hinted_risk(tool, signals),
         None => RiskLevel::Dangerous,
     };

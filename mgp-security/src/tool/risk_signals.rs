@@ -3,7 +3,7 @@
 //! Clues only ever add: a permission that is needed, a hint that is not believed.
 
 use mgp_types::mcp;
-use mgp_types::mgp::Permission;
+use mgp_types::mgp::{Permission, RiskLevel};
 use serde_json::Value;
 
 use super::words::{self, any, words};
@@ -71,6 +71,15 @@ impl RiskSignals {
                 || !permissions.iter().all(harmless),
             destroys: odd || anything || any(&verbs, words::DESTROYS),
             permissions,
+        }
+    }
+
+    /// Returns the least risk of a tool that looks like this, whatever its server declares.
+    pub(super) fn risk(&self) -> RiskLevel {
+        match (self.destroys, self.changes) {
+            (true, _) => RiskLevel::Dangerous,
+            (false, true) => RiskLevel::Moderate,
+            (false, false) => RiskLevel::Safe,
         }
     }
 }

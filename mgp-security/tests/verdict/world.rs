@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use fastrand::Rng;
 use mgp_security::{
     Approver, Assessment, CallVerdict, ConfirmFrom, ConfirmRule, Decision, GovernLayer, Governance,
@@ -15,7 +16,8 @@ use mgp_types::mgp::{
     EntryType, GrantDecision, RiskLevel, TrustLevel, Validator,
 };
 use mgp_types::service::{
-    BoxFuture, Call, Context, Method, Params, Principal, Reply, ServerId, Stack, WaitMark, mock,
+    Call, Context, Method, Params, PermissionAuthority as _, Principal, Reply, ServerId, Stack,
+    WaitMark, mock,
 };
 use mgp_types::{Payload, RpcError, mcp};
 use tower_layer::Layer;
@@ -30,25 +32,24 @@ pub(crate) struct Officer {
     pub(crate) change: Arc<Mutex<Option<Change>>>,
 }
 
+#[async_trait]
 impl Approver for Officer {
-    fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
         let this = self.clone();
-        Box::pin(async move {
-            if this.answer == Answer::Nobody {
-                return Err(RpcError::internal("nobody is there"));
-            }
-            this.questions.fetch_add(1, Ordering::Relaxed);
-            let change = this.change.lock().unwrap().take();
-            if let Some(change) = change {
-                change().await;
-            }
-            let answer = if this.answer == Answer::Yes {
-                GrantDecision::Approved
-            } else {
-                GrantDecision::Denied
-            };
-            Ok(Decision::new(answer, "olga"))
-        })
+        if this.answer == Answer::Nobody {
+            return Err(RpcError::internal("nobody is there"));
+        }
+        this.questions.fetch_add(1, Ordering::Relaxed);
+        let change = this.change.lock().unwrap().take();
+        if let Some(change) = change {
+            change().await;
+        }
+        let answer = if this.answer == Answer::Yes {
+            GrantDecision::Approved
+        } else {
+            GrantDecision::Denied
+        };
+        Ok(Decision::new(answer, "olga"))
     }
 }
 
@@ -170,6 +171,9 @@ pub(crate) fn grant(rng: &mut Rng, now: SystemTime) -> AccessGrantParams {
             grant = grant.never_confirmed();
         }
     }
+    if !of_tool && permission == AccessPermission::Allow && one_in(rng, 6) {
+        grant = grant.never_confirmed();
+    }
     if one_in(rng, 4) {
         grant = grant.until(now + Duration::from_hours(1));
     }
@@ -228,6 +232,9 @@ impl World {
             } else {
                 permissions.approve(&operator(), change).await.unwrap();
             }
+        }
+        if one_in(rng, 4) {
+            governance.permissions().declared(&files(), &[pick(rng, &NEEDED)]);
         }
         let definitions: Vec<String> = TOOLS.iter().map(|name| definition(rng, name)).collect();
         let is_own = one_in(rng, 3);
@@ -358,7 +365,7 @@ impl World {
     pub(crate) fn change(&self, rng: &mut Rng) -> Change {
         let (governance, clock) = (self.governance.clone(), Arc::clone(&self.clock));
         let (listed, is_own) = (Arc::clone(&self.listed), self.is_own);
-        let (kind, seed, tool) = (rng.u32(..9), rng.u64(..), self.tool);
+        let (kind, seed, tool) = (rng.u32(..10), rng.u64(..), self.tool);
         Box::new(move || {
             Box::pin(async move {
                 let rng = &mut Rng::with_seed(seed);
@@ -385,6 +392,7 @@ impl World {
                         permissions.deny(&operator(), change).await.unwrap();
                     }
                     5 => clock.store(2 * 3600, Ordering::Relaxed),
+                    8 => permissions.declared(&server, &[pick(rng, &NEEDED)]),
                     6 => governance.definitions().stale(&server),
                     7 if !is_own => {
                         let other = Payload::parse(definition(rng, tool)).unwrap();

@@ -6,9 +6,9 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use async_trait::async_trait;
 use mgp_security::EventSource;
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::BoxFuture;
 use mgp_types::store::StoreError;
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
@@ -207,18 +207,15 @@ impl JournalState {
     }
 }
 
+#[async_trait]
 impl EventSource for Journal {
-    fn after(
-        &self,
-        seq: u64,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<AuditEvent>, StoreError>> {
+    async fn after(&self, seq: u64, most: usize) -> Result<Vec<AuditEvent>, StoreError> {
         let mut state = self.state.lock();
         let later = state.numbers.range(seq.saturating_add(1)..).take(most);
         let indices: Vec<usize> = later.map(|(_, index)| *index).collect();
         let events = indices.into_iter().filter_map(|index| state.read(index).transpose());
         let events: io::Result<Vec<_>> = events.collect();
-        Box::pin(std::future::ready(events.map_err(StoreError::failed)))
+        events.map_err(StoreError::failed)
     }
 
     fn newest(&self) -> watch::Receiver<u64> {

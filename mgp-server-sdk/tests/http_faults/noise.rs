@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use super::direct::{open, open_to_all, piece, send};
 use super::world::{Hold, server};
 
-#[path = "../../../mgp-transport/examples/fuzz_lines/corpus.rs"]
+#[path = "../../../xtask/programs/src/bin/fuzz_lines/corpus.rs"]
 mod corpus;
-#[path = "../../../mgp-transport/examples/fuzz_lines/mutate.rs"]
+#[path = "../../../xtask/programs/src/bin/fuzz_lines/mutate.rs"]
 mod mutate;
 
 /// The statuses of all responses; `docs/carriers.md` lists them.

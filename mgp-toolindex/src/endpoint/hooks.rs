@@ -1,7 +1,8 @@
 //! Hooks of the kernel: whether a tool can be called now, and how tools are created (MGP §16.6).
 
+use async_trait::async_trait;
 use mgp_types::mgp::{Permission, RiskLevel};
-use mgp_types::service::{BoxFuture, Context};
+use mgp_types::service::Context;
 
 use crate::catalog::IndexedTool;
 
@@ -84,7 +85,10 @@ pub enum CreationOutcome {
 /// A created tool is registered like any other at run time: `sandboxed`, its code validated, and approved by an
 /// operator. A policy that approves permissions automatically does not replace that approval. The caller learns of the
 /// tool by `notifications/tools/list_changed` and its session.
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait ToolCreator: Send + Sync {
     /// Starts to create a tool. Dropping the future must leave nothing behind.
-    fn create(&self, cx: Context, wanted: CreationRequest) -> BoxFuture<'static, CreationOutcome>;
+    async fn create(&self, cx: Context, wanted: CreationRequest) -> CreationOutcome;
 }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{Permission, RiskLevel, ToolSecurity};
-use mgp_types::service::{
-    BoxFuture, Context, Hidden, Principal, Scope, ScopeKind, Stack, mock, visibility,
-};
+use mgp_types::service::{Context, Hidden, Principal, Scope, ScopeKind, Stack, mock, visibility};
 use mgp_types::{Payload, RawObject};
 use serde_json::{Value, json};
 
@@ -388,10 +387,11 @@ async fn tools_that_need_approval_are_pending_and_refused_ones_are_hidden() {
 
 struct Workshop(CreationOutcome);
 
+#[async_trait]
 impl ToolCreator for Workshop {
-    fn create(&self, _: Context, wanted: CreationRequest) -> BoxFuture<'static, CreationOutcome> {
+    async fn create(&self, _: Context, wanted: CreationRequest) -> CreationOutcome {
         assert_eq!(wanted.capabilities, ["xylophone quantum brewing"]);
-        Box::pin(std::future::ready(self.0.clone()))
+        self.0.clone()
     }
 }
 

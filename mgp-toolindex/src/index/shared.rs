@@ -1,5 +1,6 @@
 //! The state that all handles of an index share: the current snapshot and the writer (MGP §16.4).
 
+use std::collections::HashSet;
 #[cfg(feature = "sqlite")]
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -39,6 +40,8 @@ pub(crate) struct SharedIndex {
     pub(crate) limits: IndexLimits,
     pub(crate) history: Option<History>,
     pub(super) embedding: EmbeddingQueue,
+    /// The ids of servers that were removed: no other server has tools of their names.
+    pub(super) removed: Mutex<HashSet<String>>,
     #[cfg(feature = "sqlite")]
     pub(super) store: Option<IndexStore>,
     /// Damaged tools of the database.
@@ -60,6 +63,7 @@ impl SharedIndex {
             limits,
             history: None,
             embedding: EmbeddingQueue::default(),
+            removed: Mutex::default(),
             #[cfg(feature = "sqlite")]
             store: None,
             #[cfg(feature = "sqlite")]

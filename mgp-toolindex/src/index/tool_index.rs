@@ -8,11 +8,16 @@ use mgp_types::mgp::ServerState;
 use super::builder::ToolIndexBuilder;
 use super::put_report::PutReport;
 use super::shared::SharedIndex;
-use crate::catalog::{Allowed, CategoryTree, IndexedTool, MAX_SERVER_ID_BYTES, ServerEntry, Slot};
+use crate::catalog::{
+    Allowed, Catalog, CategoryTree, IndexedTool, MAX_SERVER_ID_BYTES, ServerEntry, Slot,
+};
 use crate::embed::EmbedError;
 use crate::error::IndexError;
 use crate::learn::History;
 use crate::search::Filter;
+
+/// The number of removed servers whose ids are remembered.
+const MAX_REMOVED: usize = 4096;
 
 /// The tools of all servers, found by words, by meaning and by category.
 ///
@@ -102,7 +107,12 @@ impl ToolIndex {
     /// # Errors
     /// [`IndexError::Keywords`] if the commit failed; the index then does not change.
     pub fn remove(&self, server: &str) -> Result<usize, IndexError> {
-        self.shared.change(|change| Ok(change.remove(server)))
+        let count = self.shared.change(|change| Ok(change.remove(server)))?;
+        let mut removed = self.shared.removed.lock();
+        if removed.len() < MAX_REMOVED {
+            removed.insert(server.to_owned());
+        }
+        Ok(count)
     }
 
     /// Sets the state of a server, for filters; nothing is indexed again.
@@ -127,13 +137,15 @@ impl ToolIndex {
     /// Resolves a name for a caller: `server.tool`, else the name of exactly one tool that it may call.
     ///
     /// Server ids are chosen by the operator and tool names by servers, so a qualified name has precedence: no server
-    /// can take it over with a tool of that name, not even for callers without access to the qualified one.
+    /// can take it over with a tool of that name, not even for callers without access to the qualified one, or while
+    /// that server has no such tool or was removed.
     #[must_use]
     pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();
         let mut slots: Vec<Slot> = now.catalog.by_tool_id(name).collect();
         if slots.is_empty() {
-            slots.extend(now.catalog.by_name(name));
+            let is_shadow = |slot: &Slot| self.is_name_of_another(&now.catalog, *slot, name);
+            slots.extend(now.catalog.by_name(name).filter(|slot| !is_shadow(slot)));
         }
         let tools = slots.into_iter().filter_map(|slot| now.catalog.listed(slot));
         let mut tools: Vec<IndexedTool> =
@@ -146,6 +158,16 @@ impl ToolIndex {
                 Resolved::Ambiguous(tools)
             }
         }
+    }
+
+    /// Returns whether a server's own name for a tool begins with the id of another server that is or was here.
+    fn is_name_of_another(&self, catalog: &Catalog, slot: Slot, name: &str) -> bool {
+        let own = catalog.server_of(slot).and_then(|number| catalog.server(number));
+        let own = own.map(|own| &*own.server.id);
+        name.match_indices(['.', '/']).map(|(end, _)| &name[..end]).any(|id| {
+            own != Some(id)
+                && (catalog.server_number(id).is_some() || self.shared.removed.lock().contains(id))
+        })
     }
 
     /// Returns all categories, with the number of their tools.

@@ -156,7 +156,7 @@ impl CountPermit {
 /// The tables are half a million small allocations. glibc serves each thread from its own arena and keeps freed memory
 /// there; only freeing a large block at the end of an arena makes it trim. Calling `malloc_trim` would need `unsafe`,
 /// so a thread that reuses the arena allocates and frees some large blocks, which cost nothing while they are not
-/// written. With other allocators this does nothing, in some microseconds. Measured with `examples/token_counts.rs`: 21
+/// written. With other allocators this does nothing, in some microseconds. Measured with the program `token_counts`: 21
 /// MB kept without this, 8 MB with it.
 #[cfg(feature = "tokens")]
 fn trim_allocator() {

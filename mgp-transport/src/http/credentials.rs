@@ -1,5 +1,6 @@
 //! Credentials that a client presents to a server at a URL, and the server's refusals.
 
+use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::service::BoxFuture;
 
@@ -7,11 +8,15 @@ use mgp_types::service::BoxFuture;
 ///
 /// Credentials that are the same for every request need only [`authorization`](Self::authorization) and
 /// [`refused`](Self::refused).
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait Credentials: Send + Sync + 'static {
     /// Returns the value of the `Authorization` header; `None` if there are no credentials yet.
-    fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>>;
+    async fn authorization(&self) -> Result<Option<String>, RpcError>;
 
     /// Returns the credentials of one request; called each time it is sent, so that a proof serves one sending only.
+    // Not `async`: it is called for each request, and a future written by hand holds no more than it needs.
     fn shown<'a>(
         &'a self,
         _request: RequestTarget<'a>,
@@ -26,7 +31,7 @@ pub trait Credentials: Send + Sync + 'static {
     /// Handles a refusal; after `Ok` the request is sent again, after an error it fails with it.
     ///
     /// Implementations must bound how often they return `Ok`.
-    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>>;
+    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError>;
 }
 
 /// The request that is about to be sent.

@@ -204,7 +204,8 @@ impl AccessGrantParams {
         self
     }
 
-    /// Lets calls of the named tool run without confirmation, even if the tool requires one.
+    /// Lets the calls it allows run without confirmation, even if a tool requires one; for a whole server this includes
+    /// tools that are added later.
     #[must_use]
     pub fn never_confirmed(mut self) -> Self {
         self.extra.insert("confirm", Payload::from_trusted(r#""never""#));

@@ -18,6 +18,7 @@ use crate::sync::Mutex;
 use crate::wire::{Payload, RpcError};
 
 /// A channel for questions to the caller of one logical call.
+// Not `async`: a question belongs to its round when the method is called, whatever is polled first.
 pub trait CallerChannel: Send + Sync {
     /// Asks a question; `key` identifies it within the call and must be the same in every round.
     fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>>;

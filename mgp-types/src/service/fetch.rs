@@ -3,16 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::BoxFuture;
+use async_trait::async_trait;
+
 use super::shown_url::shown_url;
 
 /// A downloader of documents; the implementation decides which addresses may be reached.
 ///
 /// An implementation must not follow redirects, must check addresses after name resolution, and must bound
 /// time and size.
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait Fetch: Send + Sync + 'static {
     /// Sends a request and reads the whole response, whatever its status.
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>>;
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError>;
 }
 
 /// A shared [`Fetch`].

@@ -89,6 +89,7 @@ pub struct Progress {
 pub struct ConsumerGone;
 
 /// A consumer of the items of one call; layers wrap it to observe the items.
+// Not `async`: a layer returns the future of the sink inside it as it is, without a second box.
 pub trait Sink: Send + Sync {
     /// Consumes an item; waits while the consumer is slow, within its own bounds.
     ///

@@ -10,6 +10,7 @@ use super::{BoxFuture, Call, CallKey, CallRecord, Context, Reply, Scope};
 use crate::wire::{Id, RpcError};
 
 /// The interface of a connection to the layers: object safe, free of I/O types, easy to mock.
+// Not `async`: a call is on its way when the method returns, in the order of the calls.
 pub trait Link: Send + Sync + 'static {
     /// Sends a call. A request resolves with its answer, a notification when it has been sent.
     ///

@@ -42,6 +42,7 @@ use crate::mgp::ShutdownReason;
 ///     fn kill(&self) {}
 /// }
 /// ```
+// Not `async`, here and below: the supervisor keeps a future beside the value that returned it.
 pub trait Spawn: Send + Sync + 'static {
     /// A started server.
     type Server: Spawned;

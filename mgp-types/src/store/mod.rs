@@ -54,6 +54,7 @@ const PENDING_FULL: StoreError = StoreError::Busy("too many events wait for thei
 /// assert!(later.records[0].value.is_none(), "it is gone");
 /// # });
 /// ```
+// Not `async`: an operation is queued when its method is called, so that operations keep the order of the calls.
 pub trait Store: Send + Sync {
     /// Returns all records of a space.
     ///

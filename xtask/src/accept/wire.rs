@@ -20,8 +20,8 @@ pub(super) fn core_wire() -> Outcome<Verdict> {
     }
     let rows = file.map(|file| corpus::stdio(&file, &[])).transpose()?;
     // The program fails by itself on a panic or growth.
-    let example = ["run", "--release", "-p", "mgp-transport", "--example", "fuzz_lines"];
-    let fuzz = Program::cargo(&example).args(&["--", "--seed", SEED, "--n", LINES]).run();
+    let program = ["run", "--release", "-p", "mgp-programs", "--bin", "fuzz_lines"];
+    let fuzz = Program::cargo(&program).args(&["--", "--seed", SEED, "--n", LINES]).run();
     if let Err(failure) = &fuzz {
         println!("{failure}");
     }

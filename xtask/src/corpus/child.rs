@@ -1,6 +1,6 @@
 //! Rows about a faulty child: our own client drives it, and reports its observations.
 //!
-//! The client is the example `child_probe` of mgp-transport.
+//! The client is the program `child_probe` of `xtask/programs`.
 //! `child_probe KIND [BYTES]` starts such a child, makes one call with id 1, and prints one line:
 //! `{"ok": BOOL, "rss_growth": N, "why": "…", "replies": [MESSAGE…]}`.
 //! `replies`, if present, are those its caller received, not those the child wrote.
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     child,
-    run::{Failure, Outcome, Program, root, target},
+    run::{Failure, Outcome, release_program, target},
 };
 use serde_json::Value;
 use std::{process::Command, time::Duration};
@@ -21,15 +21,10 @@ use std::{process::Command, time::Duration};
 /// The time limit of the client for one row.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Builds the client, if it exists.
-pub(super) fn prober() -> Outcome<Option<String>> {
-    if !root().join("mgp-transport/examples/child_probe.rs").is_file() {
-        return Ok(None);
-    }
-    // All examples: the client starts another of them as its child.
-    let build = ["build", "--quiet", "--release", "-p", "mgp-transport", "--examples"];
-    Program::cargo(&build).run()?;
-    Ok(Some(target()?.join("release/examples/child_probe").to_string_lossy().into_owned()))
+/// Builds the client, and the program that it starts as its child.
+pub(super) fn prober() -> Outcome<String> {
+    release_program("child_zoo")?;
+    Ok(release_program("child_probe")?.to_string_lossy().into_owned())
 }
 
 /// Runs a row through the client and judges the report.
@@ -46,7 +41,7 @@ fn attempt(row: &Row, prober: Option<&str>, report: &mut Report) -> Result<(), S
     let Some(Input::Child { kind, settings }) = &row.input else {
         return Err("not about a child".to_owned());
     };
-    let prober = prober.ok_or("not run: the example child_probe of mgp-transport is missing")?;
+    let prober = prober.ok_or("child_probe was not built")?;
     let seen = probe(prober, kind, settings)?;
     report.alive = seen["ok"] == true;
     if !report.alive {

@@ -77,7 +77,7 @@ pub(crate) fn stdio(file: &Path, command: &[String]) -> Outcome<Summary> {
     let rows: Vec<Row> = lines.map(Row::read).collect::<Outcome<_>>()?;
     let rows: Vec<Row> = rows.into_iter().filter(|row| row.transport == "stdio").collect();
     let command = if command.is_empty() { vec![echo()?] } else { command.to_vec() };
-    let prober = if rows.iter().any(Row::needs_child) { child::prober()? } else { None };
+    let prober = if rows.iter().any(Row::needs_child) { Some(child::prober()?) } else { None };
     let start = now();
     let queue = Mutex::new(rows.iter());
     let summary = Mutex::new(Summary::default());

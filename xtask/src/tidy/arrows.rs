@@ -70,6 +70,12 @@ const ALLOWED: &[Arrows] = &[
         ],
         optional: &[],
     },
+    // The programs that tests and checks start.
+    Arrows {
+        from: "mgp-programs",
+        to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-toolindex", "mgp-server-sdk"],
+        optional: &[],
+    },
     // The page of the configuration is made from its table of keys.
     Arrows { from: "xtask", to: &["mgp-types", "mgp-discovery"], optional: &[] },
 ];

@@ -26,7 +26,7 @@ use crate::{state, time_args};
 pub(crate) enum Access {
     /// Allow an agent to use a server, or one of its tools
     #[command(
-        after_help = "Example:\n  mgp access grant cursor files\n  mgp access grant cursor files read_file --expires 8h\n  mgp access grant cursor files write_file --no-confirm\n  mgp access grant '*' clock        # everyone"
+        after_help = "Example:\n  mgp access grant cursor files\n  mgp access grant cursor files read_file --expires 8h\n  mgp access grant cursor files write_file --no-confirm\n  mgp access grant cursor clock --no-confirm     # all of its tools\n  mgp access grant '*' clock        # everyone"
     )]
     Grant(Grant),
     /// Remove grants and denials
@@ -60,8 +60,8 @@ pub(crate) struct Grant {
     /// Deny access instead
     #[arg(long)]
     deny: bool,
-    /// Run calls of the tool without confirmation, whatever its risk
-    #[arg(long, requires = "tool", conflicts_with = "deny")]
+    /// Run calls of the tool, or of all tools of the server, without confirmation, whatever their risk
+    #[arg(long, conflicts_with = "deny")]
     no_confirm: bool,
     /// Expiry: 30m, 8h, 90d, or a timestamp
     #[arg(long, value_name = "TIME", value_parser = time_args::future)]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
-use mgp_types::Timestamp;
 use mgp_types::method::{KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny};
 use mgp_types::mgp::{
     KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams, Permission,
     RegistrationStatus,
 };
+use mgp_types::{Extras, Timestamp};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -24,6 +24,12 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) enum Approvals {
     /// List pending approvals, and those answered within the last hour
     Ls,
+    /// Show one approval, with the whole arguments of its call
+    #[command(after_help = "Example:\n  mgp approvals show a9e645ed67")]
+    Show {
+        /// Id of the approval, as `mgp approvals ls` shows it
+        id: String,
+    },
     /// Approve: a call runs once, a registered server until it is removed
     #[command(
         after_help = "Example:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\""
@@ -97,6 +103,36 @@ impl Render for ApprovalList {
             for line in open.question.lines() {
                 out.line(format!("  {line}"));
             }
+            if open.kind == "call" {
+                out.line(format!("  The whole arguments: mgp approvals show {}", open.id));
+            }
+        }
+    }
+}
+
+/// One approval, with nothing left out.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct WholeApproval(KernelApproval);
+
+impl Render for WholeApproval {
+    fn render(&self, out: &mut Output) {
+        let Self(approval) = self;
+        out.line(format!("{} {} ({})", approval.kind, approval.id, approval.state));
+        let Some(arguments) = &approval.arguments else { return out.block(&approval.question) };
+        let server = approval.server_id.as_deref().unwrap_or("-");
+        out.line(format!("tool       {server} {}", approval.tool.as_deref().unwrap_or("-")));
+        if let Some(risk) = &approval.risk_level {
+            out.line(format!("risk       {risk}"));
+        }
+        out.line(format!("arguments  {} bytes", arguments.len()));
+        // Member by member, in the order in which they are hashed.
+        match serde_json::from_str::<Extras>(arguments) {
+            Ok(members) => members
+                .iter()
+                .for_each(|(name, value)| out.line(format!("  {name} = {}", value.as_str()))),
+            Err(_) => out.line(arguments),
         }
     }
 }
@@ -105,6 +141,17 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     let client = control::connect(global).await?;
     let result = match approvals {
         Approvals::Ls => print(global, &ApprovalList(fetch_approvals(&client).await?)),
+        Approvals::Show { id } => {
+            let mut params = KernelApprovalsParams::new();
+            params.id = Some(id.clone());
+            let found = client.request::<KernelApprovals>(&params).await?.approvals;
+            match found.into_iter().next() {
+                Some(approval) => print(global, &WholeApproval(approval)),
+                None => Err(Failure::failed(format!(
+                    "no approval has the id `{id}`; `mgp approvals ls` lists them"
+                ))),
+            }
+        }
         Approvals::Approve(approval) => {
             let mut params = approval.decision.params();
             let granted = approval.grant.iter().map(|name| Permission::from(name.as_str()));

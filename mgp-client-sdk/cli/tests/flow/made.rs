@@ -7,7 +7,6 @@ use mgp_types::mcp::Era;
 use serde_json::{Value, json};
 
 use crate::model::{Model, Speaks, Way};
-use crate::program::program;
 use crate::world::World;
 use mgp_testkit::until;
 
@@ -45,7 +44,7 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
 
     // Registration needs a grant; automatic approval of permissions does not replace it.
     let asks = json!({
-        "id": "made", "command": program("desk"), "args": ["data"], "justification": "statistics",
+        "id": "made", "command": mgp_testkit::program("desk"), "args": ["data"], "justification": "statistics",
         "mgp": {"trust_level": "trusted"},
     });
     let refused = ada.host.call("mgp_discovery_register").args(&asks).await.unwrap();

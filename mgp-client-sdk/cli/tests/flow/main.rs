@@ -8,7 +8,5 @@ mod mode_a;
 mod mode_b;
 mod model;
 mod offers;
-#[path = "../world/program.rs"]
-mod program;
 #[path = "../world/stdio.rs"]
 mod world;

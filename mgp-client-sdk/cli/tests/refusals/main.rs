@@ -5,12 +5,11 @@
 mod codes;
 mod escalation;
 mod presence;
-#[path = "../world/program.rs"]
-mod program;
 mod project;
 mod recorded;
 mod refusal;
 mod serving;
+mod word;
 #[expect(dead_code, reason = "the flows use the rest of it")]
 #[path = "../world/stdio.rs"]
 mod world;

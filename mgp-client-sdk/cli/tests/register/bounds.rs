@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use mgp_discovery::{CodeJudge, CodeVerdict, JudgedScript};
 use mgp_types::method::{DiscoveryDeregister, DiscoveryRegister, Request as _, tool_spelling};
 use mgp_types::mgp::{DeregisterParams, RegistrationStatus};
-use mgp_types::service::BoxFuture;
 use mgp_types::{ErrorCode, RpcError};
 
 use crate::world::{World, register, waiting};
@@ -53,10 +53,11 @@ async fn an_agent_with_the_grant_can_register_by_the_name_of_a_tool() {
 /// A judge that accepts every script.
 struct Lenient;
 
+#[async_trait]
 impl CodeJudge for Lenient {
-    fn judge(&self, script: JudgedScript) -> BoxFuture<'static, Result<CodeVerdict, RpcError>> {
+    async fn judge(&self, script: JudgedScript) -> Result<CodeVerdict, RpcError> {
         assert!(script.text.contains("exit 0"));
-        Box::pin(async { Ok(CodeVerdict::Accepted) })
+        Ok(CodeVerdict::Accepted)
     }
 }
 

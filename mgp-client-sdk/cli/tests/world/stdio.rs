@@ -10,8 +10,6 @@ use mgp_transport::ChildCommand;
 use mgp_types::mcp::Era;
 use serde_json::Value;
 
-use crate::program::program;
-
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
 /// The two servers of the flows; no call needs an approval.
@@ -51,7 +49,7 @@ impl World {
     pub(crate) fn configure(&self, config: &str) {
         let config = config
             .replace("{DIR}", self.folder.path().to_str().unwrap())
-            .replace("{DESK}", &program("desk"))
+            .replace("{DESK}", mgp_testkit::program("desk").to_str().unwrap())
             .replace("{MGP}", env!("CARGO_BIN_EXE_mgp"));
         // In one step, so that the kernel never reads half of it.
         let new = self.write("mgp.toml.new", &config);

@@ -18,12 +18,19 @@ use crate::handle::Kernel;
 pub(super) async fn list(
     kernel: Kernel,
     cx: Context,
-    _: KernelApprovalsParams,
+    params: KernelApprovalsParams,
 ) -> Result<KernelApprovalsResult, RpcError> {
     let requests = inbox(&kernel)?.list(&cx.principal).await?;
     let registrations = kernel.registrations().waiting(&cx.principal).await?;
     let mut approvals: Vec<_> = requests.iter().map(approval_of_request).collect();
     approvals.extend(registrations.iter().map(approval_of_registration));
+    if let Some(id) = &params.id {
+        approvals.retain(|approval| approval.id == *id);
+        let request = requests.iter().find(|request| request.id == *id);
+        for approval in &mut approvals {
+            approval.arguments = request.and_then(|request| request.arguments.clone());
+        }
+    }
     approvals.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
     let mut result = KernelApprovalsResult::new();
     result.approvals = approvals;

@@ -1,6 +1,6 @@
 //! The permissions of servers, decided by an operator without a question (MGP §3).
 
-use mgp_security::{Approval, PermissionChange};
+use mgp_security::{Approval, ApprovalDecision, PermissionChange};
 use mgp_types::mgp::{
     KernelPermission, KernelPermissionChangeParams as Params,
     KernelPermissionChangeResult as ChangeResult, KernelPermissionsParams, KernelPermissionsResult,
@@ -28,8 +28,10 @@ pub(super) async fn approve(
     cx: Context,
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
-    let change = permission_change(&kernel, params)?;
-    Ok(change_result(&kernel.governance().permissions().approve(&cx.principal, change).await?))
+    let (server, change) = (params.server_id.clone(), permission_change(&kernel, params)?);
+    let approved = kernel.governance().permissions().approve(&cx.principal, change).await?;
+    settle(&kernel, &cx, &server).await?;
+    Ok(change_result(&approved))
 }
 
 pub(super) async fn deny(
@@ -37,8 +39,22 @@ pub(super) async fn deny(
     cx: Context,
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
-    let change = permission_change(&kernel, params)?;
-    Ok(change_result(&kernel.governance().permissions().deny(&cx.principal, change).await?))
+    let (server, change) = (params.server_id.clone(), permission_change(&kernel, params)?);
+    let denied = kernel.governance().permissions().deny(&cx.principal, change).await?;
+    settle(&kernel, &cx, &server).await?;
+    Ok(change_result(&denied))
+}
+
+/// Closes the questions about permissions that are decided by now.
+async fn settle(kernel: &Kernel, cx: &Context, server: &str) -> Result<(), RpcError> {
+    let (governance, server) = (kernel.governance(), ServerId::from(server));
+    let Some(inbox) = governance.inbox() else { return Ok(()) };
+    let known = governance.permissions().list(&cx.principal, Some(&server)).await?;
+    let is_decided = |approval: &&Approval| {
+        matches!(approval.decision, ApprovalDecision::Approved | ApprovalDecision::Denied)
+    };
+    let decided = known.iter().filter(is_decided).map(|approval| approval.permission.clone());
+    inbox.settle(&cx.principal, &server, &decided.collect::<Vec<_>>()).await
 }
 
 pub(super) async fn revoke(

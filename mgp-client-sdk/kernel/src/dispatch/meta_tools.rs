@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
 use mgp_discovery::Config;
 use mgp_toolindex::{CreationOutcome, CreationRequest, MetaTool, MetaTools, ToolCreator};
 use mgp_types::mgp::Extension;
-use mgp_types::service::{BoxFuture, Context};
+use mgp_types::service::Context;
 
 /// The configuration of the tools about tools; a cheap handle.
 #[derive(Clone, Debug, Default)]
@@ -45,14 +46,15 @@ impl MetaToolConfig {
     }
 }
 
+#[async_trait]
 impl ToolCreator for MetaToolConfig {
-    fn create(&self, _: Context, _: CreationRequest) -> BoxFuture<'static, CreationOutcome> {
+    async fn create(&self, _: Context, _: CreationRequest) -> CreationOutcome {
         // A created tool is registered as `sandboxed`, and no judge of registrations can read code yet.
         let reason = if self.0.allows_creation.load(Ordering::Relaxed) {
             "there is no code safety to judge it yet; ask an operator to register a server that has it"
         } else {
             "`tool_creation` is not enabled"
         };
-        Box::pin(std::future::ready(CreationOutcome::Refused(reason.to_owned())))
+        CreationOutcome::Refused(reason.to_owned())
     }
 }

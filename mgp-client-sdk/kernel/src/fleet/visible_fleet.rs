@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use mgp_client_sdk::Client;
 use mgp_discovery::KnownServer;
 use mgp_security::{Administration, Event, Governance, Refusal};
@@ -11,7 +12,7 @@ use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{
     MgpVersion, PingResult, ServerSummary, ShutdownParams, ShutdownResult, StatusResult,
 };
-use mgp_types::service::{BoxFuture, Context, ServerId, Visibility};
+use mgp_types::service::{Context, ServerId, Visibility};
 
 use super::managed_server::ManagedServer;
 use super::servers::Fleet;
@@ -71,58 +72,45 @@ impl VisibleFleet {
     }
 }
 
+#[async_trait]
 impl mgp_lifecycle::Fleet for VisibleFleet {
-    fn ping(
-        &self,
-        cx: &Context,
-        server: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<PingResult, RpcError>>> {
-        let client = self.client(cx, server);
-        Box::pin(async move {
-            Some(match client? {
-                Ok(client) => client.mgp().health_ping().await.map_err(RpcError::from),
-                Err(error) => Err(error),
-            })
+    async fn ping(&self, cx: &Context, server: &ServerId) -> Option<Result<PingResult, RpcError>> {
+        Some(match self.client(cx, server)? {
+            Ok(client) => client.mgp().health_ping().await.map_err(RpcError::from),
+            Err(error) => Err(error),
         })
     }
 
-    fn status(
+    async fn status(
         &self,
         cx: &Context,
         server: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>> {
-        let client = self.client(cx, server);
-        Box::pin(async move {
-            Some(match client? {
-                Ok(client) => client.mgp().health_status().await.map_err(RpcError::from),
-                Err(error) => Err(error),
-            })
+    ) -> Option<Result<StatusResult, RpcError>> {
+        Some(match self.client(cx, server)? {
+            Ok(client) => client.mgp().health_status().await.map_err(RpcError::from),
+            Err(error) => Err(error),
         })
     }
 
-    fn admit(&self, cx: &Context) -> BoxFuture<'static, Result<(), RpcError>> {
-        let (governance, cx) = (self.fleet.context().governance.clone(), cx.clone());
-        Box::pin(async move { admit_shutdown(&governance, &cx, None).await })
+    async fn admit(&self, cx: &Context) -> Result<(), RpcError> {
+        admit_shutdown(&self.fleet.context().governance, cx, None).await
     }
 
     /// As `mgp/kernel/servers/stop`: the server stays down until an operator starts it.
-    fn shutdown(
+    async fn shutdown(
         &self,
         cx: &Context,
         server: &ServerId,
         _: ShutdownParams,
-    ) -> BoxFuture<'static, Option<Result<ShutdownResult, RpcError>>> {
-        let (server, cx) = (self.get(cx, server), cx.clone());
-        let governance = self.fleet.context().governance.clone();
-        Box::pin(async move {
-            let server = server?;
-            if let Err(refused) = admit_shutdown(&governance, &cx, Some(server.id())).await {
-                return Some(Err(refused));
-            }
-            // The caller's reason is not used: with some, e.g. a changed configuration, the server is started again.
-            drop(server.begin_operator_stop());
-            Some(Ok(ShutdownResult::new(true)))
-        })
+    ) -> Option<Result<ShutdownResult, RpcError>> {
+        let server = self.get(cx, server)?;
+        let governance = &self.fleet.context().governance;
+        if let Err(refused) = admit_shutdown(governance, cx, Some(server.id())).await {
+            return Some(Err(refused));
+        }
+        // The caller's reason is not used: with some, e.g. a changed configuration, the server is started again.
+        drop(server.begin_operator_stop());
+        Some(Ok(ShutdownResult::new(true)))
     }
 }
 

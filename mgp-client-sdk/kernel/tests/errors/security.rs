@@ -1,5 +1,6 @@
 //! 1000 to 1099: permission, access, credentials, validators.
 
+use async_trait::async_trait;
 use mgp_security::auth::{
     ApiKeys, AuthLayer, AuthRefused, Authenticated, ResourceMetadata, TokenVerifier,
 };
@@ -8,7 +9,7 @@ use mgp_server_sdk::{Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{DefaultPolicy, Permission, RiskLevel, Validator};
-use mgp_types::service::{BoxFuture, Call, CredentialGrant, Stack, around};
+use mgp_types::service::{Call, CredentialGrant, Stack, around};
 use serde_json::json;
 
 use crate::expected_error::ExpectedError;
@@ -108,14 +109,13 @@ async fn code_1001_access_denied() {
 /// An authenticator with fixed tokens.
 struct Tokens;
 
+#[async_trait]
 impl TokenVerifier for Tokens {
-    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Authenticated, AuthRefused>> {
-        Box::pin(async move {
-            Err(match token {
-                "expired" => AuthRefused::Expired,
-                "early" => AuthRefused::Unavailable,
-                _ => AuthRefused::Invalid("the token is for another resource"),
-            })
+    async fn verify(&self, token: &str) -> Result<Authenticated, AuthRefused> {
+        Err(match token {
+            "expired" => AuthRefused::Expired,
+            "early" => AuthRefused::Unavailable,
+            _ => AuthRefused::Invalid("the token is for another resource"),
         })
     }
 

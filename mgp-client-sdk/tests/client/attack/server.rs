@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_client_sdk::{Client, ClientBuilder};
 use mgp_security::{
     Approver, Decision, DefinitionState, Governance, Policies, Question, ServerPolicy,
 };
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{AuditResult, DefaultPolicy, GrantDecision};
-use mgp_types::service::{BoxFuture, Context, MemoryAudit, PeerInfo, Reply, ServerId, Stack, mock};
+use mgp_types::service::{Context, MemoryAudit, PeerInfo, Reply, ServerId, Stack, mock};
 use mgp_types::{Payload, RpcError};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -24,14 +25,12 @@ struct Person {
     goes_on: Arc<Notify>,
 }
 
+#[async_trait]
 impl Approver for Person {
-    fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
-        let this = self.clone();
-        Box::pin(async move {
-            this.asked.notify_one();
-            this.goes_on.notified().await;
-            Ok(Decision::new(GrantDecision::Approved, "ann"))
-        })
+    async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
+        self.asked.notify_one();
+        self.goes_on.notified().await;
+        Ok(Decision::new(GrantDecision::Approved, "ann"))
     }
 }
 

@@ -5,10 +5,11 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_client_sdk::{Client, ClientBuilder};
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
-use mgp_types::service::{BoxFuture, Context, PermissionAuthority, ServerId};
+use mgp_types::service::{Context, PermissionAuthority, ServerId};
 use tokio::sync::watch;
 
 /// Decisions about permissions, the same for every server.
@@ -86,30 +87,29 @@ impl TestAuthority {
     }
 }
 
+#[async_trait]
 impl PermissionAuthority for TestAuthority {
-    fn decide(
+    async fn decide(
         &self,
         _: &Context,
         server: &ServerId,
         permissions: Vec<Permission>,
-    ) -> BoxFuture<'static, PermissionDecision> {
+    ) -> PermissionDecision {
         let names = permissions.iter().map(|name| name.as_str().to_owned()).collect();
         self.0.asked.lock().unwrap().push((server.clone(), names));
         let (authority, with_decision_time) =
             (self.clone(), *self.0.with_decision_time.lock().unwrap());
-        Box::pin(async move {
-            match with_decision_time {
-                DecisionTime::Nothing => {}
-                DecisionTime::Time(time) => tokio::time::sleep(time).await,
-                DecisionTime::Forever => pending().await,
-            }
-            let mut decision = authority.decided();
-            decision.grants.retain(|name, _| permissions.contains(name));
-            for name in permissions {
-                decision.grants.entry(name).or_insert_with(|| GrantDecision::Deferred.into());
-            }
-            decision
-        })
+        match with_decision_time {
+            DecisionTime::Nothing => {}
+            DecisionTime::Time(time) => tokio::time::sleep(time).await,
+            DecisionTime::Forever => pending().await,
+        }
+        let mut decision = authority.decided();
+        decision.grants.retain(|name, _| permissions.contains(name));
+        for name in permissions {
+            decision.grants.entry(name).or_insert_with(|| GrantDecision::Deferred.into());
+        }
+        decision
     }
 
     fn standing(&self, _: &Context, _: &ServerId) -> PermissionDecision {

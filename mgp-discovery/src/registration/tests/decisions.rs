@@ -1,5 +1,6 @@
 //! Tests of review, approval and rejection.
 
+use async_trait::async_trait;
 use mgp_types::Sha256Hash;
 use mgp_types::mgp::Permission;
 
@@ -50,7 +51,7 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     let world = World::new();
     let params = json!({
         "id": "made", "command": "count", "args": ["a b", "\u{1b}[2J", "\u{202e}x"],
-        "env": { "API_KEY": "hunter2" }, "cwd": "bin", "justification": "to\ncount",
+        "env": { "API_KEY": "hunter2", "MODE": "fast\n", "SESSION_TOKEN": "/tmp/e.cnf" }, "cwd": "bin", "justification": "to\ncount",
         "mgp": { "permissions_required": ["network.outbound"] },
     });
     world.register(maker(), params).await.unwrap();
@@ -58,12 +59,18 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     let program = world.folder.join("bin/count");
     assert_eq!(waiting.argv[0], program.to_str().unwrap());
     assert_eq!(waiting.argv[1..], ["a b", "\u{1b}[2J", "\u{202e}x"]);
-    assert_eq!(waiting.env, ["API_KEY"]);
+    assert_eq!(waiting.env, ["API_KEY=…", "MODE=fast\n", "SESSION_TOKEN=/tmp/e.cnf"]);
     assert_eq!(waiting.cwd, world.folder.join("bin"));
     let sha256 = Sha256Hash::of(&fs::read(&program).unwrap()).to_string();
     assert_eq!(waiting.files, [(program, sha256.clone())]);
     let shown = waiting.to_string();
-    for words in ["asked for by local/local/maker", "\"a b\"", "is given   API_KEY", "to\\ncount"] {
+    for words in [
+        "asked for by local/local/maker",
+        "\"a b\"",
+        "is given   API_KEY=…\n",
+        "is given   MODE=fast\\n",
+        "to\\ncount",
+    ] {
         assert!(shown.contains(words), "`{words}` is not in\n{shown}");
     }
     assert!(shown.contains(&format!("sha256 {sha256}")), "{shown}");
@@ -162,8 +169,9 @@ async fn sandboxed_servers_are_denied_permissions_not_granted_by_name() {
 /// Accepts scripts that do not contain `evil`.
 struct Kind;
 
+#[async_trait]
 impl CodeJudge for Kind {
-    fn judge(&self, script: JudgedScript) -> BoxFuture<'static, Result<CodeVerdict, RpcError>> {
+    async fn judge(&self, script: JudgedScript) -> Result<CodeVerdict, RpcError> {
         let is_evil = script.text.contains("evil");
         assert_eq!(script.language, "python");
         let verdict = if is_evil {
@@ -171,7 +179,7 @@ impl CodeJudge for Kind {
         } else {
             CodeVerdict::Accepted
         };
-        Box::pin(async move { Ok(verdict) })
+        Ok(verdict)
     }
 }
 

@@ -55,6 +55,35 @@ fn scripts_and_programs_are_bound_and_data_is_not() {
     }
 }
 
+/// Each of them was taken for a program whose code does not depend on its arguments.
+#[test]
+fn a_program_that_runs_its_arguments_is_not_taken_for_a_plain_one() {
+    let world = World::new();
+    for name in [
+        "ld-linux-x86-64.so.2",
+        "perl5.36-x86_64-linux-gnu",
+        "python3.11-intel64",
+        "php-cgi8.2",
+        "sed",
+        "vim",
+        "git",
+        "tar",
+        "socat",
+        "flock",
+        "taskset",
+        "setsid",
+        "chroot",
+    ] {
+        program(&world.folder.join("bin").join(name), "\u{7f}ELF");
+        let (_, notes) = bound(&world, name, &json!(["-c", "code"]));
+        assert!(notes.iter().any(|note| note.contains("runs what its arguments name")), "{name}");
+    }
+    fs::write(world.folder.join("hook.js"), "x").unwrap();
+    program(&world.folder.join("bin/node"), "\u{7f}ELF");
+    let (files, _) = bound(&world, "node", &json!(["--require=./hook.js", "made.py"]));
+    assert_eq!(files, ["node", "hook.js", "made.py"]);
+}
+
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
 async fn a_link_that_leads_elsewhere_is_another_program() {

@@ -1,11 +1,14 @@
 //! The flow between the server's answer to `initialize` and `initialized` (MGP §3.4).
 
 use std::future::{Future, pending, ready};
+use std::sync::Arc;
 
 use mgp_types::method::{
     PermissionAwait, PermissionGrant, PermissionRequest, PermissionResponse, Request,
 };
-use mgp_types::mgp::{ApprovalPolicy, GrantDecision, PermissionDecision, PermissionRequestParams};
+use mgp_types::mgp::{
+    ApprovalPolicy, GrantDecision, Permission, PermissionDecision, PermissionRequestParams,
+};
 use mgp_types::service::{BoxFuture, Call, CallKey, Context, MgpService, PeerInfo};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::timeout;
@@ -39,6 +42,7 @@ impl PermissionFlow {
             let state = self.0.state.lock();
             (state.requested.clone(), state.dialect)
         };
+        self.0.grantor.declared(&self.0.server, &requested.decidable());
         if requested.is_empty() {
             return Ok(());
         }
@@ -65,7 +69,7 @@ impl PermissionFlow {
         dialect: Option<Dialect>,
         name: &str,
     ) -> Option<PermissionDecision> {
-        let mut deciding = self.0.grantor.decide(cx, &self.0.server, requested.decidable());
+        let mut deciding = self.deciding(cx, requested.decidable());
         if let Some(decided) = if_ready(&mut deciding).await {
             return Some(decided);
         }
@@ -85,6 +89,17 @@ impl PermissionFlow {
             self.0.state.lock().late = Some(deciding);
         }
         decided
+    }
+
+    /// Returns the decision as a future that may outlive the negotiation.
+    fn deciding(
+        &self,
+        cx: &Context,
+        permissions: Vec<Permission>,
+    ) -> BoxFuture<'static, PermissionDecision> {
+        let (grantor, server) = (Arc::clone(&self.0.grantor), self.0.server.clone());
+        let cx = cx.clone();
+        Box::pin(async move { grantor.decide(&cx, &server, permissions).await })
     }
 
     /// Notifies the server of the grants, and stores them if it acknowledged; without the method it is not notified

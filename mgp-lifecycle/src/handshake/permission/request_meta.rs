@@ -109,7 +109,7 @@ mod tests {
 
     use mgp_types::mgp::{GrantDecision, Permission, PermissionDecision};
     use mgp_types::service::{
-        BoxFuture, Method, Params, Peer, PermissionAuthority, Principal, Scope, ScopeKind, ServerId,
+        Method, Params, Peer, PermissionAuthority, Principal, Scope, ScopeKind, ServerId,
     };
     use tokio::sync::watch;
 
@@ -122,14 +122,15 @@ mod tests {
         changes: watch::Sender<u64>,
     }
 
+    #[async_trait::async_trait]
     impl PermissionAuthority for Camera {
-        fn decide(
+        async fn decide(
             &self,
             cx: &Context,
             server: &ServerId,
             _: Vec<Permission>,
-        ) -> BoxFuture<'static, PermissionDecision> {
-            Box::pin(std::future::ready(self.standing(cx, server)))
+        ) -> PermissionDecision {
+            self.standing(cx, server)
         }
 
         fn standing(&self, cx: &Context, _: &ServerId) -> PermissionDecision {

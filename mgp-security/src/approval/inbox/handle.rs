@@ -5,8 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use mgp_types::mgp::{Actor, GrantDecision, Permission};
-use mgp_types::service::{AuditSink, BoxFuture, Context, Principal, ServerId};
+use mgp_types::service::{AuditSink, Context, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::{ErrorCode, RpcError, unguessable};
 use tokio::sync::watch;
@@ -206,6 +207,50 @@ impl Inbox {
         Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())
     }
 
+    /// Closes open requests about permissions of a server that an operator has decided about in another way; a call
+    /// that waits for one is decided again.
+    ///
+    /// The caller of this method must have checked that `by` is an operator.
+    ///
+    /// # Errors
+    /// The change cannot be stored or recorded.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn settle(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        decided: &[Permission],
+    ) -> Result<(), RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let (requests, now) = (self.0.state.now()?, SystemTime::now());
+        let decided = Permission::canonical(decided);
+        let is_settled = |request: &&Arc<ApprovalRequest>| {
+            !request.permissions.is_empty()
+                && request.tenant == by.tenant().as_str()
+                && request.server_id.as_deref() == Some(server.as_str())
+                && request.permissions.iter().all(|permission| decided.contains(permission))
+        };
+        let (mut writes, mut events) = (Writes::new(), Vec::new());
+        for request in requests.open(now).filter(is_settled) {
+            let mut settled = ApprovalRequest::clone(request);
+            settled.state = RequestState::Settled;
+            settled.decided_by = Some(by.subject().as_str().to_owned());
+            settled.expires_at = (now + self.0.config.good_for).into();
+            let event = Event::approval_decided(by, &settled.id, settled.state.as_str())
+                .server(Some(server))
+                .tool(settled.tool.as_deref());
+            events.push(event.build());
+            writes.push((settled.id.clone(), Some(settled)));
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.0.state.write(writes, events).await.map_err(Refusal::from)?;
+        Ok(())
+    }
+
     /// Removes the requests and answers about a deregistered server; the caller of this method must have checked the
     /// authority.
     ///
@@ -351,12 +396,21 @@ impl Inbox {
     async fn ask(&self, question: Question) -> Result<Decision, RpcError> {
         let mut moves = self.0.moved.subscribe();
         let mut late = pin!(sleep(self.0.config.wait));
+        let mut asked: Option<Arc<ApprovalRequest>> = None;
         loop {
             moves.borrow_and_update();
+            if let Some(asked) = &asked
+                && let Some(now) = self.0.state.now()?.get(&asked.id)
+                && now.state == RequestState::Settled
+            {
+                // The gate decides again, by what was decided.
+                return Ok(now.decision(GrantDecision::Deferred));
+            }
             let waiting = match self.find(&question).await? {
                 Lookup::Decided(decision) => return Ok(decision),
                 Lookup::Open(request) => request,
             };
+            asked = Some(Arc::clone(&waiting));
             tokio::select! {
                 moved = moves.changed() => if moved.is_err() {
                     return Ok(waiting.decision(GrantDecision::Deferred));
@@ -367,14 +421,10 @@ impl Inbox {
     }
 }
 
+#[async_trait]
 impl Approver for Inbox {
-    fn decide(
-        &self,
-        _: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
-        let inbox = self.clone();
-        Box::pin(async move { inbox.ask(question).await })
+    async fn decide(&self, _: &Context, question: Question) -> Result<Decision, RpcError> {
+        self.ask(question).await
     }
 
     /// Returns a little more than [`InboxConfig::wait`], so that the waiting call gets the approval id.

@@ -38,8 +38,11 @@ pub struct ApprovalRequest {
     /// The risk of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_level: Option<RiskLevel>,
-    /// The full question, for a person.
+    /// The question, for a person; the middle of long arguments is left out.
     pub question: String,
+    /// The whole arguments of a call, as canonical JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
     /// The hash of principal, tool, arguments and definition, to which the answer is bound.
     pub binding: String,
     /// The time of the request.
@@ -69,6 +72,8 @@ pub enum RequestState {
     Denied,
     /// Approved, and the approval was used.
     Used,
+    /// No answer is needed any more: an operator decided about the permissions themselves.
+    Settled,
 }
 
 impl RequestState {
@@ -80,6 +85,7 @@ impl RequestState {
             Self::Approved => "approved",
             Self::Denied => "denied",
             Self::Used => "used",
+            Self::Settled => "settled",
         }
     }
 }
@@ -88,12 +94,12 @@ impl ApprovalRequest {
     /// Creates an open request.
     pub(super) fn of(question: &Question, id: String, now: SystemTime, end: SystemTime) -> Self {
         let principal = &question.principal;
-        let (tool, permissions, risk_level) = match &question.about {
-            QuestionSubject::Call { tool, risk, .. } => {
-                (Some(tool.clone()), Vec::new(), Some(risk.clone()))
+        let (tool, permissions, risk_level, arguments) = match &question.about {
+            QuestionSubject::Call { tool, risk, arguments } => {
+                (Some(tool.clone()), Vec::new(), Some(risk.clone()), Some(arguments.clone()))
             }
             QuestionSubject::Permissions { permissions, tool } => {
-                (tool.clone(), permissions.clone(), None)
+                (tool.clone(), permissions.clone(), None, None)
             }
         };
         Self {
@@ -106,6 +112,7 @@ impl ApprovalRequest {
             permissions,
             risk_level,
             question: describe(question),
+            arguments,
             binding: question.binding.to_string(),
             asked_at: now.into(),
             expires_at: end.into(),
@@ -169,7 +176,7 @@ impl Requests {
     pub(super) fn bound_to(&self, binding: &str, now: SystemTime) -> Option<&Arc<ApprovalRequest>> {
         self.0.values().find(|request| {
             request.binding == binding
-                && request.state != RequestState::Used
+                && !matches!(request.state, RequestState::Used | RequestState::Settled)
                 && !request.is_over(now)
         })
     }

@@ -90,6 +90,34 @@ async fn a_call_waits_is_approved_and_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
+    let world = World::open().await;
+    let both = vec![Permission::Camera, Permission::SystemInfo];
+    let about = QuestionSubject::Permissions { permissions: both.clone(), tool: None };
+    let question = Question::new(about, Some("disk".into()), agent("eve"), Sha256Hash::of(b"x"));
+    let disk = ServerId::from("disk");
+    let deciding = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // One of two is not enough, nor is another server.
+        world.inbox.settle(&ann(), &disk, &both[..1]).await.unwrap();
+        world.inbox.settle(&ann(), &"other".into(), &both).await.unwrap();
+        assert_eq!(world.inbox.list(&ann()).await.unwrap()[0].state, RequestState::Open);
+        world.inbox.settle(&ann(), &disk, &both).await.unwrap();
+    };
+    let start = tokio::time::Instant::now();
+    let (waits, ()) = tokio::join!(world.ask(&question), deciding);
+    assert!(start.elapsed() < Duration::from_secs(5), "the call does not wait any longer");
+    assert_eq!(waits.answer, GrantDecision::Deferred);
+    let listed = world.inbox.list(&ann()).await.unwrap();
+    assert_eq!((listed.len(), listed[0].state), (1, RequestState::Settled));
+    assert_eq!(listed[0].decided_by.as_deref(), Some("ann"));
+    assert_eq!(world.events().last().unwrap(), "dev.cloto.approval_decided");
+    // It answers no later question.
+    world.ask(&question).await;
+    assert_eq!(world.inbox.list(&ann()).await.unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn unused_approvals_of_revoked_permissions_are_removed() {
     let world = World::open().await;
     let asked = |permission: Permission| {

@@ -77,6 +77,14 @@ impl Event {
         Self::own("server_deregistered", by, AuditResult::Success).server(Some(server))
     }
 
+    /// Creates `dev.cloto.records_rejected`: whole lines at the end of a log did not verify and were cut off.
+    pub fn records_rejected(log: &str, lines: u64, bytes: u64) -> Self {
+        Self::own("records_rejected", Actor::kernel(), AuditResult::Failure)
+            .words("log", Some(log))
+            .detail("count", &lines)
+            .detail("bytes", &bytes)
+    }
+
     /// Creates `dev.cloto.events_dropped`: a server sent more events, or larger ones, than the limits allow.
     pub fn events_dropped(server: &ServerId, count: u64, cause: &str) -> Self {
         Self::own("events_dropped", Actor::server(server), AuditResult::Blocked)

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use mgp_types::method::{AUDIT_REPLAY, AuditNotification, Notification};
 use mgp_types::mgp::{Actor, AuditEvent, AuditReplayResult};
 use mgp_types::service::{
-    AuditSink, BoxFuture, Call, CredentialGrant, MemoryAudit, Principal, Router, Stack, mock,
+    AuditSink, Call, CredentialGrant, MemoryAudit, Principal, Router, Stack, mock,
 };
 use mgp_types::store::{MemoryStore, StoreError};
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -95,15 +96,12 @@ impl Archive {
     }
 }
 
+#[async_trait]
 impl EventSource for Archive {
-    fn after(
-        &self,
-        seq: u64,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<AuditEvent>, StoreError>> {
+    async fn after(&self, seq: u64, most: usize) -> Result<Vec<AuditEvent>, StoreError> {
         let events = self.0.events.lock().unwrap();
         let found = events.range(seq + 1..).take(most).map(|(_, event)| event.clone()).collect();
-        Box::pin(std::future::ready(Ok(found)))
+        Ok(found)
     }
 
     fn newest(&self) -> watch::Receiver<u64> {

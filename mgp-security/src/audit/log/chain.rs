@@ -14,7 +14,13 @@
 //! `hash` is BLAKE3 of all bytes of the line before `,"hash"`, keyed with the hash of the line before. A changed byte
 //! therefore changes the hash of its line and of every line after it. The previous hash is the key, not a prefix of
 //! the text, because a key costs no additional block.
+//!
+//! Where the head is in a store, the store also has a secret, which is mixed into each key ([`ChainKey`]): a line can
+//! be continued only with it, so a line that somebody else appended after the head does not verify.
 
+use std::fmt;
+
+use mgp_types::store::StoreError;
 use mgp_types::{push_hex, to_hex};
 
 use super::encode;
@@ -33,7 +39,12 @@ pub(super) struct Chain {
     pub(super) seq: u64,
     pub(super) no: u64,
     pub(super) hash: [u8; 32],
+    pub(super) key: ChainKey,
 }
+
+/// The secret that the lines of a log are hashed with; a log without a store has none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChainKey(Option<[u8; 32]>);
 
 /// The content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +76,9 @@ pub(super) struct Line<'a> {
 
 impl Chain {
     /// Creates the chain of a log without records; logs with different names start with different hashes.
-    pub(super) fn genesis(name: &str) -> Self {
-        Self {
-            seq: 0,
-            no: 0,
-            hash: blake3::derive_key("mgp audit log, version 1", name.as_bytes()),
-        }
+    pub(super) fn genesis(name: &str, key: ChainKey) -> Self {
+        let hash = blake3::derive_key("mgp audit log, version 1", name.as_bytes());
+        Self { seq: 0, no: 0, hash, key }
     }
 
     /// Writes the next line; `body` writes its members after the numbers.
@@ -89,7 +97,7 @@ impl Chain {
         encode::number(out, self.no);
         out.push(b',');
         body(out);
-        self.hash = *blake3::keyed_hash(&self.hash, &out[from..]).as_bytes();
+        self.hash = self.key.hash(&self.hash, &out[from..]);
         out.extend_from_slice(br#","hash":""#);
         push_hex(&self.hash, out);
         out.extend_from_slice(b"\"}\n");
@@ -101,7 +109,7 @@ impl Chain {
         if line.seq != self.seq + 1 {
             return Err(RecordFlaw::Number(line.seq));
         }
-        let hash = *blake3::keyed_hash(&self.hash, line.text).as_bytes();
+        let hash = self.key.hash(&self.hash, line.text);
         if line.hash != to_hex(&hash).as_bytes() {
             return Err(RecordFlaw::Hash);
         }
@@ -109,14 +117,49 @@ impl Chain {
         if line.no != no {
             return Err(RecordFlaw::Form);
         }
-        *self = Self { seq: line.seq, no: line.no, hash };
+        *self = Self { seq: line.seq, no: line.no, hash, key: self.key };
         Ok(line)
     }
 
     /// Returns the chain right before a checkpoint, which contains the hash before it.
-    pub(super) fn before(line: &Line<'_>) -> Option<Self> {
+    pub(super) fn before(line: &Line<'_>, key: ChainKey) -> Option<Self> {
         let hash = Checkpoint::read(line)?.prev;
-        Some(Self { seq: line.seq - 1, no: line.no, hash })
+        Some(Self { seq: line.seq - 1, no: line.no, hash, key })
+    }
+}
+
+// === impl ChainKey ===
+
+impl ChainKey {
+    pub(super) const NONE: Self = Self(None);
+
+    /// Creates the secret of a new log.
+    pub(super) fn random() -> Result<Self, StoreError> {
+        let secret = mgp_types::unguessable().map_err(StoreError::failed)?;
+        Ok(Self(Some(blake3::derive_key("mgp audit chain, version 1", secret.as_bytes()))))
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        parse_hash(text).map(|secret| Self(Some(secret)))
+    }
+
+    pub(super) fn as_bytes(&self) -> Option<&[u8; 32]> {
+        self.0.as_ref()
+    }
+
+    /// Returns the hash of a text that follows the line with the hash `before`.
+    fn hash(&self, before: &[u8; 32], text: &[u8]) -> [u8; 32] {
+        let key = match &self.0 {
+            Some(secret) => *blake3::keyed_hash(secret, before).as_bytes(),
+            None => *before,
+        };
+        *blake3::keyed_hash(&key, text).as_bytes()
+    }
+}
+
+impl fmt::Debug for ChainKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "ChainKey(secret)" } else { "ChainKey(none)" })
     }
 }
 

@@ -86,7 +86,8 @@ impl Group {
         self.outbox = self.outbox.max(number);
     }
 
-    fn event(&mut self, event: &[u8], outbox: Option<u64>) {
+    /// Adds the text of an event, with its number in a store.
+    pub(super) fn event(&mut self, event: &[u8], outbox: Option<u64>) {
         self.chain.write(&mut self.text, RecordKind::Event, |out| {
             if let Some(number) = outbox {
                 out.extend_from_slice(br#""outbox":"#);

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{AuditError, AuditFuture, AuditSink, BoxFuture, CallRecord, Ticket};
+use mgp_types::service::{AuditError, AuditFuture, AuditSink, CallRecord, Ticket};
 use mgp_types::store::{Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -358,14 +359,11 @@ struct NotRecordable;
 
 // === impl EventSource ===
 
+#[async_trait]
 impl EventSource for AuditLog {
-    fn after(
-        &self,
-        seq: u64,
-        most: usize,
-    ) -> BoxFuture<'static, Result<Vec<AuditEvent>, StoreError>> {
+    async fn after(&self, seq: u64, most: usize) -> Result<Vec<AuditEvent>, StoreError> {
         let query = AuditQuery::new().after(seq).limit(most);
-        Box::pin(self.0.reader.run(move |reader| Ok(reader.query(&query)?.events)))
+        self.0.reader.run(move |reader| Ok(reader.query(&query)?.events)).await
     }
 
     fn newest(&self) -> watch::Receiver<u64> {

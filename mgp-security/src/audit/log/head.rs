@@ -11,7 +11,7 @@ use std::thread::{self, Thread};
 use mgp_types::store::{Change, Record, Store, StoreError};
 use mgp_types::{Payload, push_hex, to_hex};
 
-use super::chain::{Chain, parse_hash};
+use super::chain::{Chain, ChainKey, parse_hash};
 use super::encode;
 use super::error::{BadRecord, LogError, RecordFlaw};
 use super::segments::{LogPlace, private, refuse_exposed};
@@ -32,11 +32,13 @@ pub struct LogHead {
     pub hash: [u8; 32],
     /// The last number taken out of a store.
     pub(super) outbox: u64,
+    /// The secret of the log.
+    pub(super) key: ChainKey,
 }
 
 impl LogHead {
     pub(super) fn of(chain: &Chain, outbox: u64) -> Self {
-        Self { seq: chain.seq, hash: chain.hash, outbox }
+        Self { seq: chain.seq, hash: chain.hash, outbox, key: chain.key }
     }
 
     /// Reads the head that a store holds for a log; returns `None` if there is none.
@@ -68,13 +70,17 @@ impl LogHead {
         }
     }
 
-    fn text(&self) -> Vec<u8> {
+    pub(super) fn text(&self) -> Vec<u8> {
         let mut out = br#"{"seq":"#.to_vec();
         encode::number(&mut out, self.seq);
         out.extend_from_slice(br#","outbox":"#);
         encode::number(&mut out, self.outbox);
         out.extend_from_slice(br#","hash":""#);
         push_hex(&self.hash, &mut out);
+        if let Some(secret) = self.key.as_bytes() {
+            out.extend_from_slice(br#"","key":""#);
+            push_hex(secret, &mut out);
+        }
         out.extend_from_slice(b"\"}");
         out
     }
@@ -85,9 +91,11 @@ impl LogHead {
             seq: u64,
             outbox: u64,
             hash: String,
+            key: Option<String>,
         }
-        let Wire { seq, outbox, hash } = serde_json::from_str(text).ok()?;
-        Some(Self { seq, hash: parse_hash(&hash)?, outbox })
+        let Wire { seq, outbox, hash, key } = serde_json::from_str(text).ok()?;
+        let key = key.map_or(Some(ChainKey::NONE), |secret| ChainKey::parse(&secret))?;
+        Some(Self { seq, hash: parse_hash(&hash)?, outbox, key })
     }
 
     fn of_record(record: &Record) -> Result<Option<Self>, LogError> {
@@ -132,6 +140,14 @@ pub(super) enum HeadPlace {
 }
 
 impl HeadPlace {
+    /// Creates the key of a new log: a secret one if the place keeps secrets from those who can write the log.
+    pub(super) fn new_key(&self) -> Result<ChainKey, StoreError> {
+        match self {
+            Self::Store { .. } => ChainKey::random(),
+            Self::File { .. } => Ok(ChainKey::NONE),
+        }
+    }
+
     /// Opens the place, and returns the head in it.
     pub(super) fn open(
         place: &LogPlace,

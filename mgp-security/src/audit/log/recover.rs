@@ -2,14 +2,15 @@
 //!
 //! Records up to the head were acknowledged, so each of them must be there and verify; otherwise the log is refused as
 //! changed. Records after the head were never acknowledged: they are kept as far as the chain verifies, and the
-//! rest is cut off. The checkpoint written next records the number of bytes that were cut.
+//! rest is cut off. The checkpoint written next records the number of bytes that were cut. An event records whole
+//! lines that were cut: a process that is killed leaves a part of a line, so these may have been forged.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use super::chain::{Chain, Checkpoint, Line, RecordKind};
+use super::chain::{Chain, ChainKey, Checkpoint, Line, RecordKind};
 use super::error::{BadRecord, LogError, RecordFlaw};
 use super::head::LogHead;
 use super::lines::Lines;
@@ -38,8 +39,23 @@ pub(super) struct RecoveredLog {
     pub(super) from: u64,
     /// The number of records after the last checkpoint.
     pub(super) since: u64,
-    /// The number of bytes that were cut off.
-    pub(super) cut: u64,
+    /// The end that was cut off.
+    pub(super) cut: CutEnd,
+}
+
+/// The end of a log that was cut off because it does not verify.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CutEnd {
+    pub(super) bytes: u64,
+    /// The number of whole lines.
+    pub(super) lines: u64,
+}
+
+impl CutEnd {
+    fn add(&mut self, rest: &[u8]) {
+        self.bytes += rest.len() as u64;
+        self.lines += memchr::memchr_iter(b'\n', rest).count() as u64;
+    }
 }
 
 impl RecoveredLog {
@@ -49,7 +65,7 @@ impl RecoveredLog {
             move |error| LogError::io(&path, "read")(error)
         };
         let mut segments = place.segments().map_err(io(&place.dir))?;
-        let mut cut = 0;
+        let mut cut = CutEnd::default();
         loop {
             let Some(newest) = segments.last().cloned() else {
                 return Self::nothing(place, head, cut);
@@ -62,7 +78,7 @@ impl RecoveredLog {
                 None => {
                     // A process was killed right after it created this file. It holds at most a part of a checkpoint,
                     // whose content is also in the file before, so it is removed.
-                    cut += fs::metadata(&newest.path).map_err(io(&newest.path))?.len();
+                    cut.add(&fs::read(&newest.path).map_err(io(&newest.path))?);
                     fs::remove_file(&newest.path).map_err(LogError::io(&newest.path, "removed"))?;
                     segments.pop();
                 }
@@ -71,8 +87,8 @@ impl RecoveredLog {
     }
 
     /// Opens a log without records.
-    fn nothing(place: &LogPlace, head: LogHead, cut: u64) -> Result<Self, LogError> {
-        let chain = Chain::genesis(&place.name);
+    fn nothing(place: &LogPlace, head: LogHead, cut: CutEnd) -> Result<Self, LogError> {
+        let chain = Chain::genesis(&place.name, head.key);
         if head.seq > 0 {
             return Err(BadRecord::new(1, RecordFlaw::Missing).into());
         }
@@ -99,11 +115,11 @@ impl RecoveredLog {
         segments: &[Segment],
         tail: &Tail,
         head: LogHead,
-        cut: u64,
+        mut cut: CutEnd,
     ) -> Result<Self, LogError> {
         // The newest segment, to which the tail belongs.
         let Some(newest) = segments.last() else { return Self::nothing(place, head, cut) };
-        let chain = tail.before(place, newest)?;
+        let chain = tail.before(place, newest, head.key)?;
         if chain.seq > head.seq {
             verify_after_head(place, segments, head, chain)?;
         }
@@ -112,12 +128,13 @@ impl RecoveredLog {
         let path = &newest.path;
         let mut disk =
             SegmentFile::open(place, newest.first).map_err(LogError::io(path, "opened"))?;
-        let rest = (tail.bytes.len() - replay.verified) as u64;
-        if rest > 0 {
+        let rest = &tail.bytes[replay.verified..];
+        if !rest.is_empty() {
             super::segments::Disk::cut(&mut disk, length).map_err(LogError::io(path, "cut"))?;
         }
         let Replay { chain, open, recent, outbox, from, since, .. } = replay;
-        let (first, cut) = (newest.first, cut + rest);
+        cut.add(rest);
+        let first = newest.first;
         Ok(Self { disk, chain, length, first, open, outbox, recent, from, since, cut })
     }
 }
@@ -203,7 +220,7 @@ fn verify_after_head(
         while let Some((_, line)) = lines.next().map_err(io)? {
             let at = match &mut chain {
                 Some(chain) => chain,
-                slot => slot.insert(chain_before_segment(place, segment, line)?),
+                slot => slot.insert(chain_before_segment(place, segment, line, head.key)?),
             };
             if at.seq == head.seq && at.hash != head.hash {
                 return Err(BadRecord::new(head.seq, RecordFlaw::Head).into());
@@ -227,13 +244,14 @@ fn chain_before_segment(
     place: &LogPlace,
     segment: &Segment,
     line: &[u8],
+    key: ChainKey,
 ) -> Result<Chain, BadRecord> {
     if segment.first == 1 {
-        return Ok(Chain::genesis(&place.name));
+        return Ok(Chain::genesis(&place.name, key));
     }
     Line::read(line)
         .filter(|line| line.seq == segment.first)
-        .and_then(|line| Chain::before(&line))
+        .and_then(|line| Chain::before(&line, key))
         .ok_or_else(|| BadRecord::new(segment.first, RecordFlaw::Form))
 }
 
@@ -265,12 +283,17 @@ impl Tail {
     }
 
     /// Returns the chain before the first line.
-    fn before(&self, place: &LogPlace, segment: &Segment) -> Result<Chain, LogError> {
+    fn before(
+        &self,
+        place: &LogPlace,
+        segment: &Segment,
+        key: ChainKey,
+    ) -> Result<Chain, LogError> {
         if self.at == 0 && segment.first == 1 {
-            return Ok(Chain::genesis(&place.name));
+            return Ok(Chain::genesis(&place.name, key));
         }
         let end = memchr::memchr(b'\n', &self.bytes).unwrap_or_default();
-        let chain = Line::read(&self.bytes[..end]).and_then(|line| Chain::before(&line));
+        let chain = Line::read(&self.bytes[..end]).and_then(|line| Chain::before(&line, key));
         let chain = chain.ok_or_else(|| BadRecord::new(segment.first, RecordFlaw::Form))?;
         if self.at == 0 && chain.seq + 1 != segment.first {
             return Err(BadRecord::new(segment.first, RecordFlaw::Number(chain.seq + 1)).into());

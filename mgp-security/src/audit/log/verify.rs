@@ -17,7 +17,7 @@ use super::segments::LogPlace;
 /// the whole log could be replaced by another valid one.
 ///
 /// With a head from a [store](LogHead::in_store), an attacker who can only change the files cannot change, remove or add
-/// a record up to the head unnoticed.
+/// a record unnoticed: the head fixes the end, and records after it must be hashed with the secret in the store.
 /// With the head [beside the log](LogHead::beside), damage and careless changes are detected; an attacker with write
 /// access to the directory can replace the log and its head.
 ///
@@ -32,7 +32,7 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
     let place = LogPlace::new(dir, name)?;
     beside(&place)?;
     let segments = place.segments().map_err(LogError::io(dir, "read"))?;
-    let mut chain = Chain::genesis(name);
+    let mut chain = Chain::genesis(name, head.key);
     if head.seq == 0 && head.hash != chain.hash {
         return Err(BadRecord::new(0, RecordFlaw::Head).into());
     }
@@ -86,7 +86,7 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
 fn resume(line: &[u8], first: u64, head: &LogHead) -> Result<Chain, BadRecord> {
     let chain = Line::read(line)
         .filter(|line| line.seq == first)
-        .and_then(|line| Chain::before(&line))
+        .and_then(|line| Chain::before(&line, head.key))
         .ok_or_else(|| BadRecord::new(first, RecordFlaw::Form))?;
     if chain.seq > head.seq {
         return Err(BadRecord::new(chain.seq, RecordFlaw::StaleHead));

@@ -19,6 +19,7 @@ use mgp_types::service::AuditError;
 use mgp_types::store::{Store, StoreError};
 use tokio::time::Instant;
 
+use super::super::event::Event;
 use super::chain::{Chain, MAX_LINE};
 use super::config::{FileRetention, Fsync, LogConfig};
 use super::error::{BadRecord, LogError};
@@ -26,7 +27,7 @@ use super::group::{Group, encode_or_replace};
 use super::head::{HeadPlace, LogHead};
 use super::outbox::{BATCH, Outbox, RecentEvents};
 use super::queue::{Item, LogQueue, Reservation};
-use super::recover::RecoveredLog;
+use super::recover::{CutEnd, RecoveredLog};
 use super::segments::{Disk, Lock, LogPlace, SegmentFile};
 
 /// The size limit for a group: so many records, or so many bytes and one more record.
@@ -109,7 +110,8 @@ impl Writer {
         let head = match head {
             Some(head) => head,
             None if segments.is_empty() => {
-                let head = LogHead::of(&Chain::genesis(&place.name), 0);
+                let key = head_place.new_key()?;
+                let head = LogHead::of(&Chain::genesis(&place.name, key), 0);
                 head_place.keep(&head)?;
                 head
             }
@@ -191,12 +193,13 @@ impl Writer {
     }
 
     /// Records the interrupted calls of an earlier process, and takes the events that wait in the store.
-    fn finish_recovery(&mut self, cut: u64) -> Result<(), Reason> {
-        if cut > 0 || !self.open.is_empty() {
+    fn finish_recovery(&mut self, cut: CutEnd) -> Result<(), Reason> {
+        if cut.bytes > 0 || !self.open.is_empty() {
             tracing::warn!(
                 log = self.config.name,
                 push_interrupted = self.open.len(),
-                bytes_cut = cut,
+                bytes_cut = cut.bytes,
+                lines_cut = cut.lines,
                 "recovered the audit log of a process that was killed"
             );
         }
@@ -212,12 +215,24 @@ impl Writer {
         }
         // The first caller does not wait for the disk, which may be slow after a file was cut.
         self.sync_owed = true;
-        if cut > 0 {
-            self.write_checkpoint(cut)?;
+        if cut.bytes > 0 {
+            self.write_checkpoint(cut.bytes)?;
+            self.record_cut(cut)?;
         } else if self.head < self.chain.seq {
             self.save_head(LogHead::of(&self.chain, self.outbox_number))?;
         }
         self.take_new_events()
+    }
+
+    /// Records that whole lines were cut off.
+    fn record_cut(&mut self, cut: CutEnd) -> Result<(), Reason> {
+        if cut.lines == 0 {
+            return Ok(());
+        }
+        let event = Event::records_rejected(&self.config.name, cut.lines, cut.bytes).build();
+        self.group.begin(self.chain, self.outbox_number);
+        self.group.event(&encode_or_replace(event), None);
+        self.write(HeadSave::Now)
     }
 
     fn work(&mut self, closing: bool) -> Result<(), Reason> {

@@ -15,7 +15,7 @@ pub use algorithm::SignatureAlgorithm;
 pub use jwks::{BadJwks, JwkSet};
 pub use server::ResourceServer;
 
-use mgp_types::service::BoxFuture;
+use async_trait::async_trait;
 
 use super::authenticated::Authenticated;
 use super::metadata::ResourceMetadata;
@@ -24,9 +24,12 @@ use super::refused::AuthRefused;
 /// A verifier of access tokens; [`ResourceServer`] verifies JWTs, another one may query the issuer (RFC 7662).
 ///
 /// An implementation must accept only tokens issued for this resource, and must never pass one on.
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait TokenVerifier: Send + Sync + 'static {
     /// Verifies a token, which is a `b64token` of at most 16 KiB and otherwise unchecked, and returns its caller.
-    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Authenticated, AuthRefused>>;
+    async fn verify(&self, token: &str) -> Result<Authenticated, AuthRefused>;
 
     /// Returns the metadata of the resource, which is published and used in challenges.
     fn metadata(&self) -> ResourceMetadata;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_types::service::{BoxFuture, Principal, SharedFetch};
+use async_trait::async_trait;
+use mgp_types::service::{Principal, SharedFetch};
 
 use super::TokenVerifier;
 use super::algorithm::SignatureAlgorithm;
@@ -227,9 +228,10 @@ impl ResourceServer {
     }
 }
 
+#[async_trait]
 impl TokenVerifier for ResourceServer {
-    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Authenticated, AuthRefused>> {
-        Box::pin(self.check(token, SystemTime::now()))
+    async fn verify(&self, token: &str) -> Result<Authenticated, AuthRefused> {
+        self.check(token, SystemTime::now()).await
     }
 
     fn metadata(&self) -> ResourceMetadata {

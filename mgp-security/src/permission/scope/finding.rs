@@ -171,6 +171,28 @@ const EITHER: [&str; 21] = [
     "destination",
 ];
 
+/// Last words of names that stand for a path and for nothing else, not even for an address.
+const ONLY_PATH: [&str; 18] = [
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filename",
+    "filenames",
+    "filepath",
+    "filepaths",
+    "dir",
+    "dirs",
+    "directory",
+    "directories",
+    "folder",
+    "folders",
+    "cwd",
+    "pwd",
+    "workdir",
+    "symlink",
+];
+
 /// Last words of names where a slash makes no path.
 const SEARCHED: [&str; 5] = ["query", "q", "search", "regex", "regexp"];
 
@@ -204,6 +226,8 @@ struct Kinds {
     /// A path or a host, whichever it looks like.
     either: bool,
     strict: bool,
+    /// A path, even if it looks like an address.
+    only_path: bool,
 }
 
 /// The evidence of the shape of a text.
@@ -244,6 +268,7 @@ impl Kinds {
             return kinds;
         }
         kinds.strict = STRICT.contains(&last);
+        kinds.only_path = ONLY_PATH.contains(&last);
         for (about, names) in ALL {
             // What runs is named by the last word: a `zip_file` is a file, a `command_timeout` no command.
             let by_last = matches!(about, About::Command | About::Code | About::Port);
@@ -337,6 +362,16 @@ impl Findings {
         let texts = found.map(|item| item.text.as_deref().ok_or(&item.name));
         let texts: Result<_, _> = texts.collect();
         texts.map_err(|name: &String| format!("`{}` should be a text, and is not", shown(name)))
+    }
+
+    /// Returns the texts about paths, and whether their names allow nothing else.
+    ///
+    /// # Errors
+    /// [`Outside`] if one of them is no text.
+    pub(super) fn paths(&self) -> Result<Vec<(&str, bool)>, Outside> {
+        let texts = self.texts(About::Path)?;
+        let found = self.items.iter().filter(|item| item.kinds.has(About::Path));
+        Ok(texts.into_iter().zip(found.map(|item| item.kinds.only_path)).collect())
     }
 
     /// Returns whether an argument is about a subject.

@@ -279,6 +279,45 @@ fn a_path_or_host_under_another_name_is_not_overlooked() {
     }
 }
 
+/// `path.resolve` of Node and `os.path.abspath` of Python make `/etc/passwd` of it.
+#[test]
+fn an_address_that_climbs_does_not_pass_a_limit_of_paths() {
+    let only = r#"{"paths":["/srv/notes"]}"#;
+    for address in [
+        "http://x/../../../../../../etc/passwd",
+        "https://x/a/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+        "https://x/a/%252e%252e/%252e%252e/etc/passwd",
+        "http://x/..\\..\\..\\etc\\passwd",
+        "http://x/?q=/../../../etc/passwd",
+    ] {
+        for name in ["paths", "source", "target", "x", "url"] {
+            let texts =
+                serde_json::json!({ "path": "/srv/notes/a", name: ["/srv/notes/b", address] });
+            assert!(check(&scope(only), Some(&texts.to_string())).is_err(), "{name} {address}");
+        }
+    }
+    // Where only a path may stand, an address is none.
+    fails(only, r#"{"paths":["/srv/notes/a","https://example.com/a"]}"#, "no path");
+    // A plain one elsewhere is a limit of hosts.
+    passes(only, r#"{"path":"/srv/notes/a","url":"https://example.com/v1...v2?q=a%20b"}"#);
+}
+
+#[test]
+fn a_long_path_does_not_cost_the_square_of_its_parts() {
+    let closed = scope(r#"{"paths":["**"],"deny_paths":["**/a/**/b","a/*/c"]}"#);
+    let time = |parts: usize| {
+        let path = serde_json::json!({ "path": "a/".repeat(parts) }).to_string();
+        let once = || {
+            let start = tokio::time::Instant::now();
+            assert_eq!(check(&closed, Some(&path)), Ok(()));
+            start.elapsed()
+        };
+        (0..5).map(|_| once()).min().unwrap()
+    };
+    let (short, long) = (time(60), time(1800));
+    assert!(long < short * 120, "{short:?} for 60 parts, {long:?} for 1800");
+}
+
 #[test]
 fn hosts_have_one_spelling() {
     let only = r#"{"hosts":["Example.com","*.api.example","127.0.0.1","::1","one.example:8443"]}"#;

@@ -1,5 +1,6 @@
 //! Asking at the moment of a call, in both eras, and the notifications to servers.
 
+use async_trait::async_trait;
 use mgp_types::mcp::{Era, key};
 use mgp_types::mgp::{Grant, ScopedGrant};
 use mgp_types::service::{
@@ -255,20 +256,15 @@ async fn an_operator_who_decides_meanwhile_wins() {
 /// Asks the caller, as an approver for interactive agents does.
 struct AsksCaller;
 
+#[async_trait]
 impl Approver for AsksCaller {
-    fn decide(
-        &self,
-        cx: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError> {
         let cx = cx.clone();
-        Box::pin(async move {
-            let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
-            let answer = cx.ask_afresh(&question.binding.to_string(), ask).await?;
-            let yes: bool = answer.get()?;
-            let word = if yes { GrantDecision::Approved } else { GrantDecision::Denied };
-            Ok(Decision::new(word, "the person at the keyboard"))
-        })
+        let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
+        let answer = cx.ask_afresh(&question.binding.to_string(), ask).await?;
+        let yes: bool = answer.get()?;
+        let word = if yes { GrantDecision::Approved } else { GrantDecision::Denied };
+        Ok(Decision::new(word, "the person at the keyboard"))
     }
 }
 

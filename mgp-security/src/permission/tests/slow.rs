@@ -121,7 +121,9 @@ async fn a_store_that_is_late_refuses_and_what_it_was_given_still_counts() {
 async fn a_decision_that_comes_after_the_connection_went_on_still_comes() {
     let clerk = Clerk::silent(GrantDecision::Approved);
     let world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
-    let deciding = world.permissions.decide(&world.client.cx, &server(), vec![Permission::Camera]);
+    let (permissions, cx) = (world.permissions.clone(), world.client.cx.clone());
+    let deciding =
+        async move { permissions.decide(&cx, &server(), vec![Permission::Camera]).await };
     let mut deciding = tokio::spawn(deciding);
     // The connection waits for a minute.
     let early = tokio::time::timeout(Duration::from_mins(1), &mut deciding).await;

@@ -34,11 +34,19 @@ pub struct ConfirmConfig {
     pub open_all: usize,
     /// The number of used confirmations that are remembered until they expire; the next call is refused with 3001. 65,536.
     pub used: usize,
+    /// The longest arguments that are asked about, in bytes: an approver must be able to read them. 64 KiB.
+    pub arguments: usize,
 }
 
 impl Default for ConfirmConfig {
     fn default() -> Self {
-        Self { lives: Duration::from_mins(5), open_each: 16, open_all: 1024, used: 65_536 }
+        Self {
+            lives: Duration::from_mins(5),
+            open_each: 16,
+            open_all: 1024,
+            used: 65_536,
+            arguments: 64 * 1024,
+        }
     }
 }
 
@@ -51,6 +59,7 @@ pub struct Confirmations {
     audit: Arc<dyn AuditSink>,
     named: Arc<[Arc<dyn NamedTools>]>,
     lives: Duration,
+    max_arguments: usize,
     pending: Arc<Pending>,
     used: Arc<Used>,
 }
@@ -82,13 +91,15 @@ struct CarriedConfirmation {
 impl Confirmations {
     /// Creates confirmations by this approver, which are not recorded, and spare no named tool.
     pub fn new(policies: Policies, approver: impl Approver + 'static) -> Self {
-        let ConfirmConfig { lives, open_each, open_all, used } = ConfirmConfig::default();
+        let ConfirmConfig { lives, open_each, open_all, used, arguments } =
+            ConfirmConfig::default();
         Self {
             policies,
             approver: Arc::new(approver),
             audit: Arc::new(MemoryAudit::bounded(0)),
             named: Arc::default(),
             lives,
+            max_arguments: arguments,
             pending: Arc::new(Pending::new(open_each, open_all)),
             used: Arc::new(Used::new(used)),
         }
@@ -110,6 +121,7 @@ impl Confirmations {
     /// Sets the bounds; confirmations that were used before are forgotten.
     pub fn config(mut self, config: &ConfirmConfig) -> Self {
         self.lives = config.lives;
+        self.max_arguments = config.arguments;
         self.pending = Arc::new(Pending::new(config.open_each, config.open_all));
         self.used = Arc::new(Used::new(config.used));
         self
@@ -137,6 +149,9 @@ impl Confirmations {
             Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, why, more))
         };
         let plain = |why| refused(why, Object::new());
+        if call.arguments.as_str().len() > self.max_arguments {
+            return Err(plain(Unconfirmed::TooLong));
+        }
         let arguments = canonical(call.arguments.as_str());
         let arguments = arguments.map_err(|_| plain(Unconfirmed::Unreadable))?;
         let question = call.question(arguments);

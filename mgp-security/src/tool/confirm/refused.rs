@@ -63,6 +63,9 @@ pub enum Unconfirmed {
     /// The confirmation was for a call that has run.
     #[error("the confirmation was used")]
     Used,
+    /// The arguments are too long for an approver to read.
+    #[error("its arguments are too long to be shown to an approver")]
+    TooLong,
     /// The arguments cannot be shown as they are.
     #[error("its arguments cannot be read")]
     Unreadable,
@@ -86,6 +89,7 @@ impl Unconfirmed {
             Self::Expired => "expired",
             Self::Changed => "changed",
             Self::Used => "used",
+            Self::TooLong => "too_long",
             Self::Unreadable => "unreadable",
             Self::TooMany => "too_many_open",
             Self::Full => "no_room",
@@ -103,6 +107,9 @@ impl Unconfirmed {
             Self::Deferred => "call again once it is decided",
             Self::Unanswered | Self::Expired | Self::Changed | Self::Used => {
                 "call again to be asked again"
+            }
+            Self::TooLong => {
+                "pass shorter arguments, or ask an operator for a tool_grant that names it for this agent"
             }
             Self::Unreadable => "name each member of the arguments once",
             Self::TooMany | Self::Full => "call again later",

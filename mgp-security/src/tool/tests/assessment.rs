@@ -214,16 +214,37 @@ fn declared_metadata_add_up() {
 }
 
 #[test]
-fn below_standard_a_declaration_does_not_hide_what_is_seen() {
+fn a_servers_word_alone_does_not_hide_what_a_tool_shows() {
     let claims = r#","security":{"risk_level":"safe","permissions_required":["memory.read"]}"#;
     let shell = tool("run_command", "command", claims);
-    check("standard", &shell, "safe memory.read -");
-    check("experimental", &shell, "dangerous shell.execute,memory.read -");
-    check("sandboxed", &shell, "dangerous shell.execute,memory.read -");
-    let echo = tool("echo", "message", r#","security":{"risk_level":"safe"}"#);
+    check("trusted", &shell, "safe memory.read -");
+    for trust in ["standard", "experimental", "sandboxed"] {
+        check(trust, &shell, "dangerous shell.execute,memory.read -");
+    }
+    let safe = r#","security":{"risk_level":"safe"}"#;
+    for (name, arguments, expected) in [
+        ("delete_everything", "path", "dangerous filesystem.write -"),
+        ("wipe", "", "dangerous - -"),
+        ("helper", "sql", "dangerous - -"),
+        ("create_note", "title", "moderate - -"),
+        // It shows nothing: no question more than before.
+        ("echo", "message", "safe - -"),
+        ("get_profile", "user_id", "safe - -"),
+    ] {
+        check("standard", &tool(name, arguments, safe), expected);
+        check("trusted", &tool(name, arguments, safe), "safe - -");
+    }
+    // A word may still raise.
+    let raised = tool("echo", "message", r#","security":{"risk_level":"dangerous"}"#);
+    check("trusted", &raised, "dangerous - -");
+    let open = r#","security":{"risk_level":"safe"},"annotations":{"openWorldHint":true}"#;
+    check("standard", &tool("lookup", "query", open), "safe - -");
+    let echo = tool("echo", "message", safe);
     check("experimental", &echo, "safe - -");
     check("sandboxed", &echo, "dangerous - -");
     check("untrusted", &echo, "dangerous - -");
+    let own = Assessment::own(&shell, &policy("standard"));
+    assert_eq!(shown(&own), "safe memory.read -");
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, GrantDecision, RiskLevel};
 use mgp_types::service::{
-    AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, InputRequired,
-    MemoryAudit, PeerInfo, Principal, Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
+    AcceptedRequests, Call, CallerAccess, CallerRequest, Context, InputRequired, MemoryAudit,
+    PeerInfo, Principal, Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
 };
 use mgp_types::{ErrorCode, Payload, RpcError, Timestamp};
 use tower_layer::Layer;
@@ -43,20 +44,17 @@ impl Judge {
     }
 }
 
+#[async_trait]
 impl Approver for Judge {
-    fn decide(
-        &self,
-        _: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, _: &Context, question: Question) -> Result<Decision, RpcError> {
         self.asked.lock().unwrap().push(question);
         match self.answer {
             Some(answer) => {
                 let mut decision = Decision::new(answer, "judge");
                 decision.details.encode("justification", "it is fine").unwrap();
-                Box::pin(ready(Ok(decision)))
+                Ok(decision)
             }
-            None => Box::pin(pending()),
+            None => pending().await,
         }
     }
 }
@@ -394,11 +392,12 @@ async fn a_confirmation_covers_all_rounds_of_its_call_but_no_round_twice() {
 /// Approves what has expired.
 struct Late;
 
+#[async_trait]
 impl Approver for Late {
-    fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
         let mut decision = Decision::new(GrantDecision::Approved, "late");
         decision.expires_at = Some(Timestamp::from(SystemTime::UNIX_EPOCH));
-        Box::pin(ready(Ok(decision)))
+        Ok(decision)
     }
 }
 

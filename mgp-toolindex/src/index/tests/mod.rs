@@ -176,6 +176,27 @@ fn a_name_of_two_tools_is_ambiguous() {
 }
 
 #[test]
+fn a_server_does_not_take_calls_of_one_that_is_not_there() {
+    let index = by_words();
+    let own = |name: &str| ServerEntry::new("aaa").tool(tool(name, ""));
+    for name in ["files.erase", "files/read_file", "files.read_file"] {
+        index.put(own(name)).unwrap();
+        let is_found = || !matches!(index.resolve(name, &AllTools), Resolved::Unknown);
+        index.put(files()).unwrap();
+        assert_eq!(is_found(), name == "files.read_file", "{name}: that of `files` or none");
+        index.remove("files").unwrap();
+        assert!(!is_found(), "{name}");
+        let qualified = format!("aaa.{name}");
+        assert!(matches!(index.resolve(&qualified, &AllTools), Resolved::One(_)), "{name}");
+    }
+    // The ids of no server are words like others.
+    index.put(own("notes.list")).unwrap();
+    assert!(matches!(index.resolve("notes.list", &AllTools), Resolved::One(_)));
+    index.put(ServerEntry::new("notes").tool(tool("notes.add", ""))).unwrap();
+    assert!(matches!(index.resolve("notes.add", &AllTools), Resolved::One(_)), "its own id");
+}
+
+#[test]
 fn words_are_found_in_scripts_without_spaces() {
     let index = by_words();
     let all = [

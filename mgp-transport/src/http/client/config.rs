@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use http::HeaderMap;
-use mgp_types::service::BoxFuture;
 use mgp_types::{ErrorCode, RpcError};
 
 use super::certificates::Roots;
@@ -130,12 +130,13 @@ impl Bearer {
 
 mgp_types::opaque_debug!(Bearer);
 
+#[async_trait]
 impl Credentials for Bearer {
-    fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
-        Box::pin(std::future::ready(Ok(Some(self.0.clone()))))
+    async fn authorization(&self) -> Result<Option<String>, RpcError> {
+        Ok(Some(self.0.clone()))
     }
 
-    fn refused(&self, refusal: CredentialRefusal) -> BoxFuture<'_, Result<(), RpcError>> {
+    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
         let (code, what) = match refusal.status {
             401 => (ErrorCode::AUTH_EXPIRED, "the server refused the token"),
             _ => (ErrorCode::PERMISSION_DENIED, "the token does not allow this"),
@@ -143,6 +144,6 @@ impl Credentials for Bearer {
         let challenge = refusal.challenges.join("; ");
         let detail = if challenge.is_empty() { String::new() } else { format!(": {challenge}") };
         let message = format!("{what} (HTTP {}){detail}; use another one", refusal.status);
-        Box::pin(std::future::ready(Err(RpcError::new(code, message))))
+        Err(RpcError::new(code, message))
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::HOST;
 use http::uri::Scheme;
@@ -169,18 +170,16 @@ impl GuardedFetch {
     }
 }
 
+#[async_trait]
 impl Fetch for GuardedFetch {
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>> {
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         let url = shown_url(&request.url);
-        Box::pin(async move {
-            match tokio::time::timeout(self.time, self.get(request)).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(FetchError::Failed {
-                    url,
-                    why: format!("it took longer than {:?}", self.time),
-                }),
+        match tokio::time::timeout(self.time, self.get(request)).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                Err(FetchError::Failed { url, why: format!("it took longer than {:?}", self.time) })
             }
-        })
+        }
     }
 }
 

@@ -6,7 +6,10 @@ use crate::record::{List, record};
 
 record! {
     /// Parameters of `mgp/kernel/approvals`.
-    pub struct KernelApprovalsParams {}
+    pub struct KernelApprovalsParams {
+        /// Only this approval, with the whole arguments of its call.
+        opt id: Option<String>,
+    }
 
     /// Result of `mgp/kernel/approvals`.
     pub struct KernelApprovalsResult {
@@ -20,10 +23,12 @@ record! {
         req id: String,
         /// The subject: `call`, `permissions` or `registration`.
         req kind: String,
-        /// `open`, `approved`, `denied`, `used`.
+        /// `open`, `approved`, `denied`, `used`, `settled`.
         req state: String,
-        /// The whole question.
+        /// The question; the middle of long arguments is left out.
         req question: String,
+        /// The whole arguments of a call, as canonical JSON; only if the approval was asked for by its id.
+        opt arguments: Option<String>,
         /// The principal that waits.
         req subject: String,
         /// The agent, if the principal is one.

@@ -9,9 +9,9 @@ use super::Verdict;
 use crate::{
     bench,
     corpus::echo,
-    run::{Outcome, Program, Rigour, release_example},
+    run::{Outcome, Program, Rigour, release_program},
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(super) use tooldef::tooldef;
 
@@ -23,7 +23,7 @@ const MAX_DECISION_NS: f64 = 1_000.0;
 
 /// Tampers with a log, then kills its writer.
 pub(super) fn audit() -> Outcome<Verdict> {
-    let program = example("auditlog")?;
+    let program = release_program("auditlog")?;
     Ok(tamper::all(&program)?.and(kills::all(&program)?))
 }
 
@@ -42,9 +42,9 @@ pub(super) fn cost(rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Judges the slowest kind of decision, as the example that times them prints it.
+/// Judges the slowest kind of decision, as the program that times them prints it.
 fn decision() -> Outcome<Verdict> {
-    let text = Program::new(example("decisions")?).output()?;
+    let text = Program::new(release_program("decisions")?).output()?;
     print!("{text}");
     let figures =
         text.lines().filter_map(|line| line.split_whitespace().last()?.parse::<f64>().ok());
@@ -54,9 +54,4 @@ fn decision() -> Outcome<Verdict> {
         figure: format!("{slowest:.0} ns for a decision"),
         bound: format!("{MAX_DECISION_NS:.0}"),
     })
-}
-
-/// Builds an example of the security crate as users would, and returns its path.
-fn example(name: &str) -> Outcome<PathBuf> {
-    release_example("mgp-security", name, &["--all-features"])
 }

@@ -1,10 +1,9 @@
 //! `gov.tooldef`: definitions of tools that attack, change or imitate are blocked, others are not.
 
-use super::example;
 use crate::{
     accept::{Verdict, shared},
     child::talk,
-    run::{Context, Failure, Outcome},
+    run::{Context, Failure, Outcome, release_example},
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, process::Command};
@@ -22,7 +21,7 @@ type Score = BTreeMap<(String, String), (usize, usize)>;
 pub(in crate::accept) fn tooldef() -> Outcome<Verdict> {
     let file = shared("corpora/tooldef.public.jsonl").context("the corpus")?;
     let lines = fs::read_to_string(file)?;
-    let mut command = Command::new(example("guard")?);
+    let mut command = Command::new(release_example("mgp-security", "guard", &["--all-features"])?);
     command.arg("tooldef");
     let ended = talk(command, &lines)?;
     let score = score(&lines, &ended.stdout)?;

@@ -3,7 +3,7 @@
 use super::{Place, Size};
 use crate::{
     bench::programs::last_processor,
-    run::{self, Context, Outcome, has, release_example, target},
+    run::{self, Context, Outcome, has, release_program, target},
 };
 use serde_json::Value;
 use std::{
@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The built example, and the source of its catalogues.
+/// The built program, and the source of its catalogues.
 pub(super) struct Program {
     path: PathBuf,
     processor: Option<String>,
@@ -21,7 +21,7 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn build(data: Option<&Path>, place: Place) -> Outcome<Self> {
-        let path = release_example("mgp-toolindex", "index_bench", &["--features", "sqlite"])?;
+        let path = release_program("index_bench")?;
         let scratch = target()?.join("scratch/index");
         fs::create_dir_all(&scratch).context(scratch.display())?;
         let processor = match place {

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::super::chain::{Chain, Line};
+use super::super::chain::{Chain, ChainKey, Line};
 use super::*;
 
 /// The environment variable with the directory of the process to be killed.
@@ -108,8 +108,10 @@ async fn a_torn_line_is_cut_off_and_the_cut_is_recorded() {
         folder.open().await.close().await.unwrap();
         let lines = folder.lines();
         let cut = format!(r#""cut":{}}}"#, torn.len());
-        assert!(lines.len() == 2 && lines[1].contains(&cut), "{lines:?}");
-        assert_eq!(folder.verify(), Ok(2));
+        // No process leaves a whole line that does not verify.
+        let records = if torn.ends_with(b"\n") { 3 } else { 2 };
+        assert!(lines.len() == records && lines[1].contains(&cut), "{lines:?}");
+        assert_eq!(folder.verify(), Ok(records as u64));
     }
 }
 
@@ -141,7 +143,7 @@ async fn a_file_without_records_is_created_again() {
     let text = fs::read_to_string(&newest).unwrap();
     let checkpoint = Line::read(text.lines().next().unwrap().as_bytes()).unwrap();
     // As if the process had died after it wrote half a checkpoint into the file.
-    let head = LogHead::of(&Chain::before(&checkpoint).unwrap(), 0);
+    let head = LogHead::of(&Chain::before(&checkpoint, ChainKey::NONE).unwrap(), 0);
     for begun in ["", &text[..40]] {
         let copy = folder.copy();
         let newest = copy.segments().pop().unwrap();
@@ -155,7 +157,7 @@ async fn a_file_without_records_is_created_again() {
 
 impl Folder {
     /// Copies the files, as a process that was killed leaves them.
-    fn copy(&self) -> Self {
+    pub(super) fn copy(&self) -> Self {
         let copy = Self::new();
         let mut made = fs::DirBuilder::new();
         #[cfg(unix)]

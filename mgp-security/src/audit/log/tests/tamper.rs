@@ -1,9 +1,11 @@
 //! Every change of a log is detected, and the first bad record is named.
 
+use mgp_types::Payload;
 use mgp_types::store::MemoryStore;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::super::chain::Line;
 use super::*;
 use crate::{AuditQuery, FileRetention, RecordFlaw};
 
@@ -96,9 +98,65 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
     assert_eq!(verify(&folder.dir, "audit", &head).unwrap(), 3);
     fs::copy(&other.segments()[0], &folder.segments()[0]).unwrap();
     let refused = verify(&folder.dir, "audit", &head).unwrap_err().to_string();
-    assert!(refused.contains("record 3: it is not the record that the head names"), "{refused}");
+    assert!(refused.contains("record 1: its hash does not match"), "{refused}");
     let opened = AuditLog::open(folder.config(), Some(shared(&store))).await;
     assert!(matches!(opened, Err(LogError::Bad(_))), "{opened:?}");
+}
+
+/// Returns a line that follows the last one of a file, as anyone can write it who has read the format.
+fn forge(path: &Path, members: &str) -> Vec<u8> {
+    let text = fs::read_to_string(path).unwrap();
+    let last = Line::read(text.lines().last().unwrap().as_bytes()).unwrap();
+    let prev = text.lines().last().unwrap().rsplit('"').nth(1).unwrap();
+    let before = blake3::Hash::from_hex(prev).unwrap();
+    let line = format!(r#"{{"seq":{},"no":{},{members}"#, last.seq + 1, last.no + 1);
+    let hash = blake3::keyed_hash(before.as_bytes(), line.as_bytes());
+    format!("{line},\"hash\":\"{hash}\"}}\n").into_bytes()
+}
+
+#[tokio::test]
+async fn records_forged_after_the_head_are_not_taken_over() {
+    let forged = [
+        r#""event":{"event_type":"PERMISSION_GRANTED","result":"SUCCESS"}"#,
+        // It would hide that a call was interrupted.
+        r#""ends":2,"event":{"event_type":"TOOL_EXECUTED","result":"SUCCESS"}"#,
+        // It would swallow events that are still in the store.
+        r#""outbox":900,"event":{"event_type":"ACCESS_GRANTED","result":"SUCCESS"}"#,
+    ];
+    for members in forged {
+        let (folder, store) = (Folder::new(), MemoryStore::new());
+        let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+        log.record(event("a")).await.unwrap();
+        let runs = log.begin(start("rm", Some(RiskLevel::Dangerous), None)).await.unwrap();
+        log.flush().await.unwrap();
+        let stopped = folder.copy();
+        let head = LogHead::in_store(&store, "audit").await.unwrap().unwrap();
+        assert_eq!(verify(&stopped.dir, "audit", &head).unwrap(), 2);
+
+        let path = stopped.segments().pop().unwrap();
+        let forged = forge(&path, members);
+        fs::write(&path, [fs::read(&path).unwrap(), forged].concat()).unwrap();
+        let refused = verify(&stopped.dir, "audit", &head).unwrap_err();
+        assert!(refused.to_string().contains("record 3"), "{refused}");
+
+        // As the next process: the copy has the log, and the store its head.
+        let other = MemoryStore::new();
+        let text = String::from_utf8(head.text()).unwrap();
+        let put =
+            mgp_types::store::Change::new().put("audit", "audit", Payload::parse(text).unwrap());
+        other.commit(put).await.unwrap();
+        let log = AuditLog::open(stopped.config(), Some(shared(&other))).await.unwrap();
+        let events = log.query(AuditQuery::new()).await.unwrap().events;
+        let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
+        let expected = ["ACCESS_GRANTED", "TOOL_EXECUTED", "dev.cloto.records_rejected"];
+        assert_eq!(types, expected, "{members}");
+        assert_eq!(events[1].result.as_str(), "FAILURE");
+        log.close().await.unwrap();
+        let head = LogHead::in_store(&other, "audit").await.unwrap().unwrap();
+        assert!(head.outbox < 900);
+        verify(&stopped.dir, "audit", &head).unwrap();
+        runs.finish(AuditOutcome::Success);
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use async_trait::async_trait;
 use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse};
 use tokio::time::{advance, sleep};
 
@@ -34,16 +35,15 @@ impl Issuer {
     }
 }
 
+#[async_trait]
 impl Fetch for Issuer {
-    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<FetchResponse, FetchError>> {
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         assert_eq!(request.url, "https://issuer.example/jwks.json");
         self.asked.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async move {
-            sleep(self.delay).await;
-            let document = self.document.lock().unwrap().clone();
-            Ok(document
-                .map_or(FetchResponse::new(500, ""), |text| FetchResponse::new(200, text.to_vec())))
-        })
+        sleep(self.delay).await;
+        let document = self.document.lock().unwrap().clone();
+        Ok(document
+            .map_or(FetchResponse::new(500, ""), |text| FetchResponse::new(200, text.to_vec())))
     }
 }
 

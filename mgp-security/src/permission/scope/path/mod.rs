@@ -4,14 +4,17 @@ mod pattern;
 mod reading;
 
 use self::pattern::Pattern;
-use self::reading::readings;
-use super::finding::{About, Findings};
+use self::reading::{readings, stays_below};
+use super::finding::Findings;
 use super::{Doors, Outside, shown};
 
 /// Decides about all paths among the arguments.
 pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> {
-    let mut found = found.texts(About::Path)?;
-    found.retain(|text| !is_web(text));
+    let found = found.paths()?.into_iter();
+    // The operating system does not know addresses: where one is used as a path, its parts decide.
+    let is_path = |text: &str, is_named: bool| is_named || !is_web(text) || !stays_below(text);
+    let found: Vec<&str> =
+        found.filter(|(text, is_named)| is_path(text, *is_named)).map(|(text, _)| text).collect();
     if found.is_empty() {
         return Err("only some paths are open, and no argument names one".to_owned());
     }
@@ -48,7 +51,7 @@ fn one(closed: &[Pattern], open: Option<&[Pattern]>, text: &str) -> Result<(), O
     Ok(())
 }
 
-/// Returns whether it is a web address, which is not a path.
+/// Returns whether it is a web address.
 fn is_web(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {

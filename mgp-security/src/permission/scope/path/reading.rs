@@ -91,6 +91,23 @@ fn without_scheme(text: &str) -> Result<String, String> {
     Ok(if is_drive { bare } else { path }.to_owned())
 }
 
+/// Returns whether a program that takes an address for a path stays below where it works: no part climbs, in no reading.
+pub(super) fn stays_below(address: &str) -> bool {
+    let mut text = address.to_owned();
+    for _ in 0..=ENCODED_MAX {
+        let climbs = |part: &str| part.nfkc().eq("..".chars());
+        if text.contains('\\') || text.split('/').any(climbs) {
+            return false;
+        }
+        match decoded(&text) {
+            Ok(Some(plain)) => text = plain,
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
 /// Returns the text without one layer of percent-encoding; `None` if it has none.
 fn decoded(text: &str) -> Result<Option<String>, String> {
     let bytes = text.as_bytes();

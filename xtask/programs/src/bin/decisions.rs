@@ -1,6 +1,6 @@
 //! Times decisions among ten thousand entries (MGP §3–§5): one line per kind, with nanoseconds at its end.
 //!
-//! Build it with `--release`.
+//! `decisions [N]` makes N decisions of a kind in each run (20,000). Build it with `--release`.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -35,14 +35,15 @@ const RUNS: usize = 15;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    for (kind, nanoseconds) in figures(20_000).await? {
+    let count = std::env::args().nth(1).map_or(Ok(20_000), |count| count.parse())?;
+    for (kind, nanoseconds) in figures(count).await? {
         writeln!(io::stdout(), "{kind}, ns: {nanoseconds:.0}")?;
     }
     Ok(())
 }
 
 /// Times each kind of decision, a number of times in each run.
-pub(crate) async fn figures(decisions: usize) -> Result<Vec<(&'static str, f64)>, Failure> {
+async fn figures(decisions: usize) -> Result<Vec<(&'static str, f64)>, Failure> {
     let world = World::new().await?;
     let at = SystemTime::now();
     let mut figures = Vec::new();

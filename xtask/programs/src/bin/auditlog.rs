@@ -3,8 +3,8 @@
 //! `auditlog write DIR` reads one event of §6.3 per line and prints `ack SEQ` after each is durable.
 //! `auditlog verify DIR` prints `ok N`, or `bad SEQ: why` for the first record that is not as it was written.
 //!
-//! The head of the log is saved in a database in the same directory; without the feature `sqlite`, in a file beside the
-//! log. To detect an attacker who can change both, keep the database elsewhere.
+//! The head of the log is saved in a database in the same directory. To detect an attacker who can change both, keep the
+//! database elsewhere.
 
 use std::io::{self, BufRead as _, Write};
 use std::path::Path;
@@ -109,7 +109,6 @@ async fn check(dir: &Path) -> Result<ExitCode, Failure> {
 }
 
 /// The head in a database in the directory of the log.
-#[cfg(feature = "sqlite")]
 mod store {
     use std::fs;
     use std::io;
@@ -176,28 +175,6 @@ mod store {
     #[cfg(not(unix))]
     fn private(_: &Path) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// The head in the file beside the log.
-#[cfg(not(feature = "sqlite"))]
-mod store {
-    use std::io;
-    use std::path::Path;
-
-    use mgp_security::{Head, LogError};
-    use mgp_types::store::MemoryStore;
-
-    pub(super) async fn open(_: &Path) -> io::Result<Option<MemoryStore>> {
-        Ok(None)
-    }
-
-    pub(super) async fn close(_: &Path, _: Option<MemoryStore>) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub(super) async fn head(dir: &Path) -> Result<Option<Head>, LogError> {
-        LogHead::beside(dir, super::NAME)
     }
 }
 

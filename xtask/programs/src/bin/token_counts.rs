@@ -1,6 +1,6 @@
 //! Counts the tokens of a catalogue exactly and by the upper estimate, and prints the memory this takes (MGP §16.8).
 //!
-//! `cargo run --release -p mgp-toolindex --example token_counts -- tools.jsonl…`, one definition per line.
+//! `cargo run --release -p mgp-programs --bin token_counts -- tools.jsonl…`, one definition per line.
 #![expect(clippy::print_stdout, reason = "a program that prints measurements")]
 
 use std::error::Error;

@@ -5,7 +5,7 @@
 //! An unreadable line is answered with the strictest requirements, and the reason.
 //!
 //! ```sh
-//! echo '{"tool":"rm","security":{"risk_level":"safe"},"trust":"sandboxed"}' | cargo run -q -p mgp-security --all-features --example policy
+//! echo '{"tool":"rm","security":{"risk_level":"safe"},"trust":"sandboxed"}' | cargo run -q -p mgp-programs --bin policy
 //! # {"effective_risk":"dangerous","validators":[],"confirm":true,"missing_permissions":[]}
 //! ```
 

@@ -5,7 +5,7 @@
 //!
 //! ```sh
 //! echo '{"policies":{"files":"opt-out"},"grants":[],"agent":"ada","groups":[],"server":"files","tool":"read","now":"2026-01-01T00:00:00Z"}' \
-//!   | cargo run -q -p mgp-security --all-features --example access
+//!   | cargo run -q -p mgp-programs --bin access
 //! ```
 //!
 //! Unreadable input never widens access. An unreadable line is answered with deny; a grant that may be a deny counts as

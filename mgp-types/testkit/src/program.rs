@@ -1,0 +1,26 @@
+//! The programs of `xtask/programs`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Returns the path of a program of `xtask/programs`, in the profile of the running test; builds them all if it does
+/// not exist, since some start others.
+///
+/// A run of the tests of the whole workspace, or of `mgp-programs`, builds all of them again after a change.
+///
+/// # Panics
+/// If the program cannot be built.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let folder = test.ancestors().nth(2).expect("a test is two folders below the programs");
+    let path = folder.join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    if !path.exists() {
+        let build = ["build", "--quiet", "--package", "mgp-programs", "--bins"];
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let release = folder.ends_with("release").then_some("--release");
+        let built = Command::new(cargo).args(build).args(release).status();
+        assert!(built.is_ok_and(|status| status.success()), "`{name}` does not build");
+    }
+    path
+}
