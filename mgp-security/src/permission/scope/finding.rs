@@ -367,7 +367,7 @@ impl Findings {
     /// Returns the texts about paths, and whether their names allow nothing else.
     ///
     /// # Errors
-    /// [`Outside`] if one of them is no text.
+    /// [`Outside`] if one of them is not a text.
     pub(super) fn paths(&self) -> Result<Vec<(&str, bool)>, Outside> {
         let texts = self.texts(About::Path)?;
         let found = self.items.iter().filter(|item| item.kinds.has(About::Path));
