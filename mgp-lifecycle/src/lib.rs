@@ -27,9 +27,9 @@ pub use drain::{Drain, DrainConfig, DrainLayer, DrainService, ProcessOwner, Rema
 pub use error::LifecycleError;
 pub use fleet::Fleet;
 pub use handshake::{
-    AcceptsTask, ClientOffer, ConnectConfig, ConnectDecision, ConnectError, ConnectGate, EraChoice,
-    Handshake, HandshakeLayer, HandshakeState, MgpOffer, PermissionFlow, Phase, RequestMetaLayer,
-    RequestMetaService, ServerOffer, UngrantedPolicy, connect,
+    AcceptsTask, Answerer, ClientOffer, ConnectConfig, ConnectDecision, ConnectError, ConnectGate,
+    EraChoice, Handshake, HandshakeLayer, HandshakeState, MgpOffer, PermissionFlow, Phase,
+    RequestMetaLayer, RequestMetaService, ServerOffer, UngrantedPolicy, connect,
 };
 pub use health::{
     CheckResult, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,

@@ -99,7 +99,10 @@ impl Server {
     /// Creates a server without tools that offers every MGP extension this crate serves.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
-        offer.mgp = Some(MgpOffer::new(SERVED));
+        let mut mgp = MgpOffer::new(SERVED);
+        // Handlers ask callers of both eras with the same functions.
+        mgp.asks_in_rounds = true;
+        offer.mgp = Some(mgp);
         Self {
             offer,
             tools: Tools::default(),

@@ -136,12 +136,11 @@ fn fresh_schema() -> Outcome {
     schema::schema(&check)
 }
 
-/// Runs the official suite of MCP against our server and our client.
+/// Runs the official suite of MCP against our server and our client, and against a kernel before our server.
 fn official(rigour: Rigour) -> Outcome {
-    conformance::conformance(&match rigour {
-        Rigour::Strict => Flags::of(&["--strict"]),
-        Rigour::Lenient => Flags::default(),
-    })
+    let strict: &[&str] = if rigour == Rigour::Strict { &["--strict"] } else { &[] };
+    conformance::conformance(&Flags::of(strict))?;
+    conformance::conformance(&Flags::of(&[&["--through-kernel"], strict].concat()))
 }
 
 /// Reads our own goldens; `accept` reads the examples of the specification.

@@ -92,10 +92,10 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "conformance",
-        usage: "[--server|--client] [--only SCENARIO] [--strict]",
-        help: "run the official suite of MCP against our server and our client",
-        switches: &["--server", "--client", "--strict"],
-        options: &["--only"],
+        usage: "[--server|--client|--through-kernel [--peer ours|ts|python]] [--only SCENARIO] [--strict]",
+        help: "run the official suite of MCP against our server, our client, or a kernel before a server",
+        switches: &["--server", "--client", "--through-kernel", "--strict"],
+        options: &["--only", "--peer"],
         run: conformance::conformance,
     },
     Command {

@@ -48,6 +48,8 @@ impl Kernel {
             .offer(|offer| {
                 if let Some(mgp) = &mut offer.mgp {
                     mgp.extensions = EXTENSIONS;
+                    // The servers behind it decide whether they can ask modern callers.
+                    mgp.asks_in_rounds = false;
                 }
                 let mut list_changed = ListChanged::new();
                 list_changed.list_changed = Some(true);

@@ -233,6 +233,8 @@ impl SupervisedClient {
 
     /// Drains and stops the server and its process tree; it is not restarted, unless the reason asks for that.
     ///
+    /// A server at a URL is not asked to stop, because it may serve others: only the session to it ends.
+    ///
     /// # Cancel safety
     /// Dropping the future leaves the server stopping.
     pub async fn stop(&self, reason: ShutdownReason) {

@@ -356,7 +356,16 @@ impl ServerRun {
         }
     }
 
-    /// Waits for running calls, after asking the server to stop if it supports that.
+    /// Returns whether the server was started here; one at a URL runs for others too, so only the session to it ends.
+    fn is_own(&self) -> bool {
+        match &self.target {
+            ServerTarget::Child(_) | ServerTarget::InMemory(_) => true,
+            #[cfg(feature = "http")]
+            ServerTarget::Url { .. } => false,
+        }
+    }
+
+    /// Waits for running calls, after asking a server that was started here to stop if it supports that.
     async fn drain(&self, reason: ShutdownReason) {
         let Some(ReadyServer { client, connection }) = self.ready() else { return };
         if client.is_closed() {
@@ -364,7 +373,7 @@ impl ServerRun {
         }
         client.set_stopping();
         let until = Instant::now() + self.plan.drain;
-        if client.server().has(Extension::Lifecycle) {
+        if self.is_own() && client.server().has(Extension::Lifecycle) {
             let mut params = ShutdownParams::new();
             params.reason = Some(reason);
             params.timeout_ms = Some(mgp_types::millis(self.plan.drain));

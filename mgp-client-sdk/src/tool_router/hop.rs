@@ -98,11 +98,20 @@ impl fmt::Debug for Hop {
     }
 }
 
+/// The longest key of a callee that is passed on as it is.
+const MAX_KEY_BYTES: usize = 64;
+
 /// Returns the key under which a callee's question is asked of the caller.
 ///
-/// The callee chooses its keys, and answers are matched by key: the prefix keeps a callee's question apart from those
-/// of gates and other servers. The round number keeps questions apart if a callee uses a key again.
-fn upstream_key(server: &ServerId, round: u32, key: &str) -> String {
+/// The callee chooses its keys, and answers are matched by key. The keys of gates contain a dot, so a plain word is
+/// passed on as it is, unless an earlier round of the call asked under it. Any other key gets a prefix, so that a callee
+/// can neither read the answer to a gate's question nor get an old answer for a new one.
+fn upstream_key(server: &ServerId, round: u32, key: &str, earlier: &[String]) -> String {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let is_plain = !key.is_empty() && key.len() <= MAX_KEY_BYTES && key.bytes().all(is_word);
+    if is_plain && !earlier.iter().any(|used| used == key) {
+        return key.to_owned();
+    }
     match round {
         0 => format!("hop.{server}.{key}"),
         round => format!("hop.{server}@{round}.{key}"),
@@ -142,6 +151,9 @@ struct Round {
     number: u32,
     asks: Vec<Question>,
     state: Option<String>,
+    /// The keys of earlier rounds.
+    #[serde(default)]
+    earlier: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -152,13 +164,18 @@ struct Question {
 }
 
 impl Round {
-    fn of(number: u32, needed: InputRequired) -> Self {
+    fn of(number: u32, needed: InputRequired, last: Option<Self>) -> Self {
+        let mut earlier = Vec::new();
+        if let Some(last) = last {
+            earlier = last.earlier;
+            earlier.extend(last.asks.into_iter().map(|question| question.key));
+        }
         let asks = needed.asks.into_iter().map(|(key, ask)| Question {
             key,
             method: ask.method().to_owned(),
             params: ask.params().clone(),
         });
-        Self { number, asks: asks.collect(), state: needed.state }
+        Self { number, asks: asks.collect(), state: needed.state, earlier }
     }
 
     /// Collects all answers; a modern caller suspends here until its next round.
@@ -176,7 +193,7 @@ impl Round {
                 return answer.map(|answer| (question.key.clone(), answer));
             }
             offers(&cx.caller, &ask)?;
-            let key = upstream_key(server, self.number, &question.key);
+            let key = upstream_key(server, self.number, &question.key, &self.earlier);
             cx.ask_afresh(&key, ask).await.map(|answer| (question.key.clone(), answer))
         });
         join_all(asking).await.into_iter().collect()
@@ -226,7 +243,7 @@ async fn request_in_rounds(
         if number >= client.max_rounds() {
             return Err(client.too_many_rounds());
         }
-        let latest = Round::of(number, needed);
+        let latest = Round::of(number, needed, round.take());
         if let CallerAccess::Via(asker) = &cx.asking {
             asker.keep(ROUND_KEY, &Payload::of(&latest)?);
         }
@@ -273,7 +290,7 @@ async fn send_parked(
         parked_calls.put(&name, running)?;
         asker.keep(PARKED_KEY, &Payload::of(&name)?);
         let answers = join_all(asks.into_iter().map(|(key, ask)| async {
-            let answer = cx.ask_afresh(&upstream_key(&server, 0, &key), ask).await;
+            let answer = cx.ask_afresh(&upstream_key(&server, 0, &key, &[]), ask).await;
             (key, answer)
         }))
         .await;
@@ -293,6 +310,23 @@ mod tests {
 
     use super::*;
     use crate::test_client::TestClient;
+
+    #[test]
+    fn a_callee_cannot_take_the_key_of_a_gate_or_of_an_earlier_round() {
+        let earlier = ["name".to_owned()];
+        for (round, key, expected) in [
+            (0, "user_name", "user_name"),
+            (1, "colour", "colour"),
+            (1, "name", "hop.s@1.name"),
+            (0, "mgp.confirm.1", "hop.s.mgp.confirm.1"),
+            (0, "task.a", "hop.s.task.a"),
+            (0, "hop.s.a", "hop.s.hop.s.a"),
+            (0, "", "hop.s."),
+            (0, "é", "hop.s.é"),
+        ] {
+            assert_eq!(upstream_key(&"s".into(), round, key, &earlier), expected, "{key}");
+        }
+    }
 
     #[tokio::test]
     async fn a_callee_that_always_wants_one_more_round_comes_to_an_end() {

@@ -153,8 +153,12 @@ fn attribute(request: &Call, unattributed: Option<&FindCaller>) -> Result<Contex
         callers.clone().filter(|call| !matches!(call.cx.asking, CallerAccess::Nobody));
     let Some(first) = askable.next() else {
         // A call in flight may be the one the request belongs to, even if its caller cannot be asked.
-        let by = if callers.next().is_none() { unattributed } else { None };
-        return by
+        if callers.next().is_some() {
+            return Err(ask_refused(
+                "the client that made the call answers no questions; go on without an answer",
+            ));
+        }
+        return unattributed
             .and_then(|FindCaller(find)| find(request.method().as_str()))
             .ok_or_else(|| ask_refused("no call is in flight whose caller could be asked"));
     };

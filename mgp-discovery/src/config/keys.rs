@@ -79,7 +79,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "cwd" KeyKind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. `${…}` is filled in.";
         "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`.";
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
-        "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows. Some servers ask their users nothing in the modern one.";
+        "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows, and for legacy hosts also the legacy one if the server may ask more in it.";
         "mgp" KeyKind::TableOrFalse, "", "How the server is governed; `false` never offers MGP to it.";
     }
     "servers.mgp": {

@@ -270,11 +270,6 @@ async fn probe<S: MgpService>(
 }
 
 fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Result<Call, RpcError> {
-    let mut capabilities = offer.capabilities.clone();
-    if let Some(mgp) = &offer.mgp {
-        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
-        capabilities.mgp = None;
-    }
     let mut call = Call::request(
         mgp_types::service::Method::from_static(ServerDiscover::METHOD),
         Params::none(),
@@ -282,7 +277,7 @@ fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Resul
     );
     call.hop_mut().meta = vec![
         (key::PROTOCOL_VERSION.into(), Payload::of(revision)?),
-        (key::CLIENT_CAPABILITIES.into(), Payload::of(&capabilities)?),
+        (key::CLIENT_CAPABILITIES.into(), Payload::of(&offer.modern_capabilities()?)?),
         (key::CLIENT_INFO.into(), Payload::of(&offer.info)?),
     ];
     Ok(call)
@@ -348,6 +343,7 @@ fn server_facts(
     if let Some(theirs) = negotiate::read_offer(found.as_ref(), ours) {
         facts.mgp = Some(negotiate::active(ours, &theirs));
         facts.claimed_server_id.clone_from(&theirs.server_id);
+        facts.asks_in_rounds = theirs.asks_in_rounds == Some(true);
         facts.permissions_required = theirs
             .permissions_required
             .iter()

@@ -8,6 +8,7 @@
 
 mod callers;
 mod client;
+mod declared;
 mod era;
 mod gate;
 mod negotiate;
@@ -21,7 +22,7 @@ mod stamp;
 pub use client::{
     ConnectConfig, ConnectDecision, ConnectError, ConnectGate, EraChoice, UngrantedPolicy, connect,
 };
-pub use offer::{ClientOffer, MgpOffer, ServerOffer};
+pub use offer::{Answerer, ClientOffer, MgpOffer, ServerOffer};
 pub use permission::PermissionFlow;
 pub use server::{Handshake, HandshakeLayer};
 pub use session::{HandshakeState, Phase};

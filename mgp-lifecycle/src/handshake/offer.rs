@@ -4,7 +4,9 @@ use mgp_types::mcp::{
     ClientCapabilities, Implementation, Revision, ServerCapabilities, TasksCapability, key,
 };
 use mgp_types::mgp::{ExtensionSet, MgpVersion, Permission, TrustLevel};
-use mgp_types::{Object, Payload};
+use mgp_types::{Object, Payload, RpcError};
+
+use super::negotiate;
 
 /// The MGP offer of either side.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct MgpOffer {
     pub server_id: Option<String>,
     /// The trust a server claims.
     pub trust_level: Option<TrustLevel>,
+    /// `true` if a server asks modern callers whatever it asks legacy ones.
+    pub asks_in_rounds: bool,
 }
 
 impl MgpOffer {
@@ -32,6 +36,7 @@ impl MgpOffer {
             permissions_required: Vec::new(),
             server_id: None,
             trust_level: None,
+            asks_in_rounds: false,
         }
     }
 }
@@ -119,12 +124,41 @@ pub struct ClientOffer {
     pub capabilities: ClientCapabilities,
     /// The MGP offer; `None` for plain MCP.
     pub mgp: Option<MgpOffer>,
+    /// The party that answers the questions of the server.
+    pub answerer: Answerer,
+}
+
+/// The party that answers the questions of a server: sampling, elicitation and roots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answerer {
+    /// The client, with its handlers.
+    #[default]
+    Client,
+    /// The caller of each forwarded call: a modern request offers what its caller offered. A legacy session is shared
+    /// by all callers, so `initialize` offers the capabilities of the client.
+    Caller,
 }
 
 impl ClientOffer {
     /// Creates the offer of a client without MGP.
     #[must_use]
     pub fn new(info: Implementation) -> Self {
-        Self { info, capabilities: ClientCapabilities::new(), mgp: None }
+        let (capabilities, answerer) = (ClientCapabilities::new(), Answerer::Client);
+        Self { info, capabilities, mgp: None, answerer }
+    }
+
+    /// Returns the capabilities for requests of the modern era that belong to no caller.
+    pub(crate) fn modern_capabilities(&self) -> Result<ClientCapabilities, RpcError> {
+        let mut capabilities = self.capabilities.clone();
+        if let Some(mgp) = &self.mgp {
+            negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
+            // In the modern era the offer is an extension only; the `mgp` member belongs to `initialize`.
+            capabilities.mgp = None;
+        }
+        if self.answerer == Answerer::Caller {
+            (capabilities.elicitation, capabilities.sampling) = (None, None);
+            capabilities.roots = None;
+        }
+        Ok(capabilities)
     }
 }

@@ -256,7 +256,9 @@ impl<S> Handshake<S> {
         let mut capabilities = offer.modern_capabilities();
         // With an MGP offer the answer depends on the caller, so shared caches must not store it.
         let scope = if offer.mgp.is_some() { CacheScope::Private } else { CacheScope::Public };
-        if let Some(mgp) = mgp {
+        if let Some(mut mgp) = mgp {
+            let asks_in_rounds = offer.mgp.as_ref().is_some_and(|ours| ours.asks_in_rounds);
+            mgp.asks_in_rounds = asks_in_rounds.then_some(true);
             negotiate::put_server(&mut capabilities, mgp)?;
         }
         let mut result = DiscoverResult::new(offer.revisions.clone(), capabilities);

@@ -10,12 +10,12 @@ use bytestring::ByteString;
 use mgp_types::mcp::{Era, Revision, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::Extension;
-use mgp_types::service::{Call, CallKey, Either, Kind, MgpService, Reply, ServerId};
+use mgp_types::service::{Call, CallKey, Context, Either, Kind, MgpService, Reply, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError, push_hex, unguessable};
 use tower_service::Service;
 
-use super::negotiate;
-use super::offer::ClientOffer;
+use super::declared::{CallerCapabilities, DeclaredCapabilities};
+use super::offer::{Answerer, ClientOffer};
 use super::session::HandshakeState;
 
 /// Gives outbound calls the facts of their callee, and adds the client's `_meta` members to their wire form.
@@ -35,11 +35,19 @@ const MAX_META_MEMBERS: usize = 6;
 struct MetaMembers {
     info: Payload,
     revision: Payload,
-    capabilities: Payload,
-    /// The capabilities with the tasks extension.
-    with_tasks: Payload,
+    capabilities: DeclaredCapabilities,
+    /// `None` if the client answers questions itself.
+    of_callers: Option<CallerCapabilities>,
     /// Distinguishes this client from others of the same principal.
     handle: Payload,
+}
+
+impl MetaMembers {
+    /// Returns the capabilities that a call declares.
+    fn declared(&self, cx: &Context) -> DeclaredCapabilities {
+        let of_caller = self.of_callers.as_ref().and_then(|callers| callers.of(cx));
+        of_caller.unwrap_or_else(|| self.capabilities.clone())
+    }
 }
 
 /// Marks a call, in its extensions, whose caller can wait for a task: the tasks extension is offered with it.
@@ -54,22 +62,13 @@ impl RequestMetaLayer {
     /// # Errors
     /// −32603 if the offer cannot be written as JSON.
     pub fn new(session: Arc<HandshakeState>, offer: &ClientOffer) -> Result<Self, RpcError> {
-        let mut capabilities = offer.capabilities.clone();
-        if let Some(mgp) = &offer.mgp {
-            negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
-            // In the modern era the offer is an extension only; the `mgp` member belongs to `initialize`.
-            capabilities.mgp = None;
-        }
-        let plain = Payload::of(&capabilities)?;
-        let extensions = capabilities.extensions.get_or_insert_default();
-        if extensions.get(key::TASKS_EXTENSION).is_none() {
-            extensions.insert(key::TASKS_EXTENSION, Payload::empty_object());
-        }
+        let capabilities = offer.modern_capabilities()?;
         let members = MetaMembers {
             info: Payload::of(&offer.info)?,
             revision: quoted(Revision::MODERN.as_str()),
-            capabilities: plain,
-            with_tasks: Payload::of(&capabilities)?,
+            capabilities: DeclaredCapabilities::new(capabilities.clone())?,
+            of_callers: (offer.answerer == Answerer::Caller)
+                .then(|| CallerCapabilities::new(capabilities)),
             handle: Payload::of(&unguessable()?)?,
         };
         Ok(Self { session, members: Arc::new(members), server: None })
@@ -118,12 +117,13 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
                 quoted(facts.revision.as_str())
             };
             let tasks = call.cx().extensions.get::<AcceptsTask>().is_some() || is_about_task(&call);
-            let capabilities = if tasks { &members.with_tasks } else { &members.capabilities };
+            let declared = members.declared(call.cx());
+            let capabilities = if tasks { declared.with_tasks } else { declared.plain };
             let meta = &mut call.hop_mut().meta;
             meta.reserve(MAX_META_MEMBERS);
             meta.extend([
                 (Cow::Borrowed(key::PROTOCOL_VERSION), revision),
-                (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities.clone()),
+                (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities),
                 (Cow::Borrowed(key::CLIENT_INFO), members.info.clone()),
             ]);
             // A later request, e.g. a cancellation, may refer to this one and arrive on another connection.

@@ -38,16 +38,21 @@ impl Answers {
         Self { published: Some(Published { url, path, document, scopes }) }
     }
 
-    /// Returns the answer to a request for the metadata document, or `None` for another path.
+    /// Returns the answer to a client that looks for a way to log in: the metadata document, or that there is none.
+    ///
+    /// Without it a client would take the challenge for the answer of an authorization server, and report a failed
+    /// registration instead of a missing key. Returns `None` for another path.
     pub(super) fn document<R: From<Bytes>>(
         &self,
         method: &Method,
         path: &str,
     ) -> Option<Response<R>> {
-        let published = self.published.as_ref()?;
-        if !is_root_document(path) && path != published.path {
-            return None;
-        }
+        let document = self.published.as_ref();
+        let document = document.filter(|one| is_root_document(path) || path == one.path);
+        let Some(published) = document else {
+            let is_login = path.starts_with("/.well-known/") || path == "/register";
+            return is_login.then(|| respond(StatusCode::NOT_FOUND, Bytes::new(), &[]));
+        };
         Some(match *method {
             // The document is public, and browser clients send additional headers.
             Method::GET | Method::HEAD => respond(

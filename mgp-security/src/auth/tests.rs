@@ -277,20 +277,31 @@ async fn the_metadata_document_needs_no_credentials() {
 #[tokio::test]
 async fn other_documents_are_not_served() {
     let server = Server::new().await;
-    for path in [
-        "/.well-known/oauth-protected-resource/",
-        "/.well-known/oauth-protected-resource/other",
-        "/.well-known/oauth-protected-resource/mcp/",
-        "/.well-known/oauth-protected-resource/../mcp",
-        "/.well-known/oauth-authorization-server",
-        "//.well-known/oauth-protected-resource",
+    for (path, status) in [
+        ("/.well-known/oauth-protected-resource/", 404),
+        ("/.well-known/oauth-protected-resource/other", 404),
+        ("/.well-known/oauth-protected-resource/mcp/", 404),
+        ("/.well-known/oauth-protected-resource/../mcp", 404),
+        ("/.well-known/oauth-authorization-server", 404),
+        ("//.well-known/oauth-protected-resource", 401),
     ] {
-        assert_eq!(server.get(Method::GET, path).await.status(), 401, "{path}");
+        assert_eq!(server.get(Method::GET, path).await.status(), status, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_client_without_a_key_is_not_led_to_believe_that_it_could_register() {
     // A server without tokens publishes nothing.
     let closed = Server::of(AuthLayer::new().keys(keys().await));
-    let answer = closed.get(Method::GET, "/.well-known/oauth-protected-resource").await;
-    assert_eq!(answer.status(), 401);
+    for (method, path, status) in [
+        (Method::GET, "/.well-known/oauth-protected-resource", 404),
+        (Method::GET, "/.well-known/oauth-authorization-server/mcp", 404),
+        (Method::POST, "/register", 404),
+        (Method::POST, "/mcp", 401),
+        (Method::POST, "/", 401),
+    ] {
+        assert_eq!(closed.get(method, path).await.status(), status, "{path}");
+    }
 }
 
 /// A service that may be called only through the clone that was made ready.

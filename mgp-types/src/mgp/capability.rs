@@ -69,6 +69,9 @@ record! {
         opt server_id: Option<String>,
         /// The trust the server claims; it never raises what is configured.
         opt trust_level: Option<TrustLevel>,
+        /// `true` if the server asks modern callers whatever it asks legacy ones, in results that require input. A
+        /// gateway then needs no connection of the legacy era for its legacy callers.
+        opt asks_in_rounds: Option<bool>,
     }
 
     /// An object with the member `mgp`, which declares a capability (§12.2, §16.2).

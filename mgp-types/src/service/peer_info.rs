@@ -28,6 +28,8 @@ pub struct PeerInfo {
     pub permissions_required: Vec<String>,
     /// The requests that the party accepts.
     pub asks: AcceptedRequests,
+    /// `true` if a modern server declares that it can ask its callers everything that a legacy one can.
+    pub asks_in_rounds: bool,
 }
 
 /// The kinds of requests that a client accepts.
@@ -92,6 +94,7 @@ impl PeerInfo {
             claimed_server_id: None,
             permissions_required: Vec::new(),
             asks: AcceptedRequests::default(),
+            asks_in_rounds: false,
         }
     }
 

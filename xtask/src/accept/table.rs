@@ -105,6 +105,11 @@ pub(super) const CHECKS: &[Check] = &[
         &[Program(|_| conformance::required())],
     ),
     check(
+        "faults.peers",
+        "what the official suite requires of servers, through a kernel in front of servers on three SDKs",
+        &[Program(|_| conformance::peers())],
+    ),
+    check(
         "mcp.tasks",
         "the suite's optional scenarios: tasks, headers, schemas, credentials, old servers",
         &[Program(|_| conformance::extensions())],

@@ -14,7 +14,7 @@ pub(super) struct Host(Served);
 impl Host {
     /// Builds and starts the server.
     pub(super) fn start() -> Outcome<Self> {
-        let program = example("mgp-server-sdk", "conformance_server")?;
+        let program = fixture()?;
         let command = |port: u16| {
             let mut command = Command::new(program);
             command.args(["--port", &port.to_string()]);
@@ -27,6 +27,11 @@ impl Host {
     pub(super) fn tried(&self) -> Tried {
         Tried::Server(format!("http://127.0.0.1:{}/mcp", self.0.port()))
     }
+}
+
+/// Builds our server, and returns its program.
+pub(super) fn fixture() -> Outcome<PathBuf> {
+    example("mgp-server-sdk", "conformance_server")
 }
 
 pub(super) fn client() -> Outcome<Tried> {

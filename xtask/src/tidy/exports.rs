@@ -11,8 +11,9 @@ pub(crate) struct Export {
     pub(crate) name: String,
 }
 
-/// Every crate may have these.
-const SHARED: &[&str] = &["prelude"];
+/// Modules that several crates may have, since they are only written with their crate: `mgp_security::auth`
+/// authenticates callers, `mgp_client_sdk::auth` obtains credentials, and no program imports both by name.
+const SHARED: &[&str] = &["auth", "prelude"];
 
 /// Refuses a name at the root of two published crates; re-exports of another crate's items do not count.
 pub(super) fn twice(libraries: &[(&str, &Source)]) -> Vec<Violation> {

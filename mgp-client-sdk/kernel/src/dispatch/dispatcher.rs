@@ -94,11 +94,7 @@ impl Dispatcher {
 
     async fn notify_roots(self, cx: Context) {
         let clients = self.visible_servers(&cx).into_iter().flat_map(|server| {
-            if server.is_isolated() {
-                server.present(&cx.principal).into_iter().collect()
-            } else {
-                server.clients()
-            }
+            if server.is_isolated() { server.clients_of(&cx.principal) } else { server.clients() }
         });
         // Modern servers ask for the roots with each call.
         let legacy = clients.filter(|client| client.server().era == Era::Legacy);

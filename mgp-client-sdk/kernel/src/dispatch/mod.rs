@@ -1,6 +1,7 @@
 //! From a call of a client to the server it is for.
 
 mod dispatcher;
+mod header_params;
 mod meta_tools;
 mod names;
 mod page;

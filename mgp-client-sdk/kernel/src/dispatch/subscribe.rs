@@ -16,9 +16,8 @@ impl ResourceSubscriber for Dispatcher {
             return Err(unknown_resource(cx, uri));
         }
         let (server, uri) = (found.entry.server, found.entry.key);
-        let owner = server.is_isolated().then(|| cx.principal.clone());
-        let client = server.wake_for(&cx.principal).await?;
+        let (source, client) = server.wake_to_subscribe(cx).await?;
         let subscriptions = &self.parts().fleet.context().subscriptions;
-        subscriptions.subscribe(server.id(), owner, &client, &uri).await
+        subscriptions.subscribe(source, &client, &uri).await
     }
 }

@@ -12,7 +12,7 @@ use mgp_types::mcp::{Era, TaskSupport};
 use mgp_types::method::{Request as _, ToolsCall};
 use mgp_types::service::{Call, Params, Reply};
 
-use crate::fleet::ManagedServer;
+use crate::fleet::{ManagedServer, SessionUse};
 
 /// Returns whether calls of a tool may become tasks of the kernel.
 pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
@@ -38,7 +38,8 @@ pub(super) async fn call_and_wait(
     mut call: Call,
     has_access: bool,
 ) -> Result<Reply, RpcError> {
-    let client = if has_access { server.wake_for(&call.cx().principal).await.ok() } else { None };
+    let client =
+        if has_access { server.wake_for(call.cx(), SessionUse::Call).await.ok() } else { None };
     let Some(client) = client else { return server.send(call, has_access).await };
     if client.server().era == Era::Modern {
         call.cx_mut().extensions.insert(AcceptsTask);

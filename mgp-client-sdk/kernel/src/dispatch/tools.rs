@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tower_service::Service;
 
 use super::dispatcher::{Dispatcher, DispatcherParts};
+use super::header_params;
 use super::tasks;
 use crate::caller_view::CallerView;
 use crate::fleet::ManagedServer;
@@ -127,6 +128,7 @@ fn resolve_tool(dispatcher: &Dispatcher, call: &mut Call) -> Result<ResolvedTool
             Err(error) => return Err(error),
         },
     };
+    header_params::check(dispatcher, call, &tool)?;
     if call.params().mentions("\"task\"") {
         // The task is the kernel's; the server gets a call without one.
         *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());

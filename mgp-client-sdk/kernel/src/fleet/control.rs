@@ -42,7 +42,7 @@ impl ManagedServer {
         let server = Arc::clone(self);
         let restarted = tokio::spawn(async move {
             let isolated = server.stop_isolated(&ShutdownReason::OperatorRequest);
-            tokio::join!(isolated, server.client().restart());
+            tokio::join!(isolated, server.restart_sessions());
             // It may have been stopped or removed meanwhile.
             if server.hold().is_set() {
                 return server.stop(ShutdownReason::OperatorRequest).await;

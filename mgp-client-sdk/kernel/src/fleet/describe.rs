@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use mgp_discovery::{Origin, ServerConfig, TargetConfig, clear_secrets};
 use mgp_security::NameFlaw;
 use mgp_toolindex::IndexedTool;
-use mgp_types::mcp::Era;
 use mgp_types::mgp::{KernelServer, MgpVersion, ServerState};
 use mgp_types::service::{ServerId, shown_url};
 
@@ -40,7 +39,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
         server.state(),
         reach(&config),
         context.governance.policies().of(Some(server.id())).trust.clone(),
-        server.client().restarts(),
+        server.restarts(),
         match config.origin {
             _ if server.approved().is_some() => "registered".to_owned(),
             _ if matches!(config.reach, TargetConfig::Within) => "within this process".to_owned(),
@@ -51,9 +50,9 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
     described.tools = tools.len() as u64;
     described.tokens = tools.iter().map(IndexedTool::tokens).map(u64::from).sum::<u64>();
     (described.since, described.error) = server.log().state();
-    if let Ok(client) = server.client().client() {
+    if let Ok(client) = server.latest().client() {
         let facts = client.server();
-        described.era = Some(if facts.era == Era::Modern { "modern" } else { "legacy" }.to_owned());
+        described.era = Some(server.eras().join("+"));
         described.protocol_version = Some(facts.revision.to_string());
         described.mgp_version = facts.speaks_mgp().then(MgpVersion::default);
         described.pid = client.pid();

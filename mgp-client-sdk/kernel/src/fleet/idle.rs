@@ -1,9 +1,8 @@
 //! Stops idle servers: their lists stay known, and the next call starts them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::mgp::ServerState;
+use mgp_types::mgp::ShutdownReason;
 
 use super::servers::WeakFleet;
 
@@ -18,12 +17,15 @@ pub(super) async fn run(fleet: WeakFleet) {
         tokio::time::sleep(CHECK_INTERVAL).await;
         let Some(fleet) = fleet.upgrade() else { return };
         for server in fleet.all().values() {
-            let is_idle = server.state() == ServerState::Connected && server.is_idle(IDLE_TIMEOUT);
-            let is_subscribed_to = || fleet.context().subscriptions.has(server.id(), None);
-            if is_idle && fleet.is_known(server) && !is_subscribed_to() {
-                tracing::info!(server = %server.id(), "stopping idle server");
-                let server = Arc::clone(server);
-                tokio::spawn(async move { server.stop_idle().await });
+            for session in server.idle_sessions(IDLE_TIMEOUT) {
+                let source = server.source(session.kind());
+                if !fleet.is_known(server) || fleet.context().subscriptions.has(&source) {
+                    continue;
+                }
+                tracing::info!(server = %server.id(), session = ?session.kind(), "stopping idle server");
+                tokio::spawn(async move {
+                    session.client().stop(ShutdownReason::IdleTimeout).await;
+                });
             }
         }
     }

@@ -2,25 +2,30 @@
 //! (MGP §15.2 `isolation`).
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ClientBuilder, Error, Hop, SupervisedClient, gateway};
+use mgp_client_sdk::{Client, ClientBuilder, ClientConfig, EraChoice, Error, gateway};
 use mgp_discovery::{ApprovedRegistration, ServerConfig};
+use mgp_lifecycle::Answerer;
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
-use mgp_types::service::{BoxFuture, Call, Principal, Reply, Router};
+use mgp_types::service::{Call, Context, Principal, Reply, Router, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::context::FleetContext;
 use super::log_messages::{LevelLayer, ServedPrincipals, forward_log, request_level};
 use super::notifier::ServerNotifier;
 use super::server_log::ServerLog;
+use super::session::{KnownEras, Session, SessionKind, SessionNeeds, SessionUse};
 use super::start::StartHold;
+use super::subscriptions::Source;
 use super::target;
 use crate::hops::HopCountLayer;
 use crate::policy;
@@ -34,48 +39,186 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Interval at which a busy instance is looked at again.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Time that a call waits for a server that is started for it.
+pub(super) const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time that a starting server holds its permit; servers that hang must not keep others from starting.
+pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Time that a connection waits for a decision about its server's permissions; a person may decide later.
 const PERMISSION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Time between the state "connected" and a usable client.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A supervised client, and the hop that passes calls on to it.
+/// The sessions of one or all principals with a server: one, or one per era.
 pub(super) struct Instance {
-    client: SupervisedClient,
-    hop: Hop,
-    served: ServedPrincipals,
+    parts: InstanceParts,
+    main: Arc<Session>,
+    legacy: OnceLock<Arc<Session>>,
+}
+
+/// What the sessions of an instance are made of.
+#[derive(Clone)]
+pub(super) struct InstanceParts {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) approved: Option<ApprovedRegistration>,
+    pub(super) context: FleetContext,
+    pub(super) log: Arc<ServerLog>,
+    pub(super) hold: StartHold,
+    pub(super) eras: Arc<KnownEras>,
+    /// The principal of an isolated instance.
+    pub(super) owner: Option<Principal>,
+    pub(super) served: ServedPrincipals,
 }
 
 impl Instance {
-    /// Creates an instance that is not started yet; `owner` is the principal of an isolated one.
-    pub(super) fn new(
-        config: &Arc<ServerConfig>,
-        approved: Option<&ApprovedRegistration>,
-        context: &FleetContext,
-        log: &Arc<ServerLog>,
-        owner: Option<&Principal>,
-    ) -> Result<Self, Error> {
+    /// Creates an instance that is not started yet.
+    pub(super) fn new(parts: InstanceParts) -> Result<Self, Error> {
+        let main = parts.session(SessionKind::Main)?;
+        Ok(Self { parts, main: Arc::new(main), legacy: OnceLock::new() })
+    }
+
+    pub(super) fn main(&self) -> &Arc<Session> {
+        &self.main
+    }
+
+    /// Returns the sessions that were opened so far.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = &Arc<Session>> {
+        std::iter::once(&self.main).chain(self.legacy.get())
+    }
+
+    pub(super) fn served(&self) -> &ServedPrincipals {
+        &self.parts.served
+    }
+
+    /// Returns the connected session that was used last, or the main one.
+    pub(super) fn latest(&self) -> &Arc<Session> {
+        let connected = self.sessions().filter(|session| session.present().is_some());
+        connected.max_by_key(|session| session.used_at()).unwrap_or(&self.main)
+    }
+
+    /// Returns the session for a caller, or `None` while it is not known which sessions the server needs.
+    pub(super) fn session_for(&self, cx: &Context, of: SessionUse) -> Option<&Arc<Session>> {
+        if self.parts.config.era.is_some() || !of.needs_legacy(cx) {
+            return Some(&self.main);
+        }
+        if let Some(client) = self.main.present() {
+            self.parts.eras.observe(client.server());
+        }
+        match self.parts.eras.needs() {
+            SessionNeeds::Unknown => None,
+            SessionNeeds::One => Some(&self.main),
+            SessionNeeds::OnePerEra => Some(self.legacy()),
+        }
+    }
+
+    /// Returns the legacy session, created the first time.
+    pub(super) fn legacy(&self) -> &Arc<Session> {
+        if let Some(legacy) = self.legacy.get() {
+            return legacy;
+        }
+        let Ok(created) = self.parts.session(SessionKind::Legacy) else { return &self.main };
+        let legacy = self.legacy.get_or_init(|| Arc::new(created));
+        let (parts, session) = (self.parts.clone(), Arc::downgrade(legacy));
+        tokio::spawn(restore_on_connect(
+            session,
+            parts.context,
+            parts.config.id.clone(),
+            parts.owner,
+        ));
+        legacy
+    }
+
+    /// Connects the session for a caller; a start of the main one waits for one of the permits.
+    pub(super) async fn wake_for(
+        &self,
+        cx: &Context,
+        of: SessionUse,
+        permits: Option<&Semaphore>,
+    ) -> (Arc<Session>, Result<Client, Error>) {
+        let session = match self.session_for(cx, of) {
+            Some(session) => session,
+            None => {
+                let woken = self.wake_main(permits).await;
+                match self.session_for(cx, of) {
+                    Some(session) if session.kind() == SessionKind::Legacy => session,
+                    _ => return (Arc::clone(&self.main), woken),
+                }
+            }
+        };
+        if session.kind() == SessionKind::Legacy {
+            let hold = &self.parts.hold;
+            if let Some(client) = session.wake_or_stop(hold, WAKE_TIMEOUT).await {
+                return (Arc::clone(session), Ok(client));
+            }
+            if !hold.is_set() {
+                tracing::info!(server = %self.parts.config.id, "no legacy session; using the modern one");
+                self.parts.eras.refuse_legacy();
+            }
+        }
+        (Arc::clone(&self.main), self.wake_main(permits).await)
+    }
+
+    async fn wake_main(&self, permits: Option<&Semaphore>) -> Result<Client, Error> {
+        let hold = &self.parts.hold;
+        let mut waking = pin!(self.main.wake(hold, WAKE_TIMEOUT));
+        let Some(permits) = permits.filter(|_| self.main.present().is_none() && !hold.is_set())
+        else {
+            return waking.await;
+        };
+        let permit = tokio::time::timeout(WAKE_TIMEOUT, permits.acquire()).await;
+        let early = tokio::select! {
+            client = &mut waking => Some(client),
+            () = tokio::time::sleep(PERMIT_TIMEOUT) => None,
+        };
+        drop(permit);
+        match early {
+            Some(client) => client,
+            None => waking.await,
+        }
+    }
+
+    /// Returns the kind of the session that a client belongs to.
+    pub(super) fn kind_of(&self, client: &Client) -> SessionKind {
+        let legacy = self.legacy.get().and_then(|legacy| legacy.client().client().ok());
+        match legacy {
+            Some(legacy) if gateway::weak(&legacy).is(client) => SessionKind::Legacy,
+            _ => SessionKind::Main,
+        }
+    }
+
+    /// Opens the legacy session of a new instance if an earlier one of its principal was subscribed to in it.
+    fn resume_legacy(&self) {
+        let InstanceParts { config, context, owner, hold, .. } = &self.parts;
+        let (server, owner) = (config.id.clone(), owner.clone());
+        let source = Source { server, owner, session: SessionKind::Legacy };
+        if context.subscriptions.has(&source) {
+            let (legacy, hold) = (Arc::clone(self.legacy()), hold.clone());
+            tokio::spawn(async move { legacy.wake(&hold, WAKE_TIMEOUT).await.map(drop) });
+        }
+    }
+
+    pub(super) async fn stop(&self, reason: &ShutdownReason) {
+        let stops = self.sessions().map(|session| session.client().stop(reason.clone()));
+        futures_util::future::join_all(stops).await;
+    }
+}
+
+impl InstanceParts {
+    fn session(&self, kind: SessionKind) -> Result<Session, Error> {
+        let Self { config, approved, context, log, owner, served, .. } = self;
         let id = config.id.clone();
+        let era = match kind {
+            SessionKind::Main => config.era.into(),
+            SessionKind::Legacy => EraChoice::Legacy,
+        };
         let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .governed(&context.governance, id.clone())
-            .era(config.era.into())
+            .era(era)
             .layer(LevelLayer)
             .layer(HopCountLayer)
-            .config(|config| {
-                // Questions of the server go on to the caller; the hop refuses what that caller did not offer.
-                let offered = &mut config.offer.capabilities;
-                let ask = offered.elicitation.get_or_insert_with(ElicitationCapability::new);
-                ask.form.get_or_insert_default();
-                ask.url.get_or_insert_default();
-                let sample = offered.sampling.get_or_insert_with(SamplingCapability::new);
-                sample.tools.get_or_insert_default();
-                sample.context.get_or_insert_default();
-                let mut roots = ListChanged::new();
-                roots.list_changed = Some(true);
-                offered.roots.get_or_insert(roots);
-                config.connect.permission_timeout = PERMISSION_TIMEOUT;
-            });
+            .config(offer_callers);
         builder = match &config.mgp {
             None => builder.plain(),
             Some(mgp) if !mgp.extensions.is_empty() => {
@@ -83,68 +226,47 @@ impl Instance {
             }
             Some(_) => builder,
         };
-        let served = ServedPrincipals::default();
-        builder = handle_notifications(builder, &context.notifier(id.clone()), owner, &served);
-        let target = target::target(config, approved, context, log);
+        let source = Source { server: id.clone(), owner: owner.clone(), session: kind };
+        builder = handle_notifications(builder, &context.notifier(id.clone()), &source, served);
+        let target = target::target(config, approved.as_ref(), context, log);
         let client = gateway::supervise(builder, target, policy::supervision(config))?;
-        let hop = Hop::supervised(id, client.clone());
-        Ok(Self { client, hop, served })
+        Ok(Session::new(kind, id, client))
     }
+}
 
-    pub(super) fn client(&self) -> &SupervisedClient {
-        &self.client
-    }
-
-    pub(super) fn served(&self) -> &ServedPrincipals {
-        &self.served
-    }
-
-    /// Returns the client if it accepts calls; a draining one accepts none.
-    pub(super) fn present(&self) -> Option<Client> {
-        let is_draining = self.client.state().now() == ServerState::Draining;
-        self.client.client().ok().filter(|_| !is_draining)
-    }
-
-    /// Starts the instance unless it runs or is held, and waits until it is connected; one that drains is started after.
-    pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
-        if let Some(client) = self.present() {
-            return Ok(client);
-        }
-        if hold.is_set() {
-            return self.client.client();
-        }
-        let is_down = matches!(
-            self.client.state().now(),
-            ServerState::Registered | ServerState::Disconnected | ServerState::Draining
-        );
-        if is_down && !hold.start(&self.client).await {
-            return self.client.client();
-        }
-        match tokio::time::timeout(timeout, self.client.ready()).await {
-            Ok(ready) => ready,
-            Err(_) => self.client.client(),
-        }
-    }
-
-    pub(super) fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        self.hop.send(call)
-    }
+/// Offers servers what callers can answer.
+fn offer_callers(config: &mut ClientConfig) {
+    // A modern request declares what its caller offers; a legacy session is shared by callers, so it declares everything,
+    // and the hop refuses what a caller lacks.
+    config.offer.answerer = Answerer::Caller;
+    let offered = &mut config.offer.capabilities;
+    let ask = offered.elicitation.get_or_insert_with(ElicitationCapability::new);
+    ask.form.get_or_insert_default();
+    ask.url.get_or_insert_default();
+    let sample = offered.sampling.get_or_insert_with(SamplingCapability::new);
+    sample.tools.get_or_insert_default();
+    sample.context.get_or_insert_default();
+    let mut roots = ListChanged::new();
+    roots.list_changed = Some(true);
+    offered.roots.get_or_insert(roots);
+    config.connect.permission_timeout = PERMISSION_TIMEOUT;
 }
 
 /// Connects what a server sends outside of calls to the clients that see it.
 fn handle_notifications(
     builder: ClientBuilder,
     notifier: &ServerNotifier,
-    owner: Option<&Principal>,
+    source: &Source,
     served: &ServedPrincipals,
 ) -> ClientBuilder {
     let (questions, changes, logs) = (notifier.clone(), notifier.clone(), notifier.clone());
-    let (asked, changed, logged) = (owner.cloned(), owner.cloned(), owner.cloned());
+    let (asked, logged) = (source.owner.clone(), source.owner.clone());
+    let changed = source.clone();
     let served = served.clone();
     gateway::ask_unattributed(builder, move |method| {
         questions.find_unattributed(method, asked.as_ref())
     })
-    .on_change(move |change| changes.handle(change, changed.as_ref()))
+    .on_change(move |change| changes.handle(change, &changed))
     .answers(Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
         forward_log(&logs, logged.as_ref(), &served, &cx, message);
         std::future::ready(Ok(()))
@@ -155,10 +277,8 @@ fn handle_notifications(
 pub(super) struct Instances(Arc<InstanceTable>);
 
 struct InstanceTable {
-    config: Arc<ServerConfig>,
-    context: FleetContext,
-    log: Arc<ServerLog>,
-    hold: StartHold,
+    /// Those of every instance, without an owner.
+    parts: InstanceParts,
     by_owner: Mutex<HashMap<Principal, Arc<AgentInstance>>>,
 }
 
@@ -170,21 +290,16 @@ struct AgentInstance {
 }
 
 impl Instances {
-    pub(super) fn new(
-        config: Arc<ServerConfig>,
-        context: FleetContext,
-        log: Arc<ServerLog>,
-        hold: StartHold,
-    ) -> Self {
-        Self(Arc::new(InstanceTable { config, context, log, hold, by_owner: Mutex::default() }))
+    pub(super) fn new(parts: InstanceParts) -> Self {
+        Self(Arc::new(InstanceTable { parts, by_owner: Mutex::default() }))
     }
 
     /// Returns the instance of a principal, and keeps it until the guard is dropped.
     pub(super) fn get_or_create(&self, owner: &Principal) -> Result<InstanceGuard, RpcError> {
-        let InstanceTable { config, context, log, hold, by_owner } = &*self.0;
+        let InstanceTable { parts, by_owner } = &*self.0;
         let mut table = by_owner.lock();
         if let Some(instance) = table.get(owner) {
-            return Ok(InstanceGuard::new(instance, hold));
+            return Ok(InstanceGuard::new(instance));
         }
         if table.len() >= MAX_INSTANCES {
             let unused = table
@@ -192,33 +307,47 @@ impl Instances {
                 .filter(|(owner, instance)| instance.is_free() && !self.0.has_subscription(owner));
             let oldest = unused.min_by_key(|(_, instance)| instance.used_at());
             let Some(oldest) = oldest.map(|(owner, _)| owner.clone()) else {
-                return Err(too_many(config));
+                return Err(too_many(&parts.config));
             };
             self.0.remove(&mut table, &oldest);
         }
-        let instance = Instance::new(config, None, context, log, Some(owner))?;
+        let instance = Instance::new(InstanceParts {
+            owner: Some(owner.clone()),
+            served: ServedPrincipals::default(),
+            ..parts.clone()
+        })?;
         let used_at = Mutex::new(Instant::now());
         let instance = Arc::new(AgentInstance { instance, running: AtomicUsize::new(0), used_at });
         table.insert(owner.clone(), Arc::clone(&instance));
-        let notifier = context.notifier(config.id.clone());
+        let (context, server) = (parts.context.clone(), parts.config.id.clone());
+        let main = Arc::downgrade(instance.instance.main());
+        tokio::spawn(restore_on_connect(main, context, server, Some(owner.clone())));
+        instance.instance.resume_legacy();
         let weak = Arc::downgrade(&instance);
-        tokio::spawn(watch_state(weak.clone(), notifier, owner.clone(), context.clone()));
         tokio::spawn(stop_idle(Arc::downgrade(&self.0), owner.clone(), weak));
-        Ok(InstanceGuard::new(&instance, hold))
+        Ok(InstanceGuard::new(&instance))
     }
 
-    pub(super) fn present(&self, owner: &Principal) -> Option<Client> {
-        self.0.by_owner.lock().get(owner)?.instance.client.client().ok()
+    /// Returns the connected clients of a principal.
+    pub(super) fn clients_of(&self, owner: &Principal) -> Vec<Client> {
+        let instance = self.0.by_owner.lock().get(owner).cloned();
+        instance.iter().flat_map(|one| one.instance.sessions()).filter_map(connected).collect()
+    }
+
+    /// Returns the kind of the session that a client of a principal belongs to.
+    pub(super) fn kind_of(&self, owner: &Principal, client: &Client) -> SessionKind {
+        let instance = self.0.by_owner.lock().get(owner).cloned();
+        instance.map_or(SessionKind::Main, |one| one.instance.kind_of(client))
     }
 
     pub(super) fn clients(&self) -> Vec<Client> {
         let table = self.0.by_owner.lock();
-        table.values().filter_map(|one| one.instance.client.client().ok()).collect()
+        table.values().flat_map(|one| one.instance.sessions()).filter_map(connected).collect()
     }
 
     pub(super) async fn stop(&self, reason: &ShutdownReason) {
         let all: Vec<_> = self.0.by_owner.lock().drain().map(|(_, instance)| instance).collect();
-        let stops = all.iter().map(|one| one.instance.client.stop(reason.clone()));
+        let stops = all.iter().map(|one| one.instance.stop(reason));
         futures_util::future::join_all(stops).await;
     }
 }
@@ -226,14 +355,15 @@ impl Instances {
 impl InstanceTable {
     /// Returns whether a principal is subscribed to a resource; that counts as a use.
     fn has_subscription(&self, owner: &Principal) -> bool {
-        self.context.subscriptions.has(&self.config.id, Some(owner))
+        let InstanceParts { config, context, .. } = &self.parts;
+        context.subscriptions.has_any(&config.id, Some(owner))
     }
 
     fn remove(&self, table: &mut HashMap<Principal, Arc<AgentInstance>>, owner: &Principal) {
         let Some(instance) = table.remove(owner) else { return };
-        tracing::debug!(server = %self.config.id, ?owner, "stopping idle instance");
+        tracing::debug!(server = %self.parts.config.id, ?owner, "stopping idle instance");
         tokio::spawn(async move {
-            instance.instance.client.stop(ShutdownReason::IdleTimeout).await;
+            instance.instance.stop(&ShutdownReason::IdleTimeout).await;
         });
     }
 }
@@ -252,32 +382,38 @@ impl AgentInstance {
     }
 }
 
-/// A use of an instance; counted until it is dropped.
-pub(super) struct InstanceGuard {
-    instance: Arc<AgentInstance>,
-    hold: StartHold,
+/// Returns the client of a session if it is connected.
+fn connected(session: &Arc<Session>) -> Option<Client> {
+    session.client().client().ok()
 }
 
+/// A use of an instance; counted until it is dropped.
+pub(super) struct InstanceGuard(Arc<AgentInstance>);
+
 impl InstanceGuard {
-    fn new(instance: &Arc<AgentInstance>, hold: &StartHold) -> Self {
+    fn new(instance: &Arc<AgentInstance>) -> Self {
         instance.running.fetch_add(1, Ordering::AcqRel);
-        Self { instance: Arc::clone(instance), hold: hold.clone() }
+        Self(Arc::clone(instance))
     }
 
-    /// As [`Instance::wake`].
-    pub(super) async fn wake(&self, timeout: Duration) -> Result<Client, Error> {
-        self.instance.instance.wake(&self.hold, timeout).await
+    /// Returns the client of the session for a caller, connected if that is allowed.
+    pub(super) async fn wake(&self, cx: &Context, of: SessionUse) -> Result<Client, Error> {
+        self.0.instance.wake_for(cx, of, None).await.1
     }
 
     pub(super) async fn send(self, call: Call) -> Result<Reply, RpcError> {
-        self.instance.instance.send(call).await
+        let (session, woken) = self.0.instance.wake_for(call.cx(), SessionUse::Call, None).await;
+        if let Err(error) = woken {
+            tracing::debug!(%error, "instance not ready for a call");
+        }
+        session.send(call).await
     }
 }
 
 impl Drop for InstanceGuard {
     fn drop(&mut self) {
-        self.instance.touch();
-        self.instance.running.fetch_sub(1, Ordering::AcqRel);
+        self.0.touch();
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -300,25 +436,27 @@ async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<
     }
 }
 
-/// Requests what the principal wants whenever its instance is connected, until the instance is dropped.
-async fn watch_state(
-    instance: Weak<AgentInstance>,
-    notifier: ServerNotifier,
-    owner: Principal,
+/// Requests what clients want whenever a session is connected, until the session is dropped.
+async fn restore_on_connect(
+    session: Weak<Session>,
     context: FleetContext,
+    server: ServerId,
+    owner: Option<Principal>,
 ) {
-    let states = instance.upgrade().map(|one| one.instance.client.state().watch());
+    let states = session.upgrade().map(|session| session.client().state().watch());
     let Some(mut states) = states else { return };
+    let notifier = context.notifier(server.clone());
     loop {
         if *states.borrow_and_update() == ServerState::Connected {
-            let Some(instance) = instance.upgrade() else { return };
-            let ready = tokio::time::timeout(READY_TIMEOUT, instance.instance.client.ready()).await;
+            let Some(session) = session.upgrade() else { return };
+            let ready = tokio::time::timeout(READY_TIMEOUT, session.client().ready()).await;
             if let Ok(Ok(client)) = ready {
-                if let Some(level) = notifier.wanted_level(Some(&owner)) {
-                    request_level(&client, notifier.server(), level).await;
+                if let Some(level) = notifier.wanted_level(owner.as_ref()) {
+                    request_level(&client, &server, level).await;
                 }
-                let (subscriptions, server) = (&context.subscriptions, notifier.server());
-                for key in subscriptions.resubscribe(server, Some(&owner), &client).await {
+                let (server, owner) = (server.clone(), owner.clone());
+                let source = Source { server, owner, session: session.kind() };
+                for key in context.subscriptions.resubscribe(&source, &client).await {
                     notifier.resource_updated(&key);
                 }
             }

@@ -16,6 +16,7 @@ use mgp_types::{ErrorCode, Payload};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::session::{KnownEras, SessionNeeds};
 use crate::hops;
 
 /// Entries of a list beyond this number are not listed.
@@ -41,6 +42,7 @@ pub(crate) enum ListKind {
 #[derive(Default)]
 pub(crate) struct ListCache {
     lists: Mutex<Lists>,
+    eras: Arc<KnownEras>,
     /// One task reads, the others wait for what it reads.
     reading: tokio::sync::Mutex<()>,
 }
@@ -77,6 +79,9 @@ pub(super) struct StoredLists {
     resources: Option<Vec<Payload>>,
     templates: Option<Vec<Payload>>,
     prompts: Option<Vec<Payload>>,
+    /// `true` if callers of the two eras need a session each.
+    #[serde(default)]
+    session_per_era: Option<bool>,
 }
 
 impl ListKind {
@@ -153,6 +158,11 @@ impl ListCache {
         self.lock().by_kind[kind as usize].clone().unwrap_or_default()
     }
 
+    /// Returns what is known about the eras of the server.
+    pub(super) fn eras(&self) -> &Arc<KnownEras> {
+        &self.eras
+    }
+
     /// Takes the capabilities of a server that has just connected.
     pub(super) fn set_capabilities(&self, capabilities: &ServerCapabilities) {
         let mut lists = self.lock();
@@ -166,6 +176,10 @@ impl ListCache {
     pub(super) fn restore(&self, stored: &Payload) {
         let Ok(stored) = stored.get::<StoredLists>() else { return };
         self.set_capabilities(&stored.capabilities);
+        if let Some(is_per_era) = stored.session_per_era {
+            let one = SessionNeeds::One;
+            self.eras.set(if is_per_era { SessionNeeds::OnePerEra } else { one });
+        }
         let StoredLists { resources, templates, prompts, .. } = stored;
         for (kind, texts) in ListKind::ALL.into_iter().zip([resources, templates, prompts]) {
             let Some(texts) = texts else { continue };
@@ -189,6 +203,7 @@ impl ListCache {
         for list in &lists.by_kind {
             list.as_ref().map(|list| list.digest).hash(&mut hasher);
         }
+        self.eras.stored().hash(&mut hasher);
         let now = Some(hasher.finish());
         if std::mem::replace(&mut lists.stored, now) == now {
             return None;
@@ -202,6 +217,7 @@ impl ListCache {
             resources: texts(ListKind::Resources),
             templates: texts(ListKind::Templates),
             prompts: texts(ListKind::Prompts),
+            session_per_era: self.eras.stored(),
         })
     }
 

@@ -2,35 +2,29 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, SupervisedClient};
 use mgp_discovery::{ApprovedRegistration, Isolation, ServerConfig};
 use mgp_types::RpcError;
-use mgp_types::mcp::LogLevel;
+use mgp_types::mcp::{Era, LogLevel};
 use mgp_types::mgp::{ServerState, ShutdownReason};
-use mgp_types::service::{BoxFuture, Call, Principal, Reply, ServerId};
+use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId};
 use mgp_types::sync::{Mutex, RwLock};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
+use tokio::sync::Semaphore;
 
 use super::context::FleetContext;
-use super::instance::{Instance, Instances};
+use super::instance::{Instance, InstanceParts, Instances, PERMIT_TIMEOUT, WAKE_TIMEOUT};
 use super::list_cache::{ListCache, ListKind};
-use super::log_messages::request_level;
+use super::log_messages::{ServedPrincipals, request_level};
 use super::refresh_queue::RefreshQueue;
 use super::server_log::ServerLog;
+use super::session::{Session, SessionKind, SessionUse, has_failed};
 use super::start::{FirstSync, StartHold};
-
-/// Time that a starting server holds its permit; servers that hang must not keep others from starting.
-const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
+use super::subscriptions::Source;
 
 /// Time that a start is waited for.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Time that a call waits for a server that is started for it.
-const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server: its configuration, its instances, and the lists it last returned.
 pub(crate) struct ManagedServer {
@@ -41,10 +35,6 @@ pub(crate) struct ManagedServer {
     log: Arc<ServerLog>,
     start_permits: Arc<Semaphore>,
     hold: StartHold,
-    /// The number of calls in flight.
-    running: AtomicUsize,
-    /// The time at which the last call began or ended.
-    used_at: Mutex<Instant>,
     /// The instance that all principals share; of an isolated server the one its lists are read from.
     shared: Instance,
     isolated: Option<Instances>,
@@ -65,15 +55,23 @@ impl ManagedServer {
         context: &FleetContext,
     ) -> Result<Self, Error> {
         let (id, config) = (config.id.clone(), Arc::new(config));
-        let log = Arc::new(ServerLog::default());
-        let shared = Instance::new(&config, approved.as_ref(), context, &log, None)?;
         // A registered server is always shared.
         let is_isolated = approved.is_none()
             && config.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
-        let hold = StartHold::default();
-        let isolated = is_isolated.then(|| {
-            Instances::new(Arc::clone(&config), context.clone(), Arc::clone(&log), hold.clone())
-        });
+        let lists = ListCache::default();
+        let parts = InstanceParts {
+            config: Arc::clone(&config),
+            approved: approved.clone(),
+            context: context.clone(),
+            log: Arc::default(),
+            hold: StartHold::default(),
+            eras: Arc::clone(lists.eras()),
+            owner: None,
+            served: ServedPrincipals::default(),
+        };
+        let (log, hold) = (Arc::clone(&parts.log), parts.hold.clone());
+        let isolated = is_isolated.then(|| Instances::new(parts.clone()));
+        let shared = Instance::new(parts)?;
         Ok(Self {
             id,
             config: RwLock::new(config),
@@ -81,11 +79,9 @@ impl ManagedServer {
             log,
             start_permits: Arc::clone(&context.start_permits),
             hold,
-            running: AtomicUsize::new(0),
-            used_at: Mutex::new(Instant::now()),
             shared,
             isolated,
-            lists: ListCache::default(),
+            lists,
             refresh_queue: RefreshQueue::default(),
             first_sync: FirstSync::new(),
             log_level: Mutex::default(),
@@ -114,13 +110,12 @@ impl ManagedServer {
         &self.log
     }
 
-    /// Returns whether the server has had no call for this time.
-    pub(super) fn is_idle(&self, time: Duration) -> bool {
-        self.running.load(Ordering::Acquire) == 0 && self.used_at.lock().elapsed() >= time
-    }
-
-    fn touch(&self) {
-        *self.used_at.lock() = Instant::now();
+    /// Returns the connected sessions of the shared instance that have had no call for this time.
+    pub(super) fn idle_sessions(&self, time: Duration) -> Vec<Arc<Session>> {
+        let is_idle = |session: &&Arc<Session>| {
+            session.state() == ServerState::Connected && session.is_idle(time)
+        };
+        self.shared.sessions().filter(is_idle).cloned().collect()
     }
 
     pub(super) fn hold(&self) -> &StartHold {
@@ -147,12 +142,45 @@ impl ManagedServer {
         let _ = ready.await;
     }
 
+    /// Returns the client of the main session.
     pub(crate) fn client(&self) -> &SupervisedClient {
-        self.shared.client()
+        self.shared.main().client()
     }
 
+    /// Returns the client of the connected session that was used last, or of the main one.
+    pub(crate) fn latest(&self) -> SupervisedClient {
+        self.shared.latest().client().clone()
+    }
+
+    /// Returns the state of the main session, or that the server is connected if only its legacy one is.
     pub(crate) fn state(&self) -> ServerState {
-        self.client().state().now()
+        let is_connected = |session: &Arc<Session>| session.state() == ServerState::Connected;
+        if self.shared.sessions().any(is_connected) {
+            return ServerState::Connected;
+        }
+        self.shared.main().state()
+    }
+
+    /// Returns how often the sessions were restarted.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.shared.sessions().map(|session| session.client().restarts()).sum()
+    }
+
+    /// Returns the names of the eras of the connected sessions.
+    pub(super) fn eras(&self) -> Vec<&'static str> {
+        let clients = self.shared.sessions().filter_map(|session| session.client().client().ok());
+        let eras = clients.map(|client| client.server().era);
+        eras.map(|era| if era == Era::Modern { "modern" } else { "legacy" }).collect()
+    }
+
+    /// Takes what the server declared about its eras when it was connected.
+    pub(super) fn observe_eras(&self, facts: &PeerInfo) {
+        self.lists.eras().observe(facts);
+    }
+
+    /// Returns a session of the shared instance as the source of notifications.
+    pub(super) fn source(&self, session: SessionKind) -> Source {
+        Source { server: self.id.clone(), owner: None, session }
     }
 
     /// Returns the lists of the server other than its tools.
@@ -162,7 +190,7 @@ impl ManagedServer {
 
     /// Reads a list again unless it is fresh or the server is not connected; returns whether it changed.
     pub(crate) async fn refresh_list(&self, kind: ListKind) -> bool {
-        self.lists.refresh(kind, &self.id, self.client()).await
+        self.lists.refresh(kind, &self.id, &self.latest()).await
     }
 
     pub(super) fn refresh_queue(&self) -> &RefreshQueue {
@@ -188,38 +216,51 @@ impl ManagedServer {
         self.isolated.is_some()
     }
 
-    /// Starts the shared instance unless it runs, and waits until it is connected.
+    /// Connects the session of the shared instance for a caller.
     ///
     /// A server that failed too often stays down until an operator starts it.
-    async fn wake(&self) -> Result<Client, Error> {
-        if let Some(client) = self.shared.present() {
-            return Ok(client);
-        }
-        if self.hold.is_set() {
-            return self.client().client();
-        }
-        let permit = tokio::time::timeout(WAKE_TIMEOUT, self.start_permits.acquire()).await;
-        let mut waking = pin!(self.shared.wake(&self.hold, WAKE_TIMEOUT));
-        let early = tokio::select! {
-            client = &mut waking => Some(client),
-            () = tokio::time::sleep(PERMIT_TIMEOUT) => None,
-        };
-        drop(permit);
-        match early {
-            Some(client) => client,
-            None => waking.await,
+    async fn wake_shared(
+        &self,
+        cx: &Context,
+        of: SessionUse,
+    ) -> (Arc<Session>, Result<Client, Error>) {
+        self.shared.wake_for(cx, of, Some(&self.start_permits)).await
+    }
+
+    /// Returns the client of the session that serves a caller, started unless it runs.
+    pub(crate) async fn wake_for(&self, cx: &Context, of: SessionUse) -> Result<Client, Error> {
+        match &self.isolated {
+            None => {
+                self.shared.served().insert(&cx.principal);
+                self.wake_shared(cx, of).await.1
+            }
+            Some(instances) => instances.get_or_create(&cx.principal)?.wake(cx, of).await,
         }
     }
 
-    /// Returns the client of the instance that serves a principal, started unless it runs.
-    pub(crate) async fn wake_for(&self, principal: &Principal) -> Result<Client, Error> {
-        match &self.isolated {
-            None => {
-                self.shared.served().insert(principal);
-                self.wake().await
-            }
-            Some(instances) => instances.get_or_create(principal)?.wake(WAKE_TIMEOUT).await,
-        }
+    /// Returns the client to request a subscription over, and the source of its notifications.
+    pub(crate) async fn wake_to_subscribe(&self, cx: &Context) -> Result<(Source, Client), Error> {
+        let client = self.wake_for(cx, SessionUse::Subscription).await?;
+        let owner = self.is_isolated().then(|| cx.principal.clone());
+        let sessions = match &self.isolated {
+            None => self.shared.kind_of(&client),
+            Some(instances) => instances.kind_of(&cx.principal, &client),
+        };
+        Ok((Source { server: self.id.clone(), owner, session: sessions }, client))
+    }
+
+    /// Opens the legacy session again, for the subscriptions that were requested in it.
+    pub(super) async fn start_legacy(&self) {
+        let _ = self.shared.legacy().wake(&self.hold, WAKE_TIMEOUT).await;
+    }
+
+    /// Restarts the main session, and the legacy one if it is connected.
+    pub(super) async fn restart_sessions(&self) {
+        let restarts = self
+            .shared
+            .sessions()
+            .filter(|session| session.kind() == SessionKind::Main || session.present().is_some());
+        futures_util::future::join_all(restarts.map(|session| session.client().restart())).await;
     }
 
     /// Passes a call on through all gates; a stopped server is started for it.
@@ -231,54 +272,46 @@ impl ManagedServer {
         has_access: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if !has_access {
-            return self.shared.send(call);
+            return self.shared.main().send(call);
         }
         match &self.isolated {
             None => self.send_shared(call),
             Some(instances) => match instances.get_or_create(&call.cx().principal) {
                 Err(error) => Box::pin(std::future::ready(Err(error))),
-                Ok(instance) => Box::pin(async move {
-                    if let Err(error) = instance.wake(WAKE_TIMEOUT).await {
-                        tracing::debug!(%error, "instance not ready for a call");
-                    }
-                    instance.send(call).await
-                }),
+                Ok(instance) => Box::pin(instance.send(call)),
             },
         }
     }
 
     fn send_shared(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let running = RunningCall::new(self);
         self.shared.served().insert(&call.cx().principal);
-        if self.shared.present().is_some() {
-            let sending = self.shared.send(call);
-            return Box::pin(async move {
-                let _running = running;
-                sending.await
-            });
+        let session = self.shared.session_for(call.cx(), SessionUse::Call);
+        if let Some(session) = session.filter(|session| session.present().is_some()) {
+            return session.send(call);
         }
+        let server = Arc::clone(self);
         Box::pin(async move {
-            let server = &running.0;
+            let (session, woken) = server.wake_shared(call.cx(), SessionUse::Call).await;
             // The gates return and record the refusal.
-            if let Err(error) = server.wake().await {
+            if let Err(error) = woken {
                 tracing::debug!(server = %server.id, %error, "server not ready for a call");
             }
-            server.shared.send(call).await
+            session.send(call).await
         })
     }
 
-    /// Returns the connected client of the instance that serves a principal.
-    pub(crate) fn present(&self, principal: &Principal) -> Option<Client> {
+    /// Returns the connected clients of the instance that serves a principal.
+    pub(crate) fn clients_of(&self, principal: &Principal) -> Vec<Client> {
         match &self.isolated {
-            None => self.client().client().ok(),
-            Some(instances) => instances.present(principal),
+            None => self.clients(),
+            Some(instances) => instances.clients_of(principal),
         }
     }
 
     /// Drains and stops all instances.
     pub(crate) async fn stop(&self, reason: ShutdownReason) {
         self.stop_isolated(&reason).await;
-        self.client().stop(reason).await;
+        self.shared.stop(&reason).await;
     }
 
     /// Stops the instances of principals; their next calls create new ones.
@@ -288,15 +321,11 @@ impl ManagedServer {
         }
     }
 
-    /// Stops the shared instance because it is idle; the others have a time-out of their own.
-    pub(super) async fn stop_idle(&self) {
-        self.client().stop(ShutdownReason::IdleTimeout).await;
-    }
-
     /// Returns the clients of all connected instances.
     pub(crate) fn clients(&self) -> Vec<Client> {
         let isolated = self.isolated.as_ref().map(Instances::clients).unwrap_or_default();
-        self.client().client().into_iter().chain(isolated).collect()
+        let shared = self.shared.sessions().filter_map(|session| session.client().client().ok());
+        shared.chain(isolated).collect()
     }
 
     /// Requests log messages from the lowest level that a client wants which sees the server, if that has changed.
@@ -316,31 +345,5 @@ impl ManagedServer {
     /// Makes the next request of a log level count as a change, because the server has started again.
     pub(super) fn forget_log_level(&self) {
         *self.log_level.lock() = None;
-    }
-}
-
-/// Waits until a start has failed, whether it is retried or not.
-async fn has_failed(states: &mut watch::Receiver<ServerState>) {
-    while states.changed().await.is_ok() {
-        if matches!(*states.borrow_and_update(), ServerState::Error | ServerState::Restarting) {
-            return;
-        }
-    }
-}
-
-/// A call in flight; counted until it is dropped.
-struct RunningCall(Arc<ManagedServer>);
-
-impl RunningCall {
-    fn new(server: &Arc<ManagedServer>) -> Self {
-        server.running.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(server))
-    }
-}
-
-impl Drop for RunningCall {
-    fn drop(&mut self) {
-        self.0.touch();
-        self.0.running.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -11,7 +11,7 @@ use mgp_types::service::{CallerAccess, Context, Principal, ServerId};
 use tokio::sync::watch;
 
 use super::refresh_queue::{ListGroup, StaleLists};
-use super::subscriptions;
+use super::subscriptions::{self, Source};
 use crate::callers::Callers;
 
 /// Interval over which changes of access are announced together.
@@ -35,13 +35,13 @@ impl ServerNotifier {
     }
 
     /// Handles a change that the server announced.
-    pub(super) fn handle(&self, change: &ServerChange, owner: Option<&Principal>) {
+    pub(super) fn handle(&self, change: &ServerChange, source: &Source) {
         match change {
             ServerChange::Tools => self.stale.mark(&self.server, &[ListGroup::Tools]),
             ServerChange::Resources => self.stale.mark(&self.server, &[ListGroup::Resources]),
             ServerChange::Prompts => self.stale.mark(&self.server, &[ListGroup::Prompts]),
             ServerChange::Resource(uri) => {
-                self.resource_updated(&subscriptions::key(&self.server, owner, uri));
+                self.resource_updated(&subscriptions::key(source, uri));
             }
             _ => {}
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, Error, gateway};
+use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
 use mgp_types::RpcError;
@@ -117,11 +117,12 @@ async fn read_group(
     context: &FleetContext,
 ) -> Result<bool, RefreshError> {
     // The state is "connected" a moment before there is a client.
-    let ready = timeout(READY_TIMEOUT, server.client().ready()).await;
-    let client = ready.unwrap_or_else(|_| server.client().client())?;
-    let reread = async |kind| server.lists().reread(kind, server.id(), server.client()).await;
+    let reader = server.latest();
+    let ready = timeout(READY_TIMEOUT, reader.ready()).await;
+    let client = ready.unwrap_or_else(|_| reader.client())?;
+    let reread = async |kind| server.lists().reread(kind, server.id(), &reader).await;
     match group {
-        ListGroup::Tools => read_tools(server, &client, context).await,
+        ListGroup::Tools => read_tools(server, &reader, &client, context).await,
         ListGroup::Resources => {
             let (resources, templates) =
                 tokio::join!(reread(ListKind::Resources), reread(ListKind::Templates));
@@ -134,12 +135,13 @@ async fn read_group(
 /// Brings the tools of a server into the index; returns whether they changed.
 async fn read_tools(
     server: &ManagedServer,
+    reader: &SupervisedClient,
     client: &Client,
     context: &FleetContext,
 ) -> Result<bool, RefreshError> {
     server.lists().set_capabilities(client.capabilities());
     let tools = match client.capabilities().tools {
-        Some(_) => list_tools(server, client, context).await?,
+        Some(_) => list_tools(server, reader, client, context).await?,
         None => Vec::new(),
     };
     let tools = hops::nested_tools(tools, client.server());
@@ -153,12 +155,13 @@ async fn read_tools(
 /// Returns all pages of the list of tools.
 async fn list_tools(
     server: &ManagedServer,
+    reader: &SupervisedClient,
     client: &Client,
     context: &FleetContext,
 ) -> Result<Vec<Tool>, RefreshError> {
     let gate = DefinitionLayer::new(context.governance.definitions().clone());
     let gate = gate.server(server.id().clone());
-    let stack = Stack::new(gate.layer(gateway::ungated_supervised(server.client()).clone()));
+    let stack = Stack::new(gate.layer(gateway::ungated_supervised(reader).clone()));
     let (mut tools, mut params) = (Vec::new(), ListParams::new());
     for _ in 0..MAX_PAGES {
         let mut call = Call::ask::<ToolsList>(&params, client.context())?;

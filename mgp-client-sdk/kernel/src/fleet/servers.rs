@@ -15,6 +15,7 @@ use mgp_types::sync::{Mutex, RwLock};
 use super::context::FleetContext;
 use super::managed_server::ManagedServer;
 use super::refresh_queue::ListGroup;
+use super::session::SessionKind;
 use super::state_watch;
 use super::stored_lists;
 
@@ -59,9 +60,14 @@ impl Fleet {
             server.first_sync().finish();
         }
         // Clients may be subscribed to resources of the server it replaces.
-        if !is_known || self.0.context.subscriptions.has(server.id(), None) {
+        let subscriptions = &self.0.context.subscriptions;
+        if !is_known || subscriptions.has(&server.source(SessionKind::Main)) {
             let server = Arc::clone(&server);
             tokio::spawn(async move { server.start().await });
+        }
+        if subscriptions.has(&server.source(SessionKind::Legacy)) {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move { server.start_legacy().await });
         }
         Ok(server)
     }

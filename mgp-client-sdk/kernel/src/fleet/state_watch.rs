@@ -9,6 +9,7 @@ use super::context::FleetContext;
 use super::instance::READY_TIMEOUT;
 use super::managed_server::ManagedServer;
 use super::refresh_queue::ListGroup;
+use super::session::SessionKind;
 
 /// Follows the state of a server until the server is dropped.
 pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
@@ -52,8 +53,14 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     server.forget_log_level();
     server.request_log_level(&context).await;
     let Ok(client) = server.client().client() else { return };
+    server.observe_eras(client.server());
+    if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
+        // It was stopped with the server, and no call may need it.
+        server.start_legacy().await;
+    }
     let notifier = context.notifier(server.id().clone());
-    for key in context.subscriptions.resubscribe(server.id(), None, &client).await {
+    let source = server.source(SessionKind::Main);
+    for key in context.subscriptions.resubscribe(&source, &client).await {
         // Updates in between were lost.
         notifier.resource_updated(&key);
     }

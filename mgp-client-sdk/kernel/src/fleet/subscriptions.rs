@@ -12,18 +12,26 @@ use mgp_types::service::{Call, Principal, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 
+use super::session::SessionKind;
+
 const MAX_SUBSCRIPTIONS: usize = 65_536;
 
+/// The session that a subscription was requested in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) server: ServerId,
+    /// The principal of an isolated instance; the shared instance has none.
+    pub(crate) owner: Option<Principal>,
+    pub(crate) session: SessionKind,
+}
+
 /// The resources that clients are subscribed to; a cheap handle.
-///
-/// An `owner` is the principal of an isolated instance; the shared instance has none.
 #[derive(Clone, Default)]
 pub(crate) struct ResourceSubscriptions(Arc<Mutex<HashMap<String, Subscription>>>);
 
 struct Subscription {
     subscribers: usize,
-    server: ServerId,
-    owner: Option<Principal>,
+    source: Source,
     uri: String,
     /// The client that the subscription was requested over; `None` before, and after a failure.
     client: Option<WeakClient>,
@@ -33,18 +41,15 @@ impl Subscription {
     fn is_at(&self, client: &Client) -> bool {
         self.client.as_ref().is_some_and(|requested| requested.is(client))
     }
-
-    fn is_of(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
-        self.server == *server && self.owner.as_ref() == owner
-    }
 }
 
 /// Returns the key of a resource among all subscriptions.
-pub(super) fn key(server: &ServerId, owner: Option<&Principal>, uri: &str) -> String {
+pub(super) fn key(source: &Source, uri: &str) -> String {
+    let Source { server, owner, session } = source;
     // Neither an id nor a URI contains a space.
     match owner {
-        None => format!("{server} {uri}"),
-        Some(owner) => format!("{server} {owner:?} {uri}"),
+        None => format!("{server} {session:?} {uri}"),
+        Some(owner) => format!("{server} {session:?} {owner:?} {uri}"),
     }
 }
 
@@ -52,12 +57,11 @@ impl ResourceSubscriptions {
     /// Subscribes a client to a resource; the server is asked unless it is subscribed already.
     pub(crate) async fn subscribe(
         &self,
-        server: &ServerId,
-        owner: Option<Principal>,
+        source: Source,
         client: &Client,
         uri: &str,
     ) -> Result<ResourceSubscription, RpcError> {
-        let key = key(server, owner.as_ref(), uri);
+        let key = key(&source, uri);
         {
             let mut table = self.0.lock();
             if table.len() >= MAX_SUBSCRIPTIONS && !table.contains_key(&key) {
@@ -66,8 +70,7 @@ impl ResourceSubscriptions {
             }
             let subscription = table.entry(key.clone()).or_insert_with(|| Subscription {
                 subscribers: 0,
-                server: server.clone(),
-                owner,
+                source,
                 uri: uri.to_owned(),
                 client: None,
             });
@@ -99,21 +102,22 @@ impl ResourceSubscriptions {
         requested.map(|()| true)
     }
 
-    /// Returns whether a client is subscribed to a resource of a server.
-    pub(super) fn has(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
-        self.0.lock().values().any(|subscription| subscription.is_of(server, owner))
+    /// Returns whether a client is subscribed to a resource in a session.
+    pub(super) fn has(&self, source: &Source) -> bool {
+        self.0.lock().values().any(|subscription| subscription.source == *source)
     }
 
-    /// Requests all subscriptions of a server over a new client; returns the keys of those that were requested.
-    pub(super) async fn resubscribe(
-        &self,
-        server: &ServerId,
-        owner: Option<&Principal>,
-        client: &Client,
-    ) -> Vec<String> {
+    /// Returns whether a client is subscribed to a resource of an instance.
+    pub(super) fn has_any(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
+        let is_of = |source: &Source| source.server == *server && source.owner.as_ref() == owner;
+        self.0.lock().values().any(|subscription| is_of(&subscription.source))
+    }
+
+    /// Requests all subscriptions of a session over its new client; returns the keys of those that were requested.
+    pub(super) async fn resubscribe(&self, source: &Source, client: &Client) -> Vec<String> {
         let keys: Vec<_> = {
             let table = self.0.lock();
-            let subscriptions = table.iter().filter(|(_, one)| one.is_of(server, owner));
+            let subscriptions = table.iter().filter(|(_, one)| one.source == *source);
             subscriptions.map(|(key, _)| key.clone()).collect()
         };
         let mut requested = Vec::new();
@@ -121,7 +125,9 @@ impl ResourceSubscriptions {
             match self.request(client, &key).await {
                 Ok(true) => requested.push(key),
                 Ok(false) => {}
-                Err(error) => tracing::warn!(%server, %error, "subscription to a resource lost"),
+                Err(error) => {
+                    tracing::warn!(server = %source.server, %error, "subscription to a resource lost");
+                }
             }
         }
         requested

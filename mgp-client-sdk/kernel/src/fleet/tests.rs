@@ -191,7 +191,7 @@ async fn a_call_while_an_idle_server_stops_starts_it_again() {
     let slow = tokio::spawn(async move { client.text("slow", ()).await });
     tokio::time::sleep(Duration::from_secs(1)).await;
     let server = world.server();
-    let stop = tokio::spawn(async move { server.stop_idle().await });
+    let stop = tokio::spawn(async move { server.client().stop(ShutdownReason::IdleTimeout).await });
     world.becomes(ServerState::Draining).await;
     assert_ne!(world.client.text("which", ()).await, first, "the next instance answers");
     assert_eq!(slow.await.unwrap(), "done");

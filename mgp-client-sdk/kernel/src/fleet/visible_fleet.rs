@@ -32,7 +32,7 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
     summary.tools = tools.iter().map(|tool| tool.name().to_owned()).collect();
     let policy = context.governance.policies().of(Some(server.id()));
     summary.trust_level = Some(policy.trust.clone());
-    if let Ok(client) = server.client().client()
+    if let Ok(client) = server.latest().client()
         && let Some(extensions) = &client.server().mgp
     {
         summary.mgp_version = Some(MgpVersion::default());
@@ -68,7 +68,7 @@ impl VisibleFleet {
     }
 
     fn client(&self, cx: &Context, server: &ServerId) -> Option<Result<Client, RpcError>> {
-        Some(self.get(cx, server)?.client().client().map_err(RpcError::from))
+        Some(self.get(cx, server)?.latest().client().map_err(RpcError::from))
     }
 }
 

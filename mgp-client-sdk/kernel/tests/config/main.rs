@@ -7,4 +7,5 @@ mod agents;
 mod govern;
 mod reload;
 mod servers;
+mod urls;
 mod world;

@@ -4,6 +4,7 @@
 
 mod asking;
 mod changes;
+mod eras;
 mod flow;
 mod hops;
 mod lists;

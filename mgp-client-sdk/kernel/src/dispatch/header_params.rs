@@ -1,0 +1,45 @@
+//! Arguments that callers over HTTP repeat in headers (MCP 2026-07-28, `x-mcp-header`).
+//!
+//! What stands in front of the kernel may have routed a call by them, so they are compared as the server would.
+
+use mgp_toolindex::IndexedTool;
+use mgp_types::RpcError;
+use mgp_types::mcp::Era;
+use mgp_types::service::{Call, HeaderMismatch, HeaderParams, HeaderPlan};
+
+use super::dispatcher::{Dispatcher, DispatcherParts};
+
+/// Compares the headers of a call with its arguments.
+///
+/// Only callers whose list contains the definition know which headers to send, so a missing one is refused for pinned
+/// tools only.
+///
+/// # Errors
+/// −32020 with the first difference.
+pub(super) fn check(
+    dispatcher: &Dispatcher,
+    call: &Call,
+    tool: &IndexedTool,
+) -> Result<(), RpcError> {
+    let cx = call.cx();
+    let Some(headers) = cx.extensions.get::<HeaderParams>() else { return Ok(()) };
+    // Few tools have any, so that few are parsed.
+    if cx.caller.era != Era::Modern || !tool.definition().contains("x-mcp-header") {
+        return Ok(());
+    }
+    let schema = tool.tool()?.input_schema;
+    // A server whose annotations are invalid has none that count.
+    let Ok(plan) = HeaderPlan::of(&schema) else { return Ok(()) };
+    let arguments = call.tool().and_then(|tool| tool.arguments).unwrap_or("{}");
+    match plan.check(arguments, headers) {
+        Err(HeaderMismatch::Missing(_)) if !is_pinned(dispatcher, call, tool) => Ok(()),
+        checked => Ok(checked?),
+    }
+}
+
+fn is_pinned(dispatcher: &Dispatcher, call: &Call, tool: &IndexedTool) -> bool {
+    let DispatcherParts { fleet, search, sessions, .. } = dispatcher.parts();
+    let (index, cx) = (&fleet.context().index, call.cx());
+    let view = sessions.view(&cx.principal, None, index, &search.caller(cx));
+    view.pinned.iter().any(|held| held.tool.tool_id() == tool.tool_id())
+}

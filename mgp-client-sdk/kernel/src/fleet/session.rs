@@ -1,0 +1,223 @@
+//! A connection to a server in one era, and the choice between two of them.
+//!
+//! Servers on some SDKs ask their callers (elicitation, sampling, roots) in the legacy era only, although they serve the
+//! modern one too. So the kernel speaks below what its caller speaks above: the main session has the newest era of the
+//! server, and a second, legacy one is opened for the first legacy caller that can be asked or subscribes to a resource.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, Error, Hop, SupervisedClient};
+use mgp_types::RpcError;
+use mgp_types::mcp::Era;
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Reply, ServerId};
+use mgp_types::sync::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::start::StartHold;
+
+/// Time for which a server that refused a legacy session is not asked for another one.
+const REFUSED_TTL: Duration = Duration::from_mins(10);
+
+/// The two sessions that an instance of a server may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SessionKind {
+    /// The session of the configured era, or of the newest one.
+    Main,
+    /// The session for legacy callers of a server that serves both eras.
+    Legacy,
+}
+
+/// The use that a caller makes of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionUse {
+    Call,
+    /// Notifications of a changed resource, which some servers send in the legacy era only.
+    Subscription,
+}
+
+impl SessionUse {
+    /// Returns whether a caller loses something in a session of the modern era.
+    pub(super) fn needs_legacy(self, cx: &Context) -> bool {
+        let is_affected = self == Self::Subscription || cx.caller.asks.any();
+        cx.caller.era == Era::Legacy && is_affected
+    }
+}
+
+/// A supervised client, the hop that passes calls on to it, and its calls in flight.
+pub(super) struct Session {
+    kind: SessionKind,
+    client: SupervisedClient,
+    hop: Hop,
+    /// The number of calls in flight.
+    running: AtomicUsize,
+    /// The time at which the last call began or ended.
+    used_at: Mutex<Instant>,
+}
+
+impl Session {
+    pub(super) fn new(kind: SessionKind, server: ServerId, client: SupervisedClient) -> Self {
+        let hop = Hop::supervised(server, client.clone());
+        let (running, used_at) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
+        Self { kind, client, hop, running, used_at }
+    }
+
+    pub(super) fn kind(&self) -> SessionKind {
+        self.kind
+    }
+
+    pub(super) fn client(&self) -> &SupervisedClient {
+        &self.client
+    }
+
+    pub(super) fn state(&self) -> ServerState {
+        self.client.state().now()
+    }
+
+    /// Returns the client if it accepts calls; a draining one accepts none.
+    pub(super) fn present(&self) -> Option<Client> {
+        let is_draining = self.state() == ServerState::Draining;
+        self.client.client().ok().filter(|_| !is_draining)
+    }
+
+    /// Returns whether the session has had no call for this time.
+    pub(super) fn is_idle(&self, time: Duration) -> bool {
+        self.running.load(Ordering::Acquire) == 0 && self.used_at().elapsed() >= time
+    }
+
+    pub(super) fn used_at(&self) -> Instant {
+        *self.used_at.lock()
+    }
+
+    fn touch(&self) {
+        *self.used_at.lock() = Instant::now();
+    }
+
+    /// Starts the server unless it runs or is held, and waits until it is connected; one that drains is started after.
+    pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
+        self.touch();
+        if let Some(client) = self.present() {
+            return Ok(client);
+        }
+        if hold.is_set() {
+            return self.client.client();
+        }
+        let is_down = matches!(
+            self.state(),
+            ServerState::Registered | ServerState::Disconnected | ServerState::Draining
+        );
+        if is_down && !hold.start(&self.client).await {
+            return self.client.client();
+        }
+        match tokio::time::timeout(timeout, self.client.ready()).await {
+            Ok(ready) => ready,
+            Err(_) => self.client.client(),
+        }
+    }
+
+    /// Wakes a legacy session; a server that does not serve it is stopped after its first refusal.
+    pub(super) async fn wake_or_stop(&self, hold: &StartHold, timeout: Duration) -> Option<Client> {
+        let mut states = self.client.state().watch();
+        let woken = tokio::select! {
+            woken = self.wake(hold, timeout) => woken.ok(),
+            () = has_failed(&mut states) => None,
+        };
+        if woken.is_none() {
+            self.client.stop(ShutdownReason::OperatorRequest).await;
+        }
+        woken
+    }
+
+    /// Passes a call on through all gates.
+    pub(super) fn send(
+        self: &Arc<Self>,
+        call: Call,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let (running, sending) = (RunningCall::new(self), self.hop.send(call));
+        Box::pin(async move {
+            let _running = running;
+            sending.await
+        })
+    }
+}
+
+/// Waits until a start has failed, whether it is retried or not.
+pub(super) async fn has_failed(states: &mut watch::Receiver<ServerState>) {
+    while states.changed().await.is_ok() {
+        if matches!(*states.borrow_and_update(), ServerState::Error | ServerState::Restarting) {
+            return;
+        }
+    }
+}
+
+/// A call in flight; counted until it is dropped.
+struct RunningCall(Arc<Session>);
+
+impl RunningCall {
+    fn new(session: &Arc<Session>) -> Self {
+        session.running.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(session))
+    }
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What is known about the eras of a server, from its last connection or from the last kernel; shared by its instances.
+#[derive(Default)]
+pub(super) struct KnownEras {
+    needs: AtomicU8,
+    refused_at: Mutex<Option<Instant>>,
+}
+
+/// The sessions that a server needs for callers of both eras.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionNeeds {
+    /// The server was not connected yet.
+    Unknown,
+    /// It is a legacy server, or one that can ask modern callers everything.
+    One,
+    /// It is a modern server that may ask more in the legacy era, if it serves that.
+    OnePerEra,
+}
+
+impl KnownEras {
+    /// Takes what a server declared in its main session.
+    pub(super) fn observe(&self, facts: &PeerInfo) {
+        let is_enough = facts.era == Era::Legacy || facts.asks_in_rounds;
+        self.set(if is_enough { SessionNeeds::One } else { SessionNeeds::OnePerEra });
+    }
+
+    pub(super) fn set(&self, needs: SessionNeeds) {
+        self.needs.store(needs as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn needs(&self) -> SessionNeeds {
+        let was_refused = || self.refused_at.lock().is_some_and(|at| at.elapsed() < REFUSED_TTL);
+        match self.needs.load(Ordering::Relaxed) {
+            0 => SessionNeeds::Unknown,
+            2 if !was_refused() => SessionNeeds::OnePerEra,
+            _ => SessionNeeds::One,
+        }
+    }
+
+    /// Notes that the server does not serve the legacy era.
+    pub(super) fn refuse_legacy(&self) {
+        *self.refused_at.lock() = Some(Instant::now());
+    }
+
+    /// Returns what the next kernel should know; `None` before the server was connected.
+    pub(super) fn stored(&self) -> Option<bool> {
+        match self.needs.load(Ordering::Relaxed) {
+            0 => None,
+            needs => Some(needs == SessionNeeds::OnePerEra as u8),
+        }
+    }
+}

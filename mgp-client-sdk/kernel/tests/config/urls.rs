@@ -1,0 +1,105 @@
+//! Servers at a URL, which run for others too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_server_sdk::prelude::*;
+use mgp_types::method::{Initialized, LifecycleShutdown, Request as _};
+use mgp_types::mgp::ServerState;
+use mgp_types::service::{Call, HeaderParams, Principal, gate, mock};
+
+use crate::world::{World, until};
+
+/// What a server has seen.
+#[derive(Default)]
+struct Seen {
+    shutdowns: AtomicUsize,
+    sessions: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Place {
+    /// Also sent as a header of the request.
+    #[schemars(extend("x-mcp-header" = "Region"))]
+    region: String,
+}
+
+fn server() -> Server {
+    let look = |name: &str| {
+        Tool::new(name, "Looks", |Args(place): Args<Place>| async move { place.region })
+    };
+    Server::new("far", "1").tool(look("pinned")).tool(look("other"))
+}
+
+/// Serves at a URL, and returns its configuration.
+async fn serve(server: Server, era: &str) -> String {
+    let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
+    let url = format!("http://{}/mcp", bound.local_addr());
+    tokio::spawn(bound.run());
+    format!(
+        "[agents.ann]\npinned = ['far.pinned']\n\
+         [[servers]]\nid = 'far'\nurl = '{url}'\nera = '{era}'\n\
+         [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ pinned = 'safe', other = 'safe' }}\n"
+    )
+}
+
+#[tokio::test]
+async fn a_server_that_others_use_is_not_shut_down() {
+    for era in ["modern", "legacy"] {
+        let seen: Arc<Seen> = Arc::default();
+        let sees = Arc::clone(&seen);
+        let watched = server().layer(gate(move |call: &Call| {
+            if call.method().as_str() == LifecycleShutdown::METHOD {
+                sees.shutdowns.fetch_add(1, Ordering::SeqCst);
+            } else if call.tells::<Initialized>() {
+                sees.sessions.fetch_add(1, Ordering::SeqCst);
+                let ends = Arc::clone(&sees);
+                let end = move || {
+                    ends.ended.fetch_add(1, Ordering::SeqCst);
+                };
+                call.cx().scope.on_end(end).keep();
+            }
+            Ok(())
+        }));
+        let world = World::new(&serve(watched, era).await).await;
+        world.knows("far").await;
+        let kernel = &world.kernel;
+        let stopped = kernel.stop_server(&"far".into()).await;
+        assert_eq!(stopped, Some(ServerState::Disconnected), "{era}: it is not said to drain");
+        kernel.start_server(&"far".into()).await;
+        assert_eq!(world.server("far").status, ServerState::Connected, "{era}: it still runs");
+        let (sessions, ended) = if era == "legacy" { (2, 1) } else { (0, 0) };
+        assert_eq!(seen.sessions.load(Ordering::SeqCst), sessions);
+        until("the first session has ended", || seen.ended.load(Ordering::SeqCst) == ended).await;
+        world.end().await;
+        assert_eq!(seen.shutdowns.load(Ordering::SeqCst), 0, "{era}");
+    }
+}
+
+#[tokio::test]
+async fn a_header_that_differs_from_its_argument_does_not_pass_the_kernel() {
+    const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let world = World::new(&serve(server(), "auto").await).await;
+    world.knows("far").await;
+    for (tool, region, expected) in [
+        ("pinned", Some("eu"), None),
+        ("pinned", Some("us"), Some(-32020)),
+        ("pinned", None, Some(-32020)),
+        ("other", Some("us"), Some(-32020)),
+        // Its caller may not have seen the definition.
+        ("other", None, None),
+    ] {
+        let mut caller = mock::client(world.kernel.server().into_stack().unwrap());
+        caller.cx.principal = Principal::local().agent("ann");
+        let mut headers = HeaderParams::new();
+        if let Some(region) = region {
+            headers.push("Region", region);
+        }
+        caller.cx.extensions.insert(headers);
+        let params = format!(r#"{{"name":"{tool}","arguments":{{"region":"eu"}},{META}}}"#);
+        let refused = caller.request("tools/call", &params).await.err();
+        assert_eq!(refused.map(|error| error.code().0), expected, "{tool} {region:?}");
+    }
+    world.end().await;
+}

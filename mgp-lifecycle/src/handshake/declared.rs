@@ -1,0 +1,66 @@
+//! The capabilities that a modern request declares: its client's, or those of the caller it is forwarded for.
+
+use mgp_types::mcp::{ClientCapabilities, ListChanged, key};
+use mgp_types::service::{CallerAccess, Context};
+use mgp_types::sync::Mutex;
+use mgp_types::{Payload, RpcError};
+
+/// The callers whose capabilities are kept encoded; most hosts of a kernel declare one of a few sets.
+const MAX_CACHED: usize = 16;
+
+/// Capabilities as they are sent.
+#[derive(Clone, Debug)]
+pub(super) struct DeclaredCapabilities {
+    pub(super) plain: Payload,
+    /// The capabilities with the tasks extension.
+    pub(super) with_tasks: Payload,
+}
+
+impl DeclaredCapabilities {
+    pub(super) fn new(mut capabilities: ClientCapabilities) -> Result<Self, RpcError> {
+        let plain = Payload::of(&capabilities)?;
+        let extensions = capabilities.extensions.get_or_insert_default();
+        if extensions.get(key::TASKS_EXTENSION).is_none() {
+            extensions.insert(key::TASKS_EXTENSION, Payload::empty_object());
+        }
+        Ok(Self { plain, with_tasks: Payload::of(&capabilities)? })
+    }
+}
+
+/// The client's capabilities with the answers that callers offer, encoded once for each set of them.
+#[derive(Debug)]
+pub(super) struct CallerCapabilities {
+    own: ClientCapabilities,
+    /// By the capabilities as the caller sent them.
+    cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
+}
+
+impl CallerCapabilities {
+    pub(super) fn new(own: ClientCapabilities) -> Self {
+        Self { own, cache: Mutex::default() }
+    }
+
+    /// Returns the capabilities for a call, or `None` if its caller cannot be asked anything.
+    pub(super) fn of(&self, cx: &Context) -> Option<DeclaredCapabilities> {
+        if !cx.caller.asks.any() || matches!(cx.asking, CallerAccess::Nobody) {
+            return None;
+        }
+        let sent = cx.caller.capabilities.as_ref()?;
+        let is_same = |(other, _): &&(Payload, _)| other.as_str() == sent.as_str();
+        if let Some((_, declared)) = self.cache.lock().iter().find(is_same) {
+            return Some(declared.clone());
+        }
+        let caller: ClientCapabilities = sent.get().ok()?;
+        let mut capabilities = self.own.clone();
+        (capabilities.elicitation, capabilities.sampling) = (caller.elicitation, caller.sampling);
+        // Announcements of new roots are of the legacy era.
+        capabilities.roots = caller.roots.map(|_| ListChanged::new());
+        let declared = DeclaredCapabilities::new(capabilities).ok()?;
+        let mut cache = self.cache.lock();
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
+        }
+        cache.push((sent.clone(), declared.clone()));
+        Some(declared)
+    }
+}

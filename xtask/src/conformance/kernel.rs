@@ -1,0 +1,219 @@
+//! The kernel as the program under test: `mgp serve --http` in front of a server that passes the suite alone.
+//!
+//! One configuration serves callers of both revisions. The tools are pinned and confirmed by nobody, because the suite
+//! looks for them in `tools/list` and has no operator; everything else is as configured by default.
+
+use super::{host, suite::Tried};
+use crate::{
+    exchange::exchange,
+    packages::{self, Node},
+    run::{Context, Failure, Outcome, Program, now, target},
+    serving::Served,
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+/// The packages of the servers on other SDKs.
+const PYTHON: &[&str] = &["mcp==2.3.0"];
+const TYPESCRIPT: &[&str] =
+    &["@modelcontextprotocol/server@2.4.0", "@modelcontextprotocol/node@2.1.2", "zod@4.2.0"];
+
+/// The servers themselves.
+const EVERYTHING_PY: &str = include_str!("peers/everything.py");
+const EVERYTHING_MJS: &str = include_str!("peers/everything.mjs");
+
+/// The time until the kernel lists the tools of the server.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The time limit of a request for a list.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The id of the server in the kernel's configuration.
+const SERVER: &str = "peer";
+
+/// The server behind the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    Ours,
+    TypeScript,
+    Python,
+}
+
+impl Peer {
+    pub(super) const ALL: [Self; 3] = [Self::Ours, Self::TypeScript, Self::Python];
+
+    /// Reads the value of `--peer`; ours by default.
+    pub(super) fn named(name: Option<&str>) -> Outcome<Self> {
+        match name {
+            None | Some("ours") => Ok(Self::Ours),
+            Some("ts") => Ok(Self::TypeScript),
+            Some("python") => Ok(Self::Python),
+            Some(other) => {
+                Err(Failure::new(format!("`{other}` is not a peer; known: ours, ts, python")))
+            }
+        }
+    }
+
+    pub(super) fn shown(self) -> &'static str {
+        match self {
+            Self::Ours => "our fixture",
+            Self::TypeScript => "the TypeScript SDK",
+            Self::Python => "the Python SDK",
+        }
+    }
+
+    /// Installs and starts the server.
+    fn start(self, folder: &Path) -> Outcome<Served> {
+        let mut words = match self {
+            Self::Ours => vec![host::fixture()?, "--port".into()],
+            Self::TypeScript => {
+                let (node, place) = (Node::of_at_least(20)?, folder.join("node"));
+                let wanted: Vec<_> = TYPESCRIPT.iter().map(|&name| name.to_owned()).collect();
+                node.install(&place, &wanted, &folder.join("home"))?;
+                vec![node.program(), written(place.join("everything.mjs"), EVERYTHING_MJS)?]
+            }
+            Self::Python => {
+                let place = folder.join("python");
+                let wanted: Vec<_> = PYTHON.iter().map(|&name| name.to_owned()).collect();
+                packages::python(&place, &wanted, &folder.join("home"))?;
+                let script = written(place.join("everything.py"), EVERYTHING_PY)?;
+                vec![place.join("bin/python"), script]
+            }
+        };
+        words.push("PORT".into());
+        let words: Vec<_> = words.into_iter().map(PathBuf::into_os_string).collect();
+        Served::words(&words, &folder.join("server.log"))
+    }
+}
+
+fn written(file: PathBuf, text: &str) -> Outcome<PathBuf> {
+    fs::write(&file, text).context(file.display())?;
+    Ok(file)
+}
+
+/// A kernel, and the server behind it.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    kernel: Served,
+    _server: Served,
+}
+
+impl Kernel {
+    /// Starts both, and waits until the kernel lists the server's tools.
+    pub(super) fn start(peer: Peer) -> Outcome<Self> {
+        Program::cargo(&["build", "--quiet", "-p", "mgp", "--bin", "mgp"]).run()?;
+        let folder = target()?.join("conformance").join(format!("behind-{peer:?}").to_lowercase());
+        fs::create_dir_all(folder.join("home")).context(folder.display())?;
+        let server = peer.start(&folder)?;
+        let tools = tools(server.port())?;
+        let state = emptied(folder.join("state"))?;
+        let configuration = folder.join("mgp.toml");
+        fs::write(&configuration, configure(server.port(), &tools))?;
+        let mgp = target()?.join("debug/mgp");
+        let command = |port: u16| {
+            let mut command = Command::new(mgp);
+            command.args(["serve", "--no-auth", "--http", &format!("127.0.0.1:{port}")]);
+            command.arg("--config").arg(&configuration).arg("--state").arg(state);
+            command.env("HOME", folder.join("home"));
+            Ok(command)
+        };
+        let kernel = Served::start(command, &folder.join("kernel.log"))?;
+        let end = now() + DISCOVERY_TIMEOUT;
+        // The kernel's own tools are listed too.
+        while self::tools(kernel.port())?.len() < tools.len() {
+            if now() > end {
+                return Err(Failure::new("the kernel does not list the tools of the server"));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(Self { kernel, _server: server })
+    }
+
+    pub(super) fn tried(&self) -> Tried {
+        Tried::Server(format!("http://127.0.0.1:{}/mcp", self.kernel.port()))
+    }
+}
+
+/// Creates an empty folder that only its owner may read.
+fn emptied(folder: PathBuf) -> Outcome<PathBuf> {
+    let _ = fs::remove_dir_all(&folder);
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&folder).context(folder.display())?;
+    Ok(folder)
+}
+
+/// Returns the configuration of the kernel: one, for callers of both revisions.
+fn configure(port: u16, tools: &[String]) -> String {
+    let pinned: Vec<_> = tools.iter().map(|tool| format!("\"{SERVER}.{tool}\"")).collect();
+    let risk: Vec<_> = tools.iter().map(|tool| format!("\"{tool}\" = \"safe\"")).collect();
+    format!(
+        r#"[kernel]
+permission_policy = "auto_approve"
+auto_approve_except = []
+
+[agents.default]
+pinned = [{}]
+
+[[servers]]
+id = "{SERVER}"
+url = "http://127.0.0.1:{port}/mcp"
+
+[servers.mgp]
+trust_level = "trusted"
+default_policy = "opt-out"
+risk = {{ {} }}
+"#,
+        pinned.join(", "),
+        risk.join(", ")
+    )
+}
+
+/// Returns the names of the tools that a server lists.
+fn tools(port: u16) -> Outcome<Vec<String>> {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let (id, method) = (1, "tools/list");
+    let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {"_meta": meta}});
+    let body = body.to_string();
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n\
+         Mcp-Method: {method}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let sent = std::iter::once((request.into_bytes(), Duration::ZERO));
+    let answer = exchange(port, sent, "POST", 1, LIST_TIMEOUT).pop();
+    let listed = answer.and_then(|answer| answer.message()).unwrap_or(Value::Null);
+    let tools = listed["result"]["tools"].as_array().context(format!("tools/list: {listed}"))?;
+    Ok(tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_have_names() {
+        for (name, peer) in [(None, Peer::Ours), (Some("ts"), Peer::TypeScript)] {
+            assert_eq!(Peer::named(name).unwrap(), peer);
+        }
+        assert!(Peer::named(Some("ruby")).is_err());
+    }
+
+    #[test]
+    fn every_tool_is_pinned_and_safe() {
+        let text = configure(80, &["a".to_owned(), "b".to_owned()]);
+        assert!(text.contains(r#"pinned = ["peer.a", "peer.b"]"#), "{text}");
+        assert!(text.contains(r#"risk = { "a" = "safe", "b" = "safe" }"#), "{text}");
+    }
+}
