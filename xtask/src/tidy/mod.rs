@@ -53,11 +53,8 @@ pub(crate) struct Tree {
 }
 
 /// Runs all rules over the workspace.
-pub(crate) fn tidy(flags: &Flags) -> Outcome {
+pub(crate) fn tidy(_: &Flags) -> Outcome {
     let tree = Tree::read(&root())?;
-    if flags.has("--house") {
-        return report_house(&tree);
-    }
     let violations = check(&tree);
     for violation in &violations {
         println!("{violation}");
@@ -93,18 +90,9 @@ fn check(tree: &Tree) -> Vec<Violation> {
         }
     }
     found.extend(circles::circles(&tree.rust));
+    found.extend(exports::twice(&tree.libraries()));
     found.extend(figures::agree(tree.prose("README.md"), tree.prose("docs/benchmarks.md")));
     found
-}
-
-/// Applies the rule of names that two packages export, which is not yet part of [`check`].
-fn report_house(tree: &Tree) -> Outcome {
-    let violations = exports::twice(&tree.libraries());
-    for violation in &violations {
-        println!("{violation}");
-    }
-    println!("tidy --house: {} violations", violations.len());
-    if violations.is_empty() { Ok(()) } else { Err(Failure::new("the house rules are broken")) }
 }
 
 fn has_extension(path: &str, extension: &str) -> bool {
