@@ -23,6 +23,8 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// The longest time of a tool call that reports progress. Default: 10 minutes.
     pub max_timeout: Duration,
+    /// If set, calls of a server without MGP carry `_meta.traceparent`. Default: no.
+    pub plain_traceparent: bool,
     /// The time a call waits for a supervised server that starts or restarts. Default: no wait.
     pub ready_wait: Duration,
     /// If set, a supervised server is monitored and restarted when it is unhealthy.
@@ -61,6 +63,7 @@ impl ClientConfig {
             connect: ConnectConfig::default(),
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
+            plain_traceparent: false,
             ready_wait: Duration::ZERO,
             monitor: None,
             max_pages: 1000,

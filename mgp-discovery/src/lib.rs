@@ -25,8 +25,8 @@ pub use change::{ChangeEffect, ChangedServer, ConfigChange, Reload, Reloaded};
 pub use config::{
     AgentConfig, AuditFsync, AuditLogConfig, Config, ConfigErrors, ConfigFinding, ConfigKey,
     ConfirmLevel, FindingSeverity, GovernanceConfig, Isolation, KEYS, KernelConfig, KeyKind,
-    ParsedConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
-    ToolCreationConfig, config_markdown, config_schema, limits, nearest,
+    OnUngranted, ParsedConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig,
+    ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits, nearest,
 };
 pub use error::DiscoveryError;
 pub use expand::{

@@ -179,7 +179,7 @@ impl Server {
 
     /// Changes the health report of the server: checks, resources, the servers behind it.
     ///
-    /// Uptime, tools, running requests, memory and connections are always counted.
+    /// Uptime, running requests and memory are always counted; tools and connections unless the author counts them.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

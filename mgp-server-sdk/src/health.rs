@@ -61,9 +61,13 @@ pub(crate) fn of(
     drain: &Drain,
 ) -> Health {
     let (all, on, running) = (tools.clone(), tools.clone(), cancel.clone());
+    // A gateway counts the tools behind it.
+    let health = if health.counts_tools() {
+        health
+    } else {
+        health.tools_total(move || all.len() as u64).tools_available(move || on.available() as u64)
+    };
     let health = health
-        .tools_total(move || all.len() as u64)
-        .tools_available(move || on.available() as u64)
         .pending_requests(move |asking| (running.running() as u64).saturating_sub(asking))
         .state(drain.state());
     match offer.mgp.as_ref().and_then(|mgp| mgp.server_id.clone()) {

@@ -125,6 +125,14 @@ impl Server {
         }
     }
 
+    /// Returns a router for the methods that the layers of every server answer: health, shutdown and cancellation.
+    ///
+    /// A gateway offers them as tools too.
+    #[must_use]
+    pub fn system_router(&self) -> Router {
+        self.health.router().merge(self.drain_handle().router()).merge(self.cancel.router())
+    }
+
     /// Sets the advice to the model on how to use the server.
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.offer.instructions = Some(text.into());

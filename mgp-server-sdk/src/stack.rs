@@ -10,6 +10,7 @@ use mgp_lifecycle::{
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_types::RpcError;
+use mgp_types::mcp::ListParams;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
 use mgp_types::service::{
     BoxFuture, Call, Either, Kind, MgpService, Reply, Router, Stack, WaitMark,
@@ -18,6 +19,7 @@ use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::catalog::bad_cursor;
 use crate::permission;
 use crate::request_context::RequestContextLayer;
 use crate::tool::{RetryHintLayer, Running, Tools};
@@ -156,7 +158,7 @@ impl Service<Call> for Leaf {
             }
             ToolsList::METHOD if self.own_lists => {
                 permission::apply_grants(&mut call);
-                let list = self.tools.list(call.cx());
+                let list = refuse_cursor(&call).and_then(|()| self.tools.list(call.cx()));
                 Either::Left { future: LeafFuture::Ready(Some(list)) }
             }
             _ => Either::Right { future: self.endpoints.call(call) },
@@ -167,8 +169,12 @@ impl Service<Call> for Leaf {
 impl Leaf {
     /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> LeafFuture {
+        // Nobody is asked about a call that is refused anyway, because its arguments are not an object.
+        let callable = call
+            .tool()
+            .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));
         if permission::sends_grants(&call)
-            && let Some(needed) = call.tool().and_then(|tool| self.tools.permissions_of(tool.name))
+            && let Some(needed) = callable.and_then(|tool| self.tools.permissions_of(tool.name))
         {
             match permission::apply_grants_or_ask(&mut call, &needed) {
                 Ok(None) => {}
@@ -177,6 +183,14 @@ impl Leaf {
         }
         LeafFuture::new(self.tools.call(call))
     }
+}
+
+/// Refuses a cursor: the list of tools has one page.
+fn refuse_cursor(call: &Call) -> Result<(), RpcError> {
+    if call.params().mentions("\"cursor\"") && call.params().get::<ListParams>()?.cursor.is_some() {
+        return Err(bad_cursor());
+    }
+    Ok(())
 }
 
 /// A reply that is ready, or a running tool.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use bench::{Settings, server};
 use mgp_types::method::{
-    AuditNotification, Direction, Kind, MethodInfo, Notification as _, lookup, methods,
+    AuditNotification, Direction, Kind, MethodInfo, Notification as _, UNSERVED, lookup, methods,
 };
 use mgp_types::mgp::{Extension, ExtensionSet};
 use raw::{Raw, hello, modern};
@@ -99,22 +99,9 @@ fn whole(info: &MethodInfo) -> Extension {
     info.extension.unwrap().whole()
 }
 
-/// Methods of the specification that the workbench does not serve.
-const OPEN: &[&str] = &[
-    "mgp/events/subscribe",
-    "mgp/events/unsubscribe",
-    "mgp/callback/respond",
-    "mgp/tools/discover",
-    "mgp/tools/request",
-    "mgp/tools/session",
-    "mgp/tools/session/evict",
-    "notifications/mgp.event",
-    "notifications/mgp.callback.request",
-];
-
 /// Returns whether each method of the specification is open.
 fn open_rows() -> BTreeMap<String, bool> {
-    seed().map(|info| (info.name.to_owned(), OPEN.contains(&info.name))).collect()
+    seed().map(|info| (info.name.to_owned(), UNSERVED.contains(&info.name))).collect()
 }
 
 #[test]
@@ -150,9 +137,9 @@ async fn a_method_without_its_extension_is_unknown() {
     }
 }
 
-/// Returns whether only other servers serve an extension: governed ones serve access, kernels serve discovery.
+/// Returns whether only other servers serve an extension: governed ones serve access, kernels serve both kinds of discovery.
 fn is_anothers(extension: Extension) -> bool {
-    matches!(extension, Extension::AccessControl | Extension::Discovery)
+    matches!(extension, Extension::AccessControl | Extension::Discovery | Extension::ToolDiscovery)
 }
 
 #[tokio::test]
@@ -180,7 +167,7 @@ async fn what_is_served_is_advertised_and_nothing_else() {
         for &extension in Extension::STANDARD {
             let peer = Peer::new(era, &[], Some(extension)).await;
             // A part of an extension may be offered without the rest.
-            let offered = ExtensionSet::from_names(peer.named());
+            let offered = ExtensionSet::from_offer(peer.named());
             for info in seed().filter(|info| whole(info) == extension) {
                 let is_offered = info.extension.is_some_and(|part| offered.contains(part));
                 // Audit events are served only by servers with an endpoint for them.
@@ -250,6 +237,30 @@ async fn a_plain_peer_sees_no_name_of_mgp() {
         for message in all {
             // The server's own errors cannot be requested.
             assert!(!message.to_string().to_lowercase().contains("mgp"), "{era:?}: {message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn chunks_and_progress_carry_the_trace_of_their_call() {
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    for era in [Era::Legacy, Era::Modern] {
+        let mut peer = Peer::new(era, &[], Some(Extension::Streaming)).await;
+        for (tool, arguments) in
+            [("stream", json!({"chunks": 3, "bytes": 4})), ("progress", json!({"steps": 3}))]
+        {
+            let params = json!({
+                "name": tool, "arguments": arguments, "trace_id": TRACE, "_mgp": {"stream": true},
+            });
+            let received = peer.ask("tools/call", params).await;
+            let parts: Vec<_> = received
+                .iter()
+                .filter(|message| {
+                    message["method"].as_str().is_some_and(|name| name.contains("mgp"))
+                })
+                .collect();
+            assert!(!parts.is_empty(), "{era:?} {tool}: {received:?}");
+            assert!(parts.iter().all(|part| part["params"]["trace_id"] == TRACE), "{parts:?}");
         }
     }
 }

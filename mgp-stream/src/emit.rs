@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as Task, Poll};
 
+use bytestring::ByteString;
 use mgp_types::mcp::{Era, ProgressParams};
 use mgp_types::method::{
     CallbackRequest, EventNotification, LogMessage, Progress, StreamChunk, StreamProgress,
@@ -88,6 +89,8 @@ struct CallerSink {
     streams: bool,
     /// If set, log messages may be sent: a modern caller asks for them in each request.
     logs: bool,
+    /// The trace of the call.
+    trace: Option<ByteString>,
     chunks: AtomicU64,
     signal: Option<Arc<CancelSignal>>,
 }
@@ -115,6 +118,7 @@ impl CallerSink {
             token,
             streams,
             logs,
+            trace: cx.trace.clone().filter(|_| cx.caller.speaks_mgp()),
             chunks: AtomicU64::new(0),
             signal,
         })
@@ -140,12 +144,15 @@ impl CallerSink {
             index: u64,
             content: &'a Payload,
             done: bool,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            trace_id: Option<&'a str>,
         }
         if let Some(signal) = &self.signal {
             signal.record_chunk(&content);
         }
         let index = self.chunks.fetch_add(1, Ordering::Relaxed);
-        let chunk = Chunk { request_id: &self.id, index, content: &content, done: false };
+        let trace_id = self.trace.as_deref();
+        let chunk = Chunk { request_id: &self.id, index, content: &content, done: false, trace_id };
         self.notify(<StreamChunk as mgp_types::method::Notification>::METHOD, Payload::of(&chunk))
             .await
     }
@@ -168,6 +175,7 @@ impl CallerSink {
                 StreamProgressParams::new(self.id.clone(), Number::from(share.clamp(0.0, 1.0)));
             params.message = step.message;
             params.estimated_remaining_ms = step.estimated_remaining_ms;
+            params.trace_id = self.trace.as_deref().map(str::to_owned);
             self.notify(
                 <StreamProgress as mgp_types::method::Notification>::METHOD,
                 Payload::of(&params),

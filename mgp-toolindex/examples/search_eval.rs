@@ -142,7 +142,7 @@ impl Costs {
                 asked = asked.strategy(strategy.clone());
             }
             let found = index.search(&asked, &AllTools)?;
-            answers.push(serde_json::to_string(&present(&found, &budget, asked.how_many()))?);
+            answers.push(serde_json::to_string(&present(&found, &budget))?);
             // The model calls the first result.
             if let Some(hit) = found.hits.first() {
                 sessions.used(&session, &hit.tool);

@@ -35,7 +35,7 @@
 //!
 //! // The answer for the model, within the default budget of 8,000 tokens.
 //! let sessions = Sessions::new();
-//! let answer = present(&found, sessions.plan().budget_of(&cx.principal), query.how_many());
+//! let answer = present(&found, sessions.plan().budget_of(&cx.principal));
 //! assert_eq!(answer.tools[0].name, "read_text");
 //!
 //! // The model calls the tool, so it is cached in the session and listed.

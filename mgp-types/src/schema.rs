@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::mcp::Revision;
-use crate::method::{Direction, Kind, MethodInfo, Shape, methods, shapes};
+use crate::method::{Direction, Kind, MethodInfo, Shape, UNSERVED, methods, shapes};
 use crate::{RpcError, mgp};
 
 /// Returns the JSON Schema of every message of MGP, with file names.
@@ -56,6 +56,9 @@ pub fn methods_markdown() -> String {
         page,
         "The {requests} methods and {notifications} notifications of the first specification are in bold."
     );
+    if !UNSERVED.is_empty() {
+        page.push_str("Those marked *open* are not served yet.\n");
+    }
     section(&mut page, "MGP", |info| info.is_mgp() && !info.is_kernels());
     section(&mut page, "MCP", |info| !info.is_mgp());
     section(&mut page, "Kernel", MethodInfo::is_kernels);
@@ -79,6 +82,7 @@ fn section(page: &mut String, title: &str, belongs: impl Fn(&MethodInfo) -> bool
 
 fn row(page: &mut String, info: &MethodInfo) {
     let bold = if info.seed { "**" } else { "" };
+    let open = if UNSERVED.contains(&info.name) { " *open*" } else { "" };
     let direction = match info.direction {
         Direction::ToServer => "client → server",
         Direction::ToClient => "server → client",
@@ -97,7 +101,7 @@ fn row(page: &mut String, info: &MethodInfo) {
     };
     let _ = writeln!(
         page,
-        "| {bold}`{}`{bold} | {} | {} | {direction} | {revisions} | {} | {} |",
+        "| {bold}`{}`{bold}{open} | {} | {} | {direction} | {revisions} | {} | {} |",
         info.name,
         info.section,
         extension(info),

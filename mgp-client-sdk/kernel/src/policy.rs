@@ -1,9 +1,11 @@
 //! From `mgp.toml` to the settings of the layers (MGP §15.2).
 
+use std::time::Duration;
+
 use mgp_discovery::{
-    ApprovedRegistration, ConfirmLevel, KernelConfig, RestartConfig, ServerConfig,
+    ApprovedRegistration, ConfirmLevel, KernelConfig, OnUngranted, RestartConfig, ServerConfig,
 };
-use mgp_lifecycle::SuperviseConfig;
+use mgp_lifecycle::{SuperviseConfig, UngrantedPolicy};
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
 /// Returns the policy of a configured server; without `[servers.mgp]` it is the default policy.
@@ -37,6 +39,16 @@ pub(super) fn registered_policy(
     approved: &ApprovedRegistration,
 ) -> ServerPolicy {
     policy(kernel, &approved.server).deny(approved.denied.iter().cloned())
+}
+
+/// Returns how long a connection waits for decisions about its permissions, and what follows if it lacks one.
+pub(super) fn permission_flow(server: &ServerConfig) -> (Duration, UngrantedPolicy) {
+    let mgp = server.mgp.clone().unwrap_or_default();
+    let ungranted = match mgp.on_ungranted {
+        OnUngranted::Close => UngrantedPolicy::Close,
+        _ => UngrantedPolicy::Proceed,
+    };
+    (mgp.permission_timeout, ungranted)
 }
 
 /// Returns when a server is restarted.

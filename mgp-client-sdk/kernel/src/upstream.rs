@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
-use mgp_lifecycle::Fleet;
+use mgp_lifecycle::{Fleet, Health};
+use mgp_security::{Administration, Governance};
 use mgp_server_sdk::Server;
 use mgp_types::mcp::{ListChanged, ResourcesCapability};
+use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{Call, Context, gate};
+use mgp_types::service::{Call, Context, Router, Stack, gate};
 
 use super::admin;
 use super::callers::CallerChange;
 use super::cli_hints::CliHintLayer;
+use super::clients::Clients;
 use super::coalesced::Coalesced;
 use super::dispatch::{self, Dispatcher};
+use super::fleet::VisibleFleet;
 use super::handle::Kernel;
 use super::hops::{self, HopLimitLayer};
 
@@ -35,14 +39,15 @@ impl Kernel {
     /// Serve it on stdio, at a URL, or over any pair of streams.
     pub fn server(&self) -> Server {
         let dispatcher = &self.0.dispatcher;
-        let (router, visible) =
-            (dispatch::router(dispatcher, admin::router(self)), dispatcher.visible_fleet());
+        let visible = dispatcher.visible_fleet();
         let context = self.0.fleet.context();
         let index = context.index.clone();
         let server = Server::new(hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"))
             .herald(&context.notifications, dispatcher.clone());
         server.drain_handle().fleet(Arc::clone(&visible) as Arc<dyn Fleet>);
-        let noting = dispatcher.clone();
+        let own = owners_only(server.system_router(), &context.governance);
+        let router = dispatch::router(dispatcher, admin::router(self), own);
+        let (noting, clients) = (dispatcher.clone(), self.clients().clone());
         server
             .instructions(INSTRUCTIONS)
             .offer(|offer| {
@@ -75,9 +80,34 @@ impl Kernel {
                 // On the way out, the remedy of a refusal becomes a command of the program.
                 CliHintLayer,
             ))
-            .health(|health| health.fleet(visible))
+            .health(|health| health_of_all(health, visible, clients))
             .endpoints(router)
     }
+}
+
+/// Reports the health of the servers by their ids, and counts their tools and the clients.
+fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> Health {
+    let (all, usable) = (Arc::clone(&fleet), Arc::clone(&fleet));
+    health
+        .fleet(fleet)
+        .tools_total(move || all.count_tools().total)
+        .tools_available(move || usable.count_tools().available)
+        .open_connections(move || clients.list().len() as u64)
+}
+
+/// Returns the methods of the outer layers as they are called as tools: a shutdown needs an operator, for a model
+/// must not end the kernel of the host that started it.
+fn owners_only(system: Router, governance: &Governance) -> Router {
+    let (inner, governance) = (Stack::new(system.clone()), governance.clone());
+    let guarded = Stack::from_fn(move |call: Call| {
+        let (inner, governance) = (inner.clone(), governance.clone());
+        async move {
+            let method = LifecycleShutdown::METHOD;
+            governance.operators_only_at(call.cx(), None, Administration::Changes, method).await?;
+            inner.send(call).await
+        }
+    });
+    system.route(LifecycleShutdown::METHOD, guarded)
 }
 
 /// Notes the caller of a call, and passes changes on to the servers.

@@ -10,9 +10,9 @@ use mgp_types::mcp::{
 };
 use mgp_types::method::{
     CallbackRequest, ElicitationComplete, ElicitationCreate, LogMessage, Notification, RootsList,
-    SamplingCreateMessage,
+    SamplingCreateMessage, lookup,
 };
-use mgp_types::mgp::{CallbackRequestParams, Extension, LifecycleParams};
+use mgp_types::mgp::{CallbackRequestParams, LifecycleParams};
 use mgp_types::service::{BoxFuture, Progress, Router};
 
 use super::ClientBuilder;
@@ -260,16 +260,17 @@ impl ClientBuilder {
 
     /// Sets a hook that receives the questions a server asks on behalf of a call; answer with
     /// [`callback_respond`](crate::Mgp::callback_respond) (MGP §13.4).
-    pub fn on_callback(
-        mut self,
-        hook: impl Fn(CallbackRequestParams) + Send + Sync + 'static,
-    ) -> Self {
-        self.mgp = self.mgp.map(|set| set.with(Extension::Callbacks));
+    pub fn on_callback(self, hook: impl Fn(CallbackRequestParams) + Send + Sync + 'static) -> Self {
         self.on::<CallbackRequest>(hook)
     }
 
-    /// Sets a hook that receives a notification; it runs on the connection's task, in wire order, and must not block.
-    pub fn on<N: Notification>(self, hook: impl Fn(N::Params) + Send + Sync + 'static) -> Self {
+    /// Sets a hook that receives a notification, and offers the extension it belongs to.
+    ///
+    /// It runs on the connection's task, in wire order, and must not block.
+    pub fn on<N: Notification>(mut self, hook: impl Fn(N::Params) + Send + Sync + 'static) -> Self {
+        if let Some(extension) = lookup(N::METHOD).and_then(|info| info.extension) {
+            self.mgp = self.mgp.map(|set| set.with(extension));
+        }
         self.add_handlers(|router| {
             router.on_notification::<N, _, _>(move |_, params| {
                 hook(params);

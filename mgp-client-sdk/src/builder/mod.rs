@@ -9,6 +9,7 @@ use std::time::Duration;
 use mgp_lifecycle::{ConnectGate, EraChoice, MgpOffer, RetryConfig, RetryLayer};
 use mgp_security::{Assessment, ServerPolicy};
 use mgp_transport::{ChildCommand, Limits};
+use mgp_types::Timestamp;
 use mgp_types::mcp::Tool;
 use mgp_types::method::HealthPing;
 use mgp_types::mgp::{Extension, ExtensionSet, HealthStatus, PingResult};
@@ -16,6 +17,7 @@ use mgp_types::service::{
     AuditSink, MgpService, PermissionAuthority, Principal, Router, ServerId, Stack,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 use tower_layer::Layer;
 
 use self::handlers::ElicitationHandlers;
@@ -23,11 +25,13 @@ use crate::client::{self, Client};
 use crate::config::ClientConfig;
 use crate::error::Error;
 
-/// The extensions that are offered by default: all that need no handler.
+/// The extensions that are offered by default: all that the client acts on without a handler.
 ///
-/// Permissions and callbacks are offered once they have a handler.
-const DEFAULT_EXTENSIONS: ExtensionSet =
-    ExtensionSet::STANDARD.without(Extension::Permissions).without(Extension::Callbacks);
+/// Permissions, callbacks and events are offered once they have a handler; nothing applies code safety yet.
+const DEFAULT_EXTENSIONS: ExtensionSet = ExtensionSet::STANDARD
+    .without(Extension::Permissions)
+    .without(Extension::Bidirectional)
+    .without(Extension::CodeSafety);
 
 /// A client that is not connected yet.
 ///
@@ -60,9 +64,11 @@ type ApplyLayer = Box<dyn FnOnce(Stack) -> Stack + Send>;
 impl ClientBuilder {
     pub(crate) fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut config = ClientConfig::new(name, version);
-        config.answers = Router::new().on::<HealthPing, _, _>(|_, ping| async move {
+        let created = Instant::now();
+        config.answers = Router::new().on::<HealthPing, _, _>(move |_, _| async move {
             let mut alive = PingResult::new(HealthStatus::Healthy);
-            alive.timestamp = ping.timestamp;
+            alive.timestamp = Some(Timestamp::now());
+            alive.uptime_secs = Some(created.elapsed().as_secs().into());
             Ok(alive)
         });
         Self {
@@ -84,6 +90,12 @@ impl ClientBuilder {
     /// Restricts the offered extensions to the given set.
     pub fn limit_extensions(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = self.mgp.map(|set| set & extensions);
+        self
+    }
+
+    /// Sends the trace of each call as `_meta.traceparent` to a server without MGP too (OpenTelemetry).
+    pub fn traceparent(mut self) -> Self {
+        self.config.plain_traceparent = true;
         self
     }
 

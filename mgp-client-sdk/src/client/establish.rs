@@ -285,7 +285,8 @@ fn request_meta(
     session: &Arc<HandshakeState>,
 ) -> Result<RequestMetaLayer, ConnectError> {
     let layer = RequestMetaLayer::new(Arc::clone(session), &config.offer);
-    Ok(layer.map_err(ConnectError::Refused)?.server(config.server_id.clone()))
+    let layer = layer.map_err(ConnectError::Refused)?.server(config.server_id.clone());
+    Ok(if config.plain_traceparent { layer.trace_plain() } else { layer })
 }
 
 /// Notifies the server of changes of its permissions, if it negotiated them.

@@ -6,6 +6,8 @@ use mgp_client_sdk::{Client, EraChoice, Error, TestClient};
 use mgp_lifecycle::ConnectError;
 use mgp_server_sdk::Server;
 use mgp_types::mcp::{CreateMessageResult, ElicitAction, ElicitResult, Era, Revision, Root};
+use mgp_types::method::EventNotification;
+use mgp_types::mgp::Extension;
 use mgp_types::service::gate;
 use mgp_types::{ErrorCode, RpcError};
 use serde_json::{Value, json};
@@ -167,13 +169,42 @@ async fn only_handled_requests_are_offered() {
         json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": { "form": {} } });
     assert_eq!(hello(all).await, offered);
     let mgp = hello(Client::builder("c", "1")).await;
-    assert_eq!(mgp["mgp"], mgp["extensions"]["dev.cloto/mgp"]);
-    let extensions = mgp["mgp"]["extensions"].to_string();
-    assert!(extensions.contains("streaming") && extensions.contains("lifecycle"));
-    // There is no handler for permissions or callbacks.
-    assert!(!extensions.contains("permissions") && !extensions.contains("callbacks"));
-    let gated = hello(Client::builder("c", "1").on_callback(|_| ())).await;
-    assert!(gated["mgp"]["extensions"].to_string().contains("bidirectional"));
+    // In this era MGP is a capability, and not an extension as well.
+    assert_eq!(mgp["extensions"], serde_json::Value::Null);
+    // The nine names first, for servers that know no others; there is no handler for permissions, events or callbacks.
+    let default = [
+        "security",
+        "access_control",
+        "audit",
+        "lifecycle",
+        "streaming",
+        "discovery",
+        "tool_discovery",
+        "tool_security",
+        "progress",
+        "error_handling",
+    ];
+    assert_eq!(mgp["mgp"]["extensions"], json!(default));
+    let handled = hello(Client::builder("c", "1").on_callback(|_| ())).await;
+    let names = handled["mgp"]["extensions"].as_array().unwrap().clone();
+    assert!(names.contains(&json!("bidirectional")) && names.contains(&json!("callbacks")));
+    assert!(!names.contains(&json!("events")));
+    let handled = hello(Client::builder("c", "1").on::<EventNotification>(|_| ())).await;
+    let names = handled["mgp"]["extensions"].as_array().unwrap().clone();
+    assert!(names.contains(&json!("bidirectional")) && names.contains(&json!("events")));
+}
+
+#[tokio::test]
+async fn a_server_of_the_first_specification_is_understood() {
+    // It intersects by name, and knows nine of them.
+    let mgp = json!({ "version": "0.1.0", "extensions": ["security", "streaming"] });
+    let builder = Client::builder("c", "1");
+    let (client, _script) = Script::legacy(builder, json!({ "mgp": mgp })).await;
+    let server = client.server();
+    assert!(server.has(Extension::ToolSecurity) && server.has(Extension::Streaming));
+    // The client has nobody to ask for permissions, so it keeps quiet about its half.
+    assert!(!server.has(Extension::Permissions));
+    assert_eq!(server.mgp_version.as_ref().unwrap().as_str(), "0.1.0");
 }
 
 #[tokio::test]

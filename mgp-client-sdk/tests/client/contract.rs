@@ -36,7 +36,7 @@ fn a_line_for_each_thing_that_happens() {
         let negotiated = &lines[0]["negotiated"];
         assert_eq!(negotiated["era"], era);
         assert_eq!(negotiated["revision"], revision);
-        assert_eq!(negotiated["mgp"], serde_json::json!(["streaming"]));
+        assert_eq!(negotiated["mgp"], serde_json::json!(["streaming", "error_handling"]));
         assert_eq!(lines[1]["attempt"], 1);
         assert_eq!(lines[2]["result"]["content"][0]["text"], "hi");
     }

@@ -168,7 +168,7 @@ async fn a_connection_is_recorded_with_its_facts() {
         let event = log.events().remove(0);
         let details: Value = serde_json::to_value(&event.details).unwrap();
         let expected = json!({
-            "revision": revision, "extensions": ["streaming"], "claimed_server_id": "bank",
+            "revision": revision, "extensions": ["streaming"], "claimed_server_id": "bank", "mgp_version": "0.3.0",
         });
         assert_eq!(details, expected);
         drop(client);

@@ -22,4 +22,5 @@ mod send;
 mod streams;
 mod tasks;
 mod timeouts;
+mod traces;
 mod workbench;

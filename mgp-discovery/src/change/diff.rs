@@ -112,5 +112,6 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
 
 /// Returns the values of the handshake, which cannot change while the connection lives.
 fn negotiated(mgp: &GovernanceConfig) -> impl PartialEq + '_ {
-    (&mgp.extensions, &mgp.permissions_required, mgp.isolation)
+    let flow = (mgp.permission_timeout, mgp.on_ungranted, mgp.traceparent);
+    (&mgp.extensions, &mgp.permissions_required, mgp.isolation, flow)
 }

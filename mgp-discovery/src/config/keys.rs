@@ -77,18 +77,20 @@ pub const KEYS: &[ConfigKey] = keys! {
         "url" KeyKind::Text, "", "Where the server is, instead of a program. `${…}` is filled in.";
         "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is filled in.";
         "cwd" KeyKind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. `${…}` is filled in.";
-        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`.";
+        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`. HTTP with a separate event stream (`sse`) is not supported yet and is an error.";
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows, and for legacy hosts also the legacy one if the server may ask more in it.";
         "mgp" KeyKind::TableOrFalse, "", "How the server is governed; `false` never offers MGP to it.";
     }
     "servers.mgp": {
-        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; all of them where the list is empty.";
+        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server, of those that the kernel uses: `security`, `lifecycle`, `streaming`; all of them where the list is empty.";
         "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions it needs, known before it starts.";
         "trust_level" KeyKind::Word(TRUST), "standard", "How far it is trusted: what a `trusted` server declares about a tool (`security`) counts alone; at `standard` the name and arguments of the tool count beside it. A project's file cannot say more than `standard`.";
         "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "What holds for agents without an access entry.";
         "permission_policy" KeyKind::Word(APPROVAL), "", "How its permissions are decided, in place of the kernel's policy.";
         "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions that are granted by writing them here.";
+        "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; after that it is deferred.";
+        "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection.";
         "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When it is started again.";
         "max_restarts" KeyKind::Number(0, 10_000), "5", "How often it is started again within the window.";
         "restart_window_secs" KeyKind::Number(1, 31_536_000), "300", "The window, in seconds.";
@@ -98,6 +100,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "risk" KeyKind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
         "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "From which risk on a call is confirmed.";
         "isolation" KeyKind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
+        "traceparent" KeyKind::Switch, "false", "Whether calls of a server that does not speak MGP carry `_meta.traceparent` (OpenTelemetry); others carry it anyway.";
         "tags" KeyKind::Texts, "[]", "Words the tools of the server can be found and grouped by.";
     }
     "kernel": {

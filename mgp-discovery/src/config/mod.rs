@@ -18,8 +18,8 @@ pub use keys::{ConfigKey, KEYS};
 pub use kind::KeyKind;
 pub use model::{
     AgentConfig, AuditFsync, AuditLogConfig, Config, ConfirmLevel, GovernanceConfig, Isolation,
-    KernelConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
-    ToolCreationConfig,
+    KernelConfig, OnUngranted, RecordedArguments, RestartConfig, ServerConfig, TargetConfig,
+    ToolBudgetConfig, ToolCreationConfig,
 };
 pub use nearest::nearest;
 pub use parse::ParsedConfig;

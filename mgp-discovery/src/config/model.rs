@@ -160,6 +160,10 @@ pub struct GovernanceConfig {
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions granted here.
     pub permissions: Vec<Permission>,
+    /// The time that a connection waits for a decision about its permissions (§3.4).
+    pub permission_timeout: Duration,
+    /// The action for a connection whose server lacks a permission it needs (§3.4).
+    pub on_ungranted: OnUngranted,
     /// The restart policy.
     pub restart: RestartConfig,
     /// The validator of single tools.
@@ -170,6 +174,8 @@ pub struct GovernanceConfig {
     pub confirm: ConfirmLevel,
     /// The sharing of instances between agents.
     pub isolation: Isolation,
+    /// If set, calls carry `_meta.traceparent` also if the server does not speak MGP.
+    pub traceparent: bool,
     /// Words its tools can be found by.
     pub tags: Vec<String>,
 }
@@ -183,11 +189,14 @@ impl Default for GovernanceConfig {
             default_policy: DefaultPolicy::OptIn,
             permission_policy: None,
             permissions: Vec::new(),
+            permission_timeout: Duration::from_millis(100),
+            on_ungranted: OnUngranted::Proceed,
             restart: RestartConfig::default(),
             validators: BTreeMap::new(),
             risk: BTreeMap::new(),
             confirm: ConfirmLevel::Dangerous,
             isolation: Isolation::Shared,
+            traceparent: false,
             tags: Vec::new(),
         }
     }
@@ -229,6 +238,16 @@ pub enum ConfirmLevel {
     Moderate,
     /// Only dangerous calls are confirmed.
     Dangerous,
+}
+
+/// The action for a connection whose server lacks a permission it needs (§3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnUngranted {
+    /// The connection proceeds; calls that need the permission are refused.
+    Proceed,
+    /// The connection is closed.
+    Close,
 }
 
 /// The sharing of a server's instances between agents.

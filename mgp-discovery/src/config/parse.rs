@@ -16,8 +16,8 @@ use super::finding::Report;
 use super::reader::Reader;
 use super::{
     AgentConfig, AuditFsync, AuditLogConfig, Config, ConfigErrors, ConfigFinding, ConfirmLevel,
-    GovernanceConfig, Isolation, KernelConfig, RecordedArguments, RestartConfig, ServerConfig,
-    TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
+    GovernanceConfig, Isolation, KernelConfig, OnUngranted, RecordedArguments, RestartConfig,
+    ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
 use crate::source::Origin;
 
@@ -171,6 +171,10 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     Some(ServerConfig { id: ServerId::from(id?), reach: reach?, era, mgp, file, origin })
 }
 
+/// The ways to a server that serves HTTP with a separate event stream only.
+const SSE_REMEDY: &str = "use the server's address for streamable HTTP, often `…/mcp`, and leave `transport` out; \
+    or start a bridge: `command = \"npx\"`, `args = [\"mcp-remote\", \"URL\"]`";
+
 fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     let (command, url) = (reader.text("command"), reader.text("url"));
     let (args, cwd, env) = (reader.texts("args"), reader.text("cwd"), reader.map("env"));
@@ -206,9 +210,16 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
             Some(TargetConfig::Program { command, args, cwd, env })
         }
         (false, true) => {
-            if let Some(Transport::Stdio) = transport {
-                let remedy = "write `command` instead of `url`, or leave it out".to_owned();
-                reader.error("transport", "is not valid with `url`", Some(remedy));
+            match transport {
+                Some(Transport::Stdio) => {
+                    let remedy = "write `command` instead of `url`, or leave it out".to_owned();
+                    reader.error("transport", "is not valid with `url`", Some(remedy));
+                }
+                Some(Transport::Sse) => {
+                    let remedy = SSE_REMEDY.to_owned();
+                    reader.error("transport", "is `sse`, which is not supported", Some(remedy));
+                }
+                _ => {}
             }
             idle(reader, &["args", "cwd", "env"], "command");
             let token =
@@ -256,6 +267,13 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
         },
         permission_policy: reader.text("permission_policy").map(|word| word.as_str().into()),
         permissions: reader.words("permissions"),
+        permission_timeout: reader
+            .number("permission_timeout_ms")
+            .map_or(default.permission_timeout, Duration::from_millis),
+        on_ungranted: match &*word(reader.text("on_ungranted")) {
+            "close" => OnUngranted::Close,
+            _ => default.on_ungranted,
+        },
         restart: restart(&mut reader),
         validators: map(reader.map("validators")).map(|(k, v)| (k, v.as_str().into())).collect(),
         risk: map(reader.map("risk")).map(|(k, v)| (k, v.as_str().into())).collect(),
@@ -267,6 +285,7 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
             "per_agent" => Isolation::PerAgent,
             _ => default.isolation,
         },
+        traceparent: reader.switch("traceparent").unwrap_or_default(),
         tags: reader.texts("tags"),
     }
 }

@@ -22,8 +22,6 @@ pub struct Entry {
     pub url: Option<String>,
     /// Headers of every request.
     pub headers: BTreeMap<String, String>,
-    /// The transport, if it does not follow from the rest.
-    pub transport: Option<&'static str>,
     /// The era of MCP, if the entry has one.
     pub era: Option<&'static str>,
 }
@@ -60,7 +58,7 @@ pub(super) fn entry(
             "env" => entry.env = texts(name, value, &mut map)?,
             "url" | "serverUrl" => entry.url = Some(map(text(name, value)?)),
             "headers" => entry.headers = texts(name, value, &mut map)?,
-            "type" | "transport" => entry.transport = transport(text(name, value)?)?,
+            "type" | "transport" => check_transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
             "autoApprove" | "alwaysAllow" | "trust" => {
                 notes.push(format!(
@@ -83,10 +81,15 @@ pub(super) fn entry(
     }
 }
 
-fn transport(word: &str) -> Result<Option<&'static str>, String> {
+/// The reason why a server behind HTTP+SSE is left out.
+pub(super) const SSE_REFUSED: &str = "its transport is `sse`, which is not supported; import its streamable HTTP address, or a bridge such as \
+    `npx mcp-remote URL`";
+
+/// Checks that a transport is supported; it follows from the rest of the entry.
+fn check_transport(word: &str) -> Result<(), String> {
     match word {
-        "stdio" | "http" | "streamable-http" | "streamableHttp" | "streamable_http" => Ok(None),
-        "sse" => Ok(Some("sse")),
+        "stdio" | "http" | "streamable-http" | "streamableHttp" | "streamable_http" => Ok(()),
+        "sse" => Err(SSE_REFUSED.into()),
         _ => Err("its transport is not known here".into()),
     }
 }

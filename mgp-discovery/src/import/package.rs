@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::entry::SSE_REFUSED;
 use super::variables::name_of;
 use super::{Entry, Import, ImportError};
 
@@ -17,7 +18,11 @@ pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
         Some(entry) => import.servers.push((name.to_owned(), entry, notes)),
         None => import.refused.push(ImportError {
             name: name.to_owned(),
-            why: "it has no package of npm, pypi or oci, and no remote".to_owned(),
+            why: if list("remotes").any(is_sse) {
+                SSE_REFUSED.to_owned()
+            } else {
+                "it has no package of npm, pypi or oci, and no remote".to_owned()
+            },
         }),
     }
     Ok(())
@@ -89,17 +94,19 @@ fn arguments(package: &Value, key: &str, notes: &mut Vec<String>) -> Vec<String>
     args
 }
 
+fn is_sse(remote: &Value) -> bool {
+    text(remote, "type").or_else(|| text(remote, "transport_type")) == Some("sse")
+}
+
 fn place(remote: &Value, notes: &mut Vec<String>) -> Option<Entry> {
-    let url = text(remote, "url")?.replace('$', "$$");
-    let transport = text(remote, "type").or_else(|| text(remote, "transport_type"));
+    let url = text(remote, "url").filter(|_| !is_sse(remote))?.replace('$', "$$");
     let headers = remote.get("headers").and_then(Value::as_array).into_iter().flatten();
     let headers = headers.filter_map(|header| {
         let name = text(header, "name")?;
         Some((name.to_owned(), wanted(name, header, notes)))
     });
     let headers = headers.collect();
-    let transport = (transport == Some("sse")).then_some("sse");
-    Some(Entry { url: Some(url), headers, transport, ..Entry::default() })
+    Some(Entry { url: Some(url), headers, ..Entry::default() })
 }
 
 /// Returns the value of a variable or header: a fixed one, or a variable of `mgp.toml`.

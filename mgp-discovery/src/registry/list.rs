@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mgp_types::method::DiscoveryList;
-use mgp_types::mgp::{DiscoveryFilter, DiscoveryListResult, ServerState, ServerSummary};
+use mgp_types::mgp::{
+    DiscoveryFilter, DiscoveryListResult, ExtensionSet, Permission, ServerState, ServerSummary,
+};
 use mgp_types::service::{Authority, Context, Router, ServerId, Visibility};
 
 use super::{KnownServer, ServerCatalog};
@@ -74,7 +76,14 @@ fn matches(known: &KnownServer, filter: &DiscoveryFilter) -> bool {
         let wanted = wanted.as_str();
         wanted.eq_ignore_ascii_case(ALL) || wanted.eq_ignore_ascii_case(summary.status.as_str())
     };
-    filter.extensions.iter().all(|wanted| summary.extensions.contains(wanted))
-        && filter.permissions.iter().all(|wanted| permissions.contains(wanted))
+    // By meaning: a half belongs to its whole, and `network` is `network.outbound`.
+    let extensions = ExtensionSet::from_names(summary.extensions.iter());
+    let has_extension = |wanted: &String| {
+        summary.extensions.contains(wanted) || !extensions.names_for(&[wanted]).is_empty()
+    };
+    let needed = Permission::canonical(permissions);
+    let needs = |wanted: &Permission| wanted.expand().iter().all(|one| needed.contains(one));
+    filter.extensions.iter().all(has_extension)
+        && filter.permissions.iter().all(needs)
         && filter.status.as_ref().is_none_or(state)
 }

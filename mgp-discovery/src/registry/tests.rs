@@ -73,3 +73,33 @@ async fn a_server_must_match_all_words_of_a_filter() {
         assert_eq!(listed(Authority::User, &params).await, expected, "{filter}");
     }
 }
+
+#[tokio::test]
+async fn a_filter_matches_by_meaning_and_not_by_spelling() {
+    struct Halves;
+    impl ServerCatalog for Halves {
+        fn known(&self) -> Vec<KnownServer> {
+            let mut web = ServerSummary::new("web", ServerState::Connected);
+            web.extensions = vec!["security".to_owned(), "events".to_owned()].into();
+            vec![KnownServer::new(web, [Permission::NetworkOutbound, Permission::FilesystemRead])]
+        }
+    }
+    let mut client = mock::client(Stack::new(list_router(
+        Arc::new(Halves),
+        Arc::new(mgp_types::service::AllVisible),
+    )));
+    client.cx.principal = Principal::local().operator();
+    for (filter, found) in [
+        (r#"{"extensions":["permissions"]}"#, true),
+        (r#"{"extensions":["tool_security","bidirectional"]}"#, true),
+        (r#"{"extensions":["callbacks"]}"#, false),
+        (r#"{"permissions":["network"]}"#, true),
+        (r#"{"permissions":["network","filesystem.read"]}"#, true),
+        // Reading and writing.
+        (r#"{"permissions":["filesystem"]}"#, false),
+    ] {
+        let params = format!(r#"{{"filter":{filter}}}"#);
+        let answer = client.request(DiscoveryList::METHOD, &params).await.unwrap();
+        assert_eq!(answer.as_str().contains("web"), found, "{filter}: {answer:?}");
+    }
+}

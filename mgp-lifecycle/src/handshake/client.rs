@@ -290,8 +290,7 @@ async fn initialize<S: MgpService>(
 ) -> Result<Arc<PeerInfo>, ConnectError> {
     let mut capabilities = offer.capabilities.clone();
     if let Some(mgp) = &offer.mgp {
-        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))
-            .map_err(ConnectError::Refused)?;
+        negotiate::put_legacy(&mut capabilities, negotiate::client_offer(mgp));
     }
     let mut params =
         InitializeParams::new(Revision::LATEST_LEGACY, capabilities, offer.info.clone());
@@ -342,7 +341,9 @@ fn server_facts(
     let found = capabilities.find_mgp();
     if let Some(theirs) = negotiate::read_offer(found.as_ref(), ours) {
         facts.mgp = Some(negotiate::active(ours, &theirs));
+        facts.mgp_version = Some(theirs.version.clone());
         facts.claimed_server_id.clone_from(&theirs.server_id);
+        facts.claimed_trust_level.clone_from(&theirs.trust_level);
         facts.asks_in_rounds = theirs.asks_in_rounds == Some(true);
         facts.permissions_required = theirs
             .permissions_required

@@ -1,7 +1,8 @@
 //! Methods of inactive extensions are answered as if they did not exist (MGP §2.4).
 
 use mgp_types::mcp::{Era, key};
-use mgp_types::method::lookup;
+use mgp_types::method::{self, lookup};
+use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Call, Kind, PeerInfo};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
@@ -14,35 +15,51 @@ pub(crate) enum GateDecision {
     Drop,
 }
 
-/// Checks that a call's method is part of MCP, or of an active extension.
-pub(crate) fn check(call: &Call, caller: &PeerInfo) -> GateDecision {
-    let method = call.method().as_str();
-    let known = lookup(method);
+/// Checks that a call's method is part of MCP, or of an active extension; `served` are the extensions of this server.
+pub(crate) fn check(call: &Call, caller: &PeerInfo, served: ExtensionSet) -> GateDecision {
+    let name = call.method().as_str();
+    let known = lookup(name);
+    if let Some(info) = known
+        && info.kind == method::Kind::Notification
+        && call.kind() == Kind::Request
+    {
+        return GateDecision::Refuse(not_a_request(name));
+    }
     let inactive = match known.and_then(|info| info.extension) {
         Some(extension) => !caller.has(extension),
-        None => is_mgp_named(method) && !caller.speaks_mgp(),
+        None => is_mgp_named(name) && !caller.speaks_mgp(),
     };
     let foreign = known.is_some_and(|info| !info.is_in_era(caller.era));
-    match (inactive || foreign, call.kind()) {
-        (false, _) => GateDecision::Pass,
-        (true, Kind::Notification) => GateDecision::Drop,
-        (true, Kind::Request) if caller.era == Era::Modern && inactive => {
-            GateDecision::Refuse(needs_extension(method))
-        }
-        (true, Kind::Request) => GateDecision::Refuse(RpcError::method_not_found(method)),
+    if !inactive && !foreign {
+        return GateDecision::Pass;
     }
+    if call.kind() == Kind::Notification {
+        return GateDecision::Drop;
+    }
+    // Only an offer that would help is asked for: a client that declares more must not do so in vain.
+    let missing = known
+        .and_then(|info| info.extension)
+        .filter(|extension| inactive && !foreign && served.contains(*extension));
+    GateDecision::Refuse(match missing {
+        Some(extension) if caller.era == Era::Modern => needs_extension(name, extension),
+        _ => RpcError::method_not_found(name),
+    })
 }
 
 fn is_mgp_named(method: &str) -> bool {
     method.starts_with("mgp/") || method.starts_with("notifications/mgp.")
 }
 
+/// Returns −32601 for a notification that was sent with an id.
+fn not_a_request(name: &str) -> RpcError {
+    let message = format!("`{name}` is a notification; send it without `id`");
+    RpcError::new(ErrorCode::METHOD_NOT_FOUND, message)
+}
+
 /// Returns −32021 with the extension that a modern client would have to offer.
-fn needs_extension(method: &str) -> RpcError {
-    let extension = lookup(method).and_then(|info| info.extension);
-    let names = extension.map_or_else(String::new, |extension| format!("\"{extension}\""));
+fn needs_extension(method: &str, extension: Extension) -> RpcError {
     let needed = format!(
-        r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{"extensions":[{names}]}}}}}}}}"#,
+        r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{"extensions":["{extension}"]}}}}}}}}"#,
         key::MGP
     );
     RpcError::new(

@@ -1,7 +1,7 @@
 //! The MGP half of the handshake: two offers become an active set (MGP §2.4).
 
-use mgp_types::mcp::{ClientCapabilities, ServerCapabilities, key};
-use mgp_types::mgp::{ExtensionSet, MgpCapability};
+use mgp_types::mcp::{ClientCapabilities, MgpPlaces, ServerCapabilities, key};
+use mgp_types::mgp::{Extension, ExtensionSet, MgpCapability};
 use mgp_types::{Lenient, Object, Payload, RpcError};
 
 use super::offer::MgpOffer;
@@ -22,9 +22,14 @@ pub(crate) fn read_offer(
     Some(offered.clone())
 }
 
+/// Returns the extensions of an offer: errors are always structured where MGP is spoken (§14).
+pub(crate) fn offered(ours: &MgpOffer) -> ExtensionSet {
+    ours.extensions.with(Extension::ErrorHandling)
+}
+
 /// Returns the extensions that both offered.
 pub(crate) fn active(ours: &MgpOffer, theirs: &MgpCapability) -> ExtensionSet {
-    ours.extensions & theirs.extension_set()
+    offered(ours) & theirs.extension_set()
 }
 
 /// Returns a server's answer to a client that offered MGP: the intersection, with the client's extension names.
@@ -36,39 +41,50 @@ pub(crate) fn server_answer(ours: &MgpOffer, theirs: &MgpCapability) -> MgpCapab
     );
     answer.permissions_required = ours.permissions_required.clone().into();
     answer.server_id.clone_from(&ours.server_id);
-    answer.trust_level.clone_from(&ours.trust_level);
+    answer.trust_level = ours
+        .trust_level
+        .as_ref()
+        .map(|trust| if theirs.speaks_later_words() { trust.later() } else { trust.seed() });
     answer
 }
 
 pub(crate) fn client_offer(ours: &MgpOffer) -> MgpCapability {
-    let names: Vec<_> =
-        ours.extensions.iter().map(|extension| extension.as_str().to_owned()).collect();
+    let names: Vec<_> = offered(ours).offered_names().map(str::to_owned).collect();
     MgpCapability::new(ours.version.clone(), names)
 }
 
-/// Writes a server's answer to both places where MGP and MCP peers look for it.
+/// Writes a server's answer to the places where the client offered MGP.
 pub(crate) fn put_server(
     capabilities: &mut ServerCapabilities,
     mgp: MgpCapability,
+    places: MgpPlaces,
 ) -> Result<(), RpcError> {
-    put_extension(&mut capabilities.extensions, &mgp)?;
-    capabilities.mgp = Some(mgp.into());
+    if places.extension {
+        put(&mut capabilities.extensions, key::MGP, &mgp)?;
+    }
+    if places.experimental {
+        put(&mut capabilities.experimental, key::MGP_SHORT, &mgp)?;
+    }
+    if places.capability {
+        capabilities.mgp = Some(mgp.into());
+    }
     Ok(())
 }
 
-/// Writes a client's offer to both places where MGP and MCP peers look for it.
-pub(crate) fn put_client(
+/// Writes a client's offer for `initialize`: every revision of MGP reads it there.
+pub(crate) fn put_legacy(capabilities: &mut ClientCapabilities, mgp: MgpCapability) {
+    capabilities.mgp = Some(mgp.into());
+}
+
+/// Writes a client's offer for modern requests, which declare it as an MCP extension only.
+pub(crate) fn put_modern(
     capabilities: &mut ClientCapabilities,
-    mgp: MgpCapability,
+    mgp: &MgpCapability,
 ) -> Result<(), RpcError> {
-    put_extension(&mut capabilities.extensions, &mgp)?;
-    capabilities.mgp = Some(mgp.into());
-    Ok(())
+    put(&mut capabilities.extensions, key::MGP, mgp)
 }
 
-fn put_extension(extensions: &mut Option<Object>, mgp: &MgpCapability) -> Result<(), RpcError> {
-    let mut all = extensions.take().unwrap_or_default();
-    all.insert(key::MGP, Payload::of(mgp)?);
-    *extensions = Some(all);
+fn put(object: &mut Option<Object>, name: &str, mgp: &MgpCapability) -> Result<(), RpcError> {
+    object.get_or_insert_default().insert(name, Payload::of(mgp)?);
     Ok(())
 }

@@ -151,9 +151,7 @@ impl ClientOffer {
     pub(crate) fn modern_capabilities(&self) -> Result<ClientCapabilities, RpcError> {
         let mut capabilities = self.capabilities.clone();
         if let Some(mgp) = &self.mgp {
-            negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
-            // In the modern era the offer is an extension only; the `mgp` member belongs to `initialize`.
-            capabilities.mgp = None;
+            negotiate::put_modern(&mut capabilities, &negotiate::client_offer(mgp))?;
         }
         if self.answerer == Answerer::Caller {
             (capabilities.elicitation, capabilities.sampling) = (None, None);

@@ -12,12 +12,12 @@ use mgp_types::mcp::{
     InitializeResult, Meta, ResultType, Revision, key,
 };
 use mgp_types::method::{Initialized, Ping, ServerDiscover};
-use mgp_types::mgp::MgpCapability;
+use mgp_types::mgp::{ExtensionSet, MgpCapability};
 use mgp_types::service::{
     AcceptedRequests, Call, CallerAccess, Either, Kind, MetaKey, MgpService, PeerInfo, Reply,
     WireRules,
 };
-use mgp_types::{Payload, RpcError};
+use mgp_types::{Lenient, Payload, RpcError};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -139,7 +139,7 @@ impl<S> Handshake<S> {
         match era::route(request, &self.layer.offer.revisions)? {
             Route::Initialize => self.initialize(call, &session).map(Admission::Answered),
             Route::Early => Ok(Admission::Answered(Reply::empty())),
-            Route::Legacy => Self::legacy(call, facts, phase),
+            Route::Legacy => self.legacy(call, facts, phase),
             Route::Modern => self.modern(call, revision.unwrap_or(Revision::MODERN)),
         }
     }
@@ -153,10 +153,9 @@ impl<S> Handshake<S> {
             return Err(era::unsupported_legacy(&params.protocol_version, &offer.revisions));
         };
         let offered = params.capabilities.find_mgp();
-        let mgp = self.mgp_answer(offered.as_ref());
         let mut facts =
             client_facts(revision.clone(), &params.capabilities, Some(&params.client_info))?;
-        facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
+        let mgp = self.negotiate_mgp(offered.as_ref(), &mut facts);
         tracing::debug!(client = %params.client_info.name, %revision, mgp = ?facts.mgp, "initialized");
         let rules = call.cx().scope.state::<WireRules>();
         rules.settle(&revision);
@@ -167,14 +166,19 @@ impl<S> Handshake<S> {
 
         let mut capabilities = offer.legacy_capabilities(&revision);
         if let Some(mgp) = mgp {
-            negotiate::put_server(&mut capabilities, mgp)?;
+            negotiate::put_server(&mut capabilities, mgp, params.capabilities.mgp_places())?;
         }
         let mut result = InitializeResult::new(revision, capabilities, offer.info.clone());
         result.instructions.clone_from(&offer.instructions);
         Reply::of(&result)
     }
 
-    fn legacy(call: &mut Call, facts: Arc<PeerInfo>, phase: Phase) -> Result<Admission, RpcError> {
+    fn legacy(
+        &self,
+        call: &mut Call,
+        facts: Arc<PeerInfo>,
+        phase: Phase,
+    ) -> Result<Admission, RpcError> {
         if call.is::<Ping>() {
             return Ok(Admission::Answered(Reply::empty()));
         }
@@ -185,7 +189,7 @@ impl<S> Handshake<S> {
             let cx = call.cx_mut();
             cx.asking = CallerAccess::Peer(cx.peer.clone());
         }
-        enter(call)
+        enter(call, self.served())
     }
 
     // === Modern ===
@@ -193,12 +197,17 @@ impl<S> Handshake<S> {
     fn modern(&self, call: &mut Call, revision: Revision) -> Result<Admission, RpcError> {
         let facts = self.modern_facts(call, revision)?;
         if call.is::<ServerDiscover>() {
-            let offered = read::<ClientCapabilities>(caller_meta(call).capabilities)?.find_mgp();
+            let capabilities: ClientCapabilities = read(caller_meta(call).capabilities)?;
             set_caller(call, facts);
-            return self.discover(self.mgp_answer(offered.as_ref())).map(Admission::Answered);
+            return self.discover(&capabilities).map(Admission::Answered);
         }
         set_caller(call, facts);
-        enter(call)
+        enter(call, self.served())
+    }
+
+    /// Returns the extensions that the server offers to every client.
+    fn served(&self) -> ExtensionSet {
+        self.layer.offer.mgp.as_ref().map_or(ExtensionSet::EMPTY, negotiate::offered)
     }
 
     /// Returns the facts of a call's caller, from the cache if its `_meta` is known.
@@ -224,7 +233,7 @@ impl<S> Handshake<S> {
         }
         // Before `initialize` only a modern client sends notifications, and it negotiates with each message.
         let facts = if phase == Phase::New { self.modern_sender(call) } else { facts };
-        let decision = gate::check(call, &facts);
+        let decision = gate::check(call, &facts, self.served());
         set_caller(call, facts);
         match decision {
             GateDecision::Pass => Admission::Forward,
@@ -245,13 +254,13 @@ impl<S> Handshake<S> {
     fn facts(&self, revision: Revision, meta: CallerMeta<'_>) -> Result<PeerInfo, RpcError> {
         let capabilities: ClientCapabilities = read(meta.capabilities)?;
         let info: Option<Implementation> = meta.info.map(read).transpose()?;
-        let mgp = self.mgp_answer(capabilities.find_mgp().as_ref());
         let mut facts = client_facts(revision, &capabilities, info.as_ref())?;
-        facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
+        self.negotiate_mgp(capabilities.find_mgp().as_ref(), &mut facts);
         Ok(facts)
     }
 
-    fn discover(&self, mgp: Option<MgpCapability>) -> Result<Reply, RpcError> {
+    fn discover(&self, client: &ClientCapabilities) -> Result<Reply, RpcError> {
+        let mgp = self.mgp_answer(client.find_mgp().as_ref());
         let offer = &self.layer.offer;
         let mut capabilities = offer.modern_capabilities();
         // With an MGP offer the answer depends on the caller, so shared caches must not store it.
@@ -259,7 +268,7 @@ impl<S> Handshake<S> {
         if let Some(mut mgp) = mgp {
             let asks_in_rounds = offer.mgp.as_ref().is_some_and(|ours| ours.asks_in_rounds);
             mgp.asks_in_rounds = asks_in_rounds.then_some(true);
-            negotiate::put_server(&mut capabilities, mgp)?;
+            negotiate::put_server(&mut capabilities, mgp, client.mgp_places())?;
         }
         let mut result = DiscoverResult::new(offer.revisions.clone(), capabilities);
         result.result_type = Some(ResultType::Complete);
@@ -272,13 +281,25 @@ impl<S> Handshake<S> {
         Reply::of(&result)
     }
 
-    fn mgp_answer(
-        &self,
-        offered: Option<&mgp_types::Lenient<MgpCapability>>,
-    ) -> Option<MgpCapability> {
+    fn mgp_answer(&self, offered: Option<&Lenient<MgpCapability>>) -> Option<MgpCapability> {
         let ours = self.layer.offer.mgp.as_ref()?;
         let theirs = negotiate::read_offer(offered, ours)?;
         Some(negotiate::server_answer(ours, &theirs))
+    }
+
+    /// Stores what was negotiated with a client, and returns the answer to its offer.
+    fn negotiate_mgp(
+        &self,
+        offered: Option<&Lenient<MgpCapability>>,
+        facts: &mut PeerInfo,
+    ) -> Option<MgpCapability> {
+        let ours = self.layer.offer.mgp.as_ref()?;
+        let theirs = negotiate::read_offer(offered, ours)?;
+        let answer = negotiate::server_answer(ours, &theirs);
+        // Only what the answer names is active, so that both sides agree.
+        facts.mgp = Some(negotiate::active(ours, &theirs) & answer.extension_set());
+        facts.mgp_version = Some(theirs.version);
+        Some(answer)
     }
 }
 
@@ -293,8 +314,8 @@ fn caller_meta(call: &Call) -> CallerMeta<'_> {
     }
 }
 
-fn enter(call: &Call) -> Result<Admission, RpcError> {
-    match gate::check(call, &call.cx().caller) {
+fn enter(call: &Call, served: ExtensionSet) -> Result<Admission, RpcError> {
+    match gate::check(call, &call.cx().caller, served) {
         GateDecision::Pass => Ok(Admission::Forward),
         GateDecision::Refuse(error) => Err(error),
         GateDecision::Drop => Ok(Admission::Answered(Reply::None)),

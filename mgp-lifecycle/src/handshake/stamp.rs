@@ -25,10 +25,12 @@ pub struct RequestMetaLayer {
     session: Arc<HandshakeState>,
     members: Arc<MetaMembers>,
     server: Option<ServerId>,
+    /// If set, servers without MGP receive `_meta.traceparent`.
+    traces_plain: bool,
 }
 
 /// The most members of `_meta` added per hop: those below, and a progress token.
-const MAX_META_MEMBERS: usize = 6;
+const MAX_META_MEMBERS: usize = 8;
 
 /// The members of `_meta` that every modern request carries, encoded once.
 #[derive(Debug)]
@@ -71,7 +73,13 @@ impl RequestMetaLayer {
                 .then(|| CallerCapabilities::new(capabilities)),
             handle: Payload::of(&unguessable()?)?,
         };
-        Ok(Self { session, members: Arc::new(members), server: None })
+        Ok(Self { session, members: Arc::new(members), server: None, traces_plain: false })
+    }
+
+    /// Sends `_meta.traceparent` to servers without MGP too.
+    pub fn trace_plain(mut self) -> Self {
+        self.traces_plain = true;
+        self
     }
 
     /// Sets the server of calls that do not name one.
@@ -138,14 +146,15 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
             }
         }
         // A plain MCP peer must not receive the MGP trace member (MGP §6.5).
-        if facts.speaks_mgp() && call.kind() == Kind::Request {
+        let is_traced = facts.speaks_mgp() || self.layer.traces_plain;
+        if is_traced && call.kind() == Kind::Request {
             let trace = call.cx_mut().trace_or_new().clone();
             let key = call.cx().key;
             let hop = call.hop_mut();
             if is_open_telemetry_id(&trace) {
-                hop.trace_id = Some(quoted(&trace));
+                hop.trace_id = facts.speaks_mgp().then(|| quoted(&trace));
                 hop.meta.push((Cow::Borrowed(key::TRACEPARENT), traceparent(&trace, key)));
-            } else {
+            } else if facts.speaks_mgp() {
                 hop.trace_id = Payload::of(&trace).ok();
             }
         }

@@ -163,6 +163,12 @@ impl Health {
         self.change(|parts| parts.tools_available = Some(Arc::new(count)))
     }
 
+    /// Returns whether a count of tools was set.
+    #[must_use]
+    pub fn counts_tools(&self) -> bool {
+        self.parts().tools_total.is_some()
+    }
+
     /// Sets the count of running requests; its argument is the number of health requests, which it must leave out.
     pub fn pending_requests(self, count: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.pending = Some(Arc::new(count)))

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::CancelledParams;
-use mgp_types::method::{Cancelled, Initialize, StreamCancel};
+use mgp_types::method::{Cancelled, Initialize, Request as _, StreamCancel};
 use mgp_types::mgp::{CancelParams, CancelResult, Extension, ResultExtension};
-use mgp_types::service::{Call, Either, Kind, MgpService, Params, Reply, ScopeId};
+use mgp_types::service::{Call, Either, Kind, MgpService, Params, Reply, Router, ScopeId, Stack};
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
 use serde::Serialize;
@@ -43,6 +43,18 @@ use super::signal::{CancelSignal, Cancellation, Partial};
 pub struct CancelLayer(RunningCalls);
 
 impl CancelLayer {
+    /// Returns a router for `mgp/stream/cancel` of the calls that run under this layer, for callers that call it as a
+    /// tool.
+    #[must_use]
+    pub fn router(&self) -> Router {
+        let layer = self.clone();
+        let answer = Stack::from_fn(move |call: Call| {
+            let scope = call.cx().scope.id();
+            ready(layer.cancel_with_partial(scope, call.params()))
+        });
+        Router::new().route(StreamCancel::METHOD, answer)
+    }
+
     /// Returns the number of calls that run now.
     #[must_use]
     pub fn running(&self) -> usize {
@@ -55,11 +67,11 @@ mgp_types::layer_service! {
     pub Cancel for CancelLayer
 }
 
-impl<S> Cancel<S> {
+impl CancelLayer {
     /// Handles `notifications/cancelled`.
     fn cancel_silently(&self, scope: ScopeId, params: &Params) {
         let Ok(CancelledParams { request_id: Some(id), .. }) = params.get() else { return };
-        if let Some(signal) = self.layer.0.get(scope, &id) {
+        if let Some(signal) = self.0.get(scope, &id) {
             signal.cancel(Cancellation::Silently);
         }
     }
@@ -67,7 +79,7 @@ impl<S> Cancel<S> {
     /// Handles `mgp/stream/cancel`: idempotent, and never an error if the params are valid.
     fn cancel_with_partial(&self, scope: ScopeId, params: &Params) -> Result<Reply, RpcError> {
         let CancelParams { request_id, reason, .. } = params.get()?;
-        let Some(signal) = self.layer.0.get(scope, &request_id) else {
+        let Some(signal) = self.0.get(scope, &request_id) else {
             let mut none = CancelResult::new(false);
             none.reason = Some("not_active".to_owned());
             return Reply::of(&none);
@@ -102,14 +114,16 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
     fn call(&mut self, mut call: Call) -> Self::Future {
         let scope = call.cx().scope.id();
         if call.tells::<Cancelled>() {
-            self.cancel_silently(scope, call.params());
+            self.layer.cancel_silently(scope, call.params());
             return Either::Right { future: ready(Ok(Reply::None)) };
         }
         if call.is::<StreamCancel>()
             && call.kind() == Kind::Request
             && call.cx().caller.has(Extension::Streaming)
         {
-            return Either::Right { future: ready(self.cancel_with_partial(scope, call.params())) };
+            return Either::Right {
+                future: ready(self.layer.cancel_with_partial(scope, call.params())),
+            };
         }
         // `initialize` must not be cancelled, and a call without an id cannot be.
         let id = match &call.cx().wire_id {

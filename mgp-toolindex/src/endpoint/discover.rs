@@ -74,9 +74,8 @@ fn find(
     }
     let plan = inner.sessions.plan();
     let budget = plan.budget_of(&caller.cx().principal);
-    let result = present_as(&found, budget, query.how_many(), |tool| {
-        name_for(tool, &inner.index, caller) == tool.name()
-    });
+    let result =
+        present_as(&found, budget, |tool| name_for(tool, &inner.index, caller) == tool.name());
     Ok((found, result))
 }
 

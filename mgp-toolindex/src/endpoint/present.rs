@@ -1,8 +1,8 @@
 //! Search results within their reserve of tokens (MGP §16.5, §16.8).
 //!
-//! A result has everything that a call of the tool needs. A tool that is much larger than others is returned with
-//! shorter texts and fewer details, and marked as trimmed; a single tool gets the whole reserve. A tool that does not
-//! fit at all is left out, and the list continues after it.
+//! A result has everything that a call of the tool needs, as long as the reserve has room for it. If it does not hold
+//! all definitions, large ones are returned with shorter texts and fewer details, the first ones last, and marked as
+//! trimmed. A tool that does not fit at all is left out, and the list continues after it.
 
 use std::fmt::Write as _;
 
@@ -14,14 +14,16 @@ use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::tokens_at_most;
 
-/// The most tokens of one tool among others: enough for four of five real tools, a tenth of the reserve.
-const MAX_TOOL_TOKENS: u32 = 300;
+/// The tokens that are kept for each later tool: enough for four of five real tools, a tenth of the reserve.
+const KEPT_TOKENS: u32 = 300;
+/// The tokens of the members beside a definition, as far as they are kept for a later tool.
+const MEMBER_TOKENS: u32 = 60;
 /// The least tokens of a tool; with less room the list ends.
 const MIN_TOOL_TOKENS: u32 = 24;
 /// The tokens that may be added where two tools meet.
 const JOINT_TOKENS: u32 = 8;
 
-/// Renders a search result within the reserve of a budget; `most` is the requested number of tools.
+/// Renders a search result within the reserve of a budget.
 ///
 /// The whole result counts, envelope included.
 ///
@@ -34,13 +36,13 @@ const JOINT_TOKENS: u32 = 8;
 /// let tool = Tool::new("read_file".to_owned(), RawObject::empty());
 /// index.put(ServerEntry::new("files").tool(tool)).unwrap();
 /// let found = index.search(&Query::new("read a file"), &AllTools).unwrap();
-/// let result = present(&found, &default_budget(), 5);
+/// let result = present(&found, &default_budget());
 /// assert_eq!(result.tools[0].name, "read_file");
 /// assert!(result.omitted.is_none());
 /// ```
 #[must_use]
-pub fn present(found: &SearchResult, budget: &ContextBudget, most: usize) -> DiscoverToolsResult {
-    present_as(found, budget, most, |tool| {
+pub fn present(found: &SearchResult, budget: &ContextBudget) -> DiscoverToolsResult {
+    present_as(found, budget, |tool| {
         found.hits.iter().filter(|hit| hit.tool.name() == tool.name()).nth(1).is_none()
     })
 }
@@ -49,7 +51,6 @@ pub fn present(found: &SearchResult, budget: &ContextBudget, most: usize) -> Dis
 pub(super) fn present_as(
     found: &SearchResult,
     budget: &ContextBudget,
-    most: usize,
     is_clear: impl Fn(&IndexedTool) -> bool,
 ) -> DiscoverToolsResult {
     let mut result = DiscoverToolsResult::new(Vec::new());
@@ -69,7 +70,7 @@ pub(super) fn present_as(
     result.omitted = Some(found.hits.len() as u64);
     let envelope = serde_json::to_string(&result).map_or(0, |text| tokens_at_most(&text));
     let hits = found.hits.iter().map(|hit| RenderedTool::hit(hit, is_clear(&hit.tool)));
-    let (tools, omitted) = render_all(hits, room(budget, envelope), most);
+    let (tools, omitted) = render_all(hits.collect(), room(budget, envelope));
     result.tools = tools;
     result.omitted = Some(omitted).filter(|omitted| *omitted > 0);
     result
@@ -83,7 +84,7 @@ pub(super) fn loaded<'a>(
 ) -> Vec<FoundTool> {
     let tools =
         tools.map(|(tool, is_clear)| RenderedTool { tool, score: None, reason: None, is_clear });
-    render_all(tools, room(budget, envelope), usize::MAX).0
+    render_all(tools.collect(), room(budget, envelope)).0
 }
 
 fn room(budget: &ContextBudget, envelope: u32) -> u32 {
@@ -138,16 +139,17 @@ fn signs_at_end(fitted: &Fitted) -> u32 {
 }
 
 /// Renders tools one after the other while there is room; also returns the number of omitted ones.
-fn render_all<'a>(
-    tools: impl Iterator<Item = RenderedTool<'a>>,
-    room: u32,
-    most: usize,
-) -> (Vec<FoundTool>, u64) {
+///
+/// Each may take what the later ones leave, so nothing is trimmed while the room is not used up.
+fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) {
     let (mut all, mut omitted, mut left) = (Vec::new(), 0, room);
-    // A single tool gets the whole room.
-    let max_tool = if most == 1 { room } else { MAX_TOOL_TOKENS };
+    let kept =
+        |tool: &RenderedTool<'_>| tool.tool.tokens().saturating_add(MEMBER_TOKENS).min(KEPT_TOKENS);
+    let mut later = tools.iter().map(kept).fold(0, u32::saturating_add);
     for tool in tools {
-        let fits = (left >= MIN_TOOL_TOKENS).then(|| tool.render(max_tool.min(left))).flatten();
+        later = later.saturating_sub(kept(&tool));
+        let max = left.saturating_sub(later).max(KEPT_TOKENS).min(left);
+        let fits = (left >= MIN_TOOL_TOKENS).then(|| tool.render(max)).flatten();
         match fits {
             Some((tool, tokens)) => {
                 left = left.saturating_sub(tokens);
@@ -189,7 +191,10 @@ fn security(tool: &IndexedTool) -> ToolSecurity {
         if !known.permissions_required.is_empty() {
             rendered.permissions_required = known.permissions_required.clone();
         }
+        rendered.side_effects = known.side_effects.clone();
         rendered.validator.clone_from(&known.validator);
+        // What can be undone, and what needs no confirmation, changes nothing for a caller.
+        rendered.reversible = known.reversible.filter(|reversible| !reversible);
         rendered.confirmation_required = known.confirmation_required.filter(|required| *required);
     }
     rendered

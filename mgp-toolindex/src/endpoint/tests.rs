@@ -259,8 +259,25 @@ async fn no_answer_costs_more_than_its_reserve() {
     }
     let alone = ask(&mut client, "discover", json!({"query": "report_11", "max_results": 1})).await;
     assert!(alone["tools"][0]["trimmed"].is_null(), "{alone}");
+}
+
+#[tokio::test]
+async fn a_definition_is_cut_only_when_the_reserve_is_spent() {
+    let (endpoints, counter) = (Endpoints::new(bulky(), Sessions::new()), TokenCounter::new());
+    let mut client = client(&endpoints);
+    let large = counter.count(bulky().get("reports", "report_11").unwrap().definition());
+    assert!(large > 300, "{large}");
+    // Five definitions fit, so a call needs no second search for the parameters of one.
     let among = ask(&mut client, "discover", json!({"query": "report_11"})).await;
-    assert_eq!(among["tools"][0]["trimmed"], true);
+    let tools = among["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 5);
+    assert!(tools.iter().all(|tool| tool["trimmed"].is_null()), "{among}");
+    assert_eq!(tools[0]["inputSchema"]["properties"].as_object().unwrap().len(), 12);
+    // Fifty do not.
+    let params = json!({"query": "report_11", "max_results": 50});
+    let crowded = ask(&mut client, "discover", params).await;
+    let tools = crowded["tools"].as_array().unwrap();
+    assert!(tools.iter().any(|tool| tool["trimmed"] == true), "{crowded}");
 }
 
 #[tokio::test]
@@ -272,7 +289,7 @@ async fn exact_counts_make_room_and_estimates_never_overflow() {
         for reserve in [60_u64, 200, 500, 1000, 3000] {
             let mut budget = default_budget();
             budget.discovery_reserve = reserve;
-            let told = Payload::of(&present(&found, &budget, 50)).unwrap();
+            let told = Payload::of(&present(&found, &budget)).unwrap();
             let count = counter.count(told.as_str());
             assert!(u64::from(count) <= reserve, "{count} of {reserve}");
             assert!(reserve < 3000 || count > 1800, "{count}");

@@ -2,7 +2,7 @@
 
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
-use mgp_types::mgp::ContextLevel;
+use mgp_types::mgp::{ContextLevel, ToolSecurity};
 
 use super::summary::Summary;
 use super::tools::MetaTools;
@@ -12,6 +12,8 @@ use crate::session::{SessionTool, SessionView, one};
 use crate::tokens::lean;
 
 /// Returns the tools that `tools/list` has for a caller at a level; an unknown level is L3, the default.
+///
+/// Tools of servers have their security metadata, which only callers with `tool_security` may receive.
 ///
 /// - L0: every tool with its full definition.
 /// - L1: the meta tools; the one that searches lists the categories.
@@ -77,7 +79,15 @@ fn is_reserved(name: &str) -> bool {
 fn named(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
     let mut listed = tool.tool().ok()?;
     listed.name = name_for(tool, index, allowed);
+    listed.security = Some(security(tool).into());
     Some(listed)
+}
+
+/// Returns the security metadata with the effective risk; a caller that did not negotiate it must not receive it.
+fn security(tool: &IndexedTool) -> ToolSecurity {
+    let mut security = tool.security().cloned().unwrap_or_else(|| ToolSecurity::new(tool.risk()));
+    security.effective_risk_level = Some(tool.risk());
+    security
 }
 
 /// Returns a tool of a session under the name that the caller uses.
@@ -87,6 +97,7 @@ fn shown(held: &SessionTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option
     let mut tool = Tool::new(name_for(&held.tool, index, allowed), RawObject::empty());
     tool.description = members.description.as_deref().map(str::to_owned);
     tool.input_schema = members.schema();
+    tool.security = Some(security(&held.tool).into());
     if !held.is_trimmed() {
         // Hosts show these to users; models do not read them.
         let full = held.tool.tool().ok()?;

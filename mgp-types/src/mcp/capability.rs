@@ -92,6 +92,31 @@ impl ClientCapabilities {
     pub fn find_mgp(&self) -> Option<Lenient<MgpCapability>> {
         find_mgp(self.mgp.as_ref(), self.experimental.as_ref(), self.extensions.as_ref())
     }
+
+    /// Returns the places where the client offers MGP, for an answer in the same places.
+    #[must_use]
+    pub fn mgp_places(&self) -> MgpPlaces {
+        let has = |object: &Option<Object>, name| {
+            object.as_ref().is_some_and(|object| object.get(name).is_some())
+        };
+        MgpPlaces {
+            capability: self.mgp.is_some(),
+            experimental: has(&self.experimental, key::MGP_SHORT),
+            extension: has(&self.extensions, key::MGP),
+        }
+    }
+}
+
+/// The places in the capabilities where MGP may be declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MgpPlaces {
+    /// `mgp` (§2.2).
+    pub capability: bool,
+    /// `experimental.mgp`, for SDKs without unknown capabilities.
+    pub experimental: bool,
+    /// `extensions["dev.cloto/mgp"]`, the place in the modern era.
+    pub extension: bool,
 }
 
 impl ServerCapabilities {

@@ -20,7 +20,7 @@ mod task;
 mod tool;
 
 pub use capability::{
-    ClientCapabilities, ElicitationCapability, ListChanged, ResourcesCapability,
+    ClientCapabilities, ElicitationCapability, ListChanged, MgpPlaces, ResourcesCapability,
     SamplingCapability, ServerCapabilities, TasksCapability,
 };
 pub use completion::{

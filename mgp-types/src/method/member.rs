@@ -37,7 +37,7 @@ macro_rules! members {
 
 members! {
     "params.capabilities.mgp" in "initialize", "2.2", None;
-    "params.capabilities.extensions[\"dev.cloto/mgp\"]" in "initialize", "2.2", None;
+    "params.capabilities.extensions[\"dev.cloto/mgp\"]" in "initialize", "2.2", None, read;
     "params.capabilities.experimental.mgp" in "initialize", "2.2", None, read;
     "result.capabilities.mgp" in "initialize", "2.3", None;
     "result.capabilities.extensions[\"dev.cloto/mgp\"]" in "initialize", "2.3", None;
@@ -46,7 +46,7 @@ members! {
     "params._meta[\"io.modelcontextprotocol/clientCapabilities\"].extensions[\"dev.cloto/mgp\"]" in "", "2.2", None;
     "params._meta[\"dev.cloto/mgp\"]" in "", "2.2", None;
     "params._meta[\"dev.cloto/mgp\"].grants" in "", "3.6", Some(Extension::Permissions);
-    "params._meta[\"dev.cloto/mgp/grants\"]" in "", "3.6", Some(Extension::Permissions), read;
+    "params._meta[\"dev.cloto/mgp/grants\"]" in "", "3.6", Some(Extension::Permissions);
     "result.tools[].security" in "tools/list", "4.2", Some(Extension::ToolSecurity);
     "result.tools[]._meta[\"dev.cloto/mgp\"].security" in "tools/list", "4.2", Some(Extension::ToolSecurity);
     "params.trace_id" in "", "6.5", None;
@@ -55,7 +55,9 @@ members! {
     "params._mgp.stream" in "tools/call", "12.3", Some(Extension::Streaming);
     "params.stream" in "tools/call", "12.3", Some(Extension::Streaming), read;
     "params._meta.mgp.stream" in "tools/call", "12.3", Some(Extension::Streaming), read;
-    "params._mgp.server_id" in "tools/call", "16.5", Some(Extension::ToolDiscovery);
+    "params._mgp.server_id" in "tools/call", "16.5", Some(Extension::ToolDiscovery), read;
+    "params._mgp.session_handle" in "tools/list", "16.7", Some(Extension::ToolDiscovery), read;
+    "params._mgp.session_handle" in "tools/call", "16.7", Some(Extension::ToolDiscovery), read;
     "params._mgp.delegation" in "tools/call", "5.6", Some(Extension::Delegation), read;
     "result._mgp" in "tools/call", "12.5", Some(Extension::Streaming);
     "params._mgp.seq" in "notifications/mgp.audit", "6.3", Some(Extension::Audit);

@@ -6,6 +6,7 @@ mod member;
 mod shape;
 mod table;
 mod tool;
+mod unserved;
 
 pub use info::{Direction, Kind, MethodInfo, Notification, Request};
 pub use member::{MEMBERS, MemberInfo};
@@ -17,3 +18,4 @@ pub use table::*;
 pub use tool::{
     AUDIT_REPLAY, KERNEL_TOOLS, KernelToolName, TOOLS_CALL, method_of_tool, tool_spelling,
 };
+pub use unserved::UNSERVED;

@@ -3,12 +3,14 @@
 use crate::record::{RawObject, record};
 
 record! {
-    /// `params._mgp` of a call.
+    /// `params._mgp` of a call, and of `tools/list`.
     pub struct CallExtension {
         /// `true` if the caller wants chunks (§12.3).
         opt stream: Option<bool>,
         /// The server to call, if several have a tool of this name.
         opt server_id: Option<String>,
+        /// The handle of the caller's session, for requests without a connection (§16.7).
+        opt session_handle: Option<String>,
         /// The trace of the call, in the spelling of another implementation.
         opt trace_id: Option<String>,
         /// The agent on whose behalf the call is made (later revisions).

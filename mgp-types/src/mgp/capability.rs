@@ -5,7 +5,7 @@ use std::fmt;
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
-use super::{ExtensionSet, Permission, TrustLevel};
+use super::{Extension, ExtensionSet, Permission, TrustLevel};
 use crate::record::{List, record};
 
 /// A version of MGP, as text.
@@ -85,7 +85,16 @@ impl MgpCapability {
     /// Returns the extensions known to this version.
     #[must_use]
     pub fn extension_set(&self) -> ExtensionSet {
-        ExtensionSet::from_names(&self.extensions)
+        ExtensionSet::from_offer(&self.extensions)
+    }
+
+    /// Returns whether the peer uses the words of later revisions than the one that §2.2 belongs to.
+    #[must_use]
+    pub fn speaks_later_words(&self) -> bool {
+        let is_later = |name: &String| {
+            Extension::from_word(name).is_some_and(|known| !Extension::STANDARD.contains(&known))
+        };
+        self.extensions.iter().any(is_later)
     }
 }
 

@@ -68,6 +68,11 @@ impl Extension {
         }
     }
 
+    /// Returns whether this is an extension of §2.2 that later revisions replaced by two halves.
+    const fn is_split(self) -> bool {
+        matches!(self, Self::Security | Self::Bidirectional)
+    }
+
     /// An extension with parts has the union of their bits.
     const fn bits(self) -> u16 {
         match self {
@@ -127,6 +132,28 @@ impl ExtensionSet {
         names.into_iter().filter_map(|name| Extension::from_word(name.as_ref())).collect()
     }
 
+    /// Creates a set from the names in a peer's offer or answer; unknown names are ignored.
+    ///
+    /// A half that is named beside its whole restricts the whole: a peer that has only `tool_security` also writes
+    /// `security`, for peers that know the names of §2.2 only.
+    ///
+    /// ```
+    /// use mgp_types::mgp::{Extension, ExtensionSet};
+    ///
+    /// let half = ExtensionSet::from_offer(["security", "tool_security"]);
+    /// assert_eq!(half, ExtensionSet::EMPTY.with(Extension::ToolSecurity));
+    /// assert_eq!(ExtensionSet::from_offer(half.offered_names()), half);
+    /// ```
+    #[must_use]
+    pub fn from_offer<I: IntoIterator<Item: AsRef<str>>>(names: I) -> Self {
+        let named: Vec<_> =
+            names.into_iter().filter_map(|name| Extension::from_word(name.as_ref())).collect();
+        let is_restricted = |whole: &Extension| {
+            whole.is_split() && named.iter().any(|half| half.whole() == *whole && half != whole)
+        };
+        named.iter().filter(|extension| !is_restricted(extension)).cloned().collect()
+    }
+
     /// Returns the set with an extension added.
     #[must_use]
     pub const fn with(self, extension: Extension) -> Self {
@@ -170,20 +197,26 @@ impl ExtensionSet {
         })
     }
 
-    /// Returns the names of the set in the peer's words: the offered name if all of it is in the set, else its parts.
+    /// Returns the names of an offer: the wholes of §2.2, also if only a half is in the set, and each half in the set.
+    pub fn offered_names(self) -> impl Iterator<Item = &'static str> {
+        Extension::ALL.iter().filter(move |one| self.is_named(**one)).map(|one| one.as_str())
+    }
+
+    /// Returns the offered names that an answer repeats: a peer knows no other names.
     #[must_use]
     pub fn names_for<S: AsRef<str>>(self, offered: &[S]) -> Vec<&'static str> {
-        let mut rest = self.0;
         let mut names = Vec::new();
         for extension in offered.iter().filter_map(|name| Extension::from_word(name.as_ref())) {
-            if self.contains(extension) && !names.contains(&extension.as_str()) {
+            if self.is_named(extension) && !names.contains(&extension.as_str()) {
                 names.push(extension.as_str());
-                rest &= !extension.bits();
             }
         }
-        let asked = Self::from_names(offered);
-        names.extend(Self(rest & asked.0).iter().map(Extension::as_str));
         names
+    }
+
+    /// Returns whether a peer that knows only this name should see it.
+    const fn is_named(self, extension: Extension) -> bool {
+        if extension.is_split() { self.0 & extension.bits() != 0 } else { self.contains(extension) }
     }
 }
 
@@ -231,7 +264,7 @@ mod tests {
 
     #[track_caller]
     fn check(ours: &[&str], theirs: &[&str], active: &str, reported: &[&str]) {
-        let set = ExtensionSet::from_names(ours) & ExtensionSet::from_names(theirs);
+        let set = ExtensionSet::from_names(ours) & ExtensionSet::from_offer(theirs);
         assert_eq!(set.to_string(), active);
         assert_eq!(set.names_for(theirs), reported);
     }
@@ -250,11 +283,38 @@ mod tests {
             "security",
             &["permissions", "tool_security"],
         );
-        check(&["permissions"], &["security"], "permissions", &["permissions"]);
         check(&["bidirectional"], &["events"], "events", &["events"]);
         check(&["streaming"], &["streaming", "progress"], "streaming", &["streaming", "progress"]);
         check(&["audit"], &["observability", "audit", "audit"], "audit", &["audit"]);
         check(&["audit"], &["lifecycle"], "", &[]);
+    }
+
+    #[test]
+    fn a_peer_of_the_first_specification_is_answered_in_the_nine_names_it_knows() {
+        check(&["permissions"], &["security"], "permissions", &["security"]);
+        check(&["tool_security"], &["security"], "tool_security", &["security"]);
+        check(&["events"], &["bidirectional"], "events", &["bidirectional"]);
+        // Progress without chunks is not a half of `streaming`, which promises both.
+        check(&["progress"], &["streaming"], "progress", &[]);
+    }
+
+    #[test]
+    fn an_offer_of_a_half_names_the_whole_and_stays_a_half() {
+        #[track_caller]
+        fn check(set: &[&str], names: &str) {
+            let set = ExtensionSet::from_names(set);
+            let offered: Vec<_> = set.offered_names().collect();
+            assert_eq!(offered.join(" "), names);
+            assert_eq!(ExtensionSet::from_offer(&offered), set);
+        }
+        check(&["tool_security"], "security tool_security");
+        check(&["security"], "security permissions tool_security");
+        check(&["callbacks", "audit"], "audit bidirectional callbacks");
+        check(&["streaming"], "streaming progress");
+        check(&["progress", "delegation"], "progress delegation");
+        // A whole beside the half that is not served leaves nothing.
+        let offer = ExtensionSet::from_offer(["security", "permissions"]);
+        assert!((offer & ExtensionSet::from_names(["tool_security"])).is_empty());
     }
 
     #[test]

@@ -104,6 +104,8 @@ record! {
         opt uptime_secs: Option<Number>,
         /// The id the server claims.
         opt server_id: Option<String>,
+        /// The state of a server that is not connected, in an answer of a kernel.
+        opt state: Option<ServerState>,
     }
 
     /// Parameters of `mgp/health/status`.
@@ -118,6 +120,8 @@ record! {
         req status: HealthStatus,
         /// The server, in an answer of a kernel.
         opt server_id: Option<String>,
+        /// The state of a server that cannot report its health, in an answer of a kernel.
+        opt state: Option<ServerState>,
         /// The uptime in seconds.
         opt uptime_secs: Option<Number>,
         /// The number of usable tools.

@@ -18,6 +18,8 @@ record! {
         req content: ContentBlock,
         /// `true` if it is the last chunk.
         def done: bool,
+        /// The trace of the call (§6.5).
+        opt trace_id: Option<String>,
         /// `true` if an earlier chunk is lost (later revisions).
         opt gap_unrecoverable: Option<bool>,
         /// Further members (later revisions).
@@ -34,6 +36,8 @@ record! {
         opt message: Option<String>,
         /// The estimated remaining time in milliseconds.
         opt estimated_remaining_ms: Option<u64>,
+        /// The trace of the call (§6.5).
+        opt trace_id: Option<String>,
     }
 
     /// Parameters of `mgp/stream/cancel` (§12.7).

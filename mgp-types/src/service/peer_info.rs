@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::Payload;
 use crate::mcp::{ClientCapabilities, Era, Revision};
-use crate::mgp::{Extension, ExtensionSet};
+use crate::mgp::{Extension, ExtensionSet, MgpVersion, TrustLevel};
 
 /// The parameters negotiated with one party: shared by its calls in the legacy era, created per call in the modern one.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct PeerInfo {
     pub revision: Revision,
     /// The active MGP extensions, i.e. the intersection; `None` if MGP was not negotiated.
     pub mgp: Option<ExtensionSet>,
+    /// The version of MGP that the party sent.
+    pub mgp_version: Option<MgpVersion>,
     /// The name and version that the party sent.
     pub info: Option<Payload>,
     /// The capabilities that the party sent.
@@ -24,6 +26,8 @@ pub struct PeerInfo {
     pub instructions: Option<String>,
     /// The id that the party claims (§2.3); shown, but never used as a key.
     pub claimed_server_id: Option<String>,
+    /// The trust that the party claims (§2.3); shown, but never used for a decision.
+    pub claimed_trust_level: Option<TrustLevel>,
     /// The permissions that the party declares (§2.3).
     pub permissions_required: Vec<String>,
     /// The requests that the party accepts.
@@ -88,10 +92,12 @@ impl PeerInfo {
             era: revision.era(),
             revision,
             mgp: None,
+            mgp_version: None,
             info: None,
             capabilities: None,
             instructions: None,
             claimed_server_id: None,
+            claimed_trust_level: None,
             permissions_required: Vec::new(),
             asks: AcceptedRequests::default(),
             asks_in_rounds: false,

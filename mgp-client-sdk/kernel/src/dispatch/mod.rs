@@ -24,8 +24,10 @@ pub(super) use dispatcher::Dispatcher;
 pub(super) use meta_tools::MetaToolConfig;
 pub(super) use tasks::support as task_support;
 
-/// Returns the router of all methods of the kernel; `admin` has those for operators.
-pub(super) fn router(dispatcher: &Dispatcher, admin: Router) -> Router {
+/// Returns the router of all methods of the kernel.
+///
+/// `admin` has those for operators; `system` has those that layers further out answer, and that are only tools here.
+pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> Router {
     let parts = dispatcher.parts();
     let governance = &parts.fleet.context().governance;
     let methods = governance
@@ -38,7 +40,7 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router) -> Router {
     let calls = tools::UnwrapLayer
         // A method of the kernel that is called as a tool is decided like the method.
         .layer(
-            KernelToolsLayer::new(methods.clone())
+            KernelToolsLayer::new(methods.clone().merge(system))
                 .layer(Stack::from_fn(move |call| tools::call(calls.clone(), call))),
         );
     methods

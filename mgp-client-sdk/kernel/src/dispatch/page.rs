@@ -92,7 +92,7 @@ fn position(cursor: &str, revision: u64) -> Option<usize> {
     start.parse().ok().filter(|start| *start > 0)
 }
 
-fn bad_cursor() -> RpcError {
+pub(super) fn bad_cursor() -> RpcError {
     RpcError::invalid_params(
         "`cursor` is not a cursor of this list, or the list has changed; start again without it",
     )

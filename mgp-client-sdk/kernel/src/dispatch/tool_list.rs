@@ -1,30 +1,58 @@
 //! `tools/list`: the tools to find tools, and the tools in the caller's session (MGP §16.3).
 
 use mgp_toolindex::surface;
-use mgp_types::RpcError;
-use mgp_types::mcp::{CacheScope, Era, ListToolsResult};
-use mgp_types::mgp::ContextLevel;
+use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
+use mgp_types::mgp::{ContextLevel, Extension};
 use mgp_types::service::{Call, Reply};
+use mgp_types::{Object, Payload, RpcError};
 
 use super::dispatcher::Dispatcher;
+use super::page::bad_cursor;
+use super::tools::CallMembers;
 use crate::hops;
 
 /// Returns the list for a caller.
 pub(super) fn list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError> {
+    // The list has one page.
+    if call.params().get::<ListParams>()?.cursor.is_some() {
+        return Err(bad_cursor());
+    }
     let parts = dispatcher.parts();
     let (index, cx) = (&parts.fleet.context().index, call.cx());
     let caller = parts.search.caller(cx);
-    let session = parts.sessions.find(cx, None)?;
+    let members = CallMembers::read(call)?;
+    let session = parts.sessions.find(cx, members.session_handle.as_deref())?;
     let view = parts.sessions.view(&cx.principal, session.as_ref(), index, &caller);
     // Another kernel has an index of its own.
     let level =
         if hops::is_from_kernel(cx) { ContextLevel::Standard } else { ContextLevel::Hybrid };
     let meta_tools = parts.meta_tools.listed(cx);
-    let mut list = ListToolsResult::new(surface(&level, &meta_tools, index, &caller, &view));
+    let mut tools = surface(&level, &meta_tools, index, &caller, &view);
+    let is_shown = cx.caller.has(Extension::ToolSecurity);
+    tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;
+    let mut list = ListToolsResult::new(tools);
     if cx.caller.era == Era::Modern {
         // Any call may add to the caller's session, so the list must not be cached.
         list.ttl_ms = Some(0);
         list.cache_scope = Some(CacheScope::Private);
     }
     Reply::of(&list)
+}
+
+/// Puts the security metadata into both of its places, or removes it from both (MGP §4.2).
+fn put_security(tool: &mut Tool, is_shown: bool) -> Result<(), RpcError> {
+    const SECURITY: &str = "security";
+    let mut mirror: Object =
+        tool.meta.as_ref().and_then(|meta| meta.get(key::MGP)?.get().ok()).unwrap_or_default();
+    match tool.security.take().filter(|_| is_shown) {
+        Some(security) => {
+            mirror.insert(SECURITY, Payload::of(&security)?);
+            tool.security = Some(security);
+        }
+        // The mirror of a server's own definition.
+        None if mirror.remove(SECURITY).is_some() => {}
+        None => return Ok(()),
+    }
+    tool.meta.get_or_insert_default().insert(key::MGP, Payload::of(&mirror)?);
+    Ok(())
 }

@@ -10,8 +10,9 @@ use mgp_toolindex::{
 };
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::method_of_tool;
+use mgp_types::mgp::CallExtension;
 use mgp_types::service::{Call, Context, MgpService, Params, Reply, Target, Visibility as _};
-use mgp_types::{ErrorCode, RawObject, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 use serde::Deserialize;
 use tower_service::Service;
 
@@ -54,8 +55,15 @@ pub(super) fn call(
     dispatcher: Dispatcher,
     mut call: Call,
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
-    let resolved = resolve_tool(&dispatcher, &mut call);
+    // Read before the call becomes that of a server: members of a hop end here.
+    let read = CallMembers::read(&call).map(|named| {
+        let resolved = resolve_tool(&dispatcher, &mut call, &named);
+        (named, resolved)
+    });
     async move {
+        let (named, resolved) = read?;
+        // An expired handle is refused before the call runs.
+        dispatcher.parts().sessions.find(call.cx(), named.session_handle.as_deref())?;
         let resolved = match resolved {
             // A server that was just added may have the tool.
             Err(error)
@@ -64,7 +72,7 @@ pub(super) fn call(
                 // Boxed, so that the future of every other call stays small.
                 let servers = dispatcher.parts().fleet.all();
                 Box::pin(dispatcher.wait_for_new(call.cx(), servers.values())).await;
-                resolve_tool(&dispatcher, &mut call)
+                resolve_tool(&dispatcher, &mut call, &named)
             }
             resolved => resolved,
         };
@@ -89,14 +97,37 @@ pub(super) fn call(
                 Ok(reply) if !is_tool_error(reply) => UseOutcome::Answered,
                 _ => UseOutcome::Failed,
             };
-            // This fails only for an expired handle, and there is none here.
-            if search.called(&cx, None, &tool, outcome).unwrap_or_default() {
+            let handle = named.session_handle.as_deref();
+            // This fails only for a handle that has expired during the call.
+            if search.called(&cx, handle, &tool, outcome).unwrap_or_default() {
                 // Hosts that honour it list the tool from now on.
                 let notifications = &fleet.context().notifications;
                 notifications.tools_changed(|other| *other == cx.principal);
             }
         }
         answer
+    }
+}
+
+/// The members of `params._mgp` that name a server or a session (MGP §16.5, §16.7).
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallMembers {
+    server_id: Option<String>,
+    pub(super) session_handle: Option<String>,
+}
+
+impl CallMembers {
+    /// Reads the members; most calls have none, and nothing is parsed for them.
+    pub(super) fn read(call: &Call) -> Result<Self, RpcError> {
+        let is_named = |members: &Payload| {
+            let text = members.as_str();
+            text.contains("server_id") || text.contains("session_handle")
+        };
+        let Some(members) = call.params().mgp().filter(is_named) else {
+            return Ok(Self::default());
+        };
+        let CallExtension { server_id, session_handle, .. } = members.get()?;
+        Ok(Self { server_id, session_handle })
     }
 }
 
@@ -111,18 +142,23 @@ enum ResolvedTool {
 }
 
 /// Finds the tool that a call is for, and replaces the name in the call by the server's own.
-fn resolve_tool(dispatcher: &Dispatcher, call: &mut Call) -> Result<ResolvedTool, RpcError> {
+fn resolve_tool(
+    dispatcher: &Dispatcher,
+    call: &mut Call,
+    named: &CallMembers,
+) -> Result<ResolvedTool, RpcError> {
     let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
-    let (tool, is_visible) = match find_by_name(dispatcher, call).filter(|_| meta.is_none()) {
+    let is_plain = meta.is_none() && named.server_id.is_none();
+    let (tool, is_visible) = match find_by_name(dispatcher, call).filter(|_| is_plain) {
         Some(tool) => (tool, true),
-        None => match find_by_params(dispatcher, call, meta) {
+        None => match find_by_params(dispatcher, call, meta, named) {
             Ok(ForwardedCall { tool, arguments, .. }) if meta.is_some() => {
                 *call.params_mut() = Params::tool(tool.name(), &arguments.into());
                 return Ok(ResolvedTool::Found(tool));
             }
             Ok(ForwardedCall { tool, .. }) => (tool, false),
             Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
-                let held = find_held(dispatcher, call, meta)?;
+                let held = find_held(dispatcher, call, meta, named)?;
                 return held.map(ResolvedTool::Held).ok_or(unknown);
             }
             Err(error) => return Err(error),
@@ -171,10 +207,11 @@ fn find_by_params(
     dispatcher: &Dispatcher,
     call: &Call,
     meta: Option<MetaTool>,
+    named: &CallMembers,
 ) -> Result<ForwardedCall, RpcError> {
     let DispatcherParts { fleet, search, .. } = dispatcher.parts();
     let index = &fleet.context().index;
-    let params = naming_params(call, meta)?;
+    let params = naming_params(call, meta, named)?;
     ForwardedCall::read(&params, index, &search.caller(call.cx())).or_else(|error| {
         match error.code() {
             ErrorCode::TOOL_NOT_FOUND => {
@@ -190,9 +227,10 @@ fn find_held(
     dispatcher: &Dispatcher,
     call: &mut Call,
     meta: Option<MetaTool>,
+    named: &CallMembers,
 ) -> Result<Option<Arc<ManagedServer>>, RpcError> {
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
-    let CallToolParams { name, arguments, extra, .. } = naming_params(call, meta)?.get()?;
+    let CallToolParams { name, arguments, extra, .. } = naming_params(call, meta, named)?.get()?;
     let wanted: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
     for server in fleet.all().values() {
         let id = server.id().as_str();
@@ -209,12 +247,20 @@ fn find_held(
     Ok(None)
 }
 
-/// Returns the object with the name and the arguments of the tool.
-fn naming_params(call: &Call, meta: Option<MetaTool>) -> Result<RawObject, RpcError> {
-    match meta {
-        Some(MetaTool::Call) => call.tool_arguments().get(),
-        _ => call.params().get(),
-    }
+/// Returns the object with the name, the server and the arguments of the tool.
+fn naming_params(
+    call: &Call,
+    meta: Option<MetaTool>,
+    named: &CallMembers,
+) -> Result<RawObject, RpcError> {
+    let params = match meta {
+        Some(MetaTool::Call) => call.tool_arguments().get()?,
+        _ => call.params().get()?,
+    };
+    let Some(server) = &named.server_id else { return Ok(params) };
+    let mut members: Object = Payload::from(params).get()?;
+    members.insert("server_id", Payload::of(server)?);
+    RawObject::of(&members)
 }
 
 /// Returns whether a result reports that the tool failed.
@@ -239,8 +285,6 @@ fn server_removed(tool: &IndexedTool) -> RpcError {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::Payload;
-
     use super::*;
 
     #[test]

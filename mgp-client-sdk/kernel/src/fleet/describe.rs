@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use mgp_discovery::{Origin, ServerConfig, TargetConfig, clear_secrets};
 use mgp_security::NameFlaw;
 use mgp_toolindex::IndexedTool;
-use mgp_types::mgp::{KernelServer, MgpVersion, ServerState};
+use mgp_types::mgp::{KernelServer, ServerState};
 use mgp_types::service::{ServerId, shown_url};
 
 use super::managed_server::ManagedServer;
@@ -54,7 +54,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
         let facts = client.server();
         described.era = Some(server.eras().join("+"));
         described.protocol_version = Some(facts.revision.to_string());
-        described.mgp_version = facts.speaks_mgp().then(MgpVersion::default);
+        described.mgp_version.clone_from(&facts.mgp_version);
         described.pid = client.pid();
         if let Some(info) = client.server_info() {
             (described.name, described.version) = (Some(info.name), Some(info.version));

@@ -12,7 +12,7 @@ use mgp_discovery::{ApprovedRegistration, ServerConfig};
 use mgp_lifecycle::Answerer;
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
-use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
+use mgp_types::mgp::{Extension, ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{Call, Context, Principal, Reply, Router, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
@@ -45,11 +45,14 @@ pub(super) const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that a starting server holds its permit; servers that hang must not keep others from starting.
 pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time that a connection waits for a decision about its server's permissions; a person may decide later.
-const PERMISSION_TIMEOUT: Duration = Duration::from_millis(100);
-
 /// Time between the state "connected" and a usable client.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The extensions that are offered to servers: those that the kernel acts on.
+const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::Security)
+    .with(Extension::Lifecycle)
+    .with(Extension::Streaming);
 
 /// The sessions of one or all principals with a server: one, or one per era.
 pub(super) struct Instance {
@@ -213,12 +216,20 @@ impl InstanceParts {
             SessionKind::Main => config.era.into(),
             SessionKind::Legacy => EraChoice::Legacy,
         };
+        let (wait, ungranted) = policy::permission_flow(config);
+        let traceparent = config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .governed(&context.governance, id.clone())
             .era(era)
+            .limit_extensions(EXTENSIONS)
             .layer(LevelLayer)
             .layer(HopCountLayer)
-            .config(offer_callers);
+            .config(offer_callers)
+            .config(|config| {
+                config.plain_traceparent = traceparent;
+                config.connect.permission_timeout = wait;
+                (config.connect.denied, config.connect.deferred) = (ungranted, ungranted);
+            });
         builder = match &config.mgp {
             None => builder.plain(),
             Some(mgp) if !mgp.extensions.is_empty() => {
@@ -249,7 +260,6 @@ fn offer_callers(config: &mut ClientConfig) {
     let mut roots = ListChanged::new();
     roots.list_changed = Some(true);
     offered.roots.get_or_insert(roots);
-    config.connect.permission_timeout = PERMISSION_TIMEOUT;
 }
 
 /// Connects what a server sends outside of calls to the clients that see it.

@@ -118,6 +118,11 @@ impl ManagedServer {
         self.shared.sessions().filter(is_idle).cloned().collect()
     }
 
+    /// Returns the number of calls in flight to the shared instance.
+    pub(super) fn running(&self) -> u64 {
+        self.shared.sessions().map(|session| session.running()).sum()
+    }
+
     pub(super) fn hold(&self) -> &StartHold {
         &self.hold
     }

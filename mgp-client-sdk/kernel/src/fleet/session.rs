@@ -88,6 +88,11 @@ impl Session {
         self.running.load(Ordering::Acquire) == 0 && self.used_at().elapsed() >= time
     }
 
+    /// Returns the number of calls in flight.
+    pub(super) fn running(&self) -> u64 {
+        self.running.load(Ordering::Acquire) as u64
+    }
+
     pub(super) fn used_at(&self) -> Instant {
         *self.used_at.lock()
     }

@@ -7,12 +7,13 @@ use mgp_client_sdk::Client;
 use mgp_discovery::KnownServer;
 use mgp_security::{Administration, Event, Governance, Refusal};
 use mgp_toolindex::IndexedTool;
-use mgp_types::RpcError;
 use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{
-    MgpVersion, PingResult, ServerSummary, ShutdownParams, ShutdownResult, StatusResult,
+    Extension, ExtensionSet, HealthStatus, PingResult, ServerState, ServerSummary, ShutdownParams,
+    ShutdownResult, StatusResult,
 };
 use mgp_types::service::{Context, ServerId, Visibility};
+use mgp_types::{Lenient, RpcError, Timestamp};
 
 use super::managed_server::ManagedServer;
 use super::servers::Fleet;
@@ -32,12 +33,9 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
     summary.tools = tools.iter().map(|tool| tool.name().to_owned()).collect();
     let policy = context.governance.policies().of(Some(server.id()));
     summary.trust_level = Some(policy.trust.clone());
-    if let Ok(client) = server.latest().client()
-        && let Some(extensions) = &client.server().mgp
-    {
-        summary.mgp_version = Some(MgpVersion::default());
-        summary.extensions = extensions.iter().map(|name| name.to_string()).collect();
-    }
+    let extensions = add_capability(&mut summary, server);
+    let words = extensions.without(Extension::ErrorHandling).iter();
+    summary.extensions = words.map(|extension| extension.to_string()).collect();
     let required = tools.iter().filter_map(IndexedTool::security);
     let required = required.flat_map(|security| security.permissions_required.iter().cloned());
     let config = server.config();
@@ -46,6 +44,23 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
     permissions.sort_unstable();
     permissions.dedup();
     KnownServer::new(summary, permissions)
+}
+
+/// Adds the version of MGP that a server sent, and returns its extensions: those in use, else those it answered when
+/// it last ran, else those of its configuration.
+fn add_capability(summary: &mut ServerSummary, server: &ManagedServer) -> ExtensionSet {
+    if let Ok(client) = server.latest().client() {
+        summary.mgp_version.clone_from(&client.server().mgp_version);
+        return client.server().mgp.unwrap_or_default();
+    }
+    let config = server.config();
+    let Some(configured) = &config.mgp else { return ExtensionSet::EMPTY };
+    let configured = ExtensionSet::from_names(&configured.extensions);
+    let known = server.lists().capabilities().and_then(|known| known.find_mgp());
+    let Some(Lenient::Valid(known)) = known else { return configured };
+    let answered = known.extension_set();
+    summary.mgp_version = Some(known.version);
+    if configured.is_empty() { answered } else { answered & configured }
 }
 
 /// The fleet as a caller sees it: without the servers it has no access to.
@@ -67,18 +82,83 @@ impl VisibleFleet {
         (is_operator || sees_tool()).then_some(found)
     }
 
-    fn client(&self, cx: &Context, server: &ServerId) -> Option<Result<Client, RpcError>> {
-        Some(self.get(cx, server)?.latest().client().map_err(RpcError::from))
+    /// Returns the client of a server, or its health and state if it is not connected.
+    fn client(&self, cx: &Context, server: &ServerId) -> Option<Result<Client, Down>> {
+        let server = self.get(cx, server)?;
+        Some(server.latest().client().map_err(|_| health_of(&server)))
     }
+
+    /// Counts the tools of all servers, and those of servers that run or are started by a call.
+    pub(crate) fn count_tools(&self) -> ToolCounts {
+        let index = &self.fleet.context().index;
+        self.fleet.all().values().fold(ToolCounts::default(), |counts, server| {
+            let tools = index.tools_of(server.id().as_str()).len() as u64;
+            let is_usable = server.state() != ServerState::Error && !server.hold().is_set();
+            ToolCounts {
+                total: counts.total + tools,
+                available: counts.available + if is_usable { tools } else { 0 },
+            }
+        })
+    }
+}
+
+/// The tools of a fleet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ToolCounts {
+    pub(crate) total: u64,
+    pub(crate) available: u64,
+}
+
+/// Asks a server for its health; one without the extension `lifecycle` is pinged as MCP does.
+async fn ping(client: &Client) -> Result<PingResult, RpcError> {
+    if client.server().has(Extension::Lifecycle) {
+        return Ok(client.mgp().health_ping().await?);
+    }
+    let status = ping_plain(client).await?;
+    let mut result = PingResult::new(status);
+    result.timestamp = Some(Timestamp::now());
+    Ok(result)
+}
+
+/// Pings a server as MCP does: one that answers is healthy.
+async fn ping_plain(client: &Client) -> Result<HealthStatus, RpcError> {
+    client.ping().await?;
+    Ok(HealthStatus::Healthy)
+}
+
+/// The health and the state of a server that is not connected.
+type Down = (HealthStatus, ServerState);
+
+/// Returns the health of a server that is not connected: one that rests is started by the next call.
+fn health_of(server: &ManagedServer) -> Down {
+    let state = server.state();
+    let health = match state {
+        ServerState::Error => HealthStatus::Unhealthy,
+        ServerState::Registered | ServerState::Disconnected if !server.hold().is_set() => {
+            HealthStatus::Healthy
+        }
+        _ => HealthStatus::Degraded,
+    };
+    (health, state)
 }
 
 #[async_trait]
 impl mgp_lifecycle::Fleet for VisibleFleet {
     async fn ping(&self, cx: &Context, server: &ServerId) -> Option<Result<PingResult, RpcError>> {
-        Some(match self.client(cx, server)? {
-            Ok(client) => client.mgp().health_ping().await.map_err(RpcError::from),
-            Err(error) => Err(error),
-        })
+        let answer = match self.client(cx, server)? {
+            Ok(client) => ping(&client).await,
+            Err((health, state)) => {
+                let mut result = PingResult::new(health);
+                result.timestamp = Some(Timestamp::now());
+                result.state = Some(state);
+                Ok(result)
+            }
+        };
+        Some(answer.map(|mut result| {
+            // The name under which it is known here, not the one it claims.
+            result.server_id = Some(server.to_string());
+            result
+        }))
     }
 
     async fn status(
@@ -86,10 +166,23 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         cx: &Context,
         server: &ServerId,
     ) -> Option<Result<StatusResult, RpcError>> {
-        Some(match self.client(cx, server)? {
-            Ok(client) => client.mgp().health_status().await.map_err(RpcError::from),
-            Err(error) => Err(error),
-        })
+        let (status, state) = match self.client(cx, server)? {
+            Ok(client) if client.server().has(Extension::Lifecycle) => {
+                return Some(client.mgp().health_status().await.map_err(RpcError::from));
+            }
+            Ok(client) => match ping_plain(&client).await {
+                Ok(status) => (status, ServerState::Connected),
+                Err(error) => return Some(Err(error)),
+            },
+            Err(down) => down,
+        };
+        let tools = self.fleet.context().index.tools_of(server.as_str()).len() as u64;
+        let mut result = StatusResult::new(status);
+        result.server_id = Some(server.to_string());
+        result.tools_total = Some(tools);
+        result.tools_available = Some(if state == ServerState::Error { 0 } else { tools });
+        result.state = Some(state);
+        Some(Ok(result))
     }
 
     async fn admit(&self, cx: &Context) -> Result<(), RpcError> {
@@ -108,9 +201,12 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         if let Err(refused) = admit_shutdown(governance, cx, Some(server.id())).await {
             return Some(Err(refused));
         }
+        let mut accepted = ShutdownResult::new(true);
+        accepted.server_id = Some(server.id().to_string());
+        accepted.pending_requests = Some(server.running());
         // The caller's reason is not used: with some, e.g. a changed configuration, the server is started again.
         drop(server.begin_operator_stop());
-        Some(Ok(ShutdownResult::new(true)))
+        Some(Ok(accepted))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_types::mgp::{ServerState, TrustLevel};
+use mgp_types::mgp::{DiscoveryListParams, ServerState, ServerSummary, TrustLevel};
 
 use crate::world::{World, until};
 
@@ -39,7 +39,10 @@ async fn a_server_is_offered_what_is_configured() {
     for (keys, has, lacks) in [
         ("", "\"security\"", "\"no such\""),
         ("mgp = false", "\"initialize\"", "dev.cloto"),
-        ("[servers.mgp]\nextensions = ['audit']", "\"audit\"", "\"security\""),
+        // What the kernel does nothing with is not offered.
+        ("", "\"tool_security\"", "\"events\""),
+        ("", "\"lifecycle\"", "\"code_safety\""),
+        ("[servers.mgp]\nextensions = ['streaming']", "\"streaming\"", "\"security\""),
     ] {
         let (world, _) = start(&format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{keys}")).await;
         let log = world.log("a");
@@ -156,4 +159,61 @@ async fn no_more_than_eight_start_at_once() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(starting(), 8, "the others wait");
     world.end().await;
+}
+
+/// The entry of a server that needs a permission and sends a version of its own.
+fn needing_camera(keys: &str) -> String {
+    let mgp = r#"{"version":"0.6.1","extensions":["permissions","lifecycle"],"permissions_required":["camera"]}"#;
+    format!(
+        "[[servers]]\nid = 'a'\n{{SERVER}}\nera = 'legacy'\nenv = {{ CAPABILITY = ',\"mgp\":{mgp}' }}\n\
+         [servers.mgp]\nrestart_policy = 'never'\n{keys}",
+        mgp = mgp
+    )
+}
+
+async fn summary(world: &World) -> ServerSummary {
+    let operator = world.operator().await;
+    let list = operator.mgp().discovery_list(&DiscoveryListParams::default()).await.unwrap();
+    operator.close().await;
+    list.servers.into_iter().next().unwrap()
+}
+
+#[tokio::test]
+async fn the_version_of_a_server_is_the_one_it_sent_also_while_it_rests() {
+    let (world, _) = start(&needing_camera("")).await;
+    for _ in 0..2 {
+        let known = summary(&world).await;
+        assert_eq!(known.mgp_version.unwrap().as_str(), "0.6.1");
+        assert_eq!(known.extensions.join(" "), "lifecycle permissions");
+        world.kernel.stop_server(&"a".into()).await.unwrap();
+    }
+    world.end().await;
+    // A plain server has no version.
+    let (world, _) = start("[[servers]]\nid = 'a'\n{SERVER}").await;
+    assert!(summary(&world).await.mgp_version.is_none());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_without_its_permissions_is_closed_if_the_file_says_so() {
+    let deny = "permission_policy = 'deny_all'\n";
+    for (keys, is_closed) in [
+        (deny.to_owned(), false),
+        (format!("{deny}on_ungranted = 'proceed'"), false),
+        (format!("{deny}on_ungranted = 'close'"), true),
+        // Nobody decides in time.
+        ("permission_timeout_ms = 0\non_ungranted = 'close'".to_owned(), true),
+        ("permissions = ['camera']\non_ungranted = 'close'".to_owned(), false),
+    ] {
+        let world = World::new(&needing_camera(&keys)).await;
+        if is_closed {
+            until("it is closed", || world.server("a").status == ServerState::Error).await;
+            let error = world.server("a").error.unwrap();
+            assert!(error.contains("camera"), "{keys}: {error}");
+        } else {
+            world.knows("a").await;
+            assert_eq!(world.server("a").status, ServerState::Connected, "{keys}");
+        }
+        world.end().await;
+    }
 }

@@ -24,7 +24,7 @@ while IFS= read -r line; do
       answer '"error":{"code":-32601,"message":"unknown"}' ;;
     *'"initialize"'*)
       printf '%s\n' "$line" >&2
-      answer '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+      answer '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}'"$CAPABILITY"'},"serverInfo":{"name":"sh","version":"1"}}' ;;
     *'"tools/list"'*)
       schema='"inputSchema":{"type":"object"}'
       text="${TEXT:-told}"

@@ -123,10 +123,10 @@ async fn code_minus_32020_header_mismatch() {
 async fn code_minus_32021_missing_client_capability() {
     // The error names the capabilities that a modern client lacks.
     let mut peer = Peer::join(&stack(), (Era::Modern, Dialect::Plain)).await;
-    let answer = peer.ask("mgp/access/query", json!({})).await;
+    let answer = peer.ask("mgp/health/ping", json!({})).await;
     coded(&answer, ErrorCode::MISSING_CLIENT_CAPABILITY);
     let needed = &answer["error"]["data"]["requiredCapabilities"]["extensions"]["dev.cloto/mgp"];
-    assert_eq!(needed["extensions"], json!(["access_control"]), "{answer}");
+    assert_eq!(needed["extensions"], json!(["lifecycle"]), "{answer}");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ mod http;
 mod jsonrpc;
 mod lifecycle;
 mod page;
+mod params;
 mod peer;
 mod registration;
 mod resource;

@@ -74,6 +74,10 @@ impl Peer {
             "access_control",
             "lifecycle",
             "discovery",
+            "tool_discovery",
+            "error_handling",
+            "events",
+            "callbacks",
         ];
         let offer = json!({ "version": "0.3.0", "extensions": words });
         match (self.dialect, self.era) {

@@ -8,6 +8,8 @@ mod eras;
 mod flow;
 mod hops;
 mod lists;
+mod members;
+mod system_tools;
 mod tasks;
 mod tenants;
 mod tenants_mixed;

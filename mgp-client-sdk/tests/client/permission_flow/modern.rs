@@ -1,8 +1,9 @@
-//! A modern server receives its permissions with each request, and asks for missing ones; there is no `initialize`.
+//! A modern server receives its permissions by a request before the first call and with each request, and asks for
+//! missing ones; there is no `initialize`.
 
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ToolResult as _};
+use mgp_client_sdk::{Client, ClientBuilder, EraChoice, ToolResult as _};
 use mgp_types::mgp::GrantDecision::{Approved, Denied};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -20,6 +21,18 @@ fn grants(request: &Value) -> &Value {
     &request["params"]["_meta"]["dev.cloto/mgp"]["grants"]
 }
 
+/// Connects to a server that needs permissions, and returns the request that notifies it.
+async fn connect(builder: ClientBuilder, capabilities: Value) -> (Client, Script, Value) {
+    let (end, mut script) = Script::new();
+    let connecting = builder.era(EraChoice::Modern).connect(end.reader, end.writer);
+    let serving = async {
+        script.discover(capabilities).await;
+        script.serve("mgp/permission/grant", json!({ "acknowledged": true })).await
+    };
+    let (client, notified) = tokio::join!(connecting, serving);
+    (client.unwrap(), script, notified)
+}
+
 /// Calls a tool; returns the request and the client's answer.
 async fn call(client: &Client, script: &mut Script) -> Value {
     let result = json!({ "resultType": "complete", "content": [] });
@@ -34,15 +47,15 @@ async fn every_request_carries_the_current_decisions() {
     for word in ["security", "permissions"] {
         let authority = TestAuthority::new(&[("shell.execute", Approved)]);
         let needs = extension(&[word], &["shell"]);
-        let (client, mut script) = Script::modern(authority.client(), needs).await;
+        let (client, mut script, notified) = connect(authority.client(), needs).await;
+        let approved = json!({ "shell": "approved", "shell.execute": "approved" });
+        assert_eq!(notified["params"]["grants"], approved);
+        assert_eq!(notified["params"]["request_id"], "perm-1");
         let notification = call(&client, &mut script).await;
-        assert_eq!(
-            *grants(&notification),
-            json!({ "shell": "approved", "shell.execute": "approved" })
-        );
-        assert_eq!(notification["params"]["_meta"]["dev.cloto/mgp/grants"], Value::Null);
+        assert_eq!(*grants(&notification), approved);
+        assert_eq!(notification["params"]["_meta"]["dev.cloto/mgp/grants"], approved);
 
-        // Without a notification, from the very next request on.
+        // From the very next request on, and by one notification for both changes.
         authority.set("shell.execute", Some(Denied.into()));
         authority.set("camera", Some(Approved.into()));
         let notification = call(&client, &mut script).await;
@@ -53,6 +66,8 @@ async fn every_request_carries_the_current_decisions() {
         let (_, listed) =
             tokio::join!(client.list_tools(), script.serve("tools/list", json!({ "tools": [] })));
         assert_eq!(grants(&listed)["shell"], "denied");
+        let changed = script.serve("mgp/permission/grant", json!({})).await;
+        assert_eq!(changed["params"]["grants"], *grants(&listed));
         assert!(timeout(Duration::from_secs(10), script.read()).await.is_err(), "no messages");
         assert_eq!(authority.asked().len(), 1);
     }
@@ -62,22 +77,33 @@ async fn every_request_carries_the_current_decisions() {
 async fn expired_grants_are_not_carried_as_granted() {
     let authority = TestAuthority::new(&[("camera", Approved)]).until("2020-01-01T00:00:00Z");
     let needs = extension(&["permissions"], &["camera"]);
-    let (client, mut script) = Script::modern(authority.client(), needs).await;
+    let (client, mut script, notified) = connect(authority.client(), needs).await;
+    assert_eq!(notified["params"]["grants"]["camera"], "deferred");
     assert_eq!(grants(&call(&client, &mut script).await)["camera"], "deferred");
 }
 
 #[tokio::test]
-async fn the_older_key_is_written_for_a_server_that_uses_it() {
+async fn a_server_that_reads_grants_of_later_revisions_learns_what_was_granted() {
+    // It treats a call without this member as ungranted, and does not know the request.
     let authority = TestAuthority::new(&[("camera", Approved)]);
-    let mut needs = extension(&["permissions"], &["camera"]);
-    needs["extensions"]["dev.cloto/mgp/grants"] = json!({});
-    let (client, mut script) = Script::modern(authority.client(), needs).await;
-    let notification = call(&client, &mut script).await;
-    assert_eq!(
-        notification["params"]["_meta"]["dev.cloto/mgp/grants"],
-        json!({ "camera": "approved" })
-    );
-    assert_eq!(grants(&notification)["camera"], "approved");
+    let (end, mut script) = Script::new();
+    let connecting = authority.client().era(EraChoice::Modern).connect(end.reader, end.writer);
+    let serving = async {
+        script.discover(extension(&["permissions", "audit"], &["camera"])).await;
+        let request = script.read().await.unwrap();
+        assert_eq!(request["method"], "mgp/permission/grant");
+        let error = json!({ "code": -32601, "message": "unknown" });
+        script.say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
+    };
+    let (client, ()) = tokio::join!(connecting, serving);
+    let client = client.unwrap();
+    let request = call(&client, &mut script).await;
+    let approved = json!({ "camera": "approved" });
+    assert_eq!(request["params"]["_meta"]["dev.cloto/mgp/grants"], approved);
+    // A later decision reaches it as well.
+    authority.set("camera", Some(Denied.into()));
+    let request = call(&client, &mut script).await;
+    assert_eq!(request["params"]["_meta"]["dev.cloto/mgp/grants"]["camera"], "denied");
 }
 
 #[tokio::test]

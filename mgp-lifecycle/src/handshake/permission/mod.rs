@@ -2,7 +2,8 @@
 //! (MGP §3.4–§3.6).
 //!
 //! A legacy server is notified by requests, before `initialized` and after each change.
-//! A modern server receives its grants with each request, in `_meta`, and requests further ones by `input_required`.
+//! A modern server receives its grants by the same requests, before the first call, and again with each request, in
+//! `_meta`; it requests further ones by `input_required`.
 //! These are notifications only: permissions are enforced on this side of the wire.
 
 mod negotiate;
@@ -15,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_types::mcp::{Era, ServerCapabilities, key};
+use mgp_types::mcp::{Era, ServerCapabilities};
 use mgp_types::mgp::{Extension, PermissionDecision};
 use mgp_types::service::{BoxFuture, Context, PeerInfo, PermissionAuthority, ServerId};
 use mgp_types::sync::Mutex;
@@ -50,8 +51,6 @@ struct FlowState {
     requested: RequestedPermissions,
     /// The methods by which it is notified, if it is notified by requests.
     dialect: Option<Dialect>,
-    /// If set, it reads `dev.cloto/mgp/grants`.
-    reads_old_key: bool,
     /// The number of requests sent to it.
     number: u64,
     /// The latest acknowledged notification.
@@ -63,7 +62,7 @@ struct FlowState {
     grant_cache: GrantCache,
 }
 
-/// The methods by which a legacy server is notified.
+/// The methods by which a server is notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
     /// `mgp/permission/request` and `mgp/permission/response`, with decisions as words (§3.5, §3.6).
@@ -73,10 +72,13 @@ enum Dialect {
 }
 
 impl Dialect {
-    /// Returns the later one if the server named the extension `permissions` explicitly.
+    /// Returns the later one if the server is modern, or named the extension `permissions` explicitly.
     fn of(facts: &PeerInfo, capabilities: &ServerCapabilities) -> Option<Self> {
-        if facts.era != Era::Legacy || !facts.has(Extension::Permissions) {
+        if !facts.has(Extension::Permissions) {
             return None;
+        }
+        if facts.era == Era::Modern {
+            return Some(Self::Later);
         }
         let found = capabilities.find_mgp();
         let names = found.as_ref().and_then(mgp_types::Lenient::valid).map(|mgp| &mgp.extensions);
@@ -104,8 +106,6 @@ impl PermissionFlow {
         let mut state = self.0.state.lock();
         state.requested = RequestedPermissions::of(named);
         state.dialect = Dialect::of(facts, &capabilities);
-        let extensions = capabilities.extensions.as_ref();
-        state.reads_old_key = extensions.is_some_and(|all| all.get(key::MGP_GRANTS).is_some());
     }
 
     /// Returns the notification by the current decisions.

@@ -1,4 +1,5 @@
-//! The grants in each request to a modern server: `_meta["dev.cloto/mgp"].grants` (MGP §3.6).
+//! The grants in each request to a modern server: `_meta["dev.cloto/mgp"].grants` (MGP §3.6), and the same under
+//! `dev.cloto/mgp/grants`, where servers of later revisions look for them and treat a missing grant as not given.
 //!
 //! They are encoded once and cached until something changes, so a call only compares a number.
 
@@ -36,13 +37,9 @@ struct Encoded {
 impl PermissionFlow {
     /// Adds the grants to the `_meta` of a request, if the server declared or requested permissions.
     pub(in crate::handshake) fn add_grants(&self, call: &mut Call) -> Result<(), RpcError> {
-        let reads_old_key = {
-            let state = self.0.state.lock();
-            if state.requested.is_empty() {
-                return Ok(());
-            }
-            state.reads_old_key
-        };
+        if self.0.state.lock().requested.is_empty() {
+            return Ok(());
+        }
         let encoded = self.encoded(call.cx())?;
         let meta = &mut call.hop_mut().meta;
         match meta.iter_mut().find(|(name, _)| name == key::MGP) {
@@ -54,9 +51,7 @@ impl PermissionFlow {
             }
             None => meta.push((Cow::Borrowed(key::MGP), encoded.member)),
         }
-        if reads_old_key {
-            meta.push((Cow::Borrowed(key::MGP_GRANTS), encoded.grants));
-        }
+        meta.push((Cow::Borrowed(key::MGP_GRANTS), encoded.grants));
         Ok(())
     }
 
@@ -164,10 +159,12 @@ mod tests {
     fn check(flow: &PermissionFlow, tenant: &str, expected: &str) {
         let mut call = call(tenant);
         flow.add_grants(&mut call).unwrap();
-        let [(name, value)] = &*call.hop().meta else {
-            panic!("one member: {:?}", call.hop().meta)
+        let [(name, value), (later, grants)] = &*call.hop().meta else {
+            panic!("two members: {:?}", call.hop().meta)
         };
         assert_eq!((&**name, value.as_str()), ("dev.cloto/mgp", expected));
+        assert_eq!(&**later, "dev.cloto/mgp/grants");
+        assert_eq!(format!(r#"{{"grants":{}}}"#, grants.as_str()), expected);
     }
 
     #[test]
@@ -198,7 +195,7 @@ mod tests {
         call.hop_mut().meta.push((Cow::Borrowed(key::MGP), other));
         flow(&camera).add_grants(&mut call).unwrap();
         let meta = &call.hop().meta;
-        assert_eq!(meta.len(), 1);
+        assert_eq!(meta.len(), 2);
         let found: Object = meta[0].1.get().unwrap();
         assert_eq!(found.get("delegation").unwrap().as_str(), r#"{"depth":1}"#);
         assert_eq!(found.get("grants").unwrap().as_str(), r#"{"camera":"approved"}"#);

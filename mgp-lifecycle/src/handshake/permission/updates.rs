@@ -16,10 +16,9 @@ const BATCH_DELAY: Duration = Duration::from_millis(50);
 const MAX_SLEEP: Duration = Duration::from_hours(1);
 
 impl PermissionFlow {
-    /// Notifies a legacy server of changes, and awaits late decisions, until it is dropped.
+    /// Notifies the server of changes, and awaits late decisions, until it is dropped.
     ///
-    /// Returns if there is nothing to follow: a modern server receives its grants with each request,
-    /// and a server without the methods is not notified again.
+    /// Returns if there is nothing to follow: a server without the methods is not notified again.
     ///
     /// # Cancel safety
     /// Dropping the future ends the notifications; one under way may or may not arrive.

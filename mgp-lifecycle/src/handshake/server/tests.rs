@@ -48,18 +48,92 @@ async fn a_client_without_mgp_sees_no_mgp() {
 }
 
 #[tokio::test]
-async fn the_answer_is_the_intersection_in_both_places() {
+async fn the_answer_is_the_intersection() {
     let mut client =
         server(Some([Extension::Streaming, Extension::Lifecycle].into_iter().collect()));
     let result: InitializeResult =
         client.request("initialize", &hello(MGP)).await.unwrap().get().unwrap();
     let mgp = result.capabilities.mgp.as_ref().and_then(|mgp| mgp.valid()).unwrap();
     assert_eq!(mgp.extensions, ["streaming"]);
-    assert!(result.capabilities.extensions.unwrap().get(key::MGP).is_some());
     assert_eq!(
         client.request("mgp/health/ping", "{}").await.unwrap_err().code(),
         ErrorCode::METHOD_NOT_FOUND
     );
+}
+
+#[tokio::test]
+async fn the_answer_uses_only_the_places_that_the_client_used() {
+    let offer = r#"{"version":"0.8.0","extensions":["audit"]}"#;
+    for (capabilities, places) in [
+        (format!(r#"{{"mgp":{offer}}}"#), [true, false, false]),
+        (format!(r#"{{"experimental":{{"mgp":{offer}}}}}"#), [false, true, false]),
+        (format!(r#"{{"extensions":{{"dev.cloto/mgp":{offer}}}}}"#), [false, false, true]),
+        (
+            format!(r#"{{"mgp":{offer},"extensions":{{"dev.cloto/mgp":{offer}}}}}"#),
+            [true, false, true],
+        ),
+    ] {
+        let mut client = server(Some(ExtensionSet::STANDARD));
+        let result: InitializeResult =
+            client.request("initialize", &hello(&capabilities)).await.unwrap().get().unwrap();
+        let answer = result.capabilities;
+        let has = |object: &Option<mgp_types::Object>, name| {
+            object.as_ref().is_some_and(|object| object.get(name).is_some())
+        };
+        let found = [
+            answer.mgp.is_some(),
+            has(&answer.experimental, "mgp"),
+            has(&answer.extensions, key::MGP),
+        ];
+        assert_eq!(found, places, "{capabilities}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_knows_only_the_nine_names_is_answered_in_them() {
+    for (ours, theirs, answered, active) in [
+        (Extension::ToolSecurity, "\"security\"", "security", "tool_security"),
+        (Extension::Permissions, "\"security\"", "security", "permissions"),
+        (Extension::Events, "\"bidirectional\"", "bidirectional", "events"),
+        // The half that both have, in the words of the client.
+        (
+            Extension::Security,
+            "\"security\",\"permissions\"",
+            "security permissions",
+            "permissions",
+        ),
+        (Extension::ToolSecurity, "\"permissions\"", "", ""),
+        (
+            Extension::Audit,
+            "\"audit\",\"error_handling\"",
+            "audit error_handling",
+            "audit, error_handling",
+        ),
+    ] {
+        let mut client = server(Some(ExtensionSet::EMPTY.with(ours)));
+        let offer = format!(r#"{{"mgp":{{"version":"0.1.0","extensions":[{theirs}]}}}}"#);
+        let result: InitializeResult =
+            client.request("initialize", &hello(&offer)).await.unwrap().get().unwrap();
+        let mgp = result.capabilities.mgp.as_ref().and_then(|mgp| mgp.valid()).unwrap();
+        assert_eq!(mgp.extensions.join(" "), answered, "{theirs}");
+        let shown = client.request("tools/list", "{}").await.unwrap();
+        assert_eq!(shown.as_str(), format!("\"Some({{{active}}})\""), "{theirs}");
+    }
+}
+
+#[tokio::test]
+async fn trust_is_claimed_in_the_words_of_the_client() {
+    for (words, trust) in [("\"audit\"", "trusted"), ("\"audit\",\"tool_security\"", "core")] {
+        let mut offer = ServerOffer::new(Implementation::new("s", "1"));
+        let mut mgp = MgpOffer::new(ExtensionSet::STANDARD);
+        mgp.trust_level = Some(mgp_types::mgp::TrustLevel::Trusted);
+        offer.mgp = Some(mgp);
+        let inner = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+        let mut client = mock::client(Stack::new(HandshakeLayer::new(offer).layer(inner)));
+        let offer = format!(r#"{{"mgp":{{"version":"0.1.0","extensions":[{words}]}}}}"#);
+        let answer = client.request("initialize", &hello(&offer)).await.unwrap();
+        assert!(answer.as_str().contains(&format!(r#""trust_level":"{trust}""#)), "{answer:?}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mgp_types::mgp::{Actor, AuditResult, EventType, Extension, ExtensionSet};
+use mgp_types::mgp::{
+    Actor, AuditResult, EventType, Extension, ExtensionSet, MgpVersion, TrustLevel,
+};
 use mgp_types::service::{PeerInfo, ServerId};
 
 use super::{Event, EventActor};
@@ -18,8 +20,14 @@ impl Event {
             Some(extensions) => event.detail("extensions", &names(extensions)),
             None => event,
         };
-        // A claim of the server, shown as such and cut; it is never used as a key.
-        event.words("claimed_server_id", facts.claimed_server_id.as_deref())
+        // Claims of the server, shown as such and cut; no decision depends on them.
+        event
+            .words("mgp_version", facts.mgp_version.as_ref().map(MgpVersion::as_str))
+            .words("claimed_server_id", facts.claimed_server_id.as_deref())
+            .words(
+                "claimed_trust_level",
+                facts.claimed_trust_level.as_ref().map(TrustLevel::as_str),
+            )
     }
 
     /// Creates `SERVER_CONNECTED` with a failure: the server could not be started or reached, or the handshake failed.

@@ -1,0 +1,136 @@
+//! Members of MGP in lists and calls of a kernel: the server of a tool, the session of a request, and the security
+//! metadata of tools (MGP §4.2, §16.5, §16.7).
+
+use mgp_kernel::Kernel;
+use mgp_server_sdk::prelude::*;
+use mgp_types::RpcError;
+use mgp_types::mcp::Era;
+use mgp_types::mgp::{Extension, ExtensionSet, RiskLevel};
+use mgp_types::service::{Principal, Scope, ScopeKind, mock};
+use serde_json::{Value, json};
+
+use crate::world::{build, host, host_of, open, wait_for_tools};
+
+fn server(id: &'static str) -> impl Fn() -> Server + Send + Sync + 'static {
+    move || {
+        let which = Tool::new("which", "Returns its server", move || async move { id })
+            .risk(RiskLevel::Moderate);
+        let own = Tool::new(format!("{id}_time"), "Returns the time of a day", || async { "noon" });
+        Server::new(id, "1").tool(which).tool(own)
+    }
+}
+
+async fn world() -> Kernel {
+    let builder = Kernel::builder()
+        .local_as("a", open(&["which", "a_time"]), server("a"))
+        .local_as("b", open(&["which", "b_time"]), server("b"));
+    let kernel = build(builder).await;
+    wait_for_tools(&kernel, "a", 2).await;
+    wait_for_tools(&kernel, "b", 2).await;
+    kernel
+}
+
+/// A modern client whose requests have a scope each, as over HTTP.
+struct Requests(mock::Client);
+
+impl Requests {
+    fn new(kernel: &Kernel) -> Self {
+        let mut client = mock::client(kernel.server().into_stack().unwrap());
+        client.cx.principal = Principal::local().agent("ada");
+        Self(client)
+    }
+
+    async fn ask(&mut self, method: &str, mut params: Value) -> Result<Value, RpcError> {
+        let mgp = json!({ "version": "0.3.0", "extensions": ["tool_discovery", "streaming"] });
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": { "extensions": { "dev.cloto/mgp": mgp } },
+        });
+        self.0.cx.scope = Scope::new(ScopeKind::Request);
+        let answer = self.0.request(method, &params.to_string()).await?;
+        Ok(serde_json::from_str(answer.as_str()).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn a_call_names_its_server_in_mgp() {
+    let kernel = world().await;
+    let mut client = Requests::new(&kernel);
+    let call = |server: Value| json!({ "name": "which", "arguments": {}, "_mgp": { "server_id": server } });
+    for server in ["a", "b"] {
+        let answer = client.ask("tools/call", call(json!(server))).await.unwrap();
+        assert_eq!(answer["content"][0]["text"], server, "{answer}");
+    }
+    let unknown = client.ask("tools/call", call(json!("c"))).await.unwrap_err();
+    assert_eq!(unknown.code(), ErrorCode::TOOL_NOT_FOUND);
+    // Without it, the name of two servers is refused with both.
+    let ambiguous = json!({ "name": "which", "arguments": {} });
+    let refused = client.ask("tools/call", ambiguous).await.unwrap_err();
+    assert_eq!(refused.code().0, 4003, "{refused}");
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_handle_counts_for_lists_and_calls() {
+    let kernel = world().await;
+    let mut client = Requests::new(&kernel);
+    let listed = |answer: Value| {
+        let tools = answer["tools"].as_array().unwrap();
+        tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let wish = json!({ "requirements": { "capabilities": ["the time of a day"] } });
+    let mut answer = client.ask("mgp/tools/request", wish.clone()).await;
+    // The first one builds the tokenizer, which may take longer than its time limit on a busy machine.
+    for _ in 0..10 {
+        if answer.is_ok() {
+            break;
+        }
+        answer = client.ask("mgp/tools/request", wish.clone()).await;
+    }
+    let answer = answer.unwrap();
+    let handle = answer["session_handle"].clone();
+    assert!(handle.is_string(), "{answer}");
+    let with = json!({ "_mgp": { "session_handle": handle } });
+    let before = listed(client.ask("tools/list", json!({})).await.unwrap());
+    let loaded = listed(client.ask("tools/list", with.clone()).await.unwrap());
+    assert!(loaded.len() > before.len(), "{before:?} {loaded:?}");
+    // A used tool joins the session.
+    let call = |handle: &Value| json!({ "name": "a.which", "arguments": {}, "_mgp": { "session_handle": handle } });
+    let answer = client.ask("tools/call", call(&handle)).await.unwrap();
+    assert_eq!(answer["content"][0]["text"], "a", "{answer}");
+    let used = listed(client.ask("tools/list", with).await.unwrap());
+    assert!(used.contains(&"a.which".to_owned()), "{used:?}");
+    // A guessed one is refused before the tool runs.
+    for method in ["tools/list", "tools/call"] {
+        let refused = client.ask(method, call(&json!("0123456789abcdef"))).await.unwrap_err();
+        assert!(refused.message().contains("unknown `session_handle`"), "{refused}");
+    }
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn tools_are_listed_with_their_security_to_callers_that_negotiated_it() {
+    let kernel = world().await;
+    for era in [Era::Legacy, Era::Modern] {
+        let security = ExtensionSet::EMPTY.with(Extension::ToolSecurity);
+        for (builder, is_shown) in [
+            (host_of(era).mgp(security), true),
+            (host_of(era).mgp(ExtensionSet::EMPTY.with(Extension::Streaming)), false),
+            (host_of(era).plain(), false),
+        ] {
+            let host = host(&kernel, "ada", builder).await;
+            host.call("a.which").await.unwrap();
+            let tools = host.list_tools().await.unwrap();
+            let text = serde_json::to_string(&tools).unwrap();
+            assert_eq!(text.contains("\"security\""), is_shown, "{era:?} {text}");
+            if is_shown {
+                let tool = tools.iter().find(|tool| tool.name == "a.which").unwrap();
+                let tool: Value = serde_json::to_value(tool).unwrap();
+                assert_eq!(tool["security"]["effective_risk_level"], "safe", "{tool}");
+                assert_eq!(tool["security"], tool["_meta"]["dev.cloto/mgp"]["security"]);
+            }
+            host.close().await;
+        }
+    }
+    kernel.stop().await;
+}

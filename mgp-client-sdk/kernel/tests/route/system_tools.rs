@@ -1,0 +1,168 @@
+//! Health, shutdown and cancellation through a kernel: as methods with a `server_id`, and as tools (MGP §11, §12.7).
+
+use std::sync::Arc;
+
+use mgp_client_sdk::{Client, ToolResult as _};
+use mgp_kernel::Kernel;
+use mgp_server_sdk::prelude::*;
+use mgp_types::mcp::Era;
+use mgp_types::method::{HealthPing, HealthStatusGet};
+use mgp_types::mgp::{HealthStatus, PingParams, ServerState, StatusParams, StatusResult};
+use mgp_types::service::{Principal, ServerId};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+
+/// Returns a kernel with an MGP server `new` and a plain server `old`.
+async fn world(era: Era) -> Kernel {
+    let now = |name: &str| Tool::new(name.to_owned(), "The time", || async { "noon" });
+    let new = move || limit_era(Server::new("new", "1").tool(now("new_time")), era);
+    let old = move || limit_era(Server::new("old", "1").tool(now("old_time")).without_mgp(), era);
+    let builder = Kernel::builder().local_as("new", open(&["new_time"]), new).local_as(
+        "old",
+        open(&["old_time"]),
+        old,
+    );
+    let kernel = build(builder).await;
+    wait_for_tools(&kernel, "new", 1).await;
+    wait_for_tools(&kernel, "old", 1).await;
+    kernel
+}
+
+fn ping_of(server: &str) -> PingParams {
+    let mut params = PingParams::new();
+    params.server_id = Some(server.to_owned());
+    params
+}
+
+async fn status_of(host: &Client, server: Option<&str>) -> StatusResult {
+    let mut params = StatusParams::new();
+    params.server_id = server.map(str::to_owned);
+    host.request::<HealthStatusGet>(&params).await.unwrap()
+}
+
+/// Calls a tool and returns its structured content.
+async fn structured(host: &Client, tool: &str, arguments: Value) -> Value {
+    let result = host.call(tool).args(arguments).await.unwrap();
+    serde_json::from_str(result.structured_content.unwrap().as_str()).unwrap()
+}
+
+#[tokio::test]
+async fn a_plain_server_and_a_resting_one_are_pinged_without_an_error() {
+    for (above, below) in PAIRS {
+        let kernel = world(below).await;
+        let host = host(&kernel, "ada", host_of(above)).await;
+        for server in ["new", "old"] {
+            let answer = host.request::<HealthPing>(&ping_of(server)).await.unwrap();
+            assert_eq!(answer.status, HealthStatus::Healthy, "{server} {answer:?}");
+            assert_eq!(answer.server_id.as_deref(), Some(server), "{answer:?}");
+            assert_eq!(status_of(&host, Some(server)).await.tools_total, Some(1), "{server}");
+        }
+        // An operator stops one: no call starts it, and the answer says so.
+        kernel.stop_server(&ServerId::from("new")).await.unwrap();
+        let answer = host.request::<HealthPing>(&ping_of("new")).await.unwrap();
+        assert_eq!(answer.status, HealthStatus::Degraded, "{answer:?}");
+        assert_eq!(answer.state, Some(ServerState::Disconnected), "{answer:?}");
+        host.close().await;
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_status_of_a_kernel_counts_the_tools_behind_it() {
+    let kernel = world(Era::Legacy).await;
+    let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let status = status_of(&host, None).await;
+    assert_eq!((status.tools_total, status.tools_available), (Some(2), Some(2)), "{status:?}");
+    kernel.stop_server(&ServerId::from("new")).await.unwrap();
+    let status = status_of(&host, None).await;
+    assert_eq!((status.tools_total, status.tools_available), (Some(2), Some(1)), "{status:?}");
+    let _present = kernel.clients().enter(Principal::local(), mgp_kernel::ClientTransport::Socket);
+    let resources = status_of(&host, None).await.resources.unwrap();
+    assert_eq!(resources.get("open_connections").unwrap().as_str(), "1");
+    host.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn health_is_a_tool_of_the_kernel_in_every_spelling() {
+    let kernel = world(Era::Legacy).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let host = host(&kernel, "ada", host_of(era).plain()).await;
+        for name in ["mgp.health.ping", "mgp_health_ping", "mgp/health/ping"] {
+            let answer = structured(&host, name, json!({ "server_id": "old" })).await;
+            assert_eq!(answer["status"], "healthy", "{answer}");
+            assert_eq!(answer["server_id"], "old", "{answer}");
+        }
+        let answer = structured(&host, "mgp.health.status", json!({})).await;
+        assert_eq!(answer["tools_total"], 2, "{answer}");
+        host.close().await;
+    }
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn only_an_operator_shuts_a_server_down_by_a_tool() {
+    let kernel = world(Era::Legacy).await;
+    let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    for arguments in [json!({}), json!({ "server_id": "new" })] {
+        let refused = host.call("mgp.lifecycle.shutdown").args(arguments).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED, "{refused}");
+    }
+    // The kernel still answers.
+    assert_eq!(host.call("new_time").await.unwrap().to_text(), "noon");
+    host.close().await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_is_cancelled_by_a_tool() {
+    let (begun, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let parts = (Arc::clone(&begun), Arc::clone(&ended));
+    let make = move || {
+        let (begun, ended) = (Arc::clone(&parts.0), Arc::clone(&parts.1));
+        let waits = Tool::new("waits", "Waits", move || {
+            let (begun, ended) = (Arc::clone(&begun), Arc::clone(&ended));
+            async move {
+                let _end = NotifyOnDrop(ended);
+                begun.notify_one();
+                std::future::pending::<()>().await;
+                "never"
+            }
+        });
+        Server::new("w", "1").tool(waits)
+    };
+    let kernel = build(Kernel::builder().local_as("w", open(&["waits"]), make)).await;
+    wait_for_tools(&kernel, "w", 1).await;
+    let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let unknown = structured(&host, "mgp.stream.cancel", json!({ "request_id": 4711 })).await;
+    assert_eq!(unknown, json!({ "cancelled": false, "reason": "not_active" }));
+    let caller = host.clone();
+    let waiting = tokio::spawn(async move { caller.call("waits").await });
+    begun.notified().await;
+    // The id of the call is one of the first of this connection.
+    until("the call is cancelled", async || {
+        for id in 1..20 {
+            let answer = structured(&host, "mgp.stream.cancel", json!({ "request_id": id })).await;
+            if answer["cancelled"] == true {
+                return true;
+            }
+        }
+        false
+    })
+    .await;
+    ended.notified().await;
+    let _ = waiting.await;
+    host.close().await;
+    kernel.stop().await;
+}
+
+/// Notifies when it is dropped with its call.
+struct NotifyOnDrop(Arc<Notify>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
