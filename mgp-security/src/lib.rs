@@ -73,7 +73,9 @@ pub use error::{LongName, Refusal};
 pub use gate::{
     AccessLayer, ConfirmLayer, DecisionService, DefinitionLayer, PermissionLayer, ValidateLayer,
 };
-pub use governance::{Administration, GovernLayer, Governance, GovernanceBuilder, Governed};
+pub use governance::{
+    Administration, GovernLayer, Governance, GovernanceBuilder, Governed, ServerHoldings,
+};
 pub use hooks::HookState;
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantState, Grants, MissingPermission,

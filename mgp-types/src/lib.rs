@@ -45,7 +45,7 @@ pub use canonical::{Sha256Hash, canonical, canonical_hash, is_canonical};
 pub use clip::clip;
 pub use hex::{from_hex, push_hex, to_hex};
 #[cfg(feature = "private-file")]
-pub use private_file::{FileLock, PrivateFile, PrivateFileError};
+pub use private_file::{FileLock, PrivateFile, PrivateFileError, backup_paths};
 pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{Sealer, UnsealError, unguessable};

@@ -9,6 +9,9 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The number of back-ups kept beside a file: each has the secrets that the file had.
+const MAX_BACKUPS: u64 = 10;
+
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A file that only its owner can read (on Unix: mode 0600, wider permissions are refused).
@@ -282,6 +285,28 @@ fn identity(metadata: &Metadata) -> impl Hash {
 #[cfg(not(unix))]
 fn identity(metadata: &Metadata) -> impl Hash {
     metadata.created().ok()
+}
+
+/// Returns the path of the next back-up of a file, and the back-ups beyond the newest ten, which are to be removed then.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn backup_paths(file: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
+    let named = |number: u64| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(format!(".bak{number}"));
+        PathBuf::from(name)
+    };
+    let own = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let number = |name: &str| name.strip_prefix(own)?.strip_prefix(".bak")?.parse::<u64>().ok();
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut known = Vec::new();
+    for entry in fs::read_dir(folder.unwrap_or(Path::new(".")))? {
+        known.extend(entry?.file_name().to_str().and_then(number));
+    }
+    let next = known.iter().max().map_or(1, |last| last.saturating_add(1));
+    known.retain(|number| number.saturating_add(MAX_BACKUPS) <= next);
+    Ok((named(next), known.into_iter().map(named).collect()))
 }
 
 #[cfg(test)]

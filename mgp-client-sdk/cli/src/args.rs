@@ -70,7 +70,7 @@ pub(crate) struct Serve {
     /// Run a kernel in this process instead of sharing the one of the state folder
     #[arg(long)]
     pub(crate) standalone: bool,
-    /// Accept HTTP callers without a key; loopback addresses only
+    /// Accept HTTP callers without a key, i.e. every user, program and local web page of this machine; loopback only
     #[arg(long, requires = "http")]
     pub(crate) no_auth: bool,
     /// Host name, without port, that requests may be sent to besides the address; may be given several times

@@ -6,16 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_discovery::{Config, limits};
-use mgp_types::PrivateFile;
+use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 
 use crate::exit::{CliResult, Failure};
-use crate::replace_file::{beside, create_private, replace_file};
+use crate::replace_file::{create_private, replace_file};
 
 /// The time to wait for another program that edits the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-
-const MAX_BACKUPS: usize = 10_000;
 
 /// A configuration file that is edited.
 pub(crate) struct ConfigFile {
@@ -183,7 +181,8 @@ pub(crate) fn check_agent(name: &str) -> CliResult {
     )))
 }
 
-/// Replaces a file of another program and keeps its old text in a new file beside it, whose path is returned.
+/// Replaces a file of another program and keeps its old text in a new file beside it, whose path is returned;
+/// the newest ten of them are kept.
 pub(crate) fn replace_with_backup(
     file: &Path,
     before: Option<&str>,
@@ -194,15 +193,14 @@ pub(crate) fn replace_with_backup(
 }
 
 fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
-    for number in 1..MAX_BACKUPS {
-        let path = beside(file, &format!(".bak{number}"));
-        match create_private(&path) {
-            Ok(mut backup) => return backup.write_all(text.as_bytes()).map(|()| path),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
+    let (path, old) = backup_paths(file)?;
+    // A link that somebody planted there is not followed.
+    create_private(&path)?.write_all(text.as_bytes())?;
+    // One that cannot be removed does no harm.
+    for old in old {
+        let _ = fs::remove_file(old);
     }
-    Err(io::Error::other("there are too many back-ups beside it"))
+    Ok(path)
 }
 
 #[cfg(all(test, unix))]
@@ -223,5 +221,19 @@ mod tests {
         assert_eq!(fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
         let text = |path: &Path| fs::read_to_string(path).unwrap();
         assert_eq!((text(&backup), text(&file)), ("old".to_owned(), "new".to_owned()));
+    }
+
+    #[test]
+    fn old_backups_do_not_keep_secrets_for_ever() {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join("mcp.json");
+        for round in 0..25 {
+            replace_with_backup(&file, Some(&format!("secret {round}")), "new").unwrap();
+        }
+        let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut left: Vec<String> = left.map(|path| fs::read_to_string(path).unwrap()).collect();
+        left.sort();
+        assert_eq!(left.len(), 11, "the file and ten back-ups: {left:?}");
+        assert!(left.contains(&"secret 24".to_owned()) && !left.contains(&"secret 14".to_owned()));
     }
 }

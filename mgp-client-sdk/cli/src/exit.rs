@@ -1,8 +1,9 @@
 //! Results of commands, and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel.
 
 use std::fmt;
-use std::io::Write as _;
 use std::process::ExitCode;
+
+use crate::output::print_stderr;
 
 /// The result of a command.
 pub(crate) type CliResult<T = ()> = Result<T, Failure>;
@@ -78,7 +79,7 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
 pub(crate) fn finish(result: CliResult) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if failure.code > 0 {
-        let _ = writeln!(std::io::stderr(), "mgp: {}", failure.message);
+        print_stderr(&format!("mgp: {}", failure.message));
     }
     ExitCode::from(failure.code)
 }

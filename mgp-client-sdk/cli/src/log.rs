@@ -8,6 +8,8 @@ use std::sync::Arc;
 use mgp_types::sync::Mutex;
 use tracing_subscriber::EnvFilter;
 
+use crate::output::escape_lines;
+
 /// The size at which `kernel.log` replaces `kernel.log.old`, and a new log begins.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -59,7 +61,9 @@ impl Write for NonBlockingStderr {
         if !is_writable(&stderr) {
             return Ok(text.len());
         }
-        stderr.write(&text[..text.len().min(MAX_PIPE_WRITE)])
+        let shown = escape_lines(&String::from_utf8_lossy(text));
+        let shown = &shown.as_bytes()[..shown.len().min(MAX_PIPE_WRITE)];
+        stderr.write_all(shown).map(|()| text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -30,7 +30,32 @@ pub(crate) fn print<T: Render>(global: &Global, result: &T) -> CliResult {
 }
 
 fn print_json(document: &impl Serialize) -> CliResult {
-    write_stdout(&(serde_json::to_string_pretty(document)? + "\n"))
+    write_stdout(&(safe_json(&serde_json::to_string_pretty(document)?) + "\n"))
+}
+
+/// Prints a value as one line of JSON.
+pub(crate) fn print_json_line(document: &impl Serialize) -> CliResult {
+    write_stdout(&(safe_json(&serde_json::to_string(document)?) + "\n"))
+}
+
+/// Escapes hidden characters in a JSON document, which has them in strings only, so that its value stays the same.
+///
+/// JSON leaves DEL and the C1 controls as they are, and terminals obey U+009B like `ESC [`.
+fn safe_json(json: &str) -> String {
+    let is_unsafe = |c: char| c != '\n' && is_hidden(c);
+    if !json.contains(is_unsafe) {
+        return json.to_owned();
+    }
+    json.chars().fold(String::new(), |mut out, c| {
+        if is_unsafe(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+        out
+    })
 }
 
 /// Writes to standard output; if its reader is gone, ends the command without an error.
@@ -51,7 +76,7 @@ pub(crate) struct ActionReport {
     subject: String,
     /// The new state, e.g. `connected` or `revoked`.
     status: String,
-    /// Possible mistakes, which people see too.
+    /// Side effects and possible mistakes, which people see too.
     notes: Vec<String>,
 }
 
@@ -77,8 +102,17 @@ impl ActionReport {
 /// Prints a line to standard error, for people only.
 pub(crate) fn print_note(global: &Global, text: &str) {
     if !global.json {
-        let _ = writeln!(io::stderr().lock(), "{}", escape_hidden(text));
+        print_stderr(text);
     }
+}
+
+/// Prints lines to standard error, as everything for people that is not a result.
+///
+/// The text may be a server's: nothing in it reaches the terminal as a command.
+pub(crate) fn print_stderr(text: &str) {
+    let mut lines = escape_lines(text);
+    lines.push('\n');
+    let _ = io::stderr().lock().write_all(lines.as_bytes());
 }
 
 /// Text for people.
@@ -202,12 +236,8 @@ impl Cell {
     }
 }
 
-/// Escapes invisible characters: those that control terminals or change the direction of text.
+/// Escapes invisible characters: those that control terminals, change the direction of text, or hide in it.
 pub(crate) fn escape_hidden(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
     if !text.contains(is_hidden) {
         return text.to_owned();
     }
@@ -219,6 +249,24 @@ pub(crate) fn escape_hidden(text: &str) -> String {
         }
         out
     })
+}
+
+/// Escapes invisible characters other than line breaks.
+pub(crate) fn escape_lines(text: &str) -> String {
+    text.split('\n')
+        .map(|line| escape_hidden(line.trim_end_matches('\r')))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Returns whether a character has no shape of its own but changes how other text looks, or is an order to a terminal.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Returns the first line that is not blank, clipped to this many bytes.
@@ -275,6 +323,22 @@ mod tests {
         out.table(["ID", "N"], rows);
         out.line("b\u{202e}c");
         assert_eq!(out.text, "ID    N\na     1\\u{1b}[31m\nlong  2\nb\\u{202e}c\n");
+    }
+
+    #[test]
+    fn a_character_that_nobody_sees_is_shown_and_json_keeps_its_value() {
+        let text =
+            "a\u{61c}b\u{ad}\u{180e}\u{3164}\u{1160}\u{e0041}\u{fe0f}\u{9b}31m\u{7f}\r\nc\td";
+        let shown = escape_lines(text);
+        assert!(shown.chars().all(|c| c == '\n' || c.is_ascii_graphic()), "{shown}");
+        assert!(shown.starts_with("a\\u{61c}b\\u{ad}") && shown.ends_with("\nc\\td"), "{shown}");
+        let json = serde_json::to_string_pretty(&[text]).unwrap();
+        let safe = safe_json(&json);
+        assert!(
+            safe.is_ascii() && safe.contains("\\u009b") && safe.contains("\\udb40\\udc41"),
+            "{safe}"
+        );
+        assert_eq!(serde_json::from_str::<Vec<String>>(&safe).unwrap(), [text]);
     }
 
     #[test]

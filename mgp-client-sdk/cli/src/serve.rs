@@ -121,9 +121,13 @@ pub(crate) async fn run_shared(
     args: SharedKernel,
     reporter: Reporter,
 ) -> CliResult {
+    let folder = state::create_folder(global)?;
+    // Found in the folder of the first host, which the kernel then leaves: it serves the hosts of other folders too.
+    let sources = args.config.map_or_else(Sources::of_process, Sources::given);
+    std::env::set_current_dir(&folder).map_err(|error| state::unusable(&folder, &error))?;
     serve(Options {
-        folder: state::create_folder(global)?,
-        sources: args.config.map_or_else(Sources::of_process, Sources::given),
+        folder,
+        sources,
         mode: Mode::Shared { linger: Duration::from_secs(args.linger) },
         ready_file: None,
         reporter: Some(reporter),

@@ -12,7 +12,8 @@ use crate::exit::{CliResult, Failure};
 /// Returns the folder given by `--state`, else the one in the user's folder for state.
 pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     if let Some(folder) = &global.state {
-        return Ok(folder.clone());
+        // A detached kernel leaves the folder it was started in.
+        return Ok(std::path::absolute(folder)?);
     }
     if let Some(folder) = folder_from_environment() {
         return Ok(folder);

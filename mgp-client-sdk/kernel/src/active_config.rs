@@ -113,7 +113,9 @@ impl InteractiveAgents {
     /// Returns whether a person can be asked through this principal.
     pub(super) fn contains(&self, principal: &Principal) -> bool {
         let agent = principal.as_agent();
-        agent.is_some_and(|agent| self.0.read().contains(agent.as_str()))
+        // The configuration is the local user's: agents of other tenants may have the same names.
+        principal.tenant() == Principal::local().tenant()
+            && agent.is_some_and(|agent| self.0.read().contains(agent.as_str()))
     }
 }
 

@@ -15,6 +15,7 @@ use mgp_types::{ErrorCode, RpcError};
 use super::active_config::SharedConfig;
 use super::caller_view::CallerView;
 use super::fleet::{Fleet, ManagedServer};
+use super::handle::Kernel;
 use super::policy::registered_policy;
 
 /// The id of the kernel itself, by which grants name its own tools.
@@ -57,6 +58,21 @@ pub(super) fn registrations(
     match judge {
         Some(judge) => builder.judge(judge).build(),
         None => builder.build(),
+    }
+}
+
+impl Kernel {
+    /// Deletes what was decided about a server that no longer exists; returns `false` if there is one of that id.
+    pub(super) async fn forget_server(&self, id: &ServerId) -> Result<bool, RpcError> {
+        let (fleet, sessions) = (self.0.fleet.clone(), self.0.dispatcher.parts().sessions.clone());
+        let servers = RegisteredServers::new(fleet, self.0.config.shared.clone(), sessions);
+        let is_registered = || {
+            self.registrations().fleet().known().iter().any(|known| known.summary.id == id.as_str())
+        };
+        if servers.configured(id) || self.0.fleet.get(id.as_str()).is_some() || is_registered() {
+            return Ok(false);
+        }
+        servers.forget(id).await.map(|()| true)
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod diff;
 mod reload;
-mod stamp;
+pub(crate) mod stamp;
 #[cfg(test)]
 mod tests;
 

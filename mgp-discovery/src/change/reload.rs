@@ -54,8 +54,10 @@ impl Reload {
     pub fn new(sources: Sources, trust: Trust, loaded: &LoadedConfig) -> Self {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // No stamps are known yet, so that changes since the configuration was loaded are found.
-        let (read, last, reported) = (None, Vec::new(), doubts(loaded));
+        // Files that were written since they were loaded are reported even if they read as they did then: the caller
+        // may have loaded them again in between. No revision is this one, so that approvals since then are found too.
+        let read = Some((loaded.stamps.clone(), u64::MAX));
+        let (last, reported) = (Vec::new(), doubts(loaded));
         let (current, revision) = (loaded.config.clone(), trust.revision());
         Self { sources, trust, current, read, last, reported, revision, ticks }
     }

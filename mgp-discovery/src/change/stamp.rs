@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// Device, inode, size and times of a file; `None` if it does not exist.
-pub(super) type Stamp = Option<(u64, u64, u64, Option<SystemTime>, i64)>;
+pub(crate) type Stamp = Option<(u64, u64, u64, Option<SystemTime>, i64)>;
 
 /// Returns the stamp of a file: editors write into it, or replace it.
-pub(super) fn stamp(path: &Path) -> Stamp {
+pub(crate) fn stamp(path: &Path) -> Stamp {
     let metadata = fs::metadata(path).ok()?;
     let (device, inode, changed) = identity(&metadata);
     Some((device, inode, metadata.len(), metadata.modified().ok(), changed))

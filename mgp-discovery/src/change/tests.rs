@@ -129,6 +129,28 @@ async fn files_are_watched_and_a_faulty_one_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_that_is_changed_and_changed_back_before_the_first_look_is_reported() {
+    let folder = temp_dir();
+    let file = folder.path().join("servers.toml");
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
+    let trust = Trust::new(Arc::new(MemoryStore::new()));
+    let sources = Sources::given(&file);
+    let loaded = sources.load(&trust).await.unwrap();
+    let mut reload = Reload::new(sources, trust, &loaded);
+    // The caller reads this one by itself.
+    write("");
+    let new = file.with_extension("new");
+    fs::write(&new, "[[servers]]\nid = 'a'\ncommand = 'a'\n").unwrap();
+    fs::rename(&new, &file).unwrap();
+    let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
+        panic!("written")
+    };
+    assert!(change.is_empty() && loaded.config.server("a").is_some());
+    assert!(next(&mut reload).await.is_none(), "it is reported once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_approval_is_applied_and_so_is_its_end() {
     let guard = temp_dir();
     let folder = guard.path();

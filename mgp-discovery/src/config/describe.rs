@@ -58,8 +58,23 @@ In `command`, `args`, `url`, `headers`, `cwd` and `env` is filled in:
 | `${VAR}` | the environment variable; if it is not set, the server is not started |
 | `${VAR:-default}` | the variable, or the default where it is unset or empty |
 | `${file:PATH}` | the content of a file, without the line break at its end |
-| `${cmd:COMMAND}` | what a command prints; in the user's own files only |
+| `${cmd:COMMAND}` | what a command prints, in your home folder; in the user's own files only |
 | `$$` | a dollar sign |
+
+## Folders
+
+Interpreters and runners (`python3 -m`, `npx`, `node`, `make`) load code and settings from the folder they start in.
+So a server never starts in the folder in which a host, a command or the kernel was started, which may be a repository of strangers.
+
+| Server of | Default of `cwd` | A relative `command` | A relative path in `args` (`.`, `./x`, `--root=../x`) |
+|---|---|---|---|
+| a project's file | the folder of the file | starts at `cwd` | starts at `cwd` |
+| the user's own file, or a file named by `--config` | the user's home | starts at `cwd` if that is set, else at the folder of the file | needs `cwd`; without it the server is not started |
+| a registration | the user's home | starts at `cwd` | starts at `cwd` |
+
+`mgp trust` approves the content of `mgp.toml`, and that of the files with code in the project which `command` and `args` name.
+If one of them changes, its server is not started until `mgp trust` is run again.
+Code that these files load in turn, and packages that a runner such as `npm` finds, are not compared.
 ";
 
 /// Returns the JSON Schema of `mgp.toml` for editors.

@@ -76,7 +76,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "args" KeyKind::Texts, "[]", "The arguments of the program. `${…}` is filled in.";
         "url" KeyKind::Text, "", "Where the server is, instead of a program. `${…}` is filled in.";
         "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is filled in.";
-        "cwd" KeyKind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. `${…}` is filled in.";
+        "cwd" KeyKind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. By default it is the folder of a project's file, else your home. `${…}` is filled in.";
         "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`. HTTP with a separate event stream (`sse`) is not supported yet and is an error.";
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows, and for legacy hosts also the legacy one if the server may ask more in it.";

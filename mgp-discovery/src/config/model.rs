@@ -12,7 +12,7 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::ServerId;
 
-use crate::source::Origin;
+use crate::source::{LocalFiles, Origin};
 
 /// A configuration: the content of one file, or of several merged.
 ///
@@ -68,6 +68,8 @@ pub struct ServerConfig {
     pub file: PathBuf,
     /// The owner of that file; a configuration that was only parsed counts as a project's.
     pub origin: Origin,
+    /// The files of the project that it may run, with their SHA-256, as they were approved; `None` if nobody has to.
+    pub(crate) approved_files: Option<LocalFiles>,
 }
 
 /// The program or URL of a server.
@@ -104,14 +106,14 @@ impl ServerConfig {
     pub fn within(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
         let (reach, file) = (TargetConfig::Within, PathBuf::new());
         let origin = Origin::Given;
-        Self { id: id.into(), reach, era: None, mgp: Some(mgp), file, origin }
+        Self { id: id.into(), reach, era: None, mgp: Some(mgp), file, origin, approved_files: None }
     }
 }
 
 /// Shows names only: values of configurations may be secret.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, reach, era, mgp, file, origin } = self;
+        let Self { id, reach, era, mgp, file, origin, approved_files } = self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
@@ -119,6 +121,7 @@ impl fmt::Debug for ServerConfig {
             .field("mgp", mgp)
             .field("file", file)
             .field("origin", origin)
+            .field("approved_files", approved_files)
             .finish()
     }
 }

@@ -168,7 +168,15 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     };
     let file = reader.report.file().to_owned();
     let origin = Origin::Project;
-    Some(ServerConfig { id: ServerId::from(id?), reach: reach?, era, mgp, file, origin })
+    Some(ServerConfig {
+        id: ServerId::from(id?),
+        reach: reach?,
+        era,
+        mgp,
+        file,
+        origin,
+        approved_files: None,
+    })
 }
 
 /// The ways to a server that serves HTTP with a separate event stream only.

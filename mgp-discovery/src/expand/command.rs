@@ -3,6 +3,7 @@
 //! All functions here block.
 
 use std::io::Read as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -14,9 +15,10 @@ use crate::config::limits;
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Runs a command with the system's shell; its output is never part of an error.
-pub(super) fn run(command: &str, patience: Duration) -> Result<String, String> {
+/// Runs a command in a folder with the system's shell; its output is never part of an error.
+pub(super) fn run(command: &str, folder: &Path, patience: Duration) -> Result<String, String> {
     let mut child = shell(command)
+        .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, MAIN_SEPARATOR_STR, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use mgp_types::service::ServerId;
 use super::secrets::{in_url, looks_secret, named};
 use super::{Expanded, Piece, Template, TemplateError, command};
 use crate::config::{ServerConfig, TargetConfig, limits};
-use crate::source::Origin;
+use crate::source::{Origin, changed_file};
 
 /// Expands `${…}`.
 ///
@@ -60,8 +60,8 @@ pub enum ExpandedTarget {
         command: Expanded,
         /// The arguments.
         args: Vec<Expanded>,
-        /// The working directory; a relative one is joined to the folder of the file.
-        cwd: Option<PathBuf>,
+        /// The working directory, absolute; never the one that this process happens to have.
+        cwd: PathBuf,
         /// The environment, in addition to the inherited one.
         env: BTreeMap<String, Expanded>,
     },
@@ -154,21 +154,17 @@ impl Expander {
     /// # Errors
     /// [`ExpandError`] with each text that cannot be expanded.
     pub fn server(&self, server: &ServerConfig) -> Result<ExpandedServer, Box<ExpandError>> {
-        let folder = server.file.parent().unwrap_or(Path::new(""));
+        let file = std::path::absolute(&server.file).unwrap_or_default();
+        let folder = file.parent().unwrap_or(Path::new(MAIN_SEPARATOR_STR));
+        if let Some(reason) = changed_file(server) {
+            let (server, reasons) = (server.id.clone(), vec![reason]);
+            return Err(Box::new(ExpandError { server, reasons }));
+        }
         let mut filling = Filling { expander: self, server, folder, reasons: Vec::new() };
         let reach = match &server.reach {
-            TargetConfig::Program { command, args, cwd, env } => ExpandedTarget::Program {
-                command: filling.text("command", command, &[("", command)]),
-                args: (0_usize..)
-                    .zip(args.iter().zip(named(args)))
-                    .map(|(at, (arg, named))| filling.text(&format!("args[{at}]"), arg, &[named]))
-                    .collect(),
-                cwd: cwd.as_ref().map(|cwd| {
-                    let cwd = filling.text("cwd", cwd, &[("", cwd)]);
-                    folder.join(self.with_home(cwd.as_str()))
-                }),
-                env: filling.map("env", env),
-            },
+            TargetConfig::Program { command, args, cwd, env } => {
+                filling.program(command, args, cwd.as_deref(), env)
+            }
             TargetConfig::Url { url, headers, transport } => ExpandedTarget::Url {
                 url: filling.text("url", url, &in_url(url)),
                 headers: filling.map("headers", headers),
@@ -225,9 +221,9 @@ impl Expander {
                     );
                 }
                 Piece::Command(command) => {
-                    let output = command::run(command, self.patience).map_err(|reason| {
-                        format!("the command of `${{cmd:…}}` failed: {reason}")
-                    })?;
+                    let output = command::run(command, self.home_folder(), self.patience).map_err(
+                        |reason| format!("the command of `${{cmd:…}}` failed: {reason}"),
+                    )?;
                     out.push_secret(without_end(&output));
                 }
             }
@@ -239,6 +235,14 @@ impl Expander {
             return Err("the expanded text contains a NUL".to_owned());
         }
         Ok(out)
+    }
+
+    /// Returns the folder that commands and servers of the user run in: their home, else the root.
+    ///
+    /// Not the folder of this process: interpreters and runners load code from the folder they start in, and hosts
+    /// start this process in the project that is open.
+    fn home_folder(&self) -> &Path {
+        self.home.as_deref().unwrap_or(Path::new(MAIN_SEPARATOR_STR))
     }
 
     fn with_home(&self, path: &str) -> PathBuf {
@@ -289,6 +293,58 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
+    /// Expands a program, whose folder and relative paths never depend on the folder of this process.
+    fn program(
+        &mut self,
+        command: &str,
+        args: &[String],
+        cwd: Option<&str>,
+        env: &BTreeMap<String, String>,
+    ) -> ExpandedTarget {
+        let filled = cwd.map(|cwd| {
+            let filled = self.text("cwd", cwd, &[("", cwd)]);
+            self.folder.join(self.expander.with_home(filled.as_str()))
+        });
+        let is_neutral = filled.is_none() && self.server.origin != Origin::Project;
+        let command = self.text("command", command, &[("", command)]);
+        let command = self.located(command, filled.as_deref().unwrap_or(self.folder));
+        let args = (0_usize..).zip(args.iter().zip(named(args))).map(|(at, (arg, named))| {
+            let place = format!("args[{at}]");
+            let filled = self.text(&place, arg, &[named]);
+            if is_neutral && is_relative_path(filled.as_str()) {
+                self.reasons.push(format!(
+                    "`{place}`: a relative path needs a folder; set `cwd`, or write the full path"
+                ));
+            }
+            filled
+        });
+        let args = args.collect();
+        let cwd = filled.unwrap_or_else(|| match is_neutral {
+            true => self.expander.home_folder().to_owned(),
+            false => self.folder.to_owned(),
+        });
+        ExpandedTarget::Program { command, args, cwd, env: self.map("env", env) }
+    }
+
+    /// Returns a program that is a relative path as an absolute one; a plain name is found in `PATH`.
+    fn located(&mut self, command: Expanded, folder: &Path) -> Expanded {
+        let path = Path::new(command.as_str());
+        if path.is_absolute()
+            || path.components().nth(1).is_none() && !is_relative_path(command.as_str())
+        {
+            return command;
+        }
+        let Some(folder) = folder.to_str() else {
+            self.reasons.push("`command`: its folder is not UTF-8; write the full path".to_owned());
+            return command;
+        };
+        let mut located = Expanded::new();
+        located.push(folder);
+        located.push(MAIN_SEPARATOR_STR);
+        located.append(&command);
+        located
+    }
+
     /// Expands one text; `parts` are names and values in it that may be secret.
     fn text(&mut self, place: &str, text: &str, parts: &[(&str, &str)]) -> Expanded {
         let filled = Template::parse(text)
@@ -314,6 +370,16 @@ impl Filling<'_> {
         });
         filled.collect()
     }
+}
+
+/// Returns whether an argument, or the value of an option, is written as a relative path: `.`, `./x`, `--root=../x`.
+fn is_relative_path(arg: &str) -> bool {
+    let value = match arg.split_once('=') {
+        Some((option, value)) if option.starts_with('-') => value,
+        _ => arg,
+    };
+    let first = Path::new(value).components().next();
+    matches!(first, Some(Component::CurDir | Component::ParentDir))
 }
 
 /// Removes the line break at the end of a text, which editors and `echo` write.

@@ -110,10 +110,10 @@ fn each_place_of_a_server_is_filled_and_no_value_is_shown() {
     };
     assert_eq!(
         (command.as_str(), args[1].as_str(), env["K"].as_str()),
-        ("value/a", "value", "k-value")
+        ("/etc/sub/value/a", "value", "k-value")
     );
     assert_eq!((args[1].is_secret(), env["L"].is_secret()), (true, false));
-    assert_eq!(cwd.as_deref(), Some(Path::new("/etc/sub")));
+    assert_eq!(cwd, Path::new("/etc/sub"));
     let ExpandedTarget::Url { url, headers, .. } =
         expander().server(&config.servers[1]).unwrap().reach
     else {

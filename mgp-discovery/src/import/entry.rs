@@ -1,10 +1,11 @@
 //! A server's entry in the file of another host (MGP §15.2).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::variables::{Meaning, mapped};
+use super::variables::{Meaning, escaped, mapped};
 
 /// A server of another host, in the terms of `mgp.toml`.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -74,10 +75,23 @@ pub(super) fn entry(
             }
         }
     }
+    if let (Some(_), Some(project)) = (&entry.command, meaning.project) {
+        entry.cwd = Some(folder_in(project, entry.cwd.as_deref()));
+    }
     match (&entry.command, &entry.url) {
         (Some(_), Some(_)) => Err("it has a `command` and a `url`".into()),
         (None, None) => Err("it has neither a `command` nor a `url`".into()),
         _ => Ok(entry),
+    }
+}
+
+/// Returns the folder of a project's server, which its host starts in the project.
+fn folder_in(project: &Path, cwd: Option<&str>) -> String {
+    let project = escaped(&project.to_string_lossy());
+    match cwd {
+        None => project,
+        Some(cwd) if Path::new(cwd).is_absolute() || cwd.starts_with(['~', '$']) => cwd.to_owned(),
+        Some(cwd) => format!("{project}/{cwd}"),
     }
 }
 

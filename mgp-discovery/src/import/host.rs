@@ -80,11 +80,15 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
         _ => Dialect::Shell,
     };
     let own = if host == Host::VsCode { "servers" } else { "mcpServers" };
-    // `.vscode/mcp.json` and `.cursor/mcp.json` lie in a folder of the project.
+    // `.vscode/mcp.json` and `.cursor/mcp.json` lie in a folder of the project, `.mcp.json` in the project.
     let project = file.parent().filter(|folder| {
         folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor")
     });
-    let project = project.and_then(Path::parent).filter(|folder| folder.is_absolute());
+    let project = match file.file_name().is_some_and(|name| name == ".mcp.json") {
+        true => file.parent(),
+        false => project.and_then(Path::parent),
+    };
+    let project = project.filter(|folder| folder.is_absolute());
     let mut found = false;
     let root = value.get("mcp").filter(|_| value.get(own).is_none()).unwrap_or(&value);
     let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]) };

@@ -1,9 +1,12 @@
 //! `server.json` of the official registry (MGP §15.2).
+//!
+//! A stranger wrote the document, and it becomes part of the user's own file, which may read files and run commands: so
+//! every text of it is escaped, and the only variables are those that are named here.
 
 use serde_json::Value;
 
 use super::entry::SSE_REFUSED;
-use super::variables::name_of;
+use super::variables::{escaped, is_balanced, name_of};
 use super::{Entry, Import, ImportError};
 
 /// Imports the first package that can be started, else the first remote.
@@ -34,10 +37,13 @@ fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
 
 fn program(package: &Value, notes: &mut Vec<String>) -> Option<Entry> {
     let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
-    let name = text(package, "identifier").or_else(|| text(package, "name"))?.replace('$', "$$");
-    let version = text(package, "version").filter(|version| !version.is_empty());
-    let with =
-        |mark: &str| version.map_or(name.clone(), |version| format!("{name}{mark}{version}"));
+    let name = text(package, "identifier").or_else(|| text(package, "name"))?;
+    let name = escaped(name);
+    let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
+    let with = |mark: &str| match &version {
+        Some(version) => format!("{name}{mark}{version}"),
+        None => name.clone(),
+    };
     let mut env = std::collections::BTreeMap::new();
     let given =
         package.get("environmentVariables").or_else(|| package.get("environment_variables"));
@@ -60,7 +66,7 @@ fn program(package: &Value, notes: &mut Vec<String>) -> Option<Entry> {
         "oci" | "docker" => {
             args.splice(0..0, ["run", "-i", "--rm"].map(str::to_owned));
             // The container sees only variables that are passed by name.
-            args.extend(env.keys().flat_map(|name| ["-e".to_owned(), name.clone()]));
+            args.extend(env.keys().flat_map(|name| ["-e".to_owned(), escaped(name)]));
             args.push(with(":"));
             "docker"
         }
@@ -80,15 +86,14 @@ fn arguments(package: &Value, key: &str, notes: &mut Vec<String>) -> Vec<String>
         if value.is_none() && !required {
             continue;
         }
-        let value = value.map(|value| value.replace('$', "$$"));
-        let value = value.unwrap_or_else(|| {
+        let value = value.map(escaped).unwrap_or_else(|| {
             let variable = name_of(&hint.trim_start_matches('-').to_ascii_uppercase());
             notes.push(format!(
                 "the argument `{hint}` is the variable `{variable}`; set it before you start"
             ));
             format!("${{{variable}}}")
         });
-        args.extend(name.filter(|_| text(argument, "type") == Some("named")).map(str::to_owned));
+        args.extend(name.filter(|_| text(argument, "type") == Some("named")).map(escaped));
         args.push(value);
     }
     args
@@ -99,7 +104,7 @@ fn is_sse(remote: &Value) -> bool {
 }
 
 fn place(remote: &Value, notes: &mut Vec<String>) -> Option<Entry> {
-    let url = text(remote, "url").filter(|_| !is_sse(remote))?.replace('$', "$$");
+    let url = escaped(text(remote, "url").filter(|_| !is_sse(remote))?);
     let headers = remote.get("headers").and_then(Value::as_array).into_iter().flatten();
     let headers = headers.filter_map(|header| {
         let name = text(header, "name")?;
@@ -112,11 +117,11 @@ fn place(remote: &Value, notes: &mut Vec<String>) -> Option<Entry> {
 /// Returns the value of a variable or header: a fixed one, or a variable of `mgp.toml`.
 fn wanted(name: &str, value: &Value, notes: &mut Vec<String>) -> String {
     if let Some(fixed) = text(value, "value").filter(|fixed| !fixed.contains('{')) {
-        return fixed.replace('$', "$$");
+        return escaped(fixed);
     }
     let variable = name_of(&name.to_ascii_uppercase());
-    match text(value, "default") {
-        Some(default) => format!("${{{variable}:-{}}}", default.replace('$', "$$")),
+    match text(value, "default").filter(|default| is_balanced(default)) {
+        Some(default) => format!("${{{variable}:-{}}}", escaped(default)),
         None if value.get("isRequired").and_then(Value::as_bool) == Some(true) => {
             notes.push(format!("it needs the variable `{variable}`; set it before you start"));
             format!("${{{variable}}}")

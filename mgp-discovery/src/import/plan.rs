@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_types::PrivateFile;
+use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::DocumentMut;
 
 use super::{Import, write};
@@ -16,9 +16,6 @@ use crate::source::{Origin, text_of};
 
 /// The time another import is waited for.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The number of backups kept beside a file.
-const MAX_BACKUPS: u64 = 10;
 
 /// The changes an import would make to a file; nothing is written yet.
 #[derive(Clone, PartialEq)]
@@ -181,7 +178,7 @@ impl Plan {
                     verb: "backed up",
                     source,
                 };
-                let (path, old) = backups(&self.file).map_err(failed)?;
+                let (path, old) = backup_paths(&self.file).map_err(failed)?;
                 let backup = PrivateFile::new(&path, limits::FILE_BYTES);
                 backup.replace(&turn, before.as_bytes())?;
                 // A backup that cannot be removed does no harm.
@@ -217,23 +214,4 @@ fn id(name: &str) -> Option<String> {
     let id = id.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     let id: String = id.chars().take(limits::ID_BYTES).collect();
     (!id.is_empty()).then_some(id)
-}
-
-/// Returns the path of the next backup of a file, and the backups that are then too many.
-fn backups(file: &Path) -> std::io::Result<(PathBuf, Vec<PathBuf>)> {
-    let named = |number: u64| {
-        let mut name = file.as_os_str().to_owned();
-        name.push(format!(".bak{number}"));
-        PathBuf::from(name)
-    };
-    let own = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let number = |name: &str| name.strip_prefix(own)?.strip_prefix(".bak")?.parse::<u64>().ok();
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut known = Vec::new();
-    for entry in std::fs::read_dir(folder.unwrap_or(Path::new(".")))? {
-        known.extend(entry?.file_name().to_str().and_then(number));
-    }
-    let next = known.iter().max().map_or(1, |last| last.saturating_add(1));
-    known.retain(|number| number.saturating_add(MAX_BACKUPS) <= next);
-    Ok((named(next), known.into_iter().map(named).collect()))
 }

@@ -184,3 +184,88 @@ proptest! {
         prop_assert_eq!(env["K"].replace("$$", "$"), value);
     }
 }
+
+/// A text of a stranger: pieces that could become a variable, a file or a command.
+fn strange() -> impl Strategy<Value = String> {
+    "(\\$|\\{|\\}|:-|:|A|b|-|=|cmd:x|file:/y|\\$\\{|\\$\\{cmd:x\\}|\\$\\{file:/y\\}|\\$\\{HOME\\}){0,6}"
+}
+
+/// An argument or a variable of a package.
+fn strange_input() -> impl Strategy<Value = serde_json::Value> {
+    let texts = (strange(), strange(), strange(), strange());
+    (texts, 0..8_u8).prop_map(|((name, value, default, hint), has)| {
+        let mut input = serde_json::json!({
+            "type": if has & 4 == 0 { "named" } else { "positional" },
+            "name": name, "valueHint": hint, "isRequired": has & 2 == 0,
+        });
+        if has & 1 == 0 {
+            input["value"] = value.into();
+        } else if has & 2 == 0 {
+            input["default"] = default.into();
+        }
+        input
+    })
+}
+
+fn strange_document() -> impl Strategy<Value = serde_json::Value> {
+    let inputs = || proptest::collection::vec(strange_input(), 0..3);
+    let kind = prop_oneof![Just("npm"), Just("pypi"), Just("oci"), Just("none")];
+    let package = (kind, strange(), strange(), inputs(), inputs(), inputs());
+    (strange(), package, strange(), inputs()).prop_map(|(name, package, url, headers)| {
+        let (kind, identifier, version, runtime, arguments, variables) = package;
+        serde_json::json!({
+            "name": format!("n{name}"),
+            "packages": [{
+                "registryType": kind, "identifier": identifier, "version": version,
+                "runtimeArguments": runtime, "packageArguments": arguments,
+                "environmentVariables": variables,
+            }],
+            "remotes": [{"type": "http", "url": format!("https://{url}"), "headers": headers}],
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_document_of_a_stranger_becomes_text_and_chosen_variables(document in strange_document()) {
+        let import = imported(Host::Registry, "server.json", &document.to_string());
+        let folder = temp_dir();
+        let plan = Plan::new(folder.path().join("mgp.toml"), std::slice::from_ref(&import)).unwrap();
+        let config = Config::parse("mgp.toml", plan.text()).unwrap().config;
+        let named: Vec<String> = document.to_string().to_ascii_uppercase().split('"').map(super::variables::name_of).collect();
+        for server in &config.servers {
+            let texts: Vec<&String> = match &server.reach {
+                TargetConfig::Program { command, args, cwd, env } => {
+                    [command].into_iter().chain(args).chain(cwd).chain(env.values()).collect()
+                }
+                TargetConfig::Url { url, headers, .. } => [url].into_iter().chain(headers.values()).collect(),
+                _ => unreachable!("a document has packages and remotes"),
+            };
+            for text in texts {
+                let template = crate::expand::Template::parse(text).unwrap();
+                for need in template.needs() {
+                    let name = need.strip_prefix("${").unwrap().strip_suffix('}').unwrap();
+                    let name = name.trim_start_matches('-');
+                    prop_assert!(!name.contains(':'), "{text}");
+                    prop_assert!(named.iter().any(|own| own.ends_with(name) || name == "ARGUMENT"), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_host_brings_variables_only(text in strange(), value in strange()) {
+        let entry = serde_json::json!({"command": text, "args": [value, text], "cwd": value, "env": {"A": text, "B": value}});
+        let document = serde_json::json!({"mcpServers": {"a": entry}, "servers": {"a": entry}}).to_string();
+        for host in [Host::ClaudeDesktop, Host::ClaudeCode, Host::Cursor, Host::VsCode] {
+            let import = imported(host, "/p/.vscode/mcp.json", &document);
+            for (_, entry, _) in &import.servers {
+                let texts = entry.command.iter().chain(&entry.args).chain(&entry.cwd).chain(entry.env.values());
+                for text in texts {
+                    let needs = crate::expand::Template::parse(text).map(|template| template.needs());
+                    prop_assert!(needs.unwrap_or_default().iter().all(|need| !need.contains(':')), "{text}");
+                }
+            }
+        }
+    }
+}

@@ -33,10 +33,8 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     let inputs = inputs.as_array().into_iter().flatten();
     let proposed = inputs.filter(|input| input["password"] != true).filter_map(|input| {
         let (id, default) = (input["id"].as_str()?, input["default"].as_str()?);
-        // A default with an extra brace would end the text around it.
-        let is_closed = closing(&format!("{default}}}")) == Some(default.len());
         let is_secret = looks_secret(id, &escaped(default)).is_some();
-        (is_closed && !is_secret).then_some((id, default))
+        (is_balanced(default) && !is_secret).then_some((id, default))
     });
     proposed.collect()
 }
@@ -72,8 +70,13 @@ fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usi
     out + &escaped(rest)
 }
 
+/// Returns whether a text can be a default: one with an extra brace would end the text around it.
+pub(super) fn is_balanced(default: &str) -> bool {
+    closing(&format!("{default}}}")) == Some(default.len())
+}
+
 /// Escapes a text without variables.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('$', "$$")
 }
 

@@ -1,6 +1,6 @@
 //! The bounds of registrations (MGP §15.4).
 
-use std::path::PathBuf;
+use std::path::{MAIN_SEPARATOR_STR, PathBuf};
 use std::time::Duration;
 
 /// The bounds of registrations; a request beyond them is refused, and no other registration is dropped for it.
@@ -29,9 +29,9 @@ pub struct RegistrationConfig {
     pub answers_within: Duration,
     /// The time that running calls have after their server is deregistered. 30 s.
     pub drain: Duration,
-    /// The folder that relative paths start from; by default that of the process.
+    /// The folder that relative paths start from, absolute; by default the user's home.
     pub folder: PathBuf,
-    /// The folders that programs are searched in; by default `PATH` of the process.
+    /// The folders that programs are searched in; by default the absolute ones in `PATH` of the process.
     pub path: Vec<PathBuf>,
     /// A private folder for scripts that came in requests; `None` if they are refused.
     pub scripts: Option<PathBuf>,
@@ -52,8 +52,12 @@ impl Default for RegistrationConfig {
             script_bytes: 256 * 1024,
             answers_within: Duration::from_millis(1500),
             drain: Duration::from_secs(30),
-            folder: std::env::current_dir().unwrap_or_default(),
-            path: path.iter().flat_map(std::env::split_paths).collect(),
+            folder: std::env::home_dir().unwrap_or_else(|| MAIN_SEPARATOR_STR.into()),
+            path: path
+                .iter()
+                .flat_map(std::env::split_paths)
+                .filter(|folder| folder.is_absolute())
+                .collect(),
             scripts: None,
         }
     }

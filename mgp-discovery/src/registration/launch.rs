@@ -82,7 +82,7 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
         reach: ExpandedTarget::Program {
             command: plain(&program.command),
             args: script.iter().chain(&program.args).map(|arg| plain(arg)).collect(),
-            cwd: Some(Path::new(&program.cwd).to_owned()),
+            cwd: Path::new(&program.cwd).to_owned(),
             env,
         },
     })
@@ -102,6 +102,8 @@ fn entry(program: &Proposal) -> ServerConfig {
         mgp: Some(govern(program)),
         file: PathBuf::new(),
         origin: Origin::Project,
+        // Its files are bound by the registration.
+        approved_files: None,
     }
 }
 

@@ -27,6 +27,7 @@ mod work;
 
 pub use config::RegistrationConfig;
 pub(crate) use params::changes_code;
+pub(crate) use program::{bind as bind_file, is_code_file, runs_arguments};
 pub use refusal::{IdHolder, RegistrationError};
 pub use registrations::{Registrations, RegistrationsBuilder};
 pub use review::PendingRegistration;

@@ -404,10 +404,8 @@ fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
         let value = arg.strip_prefix('-').and_then(|option| option.split_once('='));
         for text in [Some(arg.as_str()), value.map(|(_, value)| value)].into_iter().flatten() {
             let place = cwd.join(text);
-            let ending = place.extension().unwrap_or_default();
-            let ending = ending.to_string_lossy().to_ascii_lowercase();
             let is_first = files.is_empty() && !text.starts_with('-');
-            if (is_first || CODE.contains(&ending.as_str())) && place.is_file() {
+            if (is_first || is_code_file(&place)) && place.is_file() {
                 files.push(bind(&place)?);
             }
         }
@@ -415,8 +413,20 @@ fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     Ok(files)
 }
 
+/// Returns whether the name of a file is that of code.
+pub(crate) fn is_code_file(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    CODE.contains(&ending.as_str())
+}
+
+/// Returns whether a program runs code that its arguments name.
+pub(crate) fn runs_arguments(program: &Path) -> bool {
+    let name = name_of(program);
+    RUNNERS.contains(&name.as_str()) || INTERPRETERS.iter().any(|(known, _)| *known == name)
+}
+
 /// Binds a file by its content.
-fn bind(path: &Path) -> Result<BoundFile, Refused> {
+pub(crate) fn bind(path: &Path) -> Result<BoundFile, Refused> {
     let failed = |error: io::Error| unreadable(path, &error);
     // Checked before it is opened: opening a pipe would wait for its other end.
     if !fs::metadata(path).map_err(failed)?.is_file() {

@@ -85,9 +85,9 @@ pub(super) struct Proposal {
 
 /// A file, bound by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct BoundFile {
-    pub(super) path: PathBuf,
-    pub(super) sha256: String,
+pub(crate) struct BoundFile {
+    pub(crate) path: PathBuf,
+    pub(crate) sha256: String,
 }
 
 /// A stored principal, without its authority.

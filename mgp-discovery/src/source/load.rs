@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use mgp_types::mgp::TrustLevel;
 
 use super::{Origin, ProjectReview, Trust, TrustApproval, text_of};
+use crate::change::stamp::{Stamp, stamp};
 use crate::config::{
     Config, ConfigFinding, FindingSeverity, KernelConfig, ParsedConfig, ToolCreationConfig,
 };
@@ -38,6 +39,8 @@ pub struct LoadedConfig {
     pub broken: Vec<String>,
     /// The project's file, if it has no effect.
     pub unapproved: Option<UnapprovedProject>,
+    /// The stamps of the files just before they were read.
+    pub(crate) stamps: Vec<Stamp>,
 }
 
 /// A project's file whose current content is not approved.
@@ -58,9 +61,11 @@ impl Sources {
         Self { project, user: Some(home.as_ref().join(USER_FILE)), given: None }
     }
 
-    /// Uses one file only, which the user named.
+    /// Uses one file only, which the user named; a relative path starts at the folder that the process has now.
     pub fn given(file: impl Into<PathBuf>) -> Self {
-        Self { project: None, user: None, given: Some(file.into()) }
+        let file = file.into();
+        let file = std::path::absolute(&file).unwrap_or(file);
+        Self { project: None, user: None, given: Some(file) }
     }
 
     /// Uses the files of this process: by `$MGP_CONFIG_PATH`, its working directory and its user's home directory.
@@ -87,6 +92,11 @@ impl Sources {
     /// # Errors
     /// [`DiscoveryError`] if a file of the user cannot be used. An unusable file of a project is reported in the findings.
     pub async fn load(&self, trust: &Trust) -> Result<LoadedConfig, DiscoveryError> {
+        let stamps = self.files().map(stamp).collect();
+        Ok(LoadedConfig { stamps, ..self.read(trust).await? })
+    }
+
+    async fn read(&self, trust: &Trust) -> Result<LoadedConfig, DiscoveryError> {
         if let Some(path) = &self.given {
             let text = text_of(path, Origin::Given)?;
             let text = text.ok_or_else(|| DiscoveryError::Missing { path: path.clone() })?;
@@ -168,7 +178,7 @@ impl ParsedConfig {
 impl LoadedConfig {
     fn of(parsed: ParsedConfig) -> Self {
         let ParsedConfig { config, findings, broken, .. } = parsed;
-        Self { config, findings, broken, unapproved: None }
+        Self { config, findings, broken, unapproved: None, stamps: Vec::new() }
     }
 
     /// Puts an approved project before the user's own servers.
@@ -196,6 +206,7 @@ impl LoadedConfig {
                 self.findings.push(ConfigFinding::of_file(file, what));
                 mgp.trust_level = TrustLevel::Standard;
             }
+            server.approved_files = Some(approval.files.clone());
             self.config.servers.retain(|own| own.id != server.id);
             merged.push(server);
         }
@@ -214,7 +225,7 @@ impl LoadedConfig {
 }
 
 impl ConfigFinding {
-    fn of_file(file: &Path, what: String) -> Self {
+    pub(super) fn of_file(file: &Path, what: String) -> Self {
         let (severity, file) = (FindingSeverity::Warning, file.to_owned());
         Self { severity, file, line: 1, column: 1, server: None, what, remedy: None }
     }

@@ -1,6 +1,7 @@
 //! The files that apply, and the approval of projects' files (MGP §15.2).
 
 mod load;
+mod local_file;
 mod origin;
 mod read;
 mod review;
@@ -9,6 +10,7 @@ mod tests;
 mod trust;
 
 pub use load::{LoadedConfig, Sources, UnapprovedProject};
+pub(crate) use local_file::{LocalFiles, changed_file};
 pub use origin::Origin;
 pub(crate) use read::text_of;
 pub use review::{ProjectReview, ReviewedServer, settings};

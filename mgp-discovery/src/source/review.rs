@@ -12,6 +12,8 @@ use crate::config::{Config, ConfigFinding, GovernanceConfig, ServerConfig, Targe
 use crate::expand::{Template, clear_secrets};
 use crate::registration::changes_code;
 
+use super::local_file::{LocalFiles, local_files};
+
 /// The maximum length of an ordinary value that is shown.
 const MAX_SHOWN_CHARS: usize = 200;
 
@@ -41,6 +43,8 @@ pub struct ReviewedServer {
     pub needs: Vec<String>,
     /// The variables and headers, as [`settings`] shows them.
     pub sets: Vec<String>,
+    /// The files of the project that it runs, with their SHA-256: the approval is of their content too.
+    pub files: LocalFiles,
     /// The rules it loosens compared to the defaults.
     pub loosens: Vec<String>,
     /// `true` if the user's own file has a server with this id, which this one would replace.
@@ -55,6 +59,16 @@ impl fmt::Display for ReviewedServer {
         }
         if !self.sets.is_empty() {
             write!(f, ", sets {}", self.sets.join(", "))?;
+        }
+        if !self.files.is_empty() {
+            let files = self.files.iter().map(|(path, sha256)| {
+                format!(
+                    "{} (SHA-256 {})",
+                    quoted(&path.to_string_lossy()),
+                    &sha256[..12.min(sha256.len())]
+                )
+            });
+            write!(f, ", with the files {}", files.collect::<Vec<_>>().join(", "))?;
         }
         if !self.loosens.is_empty() {
             write!(f, ", loosens {}", self.loosens.join(", "))?;
@@ -78,12 +92,25 @@ impl ProjectReview {
             Ok(parsed) => (parsed.config, parsed.findings),
             Err(faults) => (Config::default(), faults.findings().to_vec()),
         };
-        let servers = config.servers.iter().map(|server| reviewed(server, &own)).collect();
-        Self { file: file.to_owned(), sha256: sha256(text), servers, findings }
+        let mut review =
+            Self { file: file.to_owned(), sha256: sha256(text), servers: Vec::new(), findings };
+        for server in &config.servers {
+            let files = local_files(server).unwrap_or_else(|reason| {
+                let what = format!("server `{}` cannot be started: {reason}", server.id);
+                review.findings.push(ConfigFinding::of_file(file, what));
+                LocalFiles::new()
+            });
+            review.servers.push(reviewed(server, files, &own));
+        }
+        review
     }
 }
 
-fn reviewed(server: &ServerConfig, own: &impl Fn(&str) -> bool) -> ReviewedServer {
+fn reviewed(
+    server: &ServerConfig,
+    files: LocalFiles,
+    own: &impl Fn(&str) -> bool,
+) -> ReviewedServer {
     let texts: Vec<&str> = match &server.reach {
         TargetConfig::Program { command, args, cwd, env } => {
             let run = std::iter::once(command).chain(args).chain(cwd).map(String::as_str);
@@ -114,6 +141,7 @@ fn reviewed(server: &ServerConfig, own: &impl Fn(&str) -> bool) -> ReviewedServe
         runs,
         needs,
         sets: settings(server),
+        files,
         loosens: server.mgp.as_ref().map(loosens).unwrap_or_default(),
         overrides: own(server.id.as_str()),
     }
@@ -171,5 +199,10 @@ fn loosens(mgp: &GovernanceConfig) -> Vec<String> {
     );
     let unchecked = mgp.validators.iter().filter(|(_, validator)| **validator == Validator::None);
     loosens.extend(unchecked.map(|(tool, _)| format!("the checks of `{}`", tool.escape_debug())));
+    // It replaces every check that the tool declares, also a stricter one.
+    let replaced = mgp.validators.iter().filter(|(_, validator)| **validator != Validator::None);
+    loosens.extend(replaced.map(|(tool, validator)| {
+        format!("the checks of `{}` to `{validator}` alone", tool.escape_debug())
+    }));
     loosens
 }

@@ -282,3 +282,59 @@ async fn a_world_writable_file_is_refused() {
     let refused = place.sources().load(&trust()).await.unwrap_err();
     assert!(matches!(refused, DiscoveryError::Exposed { .. }), "{refused}");
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pull_cannot_change_the_script_of_an_approved_server() {
+    let place = Place::new();
+    fs::create_dir(place.path("project/sub")).unwrap();
+    fs::write(place.path("project/server.sh"), "echo 1").unwrap();
+    fs::write(place.path("project/sub/entry"), "1").unwrap();
+    fs::write(place.path("project/data.db"), "1").unwrap();
+    place.project(
+        "[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = ['./server.sh', '--db=data.db']\n\
+         [[servers]]\nid = 'b'\ncommand = 'node'\nargs = ['-x', 'entry']\ncwd = 'sub'\n\
+         [[servers]]\nid = 'c'\ncommand = 'mcp-c'\nargs = ['data.db', '--hook=server.sh']\n",
+    );
+    let (trust, sources) = (trust(), place.sources());
+    let review = sources.review().unwrap().unwrap();
+    let named = |at: usize| {
+        review.servers[at].files.keys().map(|path| path.to_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!([named(0), named(1), named(2)], [["server.sh"], ["sub/entry"], ["server.sh"]]);
+    assert!(review.servers[0].to_string().contains("with the files server.sh (SHA-256 "));
+    trust.approve(&review, &operator()).await.unwrap();
+    let start = async |id: &str| {
+        let loaded = sources.load(&trust).await.unwrap();
+        let server = loaded.config.server(id).unwrap().clone();
+        crate::Expander::of_process().server(&server).map(drop).map_err(|error| error.to_string())
+    };
+    for id in ["a", "b", "c"] {
+        assert_eq!(start(id).await, Ok(()), "{id}");
+    }
+    fs::write(place.path("project/data.db"), "2").unwrap();
+    assert_eq!(start("a").await, Ok(()), "data may change");
+    fs::write(place.path("project/sub/entry"), "2").unwrap();
+    assert!(start("b").await.unwrap_err().contains("run `mgp trust` in the project"));
+    fs::remove_file(place.path("project/server.sh")).unwrap();
+    std::os::unix::fs::symlink("data.db", place.path("project/server.sh")).unwrap();
+    for id in ["a", "c"] {
+        assert!(
+            start(id).await.unwrap_err().contains("`server.sh` is not the file that was approved")
+        );
+    }
+    let review = sources.review().unwrap().unwrap();
+    trust.approve(&review, &operator()).await.unwrap();
+    assert_eq!((start("a").await, start("b").await), (Ok(()), Ok(())), "approved again");
+}
+
+#[test]
+fn a_validator_that_replaces_the_declared_checks_loosens_them() {
+    let place = Place::new();
+    place.project("[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp]\nvalidators = { run = 'readonly', go = 'none' }\n");
+    let review = place.sources().review().unwrap().unwrap();
+    assert_eq!(
+        review.servers[0].loosens,
+        ["the checks of `go`", "the checks of `run` to `readonly` alone"]
+    );
+}

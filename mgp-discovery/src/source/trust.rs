@@ -1,6 +1,6 @@
 //! The approvals of projects' configurations (MGP §15.2).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,6 +59,9 @@ pub struct TrustApproval {
     pub file: PathBuf,
     /// The SHA-256 of the content that was approved.
     pub sha256: String,
+    /// The files of the project that its servers may run, with their SHA-256.
+    #[serde(default)]
+    pub files: BTreeMap<PathBuf, String>,
     /// The user's own servers it may replace.
     pub overrides: BTreeSet<String>,
     /// The operator who approved it.
@@ -104,6 +107,7 @@ impl Trust {
         let approval = TrustApproval {
             file: review.file.clone(),
             sha256: review.sha256.clone(),
+            files: review.servers.iter().flat_map(|server| server.files.clone()).collect(),
             overrides: overriding.map(|server| server.id.to_string()).collect(),
             approved_by: format!("{by:?}"),
             approved_at: Timestamp::now(),
@@ -190,6 +194,9 @@ fn event(what: &str, by: &Principal, approval: &TrustApproval) -> AuditEvent {
     // Texts and lists of texts can always be encoded.
     let _ = details.encode("file", &*approval.file.to_string_lossy());
     let _ = details.encode("sha256", &approval.sha256);
+    if !approval.files.is_empty() {
+        let _ = details.encode("files", &approval.files);
+    }
     if !approval.overrides.is_empty() {
         let _ = details.encode("replaces", &approval.overrides);
     }

@@ -127,7 +127,7 @@ impl Entry {
     /// Returns the end of the entry; `None` if it has none.
     ///
     /// An end that cannot be read has passed for an entry that allows, and never passes for one that denies.
-    pub(super) fn until(&self) -> Option<SystemTime> {
+    pub(crate) fn until(&self) -> Option<SystemTime> {
         let end = self.access.expires_at.as_ref()?;
         match (end.to_system_time(), self.access.permission) {
             (Some(end), _) => Some(end),
@@ -136,7 +136,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn in_force(&self, at: SystemTime) -> bool {
+    pub(crate) fn in_force(&self, at: SystemTime) -> bool {
         self.until().is_none_or(|until| at < until)
     }
 }

@@ -32,4 +32,4 @@ pub(crate) use pass::{Credentials, Need};
 pub(crate) use refused::About;
 pub use refused::{AccessDenied, NotOperator};
 pub(crate) use router::named_server;
-pub(crate) use rules::Moment;
+pub(crate) use rules::{Moment, Rules};

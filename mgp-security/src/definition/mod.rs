@@ -29,6 +29,7 @@ pub(crate) use definitions::ServerTools;
 pub use diff::Difference;
 pub use inspection::Inspection;
 pub use name::NameFlaw;
+pub(crate) use pin::{Pin, PinTable};
 pub use refused::{DecisionRefused, DefinitionRefused};
 pub(crate) use reply::{page, watch};
 pub(crate) use review::shows;

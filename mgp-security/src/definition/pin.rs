@@ -16,9 +16,9 @@ use crate::tool::Assessment;
 
 /// A record about one tool of one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Pin {
-    pub(super) server: String,
-    pub(super) tool: String,
+pub(crate) struct Pin {
+    pub(crate) server: String,
+    pub(crate) tool: String,
     pub(super) kind: PinKind,
     pub(super) fingerprint: String,
     /// The definition as a model reads it.
@@ -35,7 +35,7 @@ pub(super) struct Pin {
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum PinKind {
+pub(crate) enum PinKind {
     /// This definition may be used.
     Pinned,
     /// This definition waits for an operator.
@@ -46,7 +46,7 @@ pub(super) enum PinKind {
 
 /// All records, for decisions.
 #[derive(Debug, Default)]
-pub(super) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
+pub(crate) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
 
 /// The records of one tool.
 #[derive(Clone, Debug, Default)]

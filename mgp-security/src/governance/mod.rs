@@ -5,6 +5,7 @@
 mod builder;
 #[cfg(feature = "sqlite")]
 mod folder;
+mod holdings;
 mod layer;
 mod leaving;
 #[cfg(feature = "sqlite")]
@@ -37,6 +38,7 @@ use crate::tool::{Confirmations, Validators};
 pub use builder::GovernanceBuilder;
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
+pub use holdings::ServerHoldings;
 pub use layer::{GovernLayer, Governed};
 
 /// Access, permissions, definitions, confirmations and their audit log; a cheap handle.

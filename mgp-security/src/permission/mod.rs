@@ -23,6 +23,7 @@ mod writing;
 mod tests;
 
 pub use admin::PermissionChange;
+pub(crate) use book::Book;
 pub use entry::{Approval, ApprovalDecision, ApprovalSource};
 pub use grants::{GrantState, Grants};
 pub use permissions::Permissions;

@@ -9,10 +9,12 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
 use mgp_types::service::{
-    Call, CallKey, Context, InvalidMessage, Message, Method, Params, Reply, WireRules, write_answer,
+    Call, CallKey, Context, CutMessage, InvalidMessage, Message, Method, Params, Reply, WireRules,
+    write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -43,6 +45,8 @@ pub(super) struct Driver<R, W> {
     /// Cloned for each inbound call.
     cx: Context,
     lines: LineBuffer,
+    /// Beginning of a message that is too long and whose id is not known yet.
+    cut_head: Option<Bytes>,
     pub(super) read_ahead: ReadAhead,
     /// If set, the peer closed its side; messages that were read ahead may still wait.
     is_eof: bool,
@@ -79,6 +83,7 @@ where
         Self {
             cx: connection.context(),
             lines: LineBuffer::new(connection.limits.line_bytes),
+            cut_head: None,
             read_ahead: ReadAhead::default(),
             is_eof: false,
             writing: Vec::new(),
@@ -297,7 +302,7 @@ where
     }
 
     /// Reads a line and returns its message and size; refuses a line that is not a message.
-    fn read_line(&self, line: Line) -> Option<(Message, usize)> {
+    fn read_line(&mut self, line: Line) -> Option<(Message, usize)> {
         let error = match line {
             Line::Text(text) => return self.read_message(text, None),
             Line::NotText(bytes) => {
@@ -306,12 +311,40 @@ where
                 }
                 RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is not UTF-8")
             }
-            Line::TooLong => RpcError::invalid_request(format!(
-                "a message may have at most {} bytes",
-                self.connection.limits.line_bytes
-            )),
+            Line::TooLong { head, tail } => return self.read_cut(head, tail),
+            Line::LongTail(tail) => {
+                let head = self.cut_head.take()?;
+                return self.read_cut(head, Some(tail));
+            }
         };
         self.refuse(None, None, error);
+        None
+    }
+
+    /// Ends the exchange of a message that is too long as soon as its id is known: at its beginning, or at its end.
+    fn read_cut(&mut self, head: Bytes, tail: Option<Bytes>) -> Option<(Message, usize)> {
+        let bound = self.connection.limits.line_bytes;
+        let id = match CutMessage::read(&head, tail.as_deref().unwrap_or_default()) {
+            Some(CutMessage::Answer(id)) => {
+                tracing::warn!(?id, bound, "dropped an answer that is too long");
+                // The code must not invite another attempt: the request was carried out.
+                let error = RpcError::new(
+                    ErrorCode::UPSTREAM_ERROR,
+                    format!(
+                        "the answer has more than {bound} bytes, so it cannot be delivered; the request was carried out: do not repeat it, and ask for less at a time"
+                    ),
+                );
+                return Some((Message::Response { id: Some(id), outcome: Err(error) }, CALL_COST));
+            }
+            Some(CutMessage::Request(id)) => Some(id),
+            None if tail.is_none() => {
+                self.cut_head = Some(head);
+                return None;
+            }
+            _ => None,
+        };
+        let error = RpcError::invalid_request(format!("a message may have at most {bound} bytes"));
+        self.refuse(id.as_ref(), None, error);
         None
     }
 

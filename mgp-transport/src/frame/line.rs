@@ -8,6 +8,8 @@ use bytestring::ByteString;
 
 /// Bytes that one read may return: the size of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
+/// Bytes that are kept of the beginning, and of the end, of a line over the limit: the id of a message is there.
+const KEPT_OF_LONG_LINE: usize = 1024;
 /// Lines up to this size are copied, and longer ones that are less than half of the buffer they would keep alive.
 const MAX_COPIED_LINE: usize = 16 * 1024;
 
@@ -22,6 +24,8 @@ pub(crate) struct LineBuffer {
     limit: usize,
     /// If set, the rest of a line over the limit is being discarded.
     skipping: bool,
+    /// Last bytes that were discarded.
+    tail: Vec<u8>,
     /// Size of the last long line: the next one is likely as long.
     hint: usize,
 }
@@ -33,15 +37,25 @@ pub(crate) enum Line {
     Text(ByteString),
     /// The bytes of a line that is not UTF-8.
     NotText(Bytes),
-    /// A line over the limit; reported once, when the limit is passed.
-    TooLong,
+    /// The beginning of a line over the limit, when the limit is passed, and its end if it is known already.
+    TooLong { head: Bytes, tail: Option<Bytes> },
+    /// The end of a line over the limit whose beginning was returned before.
+    LongTail(Bytes),
 }
 
 impl LineBuffer {
     /// Creates a buffer for lines of up to `limit` bytes.
     #[must_use]
     pub(crate) fn new(limit: usize) -> Self {
-        Self { buffer: Vec::new(), start: 0, scanned: 0, limit, skipping: false, hint: READ_SIZE }
+        Self {
+            buffer: Vec::new(),
+            start: 0,
+            scanned: 0,
+            limit,
+            skipping: false,
+            tail: Vec::new(),
+            hint: READ_SIZE,
+        }
     }
 
     /// Makes room for a read and returns the buffer to read into.
@@ -75,10 +89,16 @@ impl LineBuffer {
             self.start = end + 1;
             self.scanned = end + 1;
             if std::mem::take(&mut self.skipping) {
-                continue;
+                self.keep_tail(begin, end);
+                return Some(Line::LongTail(std::mem::take(&mut self.tail).into()));
             }
             if end - begin > self.limit {
-                return Some(Line::TooLong);
+                let line = &self.buffer[begin..end];
+                let tail = &line[line.len().saturating_sub(KEPT_OF_LONG_LINE)..];
+                return Some(Line::TooLong {
+                    head: self.head_of(line),
+                    tail: Some(Bytes::copy_from_slice(tail)),
+                });
             }
             let trimmed = trim(&self.buffer[begin..end]);
             if !trimmed.is_empty() {
@@ -106,6 +126,7 @@ impl LineBuffer {
     /// Starts discarding when an unfinished line is over the limit.
     fn check_length(&mut self) -> Option<Line> {
         if self.skipping {
+            self.keep_tail(self.start, self.buffer.len());
             self.forget();
             return None;
         }
@@ -113,8 +134,23 @@ impl LineBuffer {
             return None;
         }
         self.skipping = true;
+        let head = self.head_of(&self.buffer[self.start..]);
+        self.keep_tail(self.start, self.buffer.len());
         self.forget();
-        Some(Line::TooLong)
+        Some(Line::TooLong { head, tail: None })
+    }
+
+    /// Returns the beginning of a line over the limit; it does not depend on how the line arrives.
+    fn head_of(&self, line: &[u8]) -> Bytes {
+        Bytes::copy_from_slice(&line[..self.limit.min(KEPT_OF_LONG_LINE)])
+    }
+
+    /// Keeps the last bytes of a line that is being discarded.
+    fn keep_tail(&mut self, from: usize, to: usize) {
+        let from = from.max(to.saturating_sub(KEPT_OF_LONG_LINE));
+        self.tail.extend_from_slice(&self.buffer[from..to]);
+        let excess = self.tail.len().saturating_sub(KEPT_OF_LONG_LINE);
+        self.tail.drain(..excess);
     }
 
     fn forget(&mut self) {
@@ -211,10 +247,13 @@ mod tests {
     #[test]
     fn a_line_over_the_limit_is_reported_once_and_the_next_one_works() {
         let mut buffer = LineBuffer::new(10);
-        assert_eq!(feed(&mut buffer, b"0123456789ab"), [Line::TooLong]);
+        let (head, more) = (Bytes::from("0123456789"), Bytes::from("0123456789abmore of it"));
+        let long = Line::TooLong { head: head.clone(), tail: None };
+        assert_eq!(feed(&mut buffer, b"0123456789ab"), [long]);
         assert_eq!(feed(&mut buffer, b"more of it"), []);
-        assert_eq!(feed(&mut buffer, b"\nok\n"), [text("ok")]);
-        assert_eq!(feed(&mut buffer, b"0123456789ab\nok\n"), [Line::TooLong, text("ok")]);
+        assert_eq!(feed(&mut buffer, b"\nok\n"), [Line::LongTail(more), text("ok")]);
+        let whole = Line::TooLong { head: head.clone(), tail: Some("0123456789ab".into()) };
+        assert_eq!(feed(&mut buffer, b"0123456789ab\nok\n"), [whole, text("ok")]);
     }
 
     #[test]

@@ -108,6 +108,57 @@ impl Message {
     }
 }
 
+/// A message of which only the beginning and the end are known, because it was too long to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CutMessage {
+    /// A request with this id, which can be refused.
+    Request(Id),
+    /// The answer to the request with this id, which can be completed with an error.
+    Answer(Id),
+}
+
+impl CutMessage {
+    /// Reads the id of a message; `None` if neither its beginning nor its end has it.
+    ///
+    /// ```
+    /// use mgp_types::service::CutMessage;
+    ///
+    /// let head = br#"{"jsonrpc":"2.0","id":1,"result":{"text":"aaa"#;
+    /// assert_eq!(CutMessage::read(head, b""), Some(CutMessage::Answer(1.into())));
+    /// let head = br#"{"result":{"text":"aaa"#;
+    /// assert_eq!(CutMessage::read(head, b""), None);
+    /// assert_eq!(CutMessage::read(head, br#"aaa"},"id":1}"#), Some(CutMessage::Answer(1.into())));
+    /// ```
+    #[must_use]
+    pub fn read(head: &[u8], tail: &[u8]) -> Option<Self> {
+        let head = String::from_utf8_lossy(head);
+        let mut envelope = Envelope::default();
+        // It ends with an error, since the end is missing: the members before it count.
+        let _ = EnvelopeSeed { out: &mut envelope, text: &head }
+            .deserialize(&mut serde_json::Deserializer::from_str(&head));
+        let id = envelope.id.and_then(|raw| read_id(raw.get())).or_else(|| id_at_end(tail))?;
+        let is_answer = envelope.is_answer && !envelope.method_is_text;
+        Some(if is_answer { Self::Answer(id) } else { Self::Request(id) })
+    }
+}
+
+/// Reads the id behind the long member of a message, among its last members.
+fn id_at_end(tail: &[u8]) -> Option<Id> {
+    let tail = String::from_utf8_lossy(tail);
+    tail.match_indices("\"id\"").find_map(|(at, _)| {
+        let mut envelope = Envelope::default();
+        let end = format!("{{{}", &tail[at..]);
+        let mut reader = serde_json::Deserializer::from_str(&end);
+        // An id inside of another member is followed by more braces than one.
+        EnvelopeSeed { out: &mut envelope, text: &end }
+            .deserialize(&mut reader)
+            .and_then(|()| reader.end())
+            .ok()?;
+        read_id(envelope.id?.get())
+    })
+}
+
 enum Parsed {
     Message(Message),
     /// A call whose params are ranges of the line.

@@ -70,7 +70,7 @@ pub use hop::HopMembers;
 pub use http_failure::HttpFailure;
 pub use key::CallKey;
 pub use loopback::is_loopback_host;
-pub use message::{InvalidMessage, Message, write_answer, write_call};
+pub use message::{CutMessage, InvalidMessage, Message, write_answer, write_call};
 pub use method::Method;
 pub use outlet::{ConsumerGone, Outlet, OutletItem, OutletItemKind, Progress, Sink};
 pub use params::{MetaKey, Params, Target};

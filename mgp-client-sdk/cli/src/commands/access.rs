@@ -5,10 +5,11 @@ use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use mgp_discovery::Trust;
-use mgp_security::ConfirmRule;
+use mgp_security::{ConfirmRule, NameFlaw, ServerHoldings};
+use mgp_types::method::KernelServers;
 use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessPermission, AccessQueryParams, AccessQueryResult,
-    AccessRevokeParams, EntryType,
+    AccessRevokeParams, EntryType, KernelServersParams,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -108,6 +109,8 @@ pub(crate) struct QueryResult {
 pub(crate) struct AccessMatrix {
     /// The servers.
     servers: Vec<String>,
+    /// Those of the servers that do not exist: their entries would apply to a later server of the id.
+    left: Vec<String>,
     /// The agents and their access.
     agents: Vec<MatrixRow>,
 }
@@ -215,6 +218,11 @@ impl Render for AccessMatrix {
             })
         });
         out.table(["AGENT", "SERVER", "ACCESS", "TOOLS"], rows);
+        for id in &self.left {
+            out.line(format!(
+                "there is no server `{id}`: a later one of that id has this access; to end it: mgp access revoke AGENT {id}"
+            ));
+        }
     }
 }
 
@@ -305,13 +313,28 @@ async fn revoke(backend: &Backend, target: &Target) -> CliResult {
 async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResult<AccessMatrix> {
     let db = state::db(global).await?;
     let named = mgp_security::Access::named_in(&db, operator().tenant()).await;
+    let held = ServerHoldings::read(&db).await?;
     let trust = Trust::new(Arc::new(db));
     let config = matrix.config.sources().load(&trust).await?.config;
     let mut agents: BTreeSet<String> = config.agents.keys().cloned().collect();
     agents.extend(named.map_err(|error| Failure::failed(error.to_string()))?);
     agents.extend(matrix.agent.iter().cloned());
     agents.extend(["*".to_owned(), "default".to_owned()]);
-    let servers: Vec<String> = config.servers.iter().map(|server| server.id.to_string()).collect();
+    let known = match backend {
+        // It may have been started with other files, and has registered servers.
+        Backend::Kernel(client) => {
+            let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
+            all.into_iter().map(|server| server.id).collect()
+        }
+        Backend::Folder(..) => {
+            config.servers.iter().map(|server| server.id.to_string()).collect::<Vec<_>>()
+        }
+    };
+    // The kernel's own tools belong to no server.
+    let is_left = |id: &String| !known.contains(id) && NameFlaw::check_server(id, []).is_ok();
+    let left = held.into_iter().filter(|(id, held)| !held.agents.is_empty() && is_left(id));
+    let left: Vec<String> = left.map(|(id, _)| id).collect();
+    let servers = [known, left.clone()].concat();
     let mut rows = Vec::new();
     for agent in agents {
         let mut access = Vec::new();
@@ -321,7 +344,7 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
         }
         rows.push(MatrixRow { agent, access });
     }
-    Ok(AccessMatrix { servers, agents: rows })
+    Ok(AccessMatrix { servers, left, agents: rows })
 }
 
 fn server_access(server: &str, entries: impl Iterator<Item = AccessEntry>) -> ServerAccess {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::{Cell, Color, Output, Render, plural, print, write_stdout};
+use crate::output::{Cell, Color, Output, Render, plural, print, print_json_line, write_stdout};
 use crate::{offline_audit, state};
 
 mod reader;
@@ -154,7 +154,7 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
             loop {
                 let (events, has_more) = reader.after(filters, &mut last).await?;
                 for event in &events {
-                    write_stdout(&(serde_json::to_string(event)? + "\n"))?;
+                    print_json_line(event)?;
                 }
                 if !has_more {
                     return Ok(());
@@ -167,7 +167,7 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
 fn print_lines(global: &Global, events: &[AuditEvent]) -> CliResult {
     for event in events {
         if global.json {
-            write_stdout(&(serde_json::to_string(event)? + "\n"))?;
+            print_json_line(event)?;
             continue;
         }
         let line = row(event).map(|cell| cell.text().to_owned()).join("  ");

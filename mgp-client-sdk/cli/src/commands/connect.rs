@@ -89,7 +89,10 @@ impl Render for ConnectResult {
     fn render(&self, out: &mut Output) {
         out.line(format!("{} will start mgp ({})", self.agent, self.file.display()));
         if let Some(backup) = &self.backup {
-            out.line(format!("the previous file is in {}", backup.display()));
+            out.line(format!(
+                "the previous file is in {}; the newest ten are kept",
+                backup.display()
+            ));
         }
         for granted in &self.granted {
             granted.render(out);

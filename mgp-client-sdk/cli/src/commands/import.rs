@@ -120,7 +120,10 @@ impl Render for ImportResult {
         } else {
             out.line(format!("added {added} to {file}"));
             if let Some(backup) = &self.backup {
-                out.line(format!("the previous file is in {}", backup.display()));
+                out.line(format!(
+                    "the previous file is in {}; the newest ten are kept",
+                    backup.display()
+                ));
             }
             out.line("next: `mgp doctor`, then `mgp connect HOST`");
         }

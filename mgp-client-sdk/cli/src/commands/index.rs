@@ -5,7 +5,7 @@ use mgp_toolindex::ToolIndex;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::write_stdout;
+use crate::output::print_json_line;
 use crate::state;
 
 /// `mgp index`.
@@ -33,7 +33,7 @@ pub(crate) async fn run(global: &Global, index: &Index) -> CliResult {
         if !vectors {
             entry.embedding = None;
         }
-        write_stdout(&(serde_json::to_string(&entry)? + "\n"))?;
+        print_json_line(&entry)?;
     }
     Ok(())
 }

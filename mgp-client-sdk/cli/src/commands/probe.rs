@@ -191,18 +191,16 @@ impl Prober {
         let connected = match reach {
             ExpandedTarget::Program { command, args, cwd, env } => {
                 let path = env.get("PATH").map(Expanded::as_str);
-                find_program(command.as_str(), cwd.as_deref(), path.map(OsStr::new))?;
+                find_program(command.as_str(), &cwd, path.map(OsStr::new))?;
                 let stderr = stderr.clone();
-                let mut program = ChildCommand::new(command.as_str())
+                let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .server(id.as_str())
+                    .cwd(cwd)
                     .on_stderr(move |line| stderr.push(line))
                     .close_grace(EXIT_TIMEOUT)
                     .term_grace(EXIT_TIMEOUT);
-                if let Some(cwd) = cwd {
-                    program = program.cwd(cwd);
-                }
                 builder.spawn(program).await
             }
             ExpandedTarget::Url { url, headers, .. } => {
@@ -253,16 +251,12 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
 }
 
 /// Finds a program as the system does.
-fn find_program(
-    command: &str,
-    cwd: Option<&Path>,
-    path: Option<&OsStr>,
-) -> Result<PathBuf, String> {
-    if let Some(cwd) = cwd.filter(|cwd| !cwd.is_dir()) {
+fn find_program(command: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
+    if !cwd.is_dir() {
         return Err(format!("its folder `{}` does not exist", cwd.display()));
     }
     if command.contains(std::path::is_separator) {
-        let file = cwd.unwrap_or(Path::new("")).join(command);
+        let file = cwd.join(command);
         return match (file.is_file(), is_program(&file)) {
             (true, true) => Ok(file),
             (true, false) => Err(format!("`{command}` is not executable; run `chmod +x` on it")),
@@ -271,7 +265,7 @@ fn find_program(
     }
     let inherited = std::env::var_os("PATH");
     let folders = path.or(inherited.as_deref()).unwrap_or_default();
-    let files = std::env::split_paths(folders).map(|folder| folder.join(command));
+    let files = std::env::split_paths(folders).map(|folder| cwd.join(folder).join(command));
     let files = files.flat_map(|file| {
         let windows = ["exe", "cmd", "bat"].map(|end| file.with_extension(end));
         std::iter::once(file).chain(windows.into_iter().filter(|_| cfg!(windows)))
@@ -367,16 +361,15 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_found_is_an_error_with_the_remedy() {
-        assert!(find_program("sh", None, None).is_ok());
+        let here = Path::new("/");
+        assert!(find_program("sh", here, None).is_ok());
         assert!(
-            find_program("no-such-program", None, None).unwrap_err().contains("not on the PATH")
+            find_program("no-such-program", here, None).unwrap_err().contains("not on the PATH")
         );
-        assert!(find_program("sh", None, Some(OsStr::new("/nowhere"))).is_err());
+        assert!(find_program("sh", here, Some(OsStr::new("/nowhere"))).is_err());
         assert!(
-            find_program("./no-such-program", None, None).unwrap_err().contains("does not exist")
+            find_program("./no-such-program", here, None).unwrap_err().contains("does not exist")
         );
-        assert!(
-            find_program("sh", Some(Path::new("/nowhere")), None).unwrap_err().contains("folder")
-        );
+        assert!(find_program("sh", Path::new("/nowhere"), None).unwrap_err().contains("folder"));
     }
 }

@@ -7,13 +7,14 @@ use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
 use mgp_discovery::import::{Host, ImportOutcome, Plan, read};
 use mgp_discovery::{Registrations, Sources, Trust};
+use mgp_security::ServerHoldings;
 use mgp_types::method::{
-    KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
-    KernelServersStop, Request,
+    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
+    KernelServersStart, KernelServersStop, Request,
 };
 use mgp_types::mgp::{
-    DeregisterParams, KernelLogLine, KernelServer, KernelServerLogsParams, KernelServerParams,
-    KernelServerResult, KernelServersParams, RegistrationStatus, ServerState,
+    DeregisterParams, KernelLogLine, KernelReloadParams, KernelServer, KernelServerLogsParams,
+    KernelServerParams, KernelServerResult, KernelServersParams, RegistrationStatus, ServerState,
 };
 use mgp_types::service::ServerId;
 use mgp_types::store::MemoryStore;
@@ -25,6 +26,7 @@ use tokio::time::{Instant, sleep};
 use super::grant::{self, GrantResult};
 use crate::args::ConfigArg;
 use crate::args::Global;
+use crate::backend::Backend;
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print};
@@ -377,7 +379,12 @@ fn entry(add: &Add) -> Value {
     };
     let mut entry = Map::new();
     if let Some((command, args)) = add.command.split_first() {
-        entry.insert("command".to_owned(), json!(command));
+        // At a terminal a path starts at the folder of the shell, in the file at the folder of the file.
+        let is_path = command.contains(std::path::is_separator);
+        entry.insert(
+            "command".to_owned(),
+            json!(if is_path { absolute(command) } else { command.clone() }),
+        );
         entry.insert("args".to_owned(), json!(args));
         entry.insert("env".to_owned(), map(&add.env));
     }
@@ -386,12 +393,19 @@ fn entry(add: &Add) -> Value {
         entry.insert("headers".to_owned(), map(&add.header));
     }
     if let Some(cwd) = &add.cwd {
-        entry.insert("cwd".to_owned(), json!(cwd));
+        entry.insert("cwd".to_owned(), json!(absolute(cwd)));
     }
     if let Some(era) = &add.era {
         entry.insert("era".to_owned(), json!(era));
     }
     entry.into()
+}
+
+/// Returns a path of the command line as an absolute one, unless it begins with `~` or `$`.
+fn absolute(path: &str) -> String {
+    let full =
+        std::path::absolute(path).ok().and_then(|full| full.into_os_string().into_string().ok());
+    full.filter(|_| !path.starts_with(['~', '$'])).unwrap_or_else(|| path.to_owned())
 }
 
 async fn grants(global: &Global, add: &Add, file: &Path) -> CliResult<Vec<GrantResult>> {
@@ -416,8 +430,7 @@ async fn remove(global: &Global, rm: &Rm) -> CliResult {
     let id = &rm.server;
     let removed = ActionReport::new(&**id, "removed");
     if ConfigFile::open(rm.config.file_to_edit()?)?.remove_server(id)? {
-        control::reload(global).await;
-        return removed.print(global);
+        return removed.with_notes(forget(global, rm).await?).print(global);
     }
     // Without an entry in the file, it may be a registered server.
     let client = match control::connect(global).await {
@@ -444,6 +457,39 @@ async fn remove(global: &Global, rm: &Rm) -> CliResult {
         )));
     }
     removed.print(global)
+}
+
+/// Deletes the decisions about a server that was removed, so that no later server of its id inherits them.
+async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
+    let id = &rm.server;
+    if !state::folder(global)?.join("state.db").exists() {
+        return Ok(Vec::new());
+    }
+    let db = state::db(global).await?;
+    let held = ServerHoldings::read(&db).await?.remove(id).unwrap_or_default();
+    let trust = Trust::new(Arc::new(db));
+    let backend = Backend::open(global).await?;
+    let forgotten = match &backend {
+        Backend::Kernel(client) => {
+            let mut params = KernelReloadParams::new();
+            params.forget.push(id.clone());
+            client.request::<KernelReload>(&params).await?.forgotten.contains(id)
+        }
+        Backend::Folder(governance, _) => {
+            // The file of a project may have a server of this id too.
+            let is_gone = rm.config.sources().load(&trust).await?.config.server(id).is_none();
+            if is_gone {
+                governance.deregistered(&ServerId::from(&**id)).await?;
+            }
+            is_gone
+        }
+    };
+    backend.close().await?;
+    Ok(match (forgotten, held.is_empty()) {
+        (_, true) => Vec::new(),
+        (true, false) => vec![format!("removed with it: {held}")],
+        (false, false) => vec![format!("kept, since there is another server `{id}`: {held}")],
+    })
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

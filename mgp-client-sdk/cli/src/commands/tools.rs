@@ -389,15 +389,30 @@ fn pin(global: &Global, pin: &Pin) -> CliResult {
     ActionReport::new(&*pin.tool, status).print(global)
 }
 
+/// Finds a tool by its id, or by its bare name if no other tool has that name.
+///
+/// A name may hold dots: one server's tool can be called like the id of another server's.
+fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelTool> {
+    if let Some(tool) = all.iter().find(|tool| tool.tool_id == wanted) {
+        return Ok(tool);
+    }
+    let named: Vec<&KernelTool> = all.iter().filter(|tool| tool.name == wanted).collect();
+    match named[..] {
+        [tool] if !wanted.contains('.') => Ok(tool),
+        [] => Err(Failure::failed(format!("there is no tool `{wanted}`; see `mgp tools ls`"))),
+        _ => {
+            let ids: Vec<String> = named.iter().map(|tool| format!("`{}`", tool.tool_id)).collect();
+            Err(Failure::failed(format!(
+                "no tool has the id `{wanted}`; give the id of the one you mean: {}",
+                ids.join(", ")
+            )))
+        }
+    }
+}
+
 async fn approve(global: &Global, approve: &Approve) -> CliResult {
     let all = fetch_tools(global, None, None).await?;
-    let is_named = |tool: &&KernelTool| tool.tool_id == approve.tool || tool.name == approve.tool;
-    let Some(tool) = all.iter().find(is_named) else {
-        return Err(Failure::failed(format!(
-            "there is no tool `{}`; see `mgp tools ls`",
-            approve.tool
-        )));
-    };
+    let tool = find_tool(&all, &approve.tool)?;
     if !needs_decision(tool) {
         let state = tool.standing.as_str();
         return Err(Failure::failed(format!(

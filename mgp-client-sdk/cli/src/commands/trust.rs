@@ -1,10 +1,12 @@
 //! `mgp trust`: approves the exact content of a project's configuration (MGP §15.2).
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use mgp_discovery::{FindingSeverity, ProjectReview, Sources, Trust, TrustApproval};
+use mgp_security::ServerHoldings;
 use mgp_types::Timestamp;
 use mgp_types::service::Principal;
 use serde::Serialize;
@@ -61,8 +63,12 @@ struct ProjectServer {
     needs: Vec<String>,
     /// The environment variables and headers, without secrets in clear text.
     sets: Vec<String>,
+    /// The files of the project that it runs, whose content is approved too.
+    files: Vec<PathBuf>,
     /// The rules it loosens.
     loosens: Vec<String>,
+    /// The decisions about a server of this id that apply to it too.
+    inherits: Option<String>,
     /// `true` if it replaces a server of your own.
     replaces_yours: bool,
 }
@@ -90,13 +96,15 @@ pub(crate) struct ProjectApproval {
 pub(crate) struct ApprovalList(Vec<ProjectApproval>);
 
 impl TrustResult {
-    fn new(review: &ProjectReview) -> Self {
+    fn new(review: &ProjectReview, held: &BTreeMap<String, ServerHoldings>) -> Self {
         let servers = review.servers.iter().map(|server| ProjectServer {
             id: server.id.to_string(),
             runs: server.runs.clone(),
             needs: server.needs.clone(),
             sets: server.sets.clone(),
+            files: server.files.keys().cloned().collect(),
             loosens: server.loosens.clone(),
+            inherits: held.get(server.id.as_str()).map(ToString::to_string),
             replaces_yours: server.overrides,
         });
         Self {
@@ -111,7 +119,13 @@ impl TrustResult {
     /// Returns the lines that a person must see before the decision.
     fn lines(&self, review: &ProjectReview) -> Vec<String> {
         let mut lines = vec![self.file.display().to_string()];
-        lines.extend(review.servers.iter().map(|server| format!("  {server}")));
+        for (server, reviewed) in self.servers.iter().zip(&review.servers) {
+            lines.push(format!("  {reviewed}"));
+            let inherits = server.inherits.iter();
+            lines.extend(
+                inherits.map(|held| format!("    inherits from a server of this id: {held}")),
+            );
+        }
         lines.extend(self.findings.iter().map(|finding| format!("  {finding}")));
         if review.servers.is_empty() {
             lines.push("  it has no servers".to_owned());
@@ -159,7 +173,9 @@ fn recorded_trust(audit: &OfflineAudit) -> Trust {
 }
 
 pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
-    let trust = Trust::new(Arc::new(state::db(global).await?));
+    let db = state::db(global).await?;
+    let held = ServerHoldings::read(&db).await?;
+    let trust = Trust::new(Arc::new(db));
     let operator = Principal::local().operator();
     if arguments.list {
         let all = trust.list().await?;
@@ -184,7 +200,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
             "there is no ./mgp.toml to approve; run `mgp trust` in the folder of the project",
         ));
     };
-    let mut result = TrustResult::new(&review);
+    let mut result = TrustResult::new(&review, &held);
     for line in result.lines(&review) {
         print_note(global, &line);
     }

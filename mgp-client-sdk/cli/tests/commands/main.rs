@@ -7,6 +7,8 @@ mod audit;
 mod begin;
 mod connect;
 mod doctor;
+#[cfg(unix)]
+mod hostile;
 mod import;
 #[cfg(unix)]
 mod kernel;

@@ -10,7 +10,9 @@ use mgp_types::mgp::{
     KernelClient, KernelInfoParams, KernelInfoResult, KernelReloadParams, KernelReloadResult,
     KernelSession, KernelSessionsParams, KernelSessionsResult, KernelStopParams, KernelStopResult,
 };
-use mgp_types::service::{AgentId, Authority, Context, Peer, Principal, Scope, ScopeKind};
+use mgp_types::service::{
+    AgentId, Authority, Context, Peer, Principal, Scope, ScopeKind, ServerId,
+};
 
 use super::methods::record;
 use crate::clients::ClientTransport;
@@ -112,10 +114,16 @@ pub(super) async fn stop(
 pub(super) async fn reload(
     kernel: Kernel,
     cx: Context,
-    _: KernelReloadParams,
+    params: KernelReloadParams,
 ) -> Result<KernelReloadResult, RpcError> {
     record(&kernel, &cx, None, KernelReload::METHOD).await?;
-    Ok(kernel.reload_by(&cx.principal).await?)
+    let mut result = kernel.reload_by(&cx.principal).await?;
+    for id in params.forget.iter() {
+        if kernel.forget_server(&ServerId::from(&**id)).await? {
+            result.forgotten.push(id.clone());
+        }
+    }
+    Ok(result)
 }
 
 fn agent(principal: &Principal) -> Option<String> {

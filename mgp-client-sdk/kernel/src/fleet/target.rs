@@ -72,15 +72,13 @@ fn resolved(server: ExpandedServer, log: Arc<ServerLog>) -> Result<ServerTarget,
     let ExpandedServer { id, reach, .. } = server;
     match reach {
         ExpandedTarget::Program { command, args, cwd, env } => {
-            let mut program = ChildCommand::new(command.as_str())
+            let program = ChildCommand::new(command.as_str())
                 .args(args.iter().map(Expanded::as_str))
                 .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                 .env(hops::VARIABLE, (hops::depth() + 1).to_string())
                 .server(id.as_str())
+                .cwd(cwd)
                 .on_stderr(move |line| log.push_line(line));
-            if let Some(cwd) = cwd {
-                program = program.cwd(cwd);
-            }
             Ok(ServerTarget::Child(Box::new(program)))
         }
         ExpandedTarget::Url { url, headers, .. } => {

@@ -85,7 +85,7 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     let launch = world.fake.running()[0].launch().await.unwrap();
     assert!(!format!("{launch:?}").contains("hunter2"));
     let ExpandedTarget::Program { env, cwd, .. } = launch.reach else { panic!("a program") };
-    assert_eq!((env["API_KEY"].as_str(), cwd), ("hunter2", Some(world.folder.join("bin"))));
+    assert_eq!((env["API_KEY"].as_str(), cwd), ("hunter2", world.folder.join("bin")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -125,7 +125,7 @@ impl Inbox {
         self.0.state.open().await
     }
 
-    /// Returns the requests that are open or were decided recently, oldest first.
+    /// Returns the requests of the operator's tenant that are open or were decided recently, oldest first.
     ///
     /// # Errors
     /// 1000 if `by` is not an operator; other codes if the store cannot be read.
@@ -139,7 +139,7 @@ impl Inbox {
     /// Approves a request; the approval can be used once, within [`InboxConfig::good_for`].
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator, or is the waiting agent; −32602 if no open request has the id; other codes if
+    /// 1000 if `by` is not an operator, or is the waiting agent; −32602 if no open request of its tenant has the id; other codes if
     /// the decision cannot be stored or recorded, and was not made.
     ///
     /// # Cancel safety
@@ -282,7 +282,9 @@ impl Inbox {
     async fn listed(&self, caller: AdminCheck<'_>) -> Result<Vec<ApprovalRequest>, RpcError> {
         self.admit(caller, Need::Read, "approvals").await?;
         let (requests, now) = (self.0.state.now()?, SystemTime::now());
-        let known = requests.all().filter(|request| !request.is_over(now));
+        let tenant = caller.principal().tenant().as_str();
+        let known =
+            requests.all().filter(|request| request.tenant == tenant && !request.is_over(now));
         let mut known: Vec<_> = known.map(|request| ApprovalRequest::clone(request)).collect();
         known.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
         Ok(known)
@@ -299,7 +301,10 @@ impl Inbox {
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
         let known = self.0.state.now()?;
-        let open = known.get(id).filter(|request| !request.is_over(now));
+        let tenant = caller.principal().tenant().as_str();
+        // For an operator of another tenant there is no such request.
+        let open =
+            known.get(id).filter(|request| request.tenant == tenant && !request.is_over(now));
         let Some(open) = open.filter(|request| request.state == RequestState::Open) else {
             return Err(RpcError::invalid_params(match open {
                 Some(decided) => format!("`{}` is {} already", decided.id, decided.state.as_str()),

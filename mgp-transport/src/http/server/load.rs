@@ -27,7 +27,7 @@ pub(super) struct Load {
     callers: Mutex<HashMap<Caller, Arc<CallerLoad>, ahash::RandomState>>,
 }
 
-/// A caller, whatever agent it acts through: tenant and subject.
+/// A caller: tenant, subject and agent. All keys of a user are of one subject, and each is for one agent.
 #[derive(Clone, Debug)]
 struct Caller(Principal);
 
@@ -191,7 +191,9 @@ impl Drop for LoadGuard {
 
 impl PartialEq for Caller {
     fn eq(&self, other: &Self) -> bool {
-        self.0.subject() == other.0.subject() && self.0.tenant() == other.0.tenant()
+        self.0.subject() == other.0.subject()
+            && self.0.tenant() == other.0.tenant()
+            && self.0.as_agent() == other.0.as_agent()
     }
 }
 
@@ -201,6 +203,7 @@ impl Hash for Caller {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.tenant().hash(state);
         self.0.subject().hash(state);
+        self.0.as_agent().hash(state);
     }
 }
 
@@ -222,7 +225,7 @@ mod tests {
         let load = Arc::new(Load::default());
         let ann = flood(&load, "ann", 900);
         assert_eq!(ann.len(), 800);
-        assert!(matches!(load.admit(&caller("ann").agent("x"), 900), Err(Refusal::CallerBusy)));
+        assert!(matches!(load.admit(&caller("ann"), 900), Err(Refusal::CallerBusy)));
         let bob = flood(&load, "bob", 900);
         assert_eq!(bob.len(), 89);
         let cyd = flood(&load, "cyd", 900);
@@ -234,6 +237,15 @@ mod tests {
         assert!(flood(&load, "ann", 900).len() < 100);
         drop((bob, cyd, more));
         assert_eq!((load.running(), load.held(), load.callers.lock().len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_key_of_one_agent_leaves_room_for_the_other_agents_of_the_user() {
+        let load = Arc::new(Load::default());
+        let greedy = || load.admit(&caller("local").agent("greedy"), 900).ok();
+        let all: Vec<_> = std::iter::from_fn(greedy).collect();
+        assert_eq!(all.len(), 800);
+        assert!(load.admit(&caller("local").agent("quiet"), 900).is_ok());
     }
 
     #[test]

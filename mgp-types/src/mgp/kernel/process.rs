@@ -64,6 +64,8 @@ record! {
 
     /// Parameters of `mgp/kernel/reload`.
     pub struct KernelReloadParams {
+        /// Ids whose access entries, permissions and definitions are deleted, unless a server has that id.
+        list forget: List<String>,
     }
 
     /// Result of `mgp/kernel/reload`.
@@ -72,6 +74,8 @@ record! {
         def changed: Vec<KernelChange>,
         /// Findings about the files.
         list findings: List<KernelFinding>,
+        /// The ids that were forgotten.
+        list forgotten: List<String>,
     }
 
     /// A change made by a new configuration.

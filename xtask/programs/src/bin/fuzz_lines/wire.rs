@@ -4,7 +4,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_transport::{Connection, ConnectionMonitor, Limits, duplex};
 use mgp_types::method::Ping;
-use mgp_types::service::{Call, InvalidMessage, Kind, Message, Reply, Router, Stack};
+use mgp_types::service::{Call, CutMessage, InvalidMessage, Kind, Message, Reply, Router, Stack};
 use mgp_types::{Id, RpcError};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -153,13 +153,19 @@ async fn read_answers(
 
 /// Returns the expected answer to a line, if any.
 fn answer_to(line: &[u8]) -> Option<ExpectedAnswer> {
-    // The framing trims blanks at both ends; a line that is too long is refused unread.
+    // The framing trims blanks at both ends; of a line that is too long, its beginning and its end are read.
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
     let start = line.iter().position(|byte| !blank(byte)).unwrap_or(line.len());
     let end = line.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
     let trimmed = &line[start..end];
     if line.len() > MAX_LINE_BYTES {
-        return Some(ExpectedAnswer(None));
+        let (head, tail) =
+            (&line[..MAX_LINE_BYTES.min(1024)], &line[line.len().saturating_sub(1024)..]);
+        return match CutMessage::read(head, tail) {
+            Some(CutMessage::Answer(_)) => None,
+            Some(CutMessage::Request(id)) => Some(ExpectedAnswer(Some(id))),
+            _ => Some(ExpectedAnswer(None)),
+        };
     }
     if trimmed.is_empty() {
         return None;

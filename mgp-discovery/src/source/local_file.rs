@@ -1,0 +1,70 @@
+//! The files of a project that its servers run, bound by their content (MGP §15.2).
+//!
+//! An approval of `mgp.toml` alone would let a later `git pull` bring other code. All functions here block.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::config::{ServerConfig, TargetConfig};
+use crate::registration::{bind_file, is_code_file, runs_arguments};
+
+/// Files by their path in the project, with their SHA-256.
+pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
+
+/// Finds and hashes the files with code inside the project that a server's program and arguments name.
+///
+/// Other arguments may name data, which changes without an approval.
+///
+/// # Errors
+/// The reason why a file cannot be read.
+pub(crate) fn local_files(server: &ServerConfig) -> Result<LocalFiles, String> {
+    let mut files = LocalFiles::new();
+    let TargetConfig::Program { command, args, cwd, .. } = &server.reach else { return Ok(files) };
+    let file = std::path::absolute(&server.file).unwrap_or_default();
+    let Some(project) = file.parent().and_then(|folder| folder.canonicalize().ok()) else {
+        return Ok(files);
+    };
+    let folder = project.join(cwd.as_deref().unwrap_or_default());
+    // A plain name is found in `PATH`, and never in the project.
+    let program = Some(command).filter(|command| command.contains(std::path::is_separator));
+    // An interpreter runs the first file, whatever its name.
+    let mut is_script = runs_arguments(Path::new(command));
+    let named = args.iter().filter_map(|arg| {
+        let found = plain_file(arg, &folder, &project)?;
+        let is_first = !arg.starts_with('-') && std::mem::take(&mut is_script);
+        (is_first || is_code_file(&found.0)).then_some(found)
+    });
+    let program = program.and_then(|command| plain_file(command, &folder, &project));
+    for (path, real) in program.into_iter().chain(named) {
+        let bound = bind_file(&real).map_err(|reason| reason.to_string())?;
+        files.insert(path, bound.sha256);
+    }
+    Ok(files)
+}
+
+/// Returns the path in the project and the real path of a file that an argument, or the value of an option, names.
+fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, PathBuf)> {
+    let value = match text.split_once('=') {
+        Some((option, value)) if option.starts_with('-') => value,
+        _ => text,
+    };
+    let real = folder.join(value).canonicalize().ok().filter(|real| real.is_file())?;
+    // The link itself is in the project, so that its author decides where it leads.
+    let path = std::path::absolute(folder.join(value)).ok()?;
+    let path = path.strip_prefix(project).or_else(|_| real.strip_prefix(project)).ok()?;
+    Some((path.to_owned(), real))
+}
+
+/// Returns why a server of a project must not be started, if a file is not the approved one.
+pub(crate) fn changed_file(server: &ServerConfig) -> Option<String> {
+    let approved = server.approved_files.as_ref()?;
+    let now = match local_files(server) {
+        Ok(now) => now,
+        Err(reason) => return Some(reason),
+    };
+    let changed = now.iter().find(|(path, sha256)| approved.get(*path) != Some(sha256))?;
+    Some(format!(
+        "`{}` is not the file that was approved; read it, then run `mgp trust` in the project",
+        changed.0.display()
+    ))
+}
