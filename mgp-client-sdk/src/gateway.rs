@@ -3,15 +3,17 @@
 //! - [`supervise`] starts a server whose command or address is resolved again at each start.
 //! - [`ungated`] and [`ungated_supervised`] return the stacks without gates, for the gateway's own requests.
 //! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
+//! - [`limit_time`] gives a call its own time limits.
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server.
 //! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
 //!
 //! The kernel is built on these; clients of a single server do not need them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_lifecycle::SuperviseConfig;
-use mgp_types::service::{BoxFuture, Context, SpawnError, Stack};
+use mgp_types::service::{BoxFuture, Call, Context, SpawnError, Stack};
 
 use crate::builder::ClientBuilder;
 use crate::client::Client;
@@ -20,7 +22,7 @@ use crate::error::Error;
 pub use crate::supervised::ServerTarget;
 use crate::supervised::SupervisedClient;
 pub use crate::tool_router::AwaitLegacyTask;
-use crate::wire::FindCaller;
+use crate::wire::{FindCaller, TimeLimits};
 
 /// Creates a supervised client whose target is resolved at each start.
 ///
@@ -62,6 +64,14 @@ pub fn ungated(client: &Client) -> &Stack {
 #[must_use]
 pub fn ungated_supervised(client: &SupervisedClient) -> &Stack {
     client.ungated()
+}
+
+/// Sets the time limits of a call, in place of the client's.
+///
+/// `timeout` is the longest time without progress, `max` the longest time in all; while the server asks the caller,
+/// neither runs.
+pub fn limit_time(call: &mut Call, timeout: Duration, max: Duration) {
+    call.cx_mut().extensions.insert(TimeLimits { timeout, max });
 }
 
 /// Returns a handle that does not keep the client alive.

@@ -23,10 +23,11 @@ mod readme {}
 
 pub use change::{ChangeEffect, ChangedServer, ConfigChange, Reload, Reloaded};
 pub use config::{
-    AgentConfig, AuditFsync, AuditLogConfig, Config, ConfigErrors, ConfigFinding, ConfigKey,
-    ConfirmLevel, FindingSeverity, GovernanceConfig, Isolation, KEYS, KernelConfig, KeyKind,
-    OnUngranted, ParsedConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig,
-    ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits, nearest,
+    AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
+    ConfigKey, ConfirmLevel, FindingSeverity, GovernanceConfig, Isolation, KEYS, KernelConfig,
+    KeyKind, OnUngranted, ParsedConfig, RecordedArguments, RestartConfig, ServerConfig,
+    TargetConfig, ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits,
+    nearest, parse_duration,
 };
 pub use error::DiscoveryError;
 pub use expand::{

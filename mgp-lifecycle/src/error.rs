@@ -148,6 +148,8 @@ impl From<LifecycleError> for RpcError {
         };
         let error = Self::new(code, refusal.to_string());
         match refusal {
+            // The layers above can name the setting of the limit.
+            LifecycleError::TimedOut(_) => error.because(refusal),
             LifecycleError::TasksNotOffered => error.data(Payload::from_trusted(format!(
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION

@@ -4,27 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use mgp_types::Timestamp;
 
-/// A hundred years; longer durations are typing errors.
-const MAX_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
-
-/// Parses a duration: a number and `s`, `m`, `h`, `d` or `w`.
+/// Parses a duration: a number and `ms`, `s`, `m`, `h`, `d` or `w`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let invalid = || format!("`{text}` is not a duration; use e.g. 30s, 15m, 12h, 90d or 2w");
-    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(invalid)?;
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| invalid())?;
-    let seconds = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        "w" => 604_800,
-        _ => return Err(invalid()),
-    };
-    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= MAX_SECONDS);
-    seconds
-        .map(Duration::from_secs)
-        .ok_or_else(|| format!("`{text}` is longer than a hundred years"))
+    mgp_discovery::parse_duration(text)
+        .ok_or_else(|| format!("`{text}` is not a duration; use e.g. 30s, 15m, 12h, 90d or 2w"))
 }
 
 /// Parses a time in the future: a duration from now, or a timestamp.

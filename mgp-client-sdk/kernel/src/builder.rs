@@ -236,7 +236,11 @@ impl KernelBuilder {
         let store = Arc::clone(governance.store());
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
+        let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
+        let meta_tools = MetaToolConfig::new(&config);
+        let shared = SharedConfig::new(config, broken);
         let context = FleetContext {
+            config: shared.clone(),
             governance,
             index,
             expander,
@@ -253,9 +257,6 @@ impl KernelBuilder {
             let id = server.id.as_str().to_owned();
             fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
         }
-        let meta_tools = MetaToolConfig::new(&config);
-        let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
-        let shared = SharedConfig::new(config, broken);
         let servers = RegisteredServers::new(fleet.clone(), shared.clone(), sessions.clone());
         let registrations = registration::registrations(servers, &view, judge, registering);
         registrations.open().await?;

@@ -110,13 +110,10 @@ fn with_command(error: RpcError, by: &Principal) -> RpcError {
     if details.encode("remedy", &hint).is_err() {
         return error;
     }
-    let mut hinted = RpcError::new(error.code(), error.message().replace(&remedy, &hint));
-    if let Some(data) = error.as_data() {
-        hinted = hinted.data(data.clone());
-    }
     let mut recovery = recovery;
     recovery.details = Some(details);
-    hinted.recovery(recovery).because(refusal)
+    let message = error.message().replace(&remedy, &hint);
+    error.with_message(message).recovery(recovery)
 }
 
 fn text(details: &Object, name: &str) -> Option<String> {

@@ -1,8 +1,9 @@
 //! The server that hosts and agents connect to: one server of MCP and MGP.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use mgp_lifecycle::{Fleet, Health};
+use mgp_lifecycle::{Fleet, Health, Timeouts};
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::Server;
 use mgp_types::mcp::{ListChanged, ResourcesCapability};
@@ -68,6 +69,8 @@ impl Kernel {
                 offer.capabilities.completions.get_or_insert_default();
             })
             .logging()
+            // The limits of a tool call apply where the call reaches its server: no wait for a person counts.
+            .timeouts(call_timeouts())
             .tasks_of(move |tool| dispatch::task_support(&index, tool))
             .layer((
                 // A call that runs in a circle is refused before anything else looks at it.
@@ -83,6 +86,13 @@ impl Kernel {
             .health(|health| health_of_all(health, visible, clients))
             .endpoints(router)
     }
+}
+
+/// Returns the time limits of requests that do not reach a server.
+fn call_timeouts() -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    timeouts.tool = Duration::MAX;
+    timeouts
 }
 
 /// Reports the health of the servers by their ids, and counts their tools and the clients.

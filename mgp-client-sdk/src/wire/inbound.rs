@@ -17,8 +17,8 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
 use tower_service::Service;
 
-use super::offers;
 use super::url_elicitations::UrlElicitations;
+use super::{OpenQuestion, offers};
 
 #[derive(Clone)]
 pub(crate) struct InboundParts {
@@ -199,5 +199,6 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     let ask = CallerRequest::new(method, params);
     offers(&origin.caller, &ask)?;
     call.cx().scope.state::<UrlElicitations>().remember(&ask, &origin);
+    let _open = OpenQuestion::of(&origin);
     origin.ask(&key, ask).await.map(Reply::raw)
 }

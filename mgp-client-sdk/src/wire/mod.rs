@@ -17,4 +17,4 @@ pub(crate) use liveness::{
 };
 pub(crate) use offers::offers;
 pub(crate) use outbound::{OutboundStack, spanned};
-pub(crate) use request_timeout::{ProgressHook, RequestTimeoutLayer, TimeLimits};
+pub(crate) use request_timeout::{OpenQuestion, ProgressHook, RequestTimeoutLayer, TimeLimits};

@@ -12,8 +12,8 @@ use mgp_lifecycle::LifecycleError;
 use mgp_types::RpcError;
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
-    BoxFuture, Call, ConsumerGone, Deadline, Kind, MgpService, Outlet, OutletItem, OutletItemKind,
-    Progress, Reply, Sink,
+    BoxFuture, Call, CallerAccess, ConsumerGone, Context, Deadline, Kind, MgpService, Outlet,
+    OutletItem, OutletItemKind, Progress, Reply, Sink,
 };
 use mgp_types::sync::Mutex;
 use pin_project_lite::pin_project;
@@ -87,6 +87,9 @@ impl<S> RequestTimeout<S> {
         let hook = self.layer.progress.clone().map(|hook| (tool, hook));
         let inner = std::mem::take(&mut call.cx_mut().outlet);
         let sink = Arc::new(ActivitySink { inner, activity: Mutex::default(), hook });
+        if !matches!(call.cx().asking, CallerAccess::Nobody) {
+            call.cx_mut().extensions.insert_shared(Arc::clone(&sink));
+        }
         call.cx_mut().outlet = Outlet::new(Arc::clone(&sink) as Arc<dyn Sink>);
         Some(sink)
     }
@@ -101,11 +104,12 @@ struct Timer {
 }
 
 impl Timer {
-    /// Returns the deadline that follows from the last partial result.
-    fn extended(&self) -> Option<Instant> {
-        let last = self.sink.as_ref()?.last()?;
+    /// Returns the deadline that follows from the last partial result, and from open questions to the caller.
+    fn extended(&self, now: Instant) -> Option<Instant> {
+        let activity = self.sink.as_ref()?.activity.lock();
+        let (last, waited) = activity.questions.read(now, activity.last)?;
         let next = last.checked_add(self.timeout)?;
-        Some(self.cap.instant().map_or(next, |cap| next.min(cap)))
+        Some(self.cap.instant().map_or(next, |cap| next.min(cap + waited)))
     }
 }
 
@@ -133,7 +137,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         loop {
             ready!(sleep.as_mut().poll(task));
             let now = Instant::now();
-            match this.wait.extended() {
+            match this.wait.extended(now) {
                 Some(later) if later > now => sleep.as_mut().reset(later),
                 _ => {
                     let waited = now.duration_since(this.wait.began);
@@ -147,8 +151,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
 // === Observing progress ===
 
-/// Records when each partial result passes on its way to the caller.
-struct ActivitySink {
+/// Records when each partial result passes on its way to the caller, and when the server asks that caller.
+pub(crate) struct ActivitySink {
     inner: Outlet,
     activity: Mutex<Activity>,
     hook: Option<(String, ProgressHook)>,
@@ -158,13 +162,65 @@ struct ActivitySink {
 struct Activity {
     last: Option<Instant>,
     step: Option<Progress>,
+    questions: Questions,
+}
+
+/// The questions of the server to the caller of one call; the time until they are answered is not the server's.
+#[derive(Default)]
+struct Questions {
+    open: usize,
+    /// The time when the oldest open question was asked, or the last one was answered.
+    since: Option<Instant>,
+    /// The time of answered questions.
+    waited: Duration,
+}
+
+impl Questions {
+    /// Returns the last sign of activity, and the time that does not count.
+    fn read(&self, now: Instant, last: Option<Instant>) -> Option<(Instant, Duration)> {
+        let Some(since) = self.since else { return last.map(|last| (last, self.waited)) };
+        if self.open == 0 {
+            return Some((last.map_or(since, |last| last.max(since)), self.waited));
+        }
+        let waiting = now.saturating_duration_since(since).min(MAX_QUESTION_TIME);
+        Some((since + waiting, self.waited + waiting))
+    }
+}
+
+/// The longest time that one question stops the clock of its call.
+const MAX_QUESTION_TIME: Duration = Duration::from_hours(1);
+
+/// A question that is open until it is dropped.
+pub(crate) struct OpenQuestion(Arc<ActivitySink>);
+
+impl OpenQuestion {
+    /// Stops the clock of the call that a question belongs to; `None` if that call has no clock.
+    pub(crate) fn of(cx: &Context) -> Option<Self> {
+        let sink = cx.extensions.get_shared::<ActivitySink>()?;
+        let mut activity = sink.activity.lock();
+        if activity.questions.open == 0 {
+            activity.questions.since = Some(Instant::now());
+        }
+        activity.questions.open += 1;
+        drop(activity);
+        Some(Self(sink))
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let mut activity = self.0.activity.lock();
+        let questions = &mut activity.questions;
+        questions.open -= 1;
+        if questions.open == 0 {
+            let now = Instant::now();
+            let asked = questions.since.replace(now).unwrap_or(now);
+            questions.waited += now.saturating_duration_since(asked).min(MAX_QUESTION_TIME);
+        }
+    }
 }
 
 impl ActivitySink {
-    fn last(&self) -> Option<Instant> {
-        self.activity.lock().last
-    }
-
     /// Records an item; returns `false` if it repeats the one before.
     ///
     /// A peer that negotiated MGP sends each step twice, in MCP's form and in its own (§12.6).
@@ -268,6 +324,29 @@ mod tests {
             error.to_string(),
             "no answer within 10s; it may have run: call again only if that does no harm (3003)"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_a_question_to_the_caller_does_not_count() {
+        let asks = |question: Duration, then: Duration| {
+            Stack::from_fn(move |call: Call| async move {
+                let open = OpenQuestion::of(call.cx());
+                sleep(question).await;
+                drop(open);
+                sleep(then).await;
+                Ok(Reply::empty())
+            })
+        };
+        let call = r#"{"name":"t"}"#;
+        let minutes = Duration::from_mins;
+        let mut patient = client(asks(minutes(20), Duration::from_secs(9)));
+        assert!(patient.request("tools/call", call).await.is_ok());
+        let mut slow = client(asks(minutes(20), Duration::from_secs(11)));
+        let error = slow.request("tools/call", call).await.unwrap_err();
+        assert!(error.message().starts_with("no answer within 1210s"), "{error}");
+        let mut endless = client(asks(minutes(100), Duration::ZERO));
+        let error = endless.request("tools/call", call).await.unwrap_err();
+        assert!(error.message().starts_with("no answer within 3610s"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

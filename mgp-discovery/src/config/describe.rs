@@ -24,7 +24,7 @@ pub fn config_markdown() -> String {
             // Writing to a text cannot fail.
             let _ = write!(
                 out,
-                "\n## {title}\n\n| Key | Value | Default | What it does |\n|---|---|---|---|\n"
+                "\n## {title}\n\n| Key | Value | Default | Meaning |\n|---|---|---|---|\n"
             );
         }
         let default = match key.default {
@@ -43,22 +43,22 @@ const HEAD: &str = "\
 This page is generated from the table of keys (`cargo xtask schema`).
 
 A configuration is a file `mgp.toml` in the folder of a project, and `~/.config/mgp/servers.toml` of the user.
-`$MGP_CONFIG_PATH` names a file in place of both.
-Servers are merged by their id, and the first counts.
+`$MGP_CONFIG_PATH` names a file that replaces both.
+Servers are merged by their id; the first entry wins.
 
-The file of a project does nothing until its exact content was approved (`mgp trust`); afterwards it may add servers, trusted no further than `standard`, and nothing else.
+A project's file has no effect until its exact content is approved (`mgp trust`); then it may add servers with at most the trust level `standard`, and nothing else.
 
-An unknown key is a warning with the key that was likely meant.
-A mistake in a server stops that server only; a mistake anywhere else stops the file, and while something runs the configuration before it stays in force.
+An unknown key is a warning that names the most similar known key.
+An error in a server's entry disables that server; an error anywhere else disables the file, and a running kernel keeps its previous configuration.
 
-In `command`, `args`, `url`, `headers`, `cwd` and `env` is filled in:
+These texts are expanded in `command`, `args`, `url`, `headers`, `cwd` and `env`:
 
-| Written | Becomes |
+| Written | Expanded to |
 |---|---|
-| `${VAR}` | the environment variable; if it is not set, the server is not started |
-| `${VAR:-default}` | the variable, or the default where it is unset or empty |
+| `${VAR}` | the environment variable; if it is not set, the server does not start |
+| `${VAR:-default}` | the variable, or the default if it is unset or empty |
 | `${file:PATH}` | the content of a file, without the line break at its end |
-| `${cmd:COMMAND}` | what a command prints, in your home folder; in the user's own files only |
+| `${cmd:COMMAND}` | the output of a command, run in your home folder; only in the user's own files |
 | `$$` | a dollar sign |
 
 ## Folders
@@ -114,6 +114,7 @@ fn table(path: &str) -> Value {
 
 fn value(kind: KeyKind, path: &str) -> Value {
     let text = || json!({ "type": "string", "maxLength": limits::TEXT_BYTES });
+    let duration = || json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d|w)$" });
     let word = |words: &[&str]| json!({ "type": "string", "enum": words });
     let most = limits::ENTRIES;
     match kind {
@@ -124,6 +125,10 @@ fn value(kind: KeyKind, path: &str) -> Value {
         }
         KeyKind::Number(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        KeyKind::Duration => duration(),
+        KeyKind::DurationMap => {
+            json!({ "type": "object", "additionalProperties": duration(), "maxProperties": most })
         }
         KeyKind::Switch => json!({ "type": "boolean" }),
         KeyKind::Word(words) => word(words),
@@ -150,7 +155,7 @@ fn value(kind: KeyKind, path: &str) -> Value {
 fn default(kind: KeyKind, written: &str) -> Option<Value> {
     match kind {
         _ if written.is_empty() => None,
-        KeyKind::Text | KeyKind::Word(_) => Some(json!(written)),
+        KeyKind::Text | KeyKind::Word(_) | KeyKind::Duration => Some(json!(written)),
         _ => serde_json::from_str(written).ok(),
     }
 }

@@ -66,70 +66,77 @@ macro_rules! keys {
 pub const KEYS: &[ConfigKey] = keys! {
     "": {
         "servers" KeyKind::Tables, "", "The servers, one `[[servers]]` each.";
-        "kernel" KeyKind::Table, "", "What holds for all servers; only the user's own file may say it.";
-        "agents" KeyKind::TableMap, "", "What holds for single agents, one `[agents.NAME]` each; only the user's own file may say it.";
-        "tool_creation" KeyKind::Table, "", "Tools that are made while agents run; only the user's own file may say it.";
+        "kernel" KeyKind::Table, "", "Settings for all servers; accepted only in the user's own file.";
+        "agents" KeyKind::TableMap, "", "Settings for single agents, one `[agents.NAME]` each; accepted only in the user's own file.";
+        "tool_creation" KeyKind::Table, "", "Tools that are created while agents run; accepted only in the user's own file.";
     }
     "servers": {
-        "id" KeyKind::Text, "", "The identity of the server everywhere: letters, digits, `.`, `_`, `-`. It must be written.";
-        "command" KeyKind::Text, "", "The program to start. Either this or `url` must be written. `${…}` is filled in.";
-        "args" KeyKind::Texts, "[]", "The arguments of the program. `${…}` is filled in.";
-        "url" KeyKind::Text, "", "Where the server is, instead of a program. `${…}` is filled in.";
-        "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is filled in.";
-        "cwd" KeyKind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. By default it is the folder of a project's file, else your home. `${…}` is filled in.";
-        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`. HTTP with a separate event stream (`sse`) is not supported yet and is an error.";
-        "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
-        "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows, and for legacy hosts also the legacy one if the server may ask more in it.";
-        "mgp" KeyKind::TableOrFalse, "", "How the server is governed; `false` never offers MGP to it.";
+        "id" KeyKind::Text, "", "The name of the server everywhere: letters, digits, `.`, `_`, `-`. Required.";
+        "command" KeyKind::Text, "", "The program to start. Either this or `url` is required. `${…}` is expanded.";
+        "args" KeyKind::Texts, "[]", "The arguments of the program. `${…}` is expanded.";
+        "url" KeyKind::Text, "", "The address of a running server, instead of a program. `${…}` is expanded.";
+        "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is expanded.";
+        "cwd" KeyKind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. The default is the folder of a project's file, or your home for any other file. `${…}` is expanded.";
+        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`. The older HTTP transport with a separate event stream (`sse`) is not supported and is an error.";
+        "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
+        "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
+        "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
+        "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
+        "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
+        "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
+        "mgp" KeyKind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
     }
     "servers.mgp": {
-        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server, of those that the kernel uses: `security`, `lifecycle`, `streaming`; all of them where the list is empty.";
-        "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions it needs, known before it starts.";
-        "trust_level" KeyKind::Word(TRUST), "standard", "How far it is trusted: what a `trusted` server declares about a tool (`security`) counts alone; at `standard` the name and arguments of the tool count beside it. A project's file cannot say more than `standard`.";
-        "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "What holds for agents without an access entry.";
-        "permission_policy" KeyKind::Word(APPROVAL), "", "How its permissions are decided, in place of the kernel's policy.";
-        "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions that are granted by writing them here.";
-        "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; after that it is deferred.";
+        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all that the kernel uses: `security`, `lifecycle`, `streaming`.";
+        "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions that the server needs, known before it starts.";
+        "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server: a `trusted` server's own `security` declaration of a tool is taken as it is; at `standard` the tool's name and arguments count as well. A project's file cannot set more than `standard`.";
+        "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The policy for agents without an access entry.";
+        "permission_policy" KeyKind::Word(APPROVAL), "", "The policy that decides the server's permissions, in place of the kernel's policy.";
+        "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";
+        "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; then the decision is deferred.";
         "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection.";
-        "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When it is started again.";
-        "max_restarts" KeyKind::Number(0, 10_000), "5", "How often it is started again within the window.";
+        "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
+        "max_restarts" KeyKind::Number(0, 10_000), "5", "The maximum number of restarts within the window.";
         "restart_window_secs" KeyKind::Number(1, 31_536_000), "300", "The window, in seconds.";
         "backoff_base_ms" KeyKind::Number(1, 86_400_000), "1000", "The first wait before a restart, in milliseconds.";
         "backoff_max_ms" KeyKind::Number(1, 86_400_000), "30000", "The longest wait before a restart, in milliseconds.";
         "validators" KeyKind::WordMap(VALIDATORS), "{}", "The validator of single tools: `{tool = name}`.";
         "risk" KeyKind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
-        "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "From which risk on a call is confirmed.";
+        "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk from which a call is confirmed.";
         "isolation" KeyKind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
         "traceparent" KeyKind::Switch, "false", "Whether calls of a server that does not speak MGP carry `_meta.traceparent` (OpenTelemetry); others carry it anyway.";
-        "tags" KeyKind::Texts, "[]", "Words the tools of the server can be found and grouped by.";
+        "tags" KeyKind::Texts, "[]", "Words by which the server's tools can be found and grouped.";
     }
     "kernel": {
-        "permission_policy" KeyKind::Word(APPROVAL), "interactive", "How permissions are decided.";
-        "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "What `auto_approve` still asks for.";
-        "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all (§16.6); peers that negotiated `tool_discovery` see it anyway.";
-        "tool_context_budget" KeyKind::Table, "", "The tokens that definitions of tools may cost a caller (§16.8).";
+        "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
+        "max_timeout" KeyKind::Duration, "10m", "The time a tool call may take in all, however often it reports progress.";
+        "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name.";
+        "permission_policy" KeyKind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
+        "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";
+        "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
+        "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
         "audit" KeyKind::Table, "", "The audit log.";
     }
     "kernel.tool_context_budget": {
-        "max_tokens" KeyKind::Number(0, MANY), "8000", "In all.";
-        "pinned_reserve" KeyKind::Number(0, MANY), "2000", "Kept for pinned tools.";
-        "discovery_reserve" KeyKind::Number(0, MANY), "3000", "Kept for found tools.";
-        "cache_limit" KeyKind::Number(0, MANY), "3000", "The most that cached tools may cost.";
+        "max_tokens" KeyKind::Number(0, MANY), "8000", "The total budget.";
+        "pinned_reserve" KeyKind::Number(0, MANY), "2000", "The part reserved for pinned tools.";
+        "discovery_reserve" KeyKind::Number(0, MANY), "3000", "The part reserved for found tools.";
+        "cache_limit" KeyKind::Number(0, MANY), "3000", "The maximum cost of cached tools.";
     }
     "kernel.audit": {
-        "dir" KeyKind::Text, "", "The folder of the log, from the state directory on, or from your home with `~/`; where it is not written, `audit` in the state directory. Another folder begins another log.";
-        "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the system brings the log to the disk; `always` survives a power cut.";
-        "keep" KeyKind::Number(0, 1_000_000), "0", "How many files of the log are kept; `0` keeps all.";
-        "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "How much of the arguments of calls is recorded.";
+        "dir" KeyKind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";
+        "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; `always` survives a power cut.";
+        "keep" KeyKind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
+        "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded.";
     }
     "agents.*": {
-        "pinned" KeyKind::Texts, "[]", "The tools that are always in its list.";
-        "groups" KeyKind::Texts, "[]", "The access groups it is in.";
-        "budget" KeyKind::Number(0, MANY), "", "The tokens that definitions may cost it, in place of the kernel's `max_tokens`.";
-        "interactive" KeyKind::Switch, "false", "Whether a person sits there, who may confirm calls.";
+        "pinned" KeyKind::Texts, "[]", "The tools that are always in the agent's list.";
+        "groups" KeyKind::Texts, "[]", "The access groups of the agent.";
+        "budget" KeyKind::Number(0, MANY), "", "The tokens that definitions may cost the agent, in place of the kernel's `max_tokens`.";
+        "interactive" KeyKind::Switch, "false", "Whether a person uses the agent and can confirm its calls.";
     }
     "tool_creation": {
-        "enabled" KeyKind::Switch, "false", "Whether agents may have tools made; each still waits for an operator.";
+        "enabled" KeyKind::Switch, "false", "Whether agents may request new tools; each still waits for an operator.";
     }
 };
 

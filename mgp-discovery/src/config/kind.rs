@@ -1,6 +1,7 @@
 //! The kinds of values of a key, and the check of a value against its kind (MGP §15.2).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use toml_edit::{Item, Value};
 
@@ -18,6 +19,10 @@ pub enum KeyKind {
     TextMap,
     /// A whole number between two others.
     Number(u64, u64),
+    /// A duration, e.g. `90s`.
+    Duration,
+    /// A table of durations.
+    DurationMap,
     /// `true` or `false`.
     Switch,
     /// One of these words.
@@ -44,6 +49,8 @@ impl KeyKind {
             Self::Texts => "a list of texts".into(),
             Self::TextMap => "a table of texts".into(),
             Self::Number(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Duration => "a duration, e.g. \"90s\"".into(),
+            Self::DurationMap => "a table of durations, e.g. { build = \"10m\" }".into(),
             Self::Switch => "`true` or `false`".into(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Words(_) => "a list of words".into(),
@@ -62,6 +69,8 @@ pub(super) enum Checked {
     Texts(Vec<String>),
     Map(BTreeMap<String, String>),
     Number(u64),
+    Duration(Duration),
+    Durations(BTreeMap<String, Duration>),
     Switch(bool),
 }
 
@@ -99,6 +108,19 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             let number = u64::try_from(number).ok().filter(|n| (least..=most).contains(n));
             number.map(Checked::Number).ok_or_else(|| Wrong::new(format!("is not {}", kind.name())))
         }
+        KeyKind::Duration => duration(item.as_str().ok_or_else(wrong_type)?).map(Checked::Duration),
+        KeyKind::DurationMap => {
+            let table = item.as_table_like().ok_or_else(wrong_type)?;
+            few(table.len())?;
+            let one = |(name, item): (&str, &Item)| {
+                let value = item.as_str().ok_or_else(wrong_type).and_then(duration);
+                let at = item.span().map(|span| span.start);
+                value
+                    .and_then(|value| Ok((text(name)?, value)))
+                    .map_err(|wrong| Wrong { at: wrong.at.or(at), ..wrong })
+            };
+            table.iter().map(one).collect::<Result<_, _>>().map(Checked::Durations)
+        }
         KeyKind::Texts | KeyKind::Words(_) => {
             let list = item.as_array().ok_or_else(wrong_type)?;
             few(list.len())?;
@@ -131,6 +153,45 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             Err(wrong_type())
         }
     }
+}
+
+/// Parses a duration: a number and `ms`, `s`, `m`, `h`, `d` or `w`.
+///
+/// ```
+/// use std::time::Duration;
+/// use mgp_discovery::parse_duration;
+///
+/// assert_eq!(parse_duration("90s"), Some(Duration::from_secs(90)));
+/// assert_eq!(parse_duration("90"), None);
+/// ```
+///
+/// Returns `None` for anything else, and for more than a hundred years.
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let ms = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "w" => 604_800_000,
+        _ => return None,
+    };
+    let ms = number.parse::<u64>().ok()?.checked_mul(ms)?;
+    let hundred_years = 100 * 366 * 86_400_000;
+    (ms <= hundred_years).then(|| Duration::from_millis(ms))
+}
+
+/// Parses a time limit; one of zero would end everything.
+fn duration(text: &str) -> Result<Duration, Wrong> {
+    let duration = parse_duration(text).filter(|duration| !duration.is_zero());
+    duration.ok_or_else(|| Wrong {
+        remedy: Some(
+            "write a number and a unit, e.g. \"500ms\", \"90s\", \"10m\" or \"2h\"".to_owned(),
+        ),
+        ..Wrong::new(format!("`{}` is not a duration", shown(text)))
+    })
 }
 
 fn few(entries: usize) -> Result<(), Wrong> {

@@ -15,11 +15,12 @@ mod tests;
 pub use describe::{config_markdown, config_schema};
 pub use finding::{ConfigErrors, ConfigFinding, FindingSeverity};
 pub use keys::{ConfigKey, KEYS};
-pub use kind::KeyKind;
+pub use kind::{KeyKind, parse_duration};
+pub(crate) use model::LocalFiles;
 pub use model::{
-    AgentConfig, AuditFsync, AuditLogConfig, Config, ConfirmLevel, GovernanceConfig, Isolation,
-    KernelConfig, OnUngranted, RecordedArguments, RestartConfig, ServerConfig, TargetConfig,
-    ToolBudgetConfig, ToolCreationConfig,
+    AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfirmLevel, GovernanceConfig,
+    Isolation, KernelConfig, OnUngranted, RecordedArguments, RestartConfig, ServerConfig,
+    TargetConfig, ToolBudgetConfig, ToolCreationConfig,
 };
 pub use nearest::nearest;
 pub use parse::ParsedConfig;

@@ -12,7 +12,10 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::ServerId;
 
-use crate::source::{LocalFiles, Origin};
+use crate::source::Origin;
+
+/// Files by their path in the project, with their SHA-256.
+pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
 
 /// A configuration: the content of one file, or of several merged.
 ///
@@ -44,6 +47,18 @@ pub struct Config {
     pub tool_creation: ToolCreationConfig,
 }
 
+impl KernelConfig {
+    /// Returns the longest time without progress and in all of a call of a server's tool.
+    ///
+    /// The limit in all is never shorter than that without progress.
+    #[must_use]
+    pub fn call_timeouts(&self, server: &CallTimeouts, tool: &str) -> (Duration, Duration) {
+        let own = server.tools.get(tool).copied().or(server.timeout);
+        let timeout = own.unwrap_or(self.timeout);
+        (timeout, server.max_timeout.unwrap_or(self.max_timeout).max(timeout))
+    }
+}
+
 impl Config {
     /// Returns the server with an id.
     #[must_use]
@@ -62,6 +77,10 @@ pub struct ServerConfig {
     pub reach: TargetConfig,
     /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
+    /// The time limits of its tool calls.
+    pub timeouts: CallTimeouts,
+    /// Names of environment variables that its program inherits, besides the kernel's; a final `*` is a wildcard.
+    pub pass_env: Vec<String>,
     /// The governance of the server; `None` if MGP is never offered and the defaults apply.
     pub mgp: Option<GovernanceConfig>,
     /// The file that declares it, for messages, `cwd` and `${file:…}`.
@@ -70,6 +89,18 @@ pub struct ServerConfig {
     pub origin: Origin,
     /// The files of the project that it may run, with their SHA-256, as they were approved; `None` if nobody has to.
     pub(crate) approved_files: Option<LocalFiles>,
+}
+
+/// Time limits of the calls of one server's tools; `None` for the kernel's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallTimeouts {
+    /// The longest time without progress.
+    pub timeout: Option<Duration>,
+    /// The longest time in all.
+    pub max_timeout: Option<Duration>,
+    /// The longest time without progress of single tools.
+    pub tools: BTreeMap<String, Duration>,
 }
 
 /// The program or URL of a server.
@@ -106,18 +137,30 @@ impl ServerConfig {
     pub fn within(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
         let (reach, file) = (TargetConfig::Within, PathBuf::new());
         let origin = Origin::Given;
-        Self { id: id.into(), reach, era: None, mgp: Some(mgp), file, origin, approved_files: None }
+        Self {
+            id: id.into(),
+            reach,
+            era: None,
+            timeouts: CallTimeouts::default(),
+            pass_env: Vec::new(),
+            mgp: Some(mgp),
+            file,
+            origin,
+            approved_files: None,
+        }
     }
 }
 
 /// Shows names only: values of configurations may be secret.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, reach, era, mgp, file, origin, approved_files } = self;
+        let Self { id, reach, era, timeouts, pass_env, mgp, file, origin, approved_files } = self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
             .field("era", era)
+            .field("timeouts", timeouts)
+            .field("pass_env", pass_env)
             .field("mgp", mgp)
             .field("file", file)
             .field("origin", origin)
@@ -267,6 +310,12 @@ pub enum Isolation {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KernelConfig {
+    /// The longest time of a tool call without progress.
+    pub timeout: Duration,
+    /// The longest time of a tool call in all.
+    pub max_timeout: Duration,
+    /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
+    pub pass_env: Vec<String>,
     /// The policy that decides permissions.
     pub permission_policy: ApprovalPolicy,
     /// The permissions that `auto_approve` still asks for.
@@ -282,6 +331,9 @@ pub struct KernelConfig {
 impl Default for KernelConfig {
     fn default() -> Self {
         Self {
+            timeout: Duration::from_mins(1),
+            max_timeout: Duration::from_mins(10),
+            pass_env: Vec::new(),
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],
             tools_request: false,

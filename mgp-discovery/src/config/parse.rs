@@ -15,9 +15,9 @@ use toml_edit::{Document, Item, TableLike};
 use super::finding::Report;
 use super::reader::Reader;
 use super::{
-    AgentConfig, AuditFsync, AuditLogConfig, Config, ConfigErrors, ConfigFinding, ConfirmLevel,
-    GovernanceConfig, Isolation, KernelConfig, OnUngranted, RecordedArguments, RestartConfig,
-    ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
+    AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
+    ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, RecordedArguments,
+    RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
 use crate::source::Origin;
 
@@ -161,6 +161,8 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         Some("legacy") => Some(Era::Legacy),
         _ => None,
     };
+    let timeouts = call_timeouts(&mut reader);
+    let pass_env = pass_env(&mut reader);
     let mgp = match reader.item("mgp") {
         None => Some(GovernanceConfig::default()),
         Some(item) if item.as_bool() == Some(false) => None,
@@ -172,11 +174,44 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         id: ServerId::from(id?),
         reach: reach?,
         era,
+        timeouts,
+        pass_env,
         mgp,
         file,
         origin,
         approved_files: None,
     })
+}
+
+fn call_timeouts(reader: &mut Reader<'_, '_, '_>) -> CallTimeouts {
+    let (timeout, max_timeout) = timeout_pair(reader);
+    CallTimeouts { timeout, max_timeout, tools: reader.durations("tool_timeouts") }
+}
+
+/// Reads `timeout` and `max_timeout`, which must not be shorter.
+fn timeout_pair(reader: &mut Reader<'_, '_, '_>) -> (Option<Duration>, Option<Duration>) {
+    let (timeout, max) = (reader.duration("timeout"), reader.duration("max_timeout"));
+    if timeout.zip(max).is_some_and(|(timeout, max)| timeout > max) {
+        let remedy = Some("raise `max_timeout`, or lower `timeout`".to_owned());
+        reader.error("max_timeout", "is shorter than `timeout`", remedy);
+    }
+    (timeout, max)
+}
+
+/// Reads names of environment variables.
+fn pass_env(reader: &mut Reader<'_, '_, '_>) -> Vec<String> {
+    let names = reader.texts("pass_env");
+    let is_name = |name: &str| {
+        let name = name.strip_suffix('*').unwrap_or(name);
+        !name.is_empty() && !name.contains(['=', '*'])
+    };
+    if let Some(name) = names.iter().find(|name| !is_name(name)) {
+        let what =
+            format!("has `{}`, which is not the name of a variable", super::kind::shown(name));
+        let remedy = "write names, e.g. \"AWS_PROFILE\", or the beginning of names, e.g. \"AWS_*\"";
+        reader.error("pass_env", what, Some(remedy.to_owned()));
+    }
+    names
 }
 
 /// The ways to a server that serves HTTP with a separate event stream only.
@@ -247,9 +282,8 @@ fn check_url_keys(
         }
         _ => {}
     }
-    idle(reader, &["args", "cwd", "env"], "command");
-    let token =
-        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    idle(reader, &["args", "cwd", "env", "pass_env"], "command");
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let name = |name: &&String| name.is_empty() || !name.bytes().all(token);
     if let Some(name) = headers.keys().find(name) {
         let what = format!("has the impossible name `{}`", super::kind::shown(name));
@@ -333,6 +367,10 @@ fn cut(number: u64) -> u32 {
 
 fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     let mut kernel = KernelConfig::default();
+    let (timeout, max_timeout) = timeout_pair(&mut reader);
+    kernel.timeout = timeout.unwrap_or(kernel.timeout.min(max_timeout.unwrap_or(Duration::MAX)));
+    kernel.max_timeout = max_timeout.unwrap_or(kernel.max_timeout.max(kernel.timeout));
+    kernel.pass_env = pass_env(&mut reader);
     if let Some(word) = reader.text("permission_policy") {
         kernel.permission_policy = word.as_str().into();
     }

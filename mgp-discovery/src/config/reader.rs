@@ -1,6 +1,7 @@
 //! Reads the values of one table, checked against the table of keys (MGP §15.2).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use toml_edit::{Item, TableLike};
 
@@ -109,6 +110,20 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         match self.checked(name)? {
             Checked::Number(number) => Some(number),
             _ => None,
+        }
+    }
+
+    pub(super) fn duration(&mut self, name: &str) -> Option<Duration> {
+        match self.checked(name)? {
+            Checked::Duration(duration) => Some(duration),
+            _ => None,
+        }
+    }
+
+    pub(super) fn durations(&mut self, name: &str) -> BTreeMap<String, Duration> {
+        match self.checked(name) {
+            Some(Checked::Durations(durations)) => durations,
+            _ => BTreeMap::new(),
         }
     }
 

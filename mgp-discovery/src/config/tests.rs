@@ -93,6 +93,8 @@ fn sample(key: &ConfigKey) -> String {
             KeyKind::Texts => "['x']",
             KeyKind::TextMap => "{ x = 'x' }",
             KeyKind::Number(..) => "7",
+            KeyKind::Duration => "'7m'",
+            KeyKind::DurationMap => "{ x = '7m' }",
             KeyKind::Switch => "true",
             KeyKind::Words(_) => "['camera']",
             kind => panic!("no sample for {kind:?}"),

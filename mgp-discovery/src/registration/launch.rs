@@ -14,7 +14,7 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use super::servers::ApprovedRegistration;
 use super::source;
-use crate::config::{GovernanceConfig, RestartConfig, ServerConfig, TargetConfig};
+use crate::config::{CallTimeouts, GovernanceConfig, RestartConfig, ServerConfig, TargetConfig};
 use crate::error::DiscoveryError;
 use crate::expand::{Expanded, ExpandedServer, ExpandedTarget};
 use crate::source::Origin;
@@ -99,6 +99,8 @@ fn entry(program: &Proposal) -> ServerConfig {
             env: program.env.clone(),
         },
         era: None,
+        timeouts: CallTimeouts::default(),
+        pass_env: Vec::new(),
         mgp: Some(govern(program)),
         file: PathBuf::new(),
         origin: Origin::Project,

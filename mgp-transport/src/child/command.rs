@@ -21,7 +21,8 @@ use super::{Child, ChildError, StderrLimits, environment, imp};
 ///
 /// The child's environment consists of these variables of this process: `HOME`, `LANG`, `LC_*`, `LOGNAME`,
 /// `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER` (on Windows `SystemRoot`, `PATH`, `PATHEXT`,
-/// `TEMP`, the profile folders and the like), those that [`inherit_env`](Self::inherit_env)
+/// `TEMP`, the profile folders and the like), those of proxies and certificate authorities (`HTTPS_PROXY`,
+/// `SSL_CERT_FILE`, `NODE_EXTRA_CA_CERTS` and the like), those that [`inherit_env`](Self::inherit_env)
 /// names, and those that [`env`](Self::env) sets. `XDG_RUNTIME_DIR` is not on the list: it leads to the
 /// sockets of the user's session.
 ///
@@ -102,7 +103,7 @@ impl ChildCommand {
         self
     }
 
-    /// Lets the child inherit these variables of this process, if they are set.
+    /// Lets the child inherit these variables of this process, if they are set; a final `*` matches the rest of a name.
     pub fn inherit_env<N: Into<OsString>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.inherit.extend(names.into_iter().map(Into::into));
         self

@@ -1,13 +1,33 @@
 //! Variables that a child inherits by default.
 //!
-//! MGP §11. The list has the variables that a program needs to find its files, its user and its language, and
-//! none that may hold a secret or give access: no proxies (they hold passwords), no
-//! `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the sockets of the session are there).
+//! MGP §11. The list has the variables that a program needs to find its files, its user, its language, and the
+//! network of this machine: proxies and the certificates of its own authorities. It has none that give access to
+//! other things: no tokens, no `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the sockets of the session).
 //! Callers that need one of these name it with [`ChildCommand::inherit_env`].
 //!
 //! [`ChildCommand::inherit_env`]: super::ChildCommand::inherit_env
 
 use std::ffi::{OsStr, OsString};
+
+/// Proxies and certificate authorities, without which no program of this machine reaches the network.
+const NETWORK: &[&str] = &[
+    "ALL_PROXY",
+    "AWS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NODE_EXTRA_CA_CERTS",
+    "NO_PROXY",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
 
 #[cfg(not(windows))]
 const NAMES: &[&str] =
@@ -36,15 +56,25 @@ const NAMES: &[&str] = &[
     "WINDIR",
 ];
 
-/// Returns the variables of this process that are on the list or among `extra`.
+/// Returns the variables of this process that are on the list or match one of `extra`.
 pub(super) fn inherited(extra: &[OsString]) -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, value)| {
-        extra.iter().any(|wanted| same(wanted, name)) || (listed(name) && !is_function(value))
+        extra.iter().any(|wanted| matches(wanted, name)) || (listed(name) && !is_function(value))
     })
 }
 
+/// Returns whether a name is the wanted one, or begins like a wanted one that ends with `*`.
+fn matches(wanted: &OsStr, name: &OsStr) -> bool {
+    match (wanted.to_str().and_then(|wanted| wanted.strip_suffix('*')), name.to_str()) {
+        (Some(start), Some(name)) => {
+            name.get(..start.len()).is_some_and(|begin| same(OsStr::new(start), OsStr::new(begin)))
+        }
+        _ => same(wanted, name),
+    }
+}
+
 fn listed(name: &OsStr) -> bool {
-    NAMES.iter().any(|listed| same(OsStr::new(listed), name))
+    NAMES.iter().chain(NETWORK).any(|listed| same(OsStr::new(listed), name))
         || name.to_str().is_some_and(|name| name.starts_with("LC_"))
 }
 
@@ -75,10 +105,18 @@ mod tests {
         check("LC_ALL", true);
         check("path", false);
         check("LC", false);
-        check("HTTPS_PROXY", false);
+        check("HTTPS_PROXY", true);
+        check("NODE_EXTRA_CA_CERTS", true);
         check("SSH_AUTH_SOCK", false);
         check("XDG_RUNTIME_DIR", false);
         check("AWS_SECRET_ACCESS_KEY", false);
+    }
+
+    #[test]
+    fn a_final_star_matches_the_rest_of_a_name() {
+        let matches = |wanted: &str, name: &str| matches(OsStr::new(wanted), OsStr::new(name));
+        assert!(matches("AWS_*", "AWS_PROFILE") && matches("AWS_PROFILE", "AWS_PROFILE"));
+        assert!(!matches("AWS_*", "AW") && !matches("AWS_P", "AWS_PROFILE"));
     }
 
     #[test]

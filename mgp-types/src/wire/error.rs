@@ -91,6 +91,13 @@ impl RpcError {
         self
     }
 
+    /// Replaces the message.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
     /// Removes the recovery hints, for a peer that did not negotiate MGP.
     #[must_use]
     pub fn without_recovery(mut self) -> Self {

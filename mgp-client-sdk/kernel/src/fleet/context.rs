@@ -14,6 +14,7 @@ use super::known_servers::KnownServers;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::StaleLists;
 use super::subscriptions::ResourceSubscriptions;
+use crate::active_config::SharedConfig;
 use crate::callers::Callers;
 
 /// Creates a server of this process, a new one for each start.
@@ -22,6 +23,8 @@ pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + S
 /// Everything that the servers of a kernel share; a cheap handle.
 #[derive(Clone)]
 pub(crate) struct FleetContext {
+    /// The configuration in force.
+    pub(crate) config: SharedConfig,
     pub(crate) governance: Governance,
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,

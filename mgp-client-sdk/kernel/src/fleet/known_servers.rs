@@ -73,7 +73,7 @@ fn digest(server: &ServerConfig, tools: usize) -> String {
     // Quoted, so that no two entries have the same text; writing to a string does not fail.
     let _ = match &server.reach {
         TargetConfig::Program { command, args, cwd, env } => {
-            write!(text, "program {command:?} {args:?} {cwd:?} {env:?}")
+            write!(text, "program {command:?} {args:?} {cwd:?} {env:?} {:?}", server.pass_env)
         }
         TargetConfig::Url { url, headers, transport } => {
             write!(text, "url {url:?} {headers:?} {transport:?}")

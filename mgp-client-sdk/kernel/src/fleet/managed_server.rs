@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, Error, SupervisedClient};
-use mgp_discovery::{ApprovedRegistration, Isolation, ServerConfig};
+use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
+use mgp_discovery::{ApprovedRegistration, CallTimeouts, Isolation, KernelConfig, ServerConfig};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, LogLevel};
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -22,6 +22,7 @@ use super::server_log::ServerLog;
 use super::session::{Session, SessionKind, SessionUse, has_failed};
 use super::start::{FirstSync, StartHold};
 use super::subscriptions::Source;
+use crate::active_config::SharedConfig;
 
 /// Time that a start is waited for.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,6 +31,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct ManagedServer {
     id: ServerId,
     config: RwLock<Arc<ServerConfig>>,
+    all_config: SharedConfig,
     /// The approval of a server that was registered at run time.
     approved: Option<ApprovedRegistration>,
     log: Arc<ServerLog>,
@@ -75,6 +77,7 @@ impl ManagedServer {
         Ok(Self {
             id,
             config: RwLock::new(config),
+            all_config: context.config.clone(),
             approved,
             log,
             start_permits: Arc::clone(&context.start_permits),
@@ -273,12 +276,13 @@ impl ManagedServer {
     /// No server is started for a caller without access: `has_access` is `false`, and the gates refuse the call.
     pub(crate) fn send(
         self: &Arc<Self>,
-        call: Call,
+        mut call: Call,
         has_access: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if !has_access {
             return self.shared.main().send(call);
         }
+        self.limit_time(&mut call);
         match &self.isolated {
             None => self.send_shared(call),
             Some(instances) => match instances.get_or_create(&call.cx().principal) {
@@ -286,6 +290,21 @@ impl ManagedServer {
                 Ok(instance) => Box::pin(instance.send(call)),
             },
         }
+    }
+
+    /// Gives a tool call the configured time limits.
+    fn limit_time(&self, call: &mut Call) {
+        let Some(tool) = call.tool() else { return };
+        let limits = self.time_limits(tool.name);
+        // The client of the server has the default limits.
+        if limits != KernelConfig::default().call_timeouts(&CallTimeouts::default(), tool.name) {
+            gateway::limit_time(call, limits.0, limits.1);
+        }
+    }
+
+    /// Returns the longest time of a tool's call without progress, and in all.
+    fn time_limits(&self, tool: &str) -> (Duration, Duration) {
+        self.all_config.config().kernel.call_timeouts(&self.config.read().timeouts, tool)
     }
 
     fn send_shared(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, Hop, SupervisedClient};
+use mgp_lifecycle::LifecycleError;
 use mgp_types::RpcError;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -50,6 +51,7 @@ impl SessionUse {
 /// A supervised client, the hop that passes calls on to it, and its calls in flight.
 pub(super) struct Session {
     kind: SessionKind,
+    server: ServerId,
     client: SupervisedClient,
     hop: Hop,
     /// The number of calls in flight.
@@ -60,9 +62,9 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(kind: SessionKind, server: ServerId, client: SupervisedClient) -> Self {
-        let hop = Hop::supervised(server, client.clone());
+        let hop = Hop::supervised(server.clone(), client.clone());
         let (running, used_at) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
-        Self { kind, client, hop, running, used_at }
+        Self { kind, server, client, hop, running, used_at }
     }
 
     pub(super) fn kind(&self) -> SessionKind {
@@ -142,10 +144,22 @@ impl Session {
         call: Call,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (running, sending) = (RunningCall::new(self), self.hop.send(call));
-        Box::pin(async move {
-            let _running = running;
-            sending.await
-        })
+        Box::pin(async move { sending.await.map_err(|error| running.0.name_time_limit(error)) })
+    }
+
+    /// Adds the key that raises the limit to the error of a call that took too long.
+    fn name_time_limit(&self, error: RpcError) -> RpcError {
+        let source = std::error::Error::source(&error);
+        let refusal = source.and_then(|source| source.downcast_ref::<LifecycleError>());
+        if !matches!(refusal, Some(LifecycleError::TimedOut(_))) {
+            return error;
+        }
+        let message = format!(
+            "{}; an operator can raise `timeout` or `max_timeout` of server `{}`",
+            error.message(),
+            self.server
+        );
+        error.with_message(message)
     }
 }
 

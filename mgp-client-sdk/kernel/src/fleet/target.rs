@@ -31,24 +31,26 @@ pub(super) fn target(
         let (approved, log) = (approved.clone(), Arc::clone(log));
         return Box::new(move || {
             let (approved, log) = (approved.clone(), Arc::clone(&log));
-            Box::pin(
-                async move { resolved(approved.launch().await.map_err(SpawnError::new)?, log) },
-            )
+            Box::pin(async move {
+                resolved(approved.launch().await.map_err(SpawnError::new)?, log, &[])
+            })
         });
     }
     let (server, expander) = (Arc::clone(server), context.expander.clone());
     let local = context.local.get(&server.id).cloned();
+    let config = context.config.clone();
     let log = Arc::clone(log);
     Box::new(move || {
         let (server, expander) = (Arc::clone(&server), expander.clone());
-        let (local, log) = (local.clone(), Arc::clone(&log));
+        let (local, log, config) = (local.clone(), Arc::clone(&log), config.clone());
         Box::pin(async move {
             if let (TargetConfig::Within, Some(create)) = (&server.reach, local) {
                 return Ok(in_memory(&create));
             }
+            let pass_env = [&config.config().kernel.pass_env[..], &server.pass_env].concat();
             // It reads files and runs commands.
             let filled = tokio::task::spawn_blocking(move || expander.server(&server)).await;
-            resolved(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?, log)
+            resolved(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?, log, &pass_env)
         })
     })
 }
@@ -68,12 +70,18 @@ fn in_memory(create: &CreateServer) -> ServerTarget {
     })
 }
 
-fn resolved(server: ExpandedServer, log: Arc<ServerLog>) -> Result<ServerTarget, SpawnError> {
+/// Returns the target of an expanded server; its program inherits the variables of `pass_env`.
+fn resolved(
+    server: ExpandedServer,
+    log: Arc<ServerLog>,
+    pass_env: &[String],
+) -> Result<ServerTarget, SpawnError> {
     let ExpandedServer { id, reach, .. } = server;
     match reach {
         ExpandedTarget::Program { command, args, cwd, env } => {
             let program = ChildCommand::new(command.as_str())
                 .args(args.iter().map(Expanded::as_str))
+                .inherit_env(pass_env)
                 .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                 .env(hops::VARIABLE, (hops::depth() + 1).to_string())
                 .server(id.as_str())

@@ -7,5 +7,6 @@ mod agents;
 mod govern;
 mod reload;
 mod servers;
+mod times;
 mod urls;
 mod world;

@@ -14,7 +14,7 @@ use mgp_types::service::Principal;
 
 /// A server whose tools describe how it was started; it writes what it is offered to its standard error.
 const SERVER: &str = r#"
-echo "$0 begins as $$" >&2
+echo "$0 begins as $$ of $CARGO_PKG_NAME" >&2
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
 while IFS= read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -29,7 +29,13 @@ while IFS= read -r line; do
       schema='"inputSchema":{"type":"object"}'
       text="${TEXT:-told}"
       answer '"result":{"tools":[{"name":"look","description":"Looks around '"$(pwd) $VALUE $1"'",'"$schema"'},{"name":"wipe_disk","description":"'"$text"'",'"$schema"'},{"name":"fetch_url","description":"Fetches a URL from the network","inputSchema":{"type":"object","properties":{"url":{"type":"string"}}}}]}' ;;
-    *'"tools/call"'*) answer '"result":{"content":[{"type":"text","text":"done"}]}' ;;
+    *'"tools/call"'*)
+      token=$(printf %s "$line" | sed -n 's/.*"progressToken":\("[^"]*"\|[0-9]*\).*/\1/p')
+      for step in $STEPS; do
+        sleep 0.4
+        [ -n "$PROGRESS" ] && printf '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%s}}\n' "$token" "$step"
+      done
+      answer '"result":{"content":[{"type":"text","text":"done"}]}' ;;
     *'"id"'*) [ -n "$id" ] && answer '"error":{"code":-32601,"message":"unknown"}' ;;
   esac
 done
