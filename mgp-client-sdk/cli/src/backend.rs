@@ -12,14 +12,15 @@ use mgp_types::mgp::{
     AccessRevokeResult, KernelPermission, KernelPermissionChangeParams, KernelPermissionsParams,
     Permission,
 };
-use mgp_types::service::{Principal, ServerId};
+use mgp_types::service::{PeerProcess, Principal, ServerId};
 use tokio::time::{Instant, sleep};
 
 use crate::args::Global;
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::lock::{self, Lock, LockAttempt};
-use crate::state;
+use crate::socket_hello::Intent;
+use crate::{operator, state};
 
 /// The time to wait for a process that holds the folder and cannot be reached.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,14 +35,23 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// Connects to the running kernel, or locks the state folder.
-    pub(crate) async fn open(global: &Global) -> CliResult<Self> {
+    /// Connects to the running kernel, or locks the state folder; a change needs the configured proof.
+    pub(crate) async fn open(global: &Global, intent: Intent) -> CliResult<Self> {
         let end = Instant::now() + LOCK_TIMEOUT;
+        let mut is_admitted = intent == Intent::Read;
         loop {
-            match control::connect(global).await {
+            let connected = match intent {
+                Intent::Read => control::connect(global).await,
+                Intent::Change => control::connect_to_change(global).await,
+            };
+            match connected {
                 Ok(client) => return Ok(Self::Kernel(client)),
                 Err(failure) if failure.is_no_kernel() => {}
                 Err(failure) => return Err(failure),
+            }
+            if !is_admitted {
+                operator::admit_offline(global).await?;
+                is_admitted = true;
             }
             let folder = state::create_folder(global)?;
             match lock::try_kernel(&folder)? {
@@ -210,5 +220,8 @@ fn kernel_permission(approval: Approval) -> KernelPermission {
 
 /// Returns the principal of the user who runs the command, who owns the state.
 pub(crate) fn operator() -> Principal {
-    Principal::local().operator()
+    let mut process = PeerProcess::new(std::process::id());
+    let program = std::env::current_exe().ok();
+    process.program = program.map(|program| program.to_string_lossy().into_owned());
+    Principal::local().operator().through(process)
 }

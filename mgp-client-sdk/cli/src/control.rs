@@ -8,32 +8,64 @@ use mgp_types::mgp::KernelReloadParams;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::socket_hello::Hello;
-use crate::state;
+use crate::socket_hello::{Hello, HelloReply, Intent};
+use crate::{operator, state};
 
 /// The time a request may take beyond the timeout it carries.
 #[cfg(unix)]
 const REQUEST_MARGIN: Duration = Duration::from_mins(1);
 
-/// Connects as an operator.
+/// Connects as an operator who reads.
 pub(crate) async fn connect(global: &Global) -> CliResult<Client> {
-    open(global, Hello::operator(), None).await
+    Ok(open(global, Hello::operator(Intent::Read), None).await?.0)
 }
 
-/// Connects as an operator whose requests may take this long.
+/// Connects as an operator who changes something; asks for the passphrase if the kernel needs it.
+pub(crate) async fn connect_to_change(global: &Global) -> CliResult<Client> {
+    Ok(open(global, Hello::operator(Intent::Change), None).await?.0)
+}
+
+/// Connects as [`connect_to_change`]; requests may take this long.
 pub(crate) async fn connect_with_timeout(global: &Global, timeout: Duration) -> CliResult<Client> {
-    open(global, Hello::operator(), Some(timeout)).await
+    Ok(open(global, Hello::operator(Intent::Change), Some(timeout)).await?.0)
+}
+
+/// Refuses a process that the running kernel, or the servers above it, do not let act as an operator.
+pub(crate) async fn admit_reader(global: &Global) -> CliResult {
+    match connect(global).await {
+        Ok(client) => {
+            client.close().await;
+            Ok(())
+        }
+        Err(failure) if failure.is_no_kernel() => operator::check_place(),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Admits a change of files in the state folder: by the running kernel, else by the configured proof.
+pub(crate) async fn admit_change(global: &Global) -> CliResult {
+    match connect_to_change(global).await {
+        Ok(client) => {
+            client.close().await;
+            Ok(())
+        }
+        Err(failure) if failure.is_no_kernel() => operator::admit_offline(global).await,
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Connects as an agent.
 pub(crate) async fn connect_as(global: &Global, agent: &str) -> CliResult<Client> {
-    open(global, Hello::agent(agent), None).await
+    Ok(open(global, Hello::agent(agent), None).await?.0)
 }
 
 /// Makes a running kernel read its configuration at once, instead of within a second.
 pub(crate) async fn reload(global: &Global) {
-    if let Ok(client) = connect(global).await {
-        reload_over(&client).await;
+    if let Ok((client, reply)) = open(global, Hello::operator(Intent::Read), None).await {
+        // Where a reload needs a proof, the kernel's own look at the files is soon enough.
+        if !reply.reads_only {
+            reload_over(&client).await;
+        }
         client.close().await;
     }
 }
@@ -46,34 +78,52 @@ pub(crate) async fn reload_over(client: &Client) {
 }
 
 #[cfg(unix)]
-async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> CliResult<Client> {
+async fn open(
+    global: &Global,
+    mut hello: Hello<'_>,
+    timeout: Option<Duration>,
+) -> CliResult<(Client, HelloReply)> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    use crate::socket_hello::{self, HELLO_TIMEOUT, HelloReply, MAX_REPLY_BYTES};
+    use crate::prompt;
+    use crate::socket_hello::{self, HELLO_TIMEOUT, MAX_REPLY_BYTES};
 
     let folder = state::folder(global)?;
     let socket = crate::socket::path_in(&folder);
     let no_kernel = |_| no_kernel(&folder);
-    let stream = tokio::net::UnixStream::connect(&socket).await.map_err(no_kernel)?;
-    let (mut reader, mut writer) = stream.into_split();
-    // A kernel that refuses the connection does not read; its reply has the reason.
-    let _ = writer.write_all(&hello.line()).await;
-    let reply = socket_hello::read_line(&mut reader, MAX_REPLY_BYTES);
-    let reply = tokio::time::timeout(HELLO_TIMEOUT, reply).await;
-    let reply = reply.map_err(|_| socket_hello::no_answer(&socket))?;
-    let (line, rest) = reply.map_err(no_kernel)?;
-    HelloReply::read(&line, &socket)?;
+    let mut is_asked = false;
+    let (reader, writer, rest, reply) = loop {
+        let stream = tokio::net::UnixStream::connect(&socket).await.map_err(no_kernel)?;
+        let (mut reader, mut writer) = stream.into_split();
+        // A kernel that refuses the connection does not read; its reply has the reason.
+        let _ = writer.write_all(&hello.line()).await;
+        let reply = socket_hello::read_line(&mut reader, MAX_REPLY_BYTES);
+        let reply = tokio::time::timeout(HELLO_TIMEOUT, reply).await;
+        let reply = reply.map_err(|_| socket_hello::no_answer(&socket))?;
+        let (line, rest) = reply.map_err(no_kernel)?;
+        if HelloReply::is_passphrase_question(&line) && !is_asked {
+            hello.set_passphrase(prompt::operator_passphrase()?);
+            is_asked = true;
+            continue;
+        }
+        let reply = HelloReply::read(&line, &socket)?;
+        break (reader, writer, rest, reply);
+    };
     let reader = std::io::Cursor::new(rest).chain(reader);
     let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
     if let Some(timeout) = timeout {
         let timeout = timeout.saturating_add(REQUEST_MARGIN);
         builder = builder.timeout(timeout).max_timeout(timeout);
     }
-    Ok(builder.connect(reader, writer).await?)
+    Ok((builder.connect(reader, writer).await?, reply))
 }
 
 #[cfg(not(unix))]
-async fn open(global: &Global, _: Hello<'_>, _: Option<Duration>) -> CliResult<Client> {
+async fn open(
+    global: &Global,
+    _: Hello<'_>,
+    _: Option<Duration>,
+) -> CliResult<(Client, HelloReply)> {
     Err(no_kernel(&state::folder(global)?))
 }
 

@@ -14,7 +14,9 @@ mod launch;
 mod lock;
 mod log;
 mod offline_audit;
+mod operator;
 mod output;
+mod peer;
 mod prompt;
 mod ready_file;
 #[cfg(test)]
@@ -103,6 +105,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Permissions(permissions) => permissions::run(global, &permissions).await,
         Command::Keys(keys) => keys::run(global, &keys).await,
         Command::Approvals(approvals) => approvals::run(global, &approvals).await,
+        Command::Operator(operator) => commands::operator::run(global, &operator).await,
         Command::Audit(audit) => audit::run(global, &audit).await,
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
         Command::Index(index) => index::run(global, &index).await,

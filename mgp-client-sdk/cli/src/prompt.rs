@@ -1,10 +1,18 @@
 //! Questions to the person at the terminal.
 
+#[cfg(unix)]
+use std::fs::File;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
+use mgp_types::sync::Mutex;
+
 use crate::args::Global;
-use crate::exit::CliResult;
+use crate::exit::{CliResult, Failure};
+use crate::operator::MAX_PASSPHRASE_BYTES;
 use crate::output::escape_hidden;
+
+/// The passphrase of the operator, once it was asked for: a command may connect several times.
+static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);
 
 /// Asks a yes-or-no question whose default is no; returns `None` without a terminal.
 ///
@@ -18,4 +26,55 @@ pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>
     io::stdin().lock().read_line(&mut answer)?;
     let answer = answer.trim().to_ascii_lowercase();
     Ok(Some(matches!(answer.as_str(), "y" | "yes")))
+}
+
+/// Asks for the passphrase of the operator, once for the whole command.
+pub(crate) fn operator_passphrase() -> CliResult<String> {
+    let mut known = PASSPHRASE.lock();
+    match &*known {
+        Some(passphrase) => Ok(passphrase.clone()),
+        None => Ok(known.insert(passphrase("Passphrase of the operator: ")?).clone()),
+    }
+}
+
+/// Asks for a passphrase on the terminal of the process, whatever its standard streams are, without showing it.
+#[cfg(unix)]
+pub(crate) fn passphrase(question: &str) -> CliResult<String> {
+    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+    let no_terminal = |_| {
+        Failure::failed(
+            "the passphrase of the operator is asked for on a terminal, and there is none; run it in a terminal",
+        )
+    };
+    let mut terminal =
+        File::options().read(true).write(true).open("/dev/tty").map_err(no_terminal)?;
+    let shown = tcgetattr(&terminal)?;
+    let mut hidden = shown.clone();
+    hidden.local_modes -= LocalModes::ECHO;
+    tcsetattr(&terminal, OptionalActions::Flush, &hidden)?;
+    let asked = terminal.write_all(question.as_bytes()).and_then(|()| read_secret(&terminal));
+    tcsetattr(&terminal, OptionalActions::Now, &shown)?;
+    let _ = terminal.write_all(b"\n");
+    let answer = asked?;
+    if answer.is_empty() {
+        return Err(Failure::failed("no passphrase was typed"));
+    }
+    Ok(answer)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn passphrase(_: &str) -> CliResult<String> {
+    Err(Failure::failed("a passphrase can be asked for on Unix only"))
+}
+
+#[cfg(unix)]
+fn read_secret(terminal: &File) -> io::Result<String> {
+    use std::io::Read as _;
+
+    let mut line = String::new();
+    let mut reader = io::BufReader::new(terminal).take(MAX_PASSPHRASE_BYTES as u64 + 2);
+    reader.read_line(&mut line)?;
+    line.truncate(line.trim_end_matches(['\n', '\r']).len());
+    Ok(line)
 }

@@ -1,6 +1,8 @@
 //! `mgp serve` with the kernel in this process: at an address, alone for one host, or shared by many hosts.
 
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_discovery::Sources;
@@ -17,6 +19,8 @@ use crate::args::{Global, Serve, SharedKernel};
 use crate::exit::{CliResult, Failure};
 use crate::launch::{self, Reporter};
 use crate::lock::{self, Lock, LockAttempt};
+#[cfg(unix)]
+use crate::operator::OperatorGate;
 use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::served_kernel::ServedKernel;
 use crate::signals::Signals;
@@ -219,7 +223,13 @@ async fn attach(
         reachable.http.clone_from(&url);
         reachable.config = sources.files().filter(|file| file.exists()).map(absolute).collect();
     });
-    let served = ServedKernel { kernel: kernel.clone(), stack, drain };
+    let served = ServedKernel {
+        kernel: kernel.clone(),
+        stack,
+        drain,
+        #[cfg(unix)]
+        gate: Arc::new(OperatorGate::new(&folder)),
+    };
     let http = http.map(|bound| tokio::spawn(bound.run()));
     let stdio = stdio_agent.map(|agent| serve_stdio(&served, &agent)).transpose()?;
     let reachable = kernel.reachable();
@@ -300,11 +310,13 @@ fn bind_failure(error: ServeError) -> Failure {
 /// Serves the process that started this one.
 fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> {
     launch::print_stdin_hint();
+    #[cfg(unix)]
+    served.gate.admit_own_host(agent);
     let (reader, writer) = take_stdio()?;
     let (served, principal) = (served.clone(), Principal::local().agent(agent));
     Ok(tokio::spawn(async move {
         let closed =
-            served.serve_connection(reader, writer, principal, ClientTransport::Stdio).await;
+            served.serve_connection(reader, writer, principal, None, ClientTransport::Stdio).await;
         tracing::debug!(%closed, "host disconnected");
     }))
 }

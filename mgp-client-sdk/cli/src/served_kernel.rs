@@ -1,10 +1,16 @@
 //! The kernel as its connections share it.
 
+#[cfg(unix)]
+use std::sync::Arc;
+
 use mgp_kernel::{ClientTransport, Kernel};
 use mgp_lifecycle::Drain;
 use mgp_transport::{CloseReason, Connection};
-use mgp_types::service::{Principal, Stack};
+use mgp_types::service::{CredentialGrant, Principal, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
+
+#[cfg(unix)]
+use crate::operator::OperatorGate;
 
 /// A kernel with the one stack and the one drain of all its connections.
 #[derive(Clone)]
@@ -12,15 +18,18 @@ pub(crate) struct ServedKernel {
     pub(crate) kernel: Kernel,
     pub(crate) stack: Stack,
     pub(crate) drain: Drain,
+    #[cfg(unix)]
+    pub(crate) gate: Arc<OperatorGate>,
 }
 
 impl ServedKernel {
-    /// Serves one peer until it disconnects or the kernel has drained.
+    /// Serves one peer, within what its credentials permit, until it disconnects or the kernel has drained.
     pub(crate) async fn serve_connection<R, W>(
         &self,
         reader: R,
         writer: W,
         principal: Principal,
+        pass: Option<CredentialGrant>,
         carrier: ClientTransport,
     ) -> CloseReason
     where
@@ -28,7 +37,15 @@ impl ServedKernel {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let _presence = self.kernel.clients().enter(principal.clone(), carrier);
-        let connection = Connection::new(reader, writer, self.stack.clone()).principal(principal);
+        let stack = self.stack.clone();
+        let stack = match pass {
+            None => stack,
+            Some(pass) => Stack::from_fn(move |mut call| {
+                call.cx_mut().extensions.insert(pass.clone());
+                stack.send(call)
+            }),
+        };
+        let connection = Connection::new(reader, writer, stack).principal(principal);
         let (drain, ending) = (self.drain.clone(), connection.ending());
         // A task of its own, so that the connection does not poll the drain with each message.
         let drain_task = tokio::spawn(async move {

@@ -66,7 +66,7 @@ fn connect_or_start(
     serve: &Serve,
     agent: &str,
 ) -> CliResult<(UnixStream, HelloReply)> {
-    let hello = Hello::agent(agent).line();
+    let hello = Hello::shim(agent).line();
     let mut waited = Duration::ZERO;
     loop {
         if let Some(connection) = try_connect(socket, &hello)? {

@@ -1,6 +1,6 @@
 //! The local socket of the kernel: `mgp.sock` in its state folder.
 //!
-//! Only processes of the same user are accepted; the first line of each names its role.
+//! Only processes of the same user are accepted; the first line of each names its role, which `operator/gate.rs` checks.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -17,6 +17,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::exit::{CliResult, Failure};
+use crate::operator::Admission;
+use crate::peer::Peer;
 use crate::served_kernel::ServedKernel;
 use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, MAX_LINE_BYTES};
 
@@ -61,7 +63,7 @@ impl LocalSocket {
         connections: &mut JoinSet<()>,
     ) {
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let reply: Arc<[u8]> = reply.line().into();
+        let reply = Arc::new(reply.clone());
         loop {
             let stream = tokio::select! {
                 accepted = self.listener.accept() => match accepted {
@@ -142,32 +144,47 @@ fn refuse(stream: &UnixStream, reason: &str) {
 async fn serve_connection(
     mut stream: UnixStream,
     served: &ServedKernel,
-    reply: &[u8],
+    reply: &HelloReply,
 ) -> io::Result<()> {
     // The mode of the folder excludes others already, unless a person changed it.
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
         refuse(&stream, "this kernel belongs to another user");
         return Err(ErrorKind::PermissionDenied.into());
     }
+    // At once, while the process that connected is likely to live.
+    let peer = Peer::of(&stream);
     let line = socket_hello::read_line(&mut stream, MAX_LINE_BYTES);
-    let principal = match timeout(HELLO_TIMEOUT, line).await {
-        Ok(Ok((line, rest))) => Hello::principal(&line).map(|principal| (principal, rest)),
+    let line = match timeout(HELLO_TIMEOUT, line).await {
+        Ok(Ok(line)) => Ok(line),
         Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => Err(error.to_string()),
         Ok(Err(error)) => return Err(error),
         Err(_) => Err("timed out waiting for the first line".to_owned()),
     };
-    let (principal, rest) = match principal {
-        Ok(accepted) => accepted,
-        Err(reason) => {
-            refuse(&stream, &reason);
-            return Err(io::Error::other(reason));
-        }
+    let admitted = match &line {
+        Ok((line, _)) => match Hello::read(line) {
+            Ok(hello) => served.gate.admit(&served.kernel, &peer, &hello).await,
+            Err(reason) => Err(HelloReply::refused(reason)),
+        },
+        Err(reason) => Err(HelloReply::refused(reason.as_str())),
     };
-    stream.write_all(reply).await?;
+    let (Admission { principal, pass }, rest) = match (admitted, line) {
+        (Ok(admission), Ok((_, rest))) => (admission, rest),
+        (Err(refused), _) => {
+            let _ = stream.try_write(&refused.line());
+            return Err(io::Error::other(refused.error.unwrap_or_default()));
+        }
+        (Ok(_), Err(reason)) => return Err(io::Error::other(reason)),
+    };
+    if served.drain.is_draining() {
+        // Without a reply a shim starts the next kernel, and does not wait for this one.
+        return Err(ErrorKind::ConnectionAborted.into());
+    }
+    let reply = if pass.is_some() { reply.clone().reading_only() } else { reply.clone() };
+    stream.write_all(&reply.line()).await?;
     let (reader, writer) = stream.into_split();
     let reader = io::Cursor::new(rest).chain(reader);
-    let closed =
-        served.serve_connection(reader, writer, principal.clone(), ClientTransport::Socket).await;
+    let carrier = ClientTransport::Socket;
+    let closed = served.serve_connection(reader, writer, principal.clone(), pass, carrier).await;
     tracing::debug!(?principal, %closed, "client disconnected");
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! The first line of each side of the local socket: the role of the peer, and the reply of the kernel.
 //!
 //! The peer writes `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with one
-//! line, and from then on both speak MCP.
+//! line, and from then on both speak MCP. A shim adds `"shim":true`, because its parent is the host; an operator that
+//! changes something adds `"changes":true`, and `"passphrase"` if the kernel asks for it.
 
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_types::service::Principal;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -25,6 +25,10 @@ pub(crate) const MAX_LINE_BYTES: usize = 4096;
 /// The bound of the reply, which names all servers of the kernel.
 pub(crate) const MAX_REPLY_BYTES: usize = 1 << 20;
 
+/// The word for a proof that is missing.
+#[cfg(unix)]
+const PASSPHRASE: &str = "passphrase";
+
 const MAX_NAME_BYTES: usize = 128;
 
 /// The agent of a peer that names none.
@@ -38,6 +42,12 @@ pub(crate) struct Hello<'a> {
     role: Role,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     agent: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    shim: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    changes: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    passphrase: Option<Secret>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,13 +57,39 @@ enum Role {
     Agent,
 }
 
+/// A text that no log shows.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct Secret(String);
+
+mgp_types::opaque_debug!(Secret);
+
+/// The role that a peer asks for.
+#[cfg(unix)]
+#[derive(Clone, Copy)]
+pub(crate) enum HelloRole<'a> {
+    Operator { changes: bool, passphrase: Option<&'a str> },
+    Agent { name: &'a str, is_shim: bool },
+}
+
+/// The purpose of an operator's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    Read,
+    /// A change, which may need a proof of the operator.
+    Change,
+}
+
 /// The reply of the kernel.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct HelloReply {
     pub(crate) mgp: u8,
     pub(crate) ok: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// The missing proof, `passphrase`, of a refused operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) proof: Option<Cow<'static, str>>,
     #[serde(default)]
     pub(crate) version: String,
     #[serde(default)]
@@ -67,37 +103,68 @@ pub(crate) struct HelloReply {
     /// The ids of its servers.
     #[serde(default)]
     pub(crate) servers: Vec<String>,
+    /// The operator gave no proof, and so changes nothing over this connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) reads_only: bool,
 }
 
 impl<'a> Hello<'a> {
-    pub(crate) fn operator() -> Self {
-        Self { mgp: REVISION, role: Role::Operator, agent: None }
+    pub(crate) fn operator(intent: Intent) -> Self {
+        Self { changes: intent == Intent::Change, ..Self::new(Role::Operator) }
     }
 
     pub(crate) fn agent(name: &'a str) -> Self {
-        Self { mgp: REVISION, role: Role::Agent, agent: Some(Cow::Borrowed(name)) }
+        Self { agent: Some(Cow::Borrowed(name)), ..Self::new(Role::Agent) }
+    }
+
+    /// Announces that the parent of this process is the host.
+    #[cfg(unix)]
+    pub(crate) fn shim(name: &'a str) -> Self {
+        Self { shim: true, ..Self::agent(name) }
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn set_passphrase(&mut self, passphrase: String) {
+        self.passphrase = Some(Secret(passphrase));
+    }
+
+    fn new(role: Role) -> Self {
+        Self { mgp: REVISION, role, agent: None, shim: false, changes: false, passphrase: None }
     }
 
     pub(crate) fn line(&self) -> Vec<u8> {
         to_line(self)
     }
 
-    /// Reads the principal of a peer from its line, or returns the reason of the refusal.
-    pub(crate) fn principal(line: &[u8]) -> Result<Principal, String> {
+    /// Reads the line of a peer, or returns the reason of the refusal.
+    #[cfg(unix)]
+    pub(crate) fn read(line: &'a [u8]) -> Result<Self, String> {
         let hint = r#"write one line first: `{"mgp":1,"as":"agent","agent":"NAME"}`"#;
-        let hello: Hello<'_> = serde_json::from_slice(line)
+        let hello: Self = serde_json::from_slice(line)
             .map_err(|_| format!("the first line is not a hello; {hint}"))?;
         if hello.mgp != REVISION {
             return Err(format!(
                 "this kernel supports revision {REVISION} of the first line; {hint}"
             ));
         }
-        match (hello.role, hello.agent.as_deref()) {
-            (Role::Operator, _) => Ok(Principal::local().operator()),
-            (Role::Agent, name) => {
-                let name = check_agent_name(name.unwrap_or(DEFAULT_AGENT))?;
-                Ok(Principal::local().agent(name))
-            }
+        if hello.role == Role::Agent {
+            check_agent_name(hello.agent.as_deref().unwrap_or(DEFAULT_AGENT))?;
+        }
+        Ok(hello)
+    }
+
+    /// Returns the role that the peer asks for.
+    #[cfg(unix)]
+    pub(crate) fn role(&self) -> HelloRole<'_> {
+        match self.role {
+            Role::Operator => HelloRole::Operator {
+                changes: self.changes,
+                passphrase: self.passphrase.as_ref().map(|Secret(passphrase)| passphrase.as_str()),
+            },
+            Role::Agent => HelloRole::Agent {
+                name: self.agent.as_deref().unwrap_or(DEFAULT_AGENT),
+                is_shim: self.shim,
+            },
         }
     }
 }
@@ -118,8 +185,28 @@ impl HelloReply {
         Self { mgp: REVISION, ok: true, version, pid: std::process::id(), ..Self::default() }
     }
 
+    /// Reports that the operator gave no proof.
+    #[cfg(unix)]
+    pub(crate) fn reading_only(self) -> Self {
+        Self { reads_only: true, ..self }
+    }
+
     pub(crate) fn refused(error: impl Into<String>) -> Self {
         Self { ok: false, error: Some(error.into()), ..Self::accepted() }
+    }
+
+    /// Asks an operator for the passphrase.
+    #[cfg(unix)]
+    pub(crate) fn wants_passphrase() -> Self {
+        let error = "the passphrase of the operator is needed; run it where it can be asked for";
+        Self { proof: Some(PASSPHRASE.into()), ..Self::refused(error) }
+    }
+
+    /// Returns whether a line is the question for the passphrase.
+    #[cfg(unix)]
+    pub(crate) fn is_passphrase_question(line: &[u8]) -> bool {
+        let reply: Option<Self> = serde_json::from_slice(line).ok();
+        reply.is_some_and(|reply| !reply.ok && reply.proof.as_deref() == Some(PASSPHRASE))
     }
 
     pub(crate) fn line(&self) -> Vec<u8> {
@@ -183,7 +270,12 @@ mod tests {
 
     #[track_caller]
     fn check(line: &str, expected: Result<&str, &str>) {
-        let read = Hello::principal(line.as_bytes()).map(|principal| format!("{principal:?}"));
+        let read = Hello::read(line.as_bytes()).map(|hello| match hello.role() {
+            HelloRole::Operator { changes, passphrase } => {
+                format!("operator {changes} {}", passphrase.unwrap_or("-"))
+            }
+            HelloRole::Agent { name, is_shim } => format!("agent {name} {is_shim}"),
+        });
         match (read, expected) {
             (Ok(read), Ok(expected)) => assert_eq!(read, expected, "{line}"),
             (Err(read), Err(expected)) => assert!(read.contains(expected), "{line}: {read}"),
@@ -193,15 +285,30 @@ mod tests {
 
     #[test]
     fn the_role_and_agent_of_a_peer_are_read_from_its_first_line() {
-        check(r#"{"mgp":1,"as":"operator"}"#, Ok("local/local (operator)"));
-        check(r#"{"mgp":1,"as":"agent","agent":"ada"}"#, Ok("local/local/ada"));
-        check(r#"{"mgp":1,"as":"agent","later":[]}"#, Ok("local/local/default"));
+        check(r#"{"mgp":1,"as":"operator"}"#, Ok("operator false -"));
+        check(
+            r#"{"mgp":1,"as":"operator","changes":true,"passphrase":"p"}"#,
+            Ok("operator true p"),
+        );
+        check(r#"{"mgp":1,"as":"agent","agent":"ada","shim":true}"#, Ok("agent ada true"));
+        check(r#"{"mgp":1,"as":"agent","agent":"ada"}"#, Ok("agent ada false"));
+        check(r#"{"mgp":1,"as":"agent","later":[]}"#, Ok("agent default false"));
         check(r#"{"mgp":2,"as":"operator"}"#, Err("revision 1"));
         check(r#"{"mgp":1,"as":"king"}"#, Err("is not a hello"));
         check(r#"{"mgp":1,"as":"agent","agent":""}"#, Err("1 to 128 bytes"));
         check(r#"{"mgp":1,"as":"agent","agent":"a\nb"}"#, Err("1 to 128 bytes"));
         check("GET / HTTP/1.1", Err("is not a hello"));
         check("", Err("is not a hello"));
+    }
+
+    #[test]
+    fn a_passphrase_is_not_logged() {
+        let mut hello = Hello::operator(Intent::Change);
+        hello.set_passphrase("open sesame".to_owned());
+        assert!(!format!("{hello:?}").contains("sesame"));
+        assert!(String::from_utf8(hello.line()).unwrap().contains("open sesame"));
+        assert!(HelloReply::is_passphrase_question(&HelloReply::wants_passphrase().line()));
+        assert!(!HelloReply::is_passphrase_question(&HelloReply::accepted().line()));
     }
 
     #[tokio::test]

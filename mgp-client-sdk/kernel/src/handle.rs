@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_discovery::Registrations;
+use mgp_discovery::{OperatorProof, Registrations};
 use mgp_security::Governance;
 use mgp_toolindex::ToolIndex;
 use mgp_types::Timestamp;
@@ -123,6 +123,12 @@ impl Kernel {
     }
 
     // === The program around it ===
+
+    /// Returns the configured proof of operators at the local socket.
+    #[must_use]
+    pub fn operator_proof(&self) -> OperatorProof {
+        self.0.config.config().kernel.operator_proof
+    }
 
     /// Returns when the kernel was started.
     #[must_use]

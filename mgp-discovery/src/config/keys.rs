@@ -53,6 +53,7 @@ const APPROVAL: &[&str] = &["interactive", "auto_approve", "deny_all", "config_o
 const DEFAULTS: &[&str] = &["opt-in", "opt-out"];
 const RISKS: &[&str] = &["safe", "moderate", "dangerous"];
 const VALIDATORS: &[&str] = &["sandbox", "readonly", "network_restricted", "code_safety", "none"];
+const PROOFS: &[&str] = &["none", "terminal", "passphrase"];
 const RESTARTS: &[&str] = &["never", "on_failure", "always"];
 const MANY: u64 = i64::MAX as u64;
 
@@ -116,6 +117,10 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
         "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
         "audit" KeyKind::Table, "", "The audit log.";
+        "operator" KeyKind::Table, "", "Who may change things over the local socket.";
+    }
+    "kernel.operator": {
+        "proof" KeyKind::Word(PROOFS), "none", "What a command must show before it changes anything: `terminal` a terminal of its own outside the hosts, `passphrase` the passphrase of `mgp operator passphrase set`. Reads need none.";
     }
     "kernel.tool_context_budget": {
         "max_tokens" KeyKind::Number(0, MANY), "8000", "The total budget.";

@@ -87,7 +87,7 @@ pub struct ServerConfig {
     pub file: PathBuf,
     /// The owner of that file; a configuration that was only parsed counts as a project's.
     pub origin: Origin,
-    /// The files of the project that it may run, with their SHA-256, as they were approved; `None` if nobody has to.
+    /// The files of the project that it may run, with their SHA-256, as they were approved; `None` if they need no approval.
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
@@ -326,6 +326,21 @@ pub struct KernelConfig {
     pub tool_context_budget: ToolBudgetConfig,
     /// The audit log.
     pub audit: AuditLogConfig,
+    /// The proof that operators at the local socket give before they change anything.
+    pub operator_proof: OperatorProof,
+}
+
+/// The proof of an operator at the local socket (`kernel.operator.proof`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperatorProof {
+    /// None beyond a process outside the servers and hosts.
+    #[default]
+    None,
+    /// A terminal in whose foreground the command runs.
+    Terminal,
+    /// The passphrase.
+    Passphrase,
 }
 
 impl Default for KernelConfig {
@@ -339,6 +354,7 @@ impl Default for KernelConfig {
             tools_request: false,
             tool_context_budget: ToolBudgetConfig::default(),
             audit: AuditLogConfig::default(),
+            operator_proof: OperatorProof::None,
         }
     }
 }

@@ -16,8 +16,9 @@ use super::finding::Report;
 use super::reader::Reader;
 use super::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
-    ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, RecordedArguments,
-    RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
+    ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, OperatorProof,
+    RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
+    ToolCreationConfig, limits,
 };
 use crate::source::Origin;
 
@@ -402,6 +403,13 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
                 Some("full") => RecordedArguments::Full,
                 _ => RecordedArguments::Redacted,
             },
+        };
+    }
+    if let Some(mut below) = reader.below("operator", "kernel.operator") {
+        kernel.operator_proof = match below.text("proof").as_deref() {
+            Some("terminal") => OperatorProof::Terminal,
+            Some("passphrase") => OperatorProof::Passphrase,
+            _ => OperatorProof::None,
         };
     }
     kernel

@@ -86,6 +86,8 @@ fn sample(key: &ConfigKey) -> String {
         "servers.mgp.permission_policy" | "kernel.permission_policy" => "'auto_approve'",
         "kernel.tool_context_budget" => "{ max_tokens = 1 }",
         "kernel.audit" => "{ keep = 1 }",
+        "kernel.operator" => "{ proof = 'terminal' }",
+        "kernel.operator.proof" => "'terminal'",
         "kernel.audit.fsync" => "'always'",
         "kernel.audit.arguments" => "'full'",
         _ => match key.kind {
@@ -203,6 +205,16 @@ fn a_faulty_server_disables_itself_and_a_faulty_rule_disables_the_file() {
     assert!(Config::parse("mgp.toml", "[kernel]\npermission_policy = 'auto'\n").is_err());
     assert!(Config::parse("mgp.toml", "[agents.'a b']\n").is_err());
     assert!(Config::parse("mgp.toml", "[tool_creation]\nenabled = 1\n").is_err());
+}
+
+#[test]
+fn a_misspelt_proof_of_operators_does_not_mean_none() {
+    let proof = |text: &str| parsed(text).config.kernel.operator_proof;
+    assert_eq!(proof(""), OperatorProof::None);
+    assert_eq!(proof("[kernel]\noperator.proof = 'none'"), OperatorProof::None);
+    assert_eq!(proof("[kernel.operator]\nproof = 'terminal'"), OperatorProof::Terminal);
+    assert_eq!(proof("[kernel]\noperator.proof = 'passphrase'"), OperatorProof::Passphrase);
+    assert!(Config::parse("mgp.toml", "[kernel]\noperator.proof = 'pasphrase'").is_err());
 }
 
 #[test]

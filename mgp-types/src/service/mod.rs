@@ -78,7 +78,7 @@ pub use pass::CredentialGrant;
 pub use peer::{InFlight, Inbox, ItemReceiver, Link, Peer, QueueRoom, closed, is_lost, lost};
 pub use peer_info::{AcceptedRequests, PeerInfo};
 pub use permission_authority::PermissionAuthority;
-pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
+pub use principal::{AgentId, Authority, PeerProcess, Principal, ServerId, Subject, TenantId};
 pub use question::{CallerRequest, InputRequired, result_type};
 pub use ready_per_call::{ReadyPerCall, ReadyPerCallService};
 pub use reply::{Body, Reply};

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 use bytestring::ByteString;
@@ -70,8 +71,34 @@ name_newtype!(
 );
 
 /// The principal for whom a call is made; forwarding never changes it.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Principal(Arc<Identity>);
+///
+/// The [process](Self::process) it acts through is only for the record: two principals that differ only in it are equal.
+///
+/// ```
+/// use mgp_types::service::{PeerProcess, Principal};
+///
+/// let operator = Principal::local().operator();
+/// let through = operator.through(PeerProcess::new(4242));
+/// assert_eq!(through.process().unwrap().pid, 4242);
+/// assert_eq!(through, operator);
+/// ```
+#[derive(Clone)]
+pub struct Principal {
+    identity: Arc<Identity>,
+    process: Option<Arc<PeerProcess>>,
+}
+
+/// The local process at the other end of a connection, for the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerProcess {
+    /// The process id at the time of the connection.
+    pub pid: u32,
+    /// The path of its program, if it can be read.
+    pub program: Option<String>,
+    /// The path of the program of its parent, if it can be read.
+    pub parent: Option<String>,
+}
 
 #[derive(PartialEq, Eq, Hash)]
 struct Identity {
@@ -91,16 +118,21 @@ pub enum Authority {
     Operator,
 }
 
+impl PeerProcess {
+    /// Creates a process whose program is not known.
+    #[must_use]
+    pub fn new(pid: u32) -> Self {
+        Self { pid, program: None, parent: None }
+    }
+}
+
 impl Principal {
     /// Creates a principal without administrative authority.
     #[must_use]
     pub fn new(tenant: impl Into<TenantId>, subject: impl Into<Subject>) -> Self {
-        Self(Arc::new(Identity {
-            tenant: tenant.into(),
-            subject: subject.into(),
-            agent: None,
-            authority: Authority::User,
-        }))
+        let (tenant, subject) = (tenant.into(), subject.into());
+        let identity = Identity { tenant, subject, agent: None, authority: Authority::User };
+        Self { identity: Arc::new(identity), process: None }
     }
 
     /// Returns the principal at the other end of a local pipe: tenant `local`, subject `local`.
@@ -113,55 +145,83 @@ impl Principal {
     /// Returns the same principal, acting through an agent.
     #[must_use]
     pub fn agent(&self, agent: impl Into<AgentId>) -> Self {
-        let Identity { tenant, subject, authority, .. } = &*self.0;
-        Self(Arc::new(Identity {
+        let Identity { tenant, subject, authority, .. } = &*self.identity;
+        let identity = Identity {
             tenant: tenant.clone(),
             subject: subject.clone(),
             agent: Some(agent.into()),
             authority: *authority,
-        }))
+        };
+        Self { identity: Arc::new(identity), process: self.process.clone() }
     }
 
     /// Returns the same principal, with administrative authority.
     #[must_use]
     pub fn operator(&self) -> Self {
-        let Identity { tenant, subject, agent, .. } = &*self.0;
-        Self(Arc::new(Identity {
+        let Identity { tenant, subject, agent, .. } = &*self.identity;
+        let identity = Identity {
             tenant: tenant.clone(),
             subject: subject.clone(),
             agent: agent.clone(),
             authority: Authority::Operator,
-        }))
+        };
+        Self { identity: Arc::new(identity), process: self.process.clone() }
+    }
+
+    /// Returns the same principal, acting through a local process, which the audit log names.
+    #[must_use]
+    pub fn through(&self, process: PeerProcess) -> Self {
+        Self { identity: Arc::clone(&self.identity), process: Some(Arc::new(process)) }
+    }
+
+    /// Returns the local process it acts through, if known.
+    #[must_use]
+    pub fn process(&self) -> Option<&PeerProcess> {
+        self.process.as_deref()
     }
 
     /// Returns the tenant.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
-        &self.0.tenant
+        &self.identity.tenant
     }
 
     /// Returns the subject.
     #[must_use]
     pub fn subject(&self) -> &Subject {
-        &self.0.subject
+        &self.identity.subject
     }
 
     /// Returns the agent, if known.
     #[must_use]
     pub fn as_agent(&self) -> Option<&AgentId> {
-        self.0.agent.as_ref()
+        self.identity.agent.as_ref()
     }
 
     /// Returns the administrative authority.
     #[must_use]
     pub fn authority(&self) -> Authority {
-        self.0.authority
+        self.identity.authority
+    }
+}
+
+impl PartialEq for Principal {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
+impl Eq for Principal {}
+
+impl Hash for Principal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity.hash(state);
     }
 }
 
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Identity { tenant, subject, agent, authority } = &*self.0;
+        let Identity { tenant, subject, agent, authority } = &*self.identity;
         write!(f, "{tenant}/{subject}")?;
         if let Some(agent) = agent {
             write!(f, "/{agent}")?;

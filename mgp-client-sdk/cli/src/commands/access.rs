@@ -20,6 +20,7 @@ use crate::args::Global;
 use crate::backend::{Backend, operator};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Cell, Color, Output, Render, print};
+use crate::socket_hello::Intent;
 use crate::{state, time_args};
 
 /// `mgp access`.
@@ -227,7 +228,11 @@ impl Render for AccessMatrix {
 }
 
 pub(crate) async fn run(global: &Global, access: &Access) -> CliResult {
-    let backend = Backend::open(global).await?;
+    let intent = match access {
+        Access::Grant { .. } | Access::Revoke { .. } => Intent::Change,
+        _ => Intent::Read,
+    };
+    let backend = Backend::open(global, intent).await?;
     let result = execute(global, access, &backend).await;
     // A change counts once it is on disk.
     backend.close().await?;

@@ -138,7 +138,12 @@ impl Render for WholeApproval {
 }
 
 pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
-    let client = control::connect(global).await?;
+    let client = match approvals {
+        Approvals::Ls | Approvals::Show { .. } | Approvals::Watch => {
+            control::connect(global).await?
+        }
+        Approvals::Approve(_) | Approvals::Deny(_) => control::connect_to_change(global).await?,
+    };
     let result = match approvals {
         Approvals::Ls => print(global, &ApprovalList(fetch_approvals(&client).await?)),
         Approvals::Show { id } => {

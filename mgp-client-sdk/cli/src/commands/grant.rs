@@ -17,6 +17,7 @@ use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
 use crate::exit::CliResult;
 use crate::output::{Output, Progress, plural};
+use crate::socket_hello::Intent;
 
 /// The time a server may take to list its tools; package runners download first.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -70,7 +71,7 @@ pub(super) async fn grant_access(
     servers: &[&ServerConfig],
     because: &str,
 ) -> CliResult<Vec<GrantResult>> {
-    let backend = Backend::open(global).await?;
+    let backend = Backend::open(global, Intent::Change).await?;
     let mut new = Vec::new();
     for server in servers.iter().copied() {
         let result = backend.query(AccessQueryParams::new(agent, server.id.as_str())).await?;
@@ -97,7 +98,7 @@ pub(super) async fn grant_access(
     }
     drop(progress);
     probed.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
-    let backend = Backend::open(global).await?;
+    let backend = Backend::open(global, Intent::Change).await?;
     // A running kernel must know the new servers before it decides about them.
     backend.reload().await;
     let mut all = Vec::new();

@@ -127,7 +127,7 @@ pub(crate) async fn status(global: &Global) -> CliResult {
 
 pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
     let folder = state::folder(global)?;
-    let client = control::connect(global).await?;
+    let client = control::connect_to_change(global).await?;
     let stopping = lock_holder(&folder)?;
     let mut params = KernelStopParams::new();
     params.timeout_ms = stop.timeout.map(mgp_types::millis);

@@ -5,10 +5,11 @@ use std::time::SystemTime;
 use clap::{Args, Subcommand};
 use mgp_security::auth::{ApiKeys, FileKeys, KeyGrant, KeyRecord};
 use mgp_types::Timestamp;
-use mgp_types::service::Principal;
 use serde::Serialize;
 
 use crate::args::Global;
+use crate::backend::operator;
+use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, print};
@@ -163,9 +164,9 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             if let Some(end) = add.expires {
                 grant = grant.expires(end);
             }
+            control::admit_change(global).await?;
             let audit = OfflineAudit::open(global).await?;
-            let new =
-                store.recorded(Principal::local().operator(), audit.sink()).issue(grant).await?;
+            let new = store.recorded(operator(), audit.sink()).issue(grant).await?;
             audit.close().await?;
             let key = NewKey {
                 id: new.id().to_owned(),
@@ -175,9 +176,9 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             print(global, &key)
         }
         Keys::Revoke { id } => {
+            control::admit_change(global).await?;
             let audit = OfflineAudit::open(global).await?;
-            let revoked =
-                store.recorded(Principal::local().operator(), audit.sink()).revoke(id).await;
+            let revoked = store.recorded(operator(), audit.sink()).revoke(id).await;
             audit.close().await?;
             revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))?;
             ActionReport::new(&**id, "revoked").print(global)

@@ -11,6 +11,7 @@ use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Cell, Color, Output, Render, print};
+use crate::socket_hello::Intent;
 use crate::time_args;
 
 /// `mgp permissions`.
@@ -82,7 +83,11 @@ impl Render for DecisionList {
 }
 
 pub(crate) async fn run(global: &Global, permissions: &Permissions) -> CliResult {
-    let backend = Backend::open(global).await?;
+    let intent = match permissions {
+        Permissions::Ls { .. } => Intent::Read,
+        _ => Intent::Change,
+    };
+    let backend = Backend::open(global, intent).await?;
     let result = execute(global, permissions, &backend).await;
     // A change counts once it is on disk.
     backend.close().await?;

@@ -30,6 +30,7 @@ use crate::backend::Backend;
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print};
+use crate::socket_hello::Intent;
 use crate::{control, state, time_args};
 
 /// The time a server may take to connect.
@@ -433,7 +434,7 @@ async fn remove(global: &Global, rm: &Rm) -> CliResult {
         return removed.with_notes(forget(global, rm).await?).print(global);
     }
     // Without an entry in the file, it may be a registered server.
-    let client = match control::connect(global).await {
+    let client = match control::connect_to_change(global).await {
         Ok(client) => client,
         Err(failure) if failure.is_no_kernel() => {
             return Err(Failure::failed(format!(
@@ -468,7 +469,7 @@ async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
     let db = state::db(global).await?;
     let held = ServerHoldings::read(&db).await?.remove(id).unwrap_or_default();
     let trust = Trust::new(Arc::new(db));
-    let backend = Backend::open(global).await?;
+    let backend = Backend::open(global, Intent::Change).await?;
     let forgotten = match &backend {
         Backend::Kernel(client) => {
             let mut params = KernelReloadParams::new();

@@ -445,7 +445,7 @@ async fn approve(global: &Global, approve: &Approve) -> CliResult {
     let mut params = KernelToolDecisionParams::new(&*tool.server_id, name);
     params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
     params.because.clone_from(&approve.because);
-    let client = control::connect(global).await?;
+    let client = control::connect_to_change(global).await?;
     if approve.reject {
         client.request::<KernelToolsReject>(&params).await?;
     } else {

@@ -8,7 +8,6 @@ use clap::Args;
 use mgp_discovery::{FindingSeverity, ProjectReview, Sources, Trust, TrustApproval};
 use mgp_security::ServerHoldings;
 use mgp_types::Timestamp;
-use mgp_types::service::Principal;
 use serde::Serialize;
 
 use crate::args::Global;
@@ -17,6 +16,7 @@ use crate::offline_audit::OfflineAudit;
 use crate::output::{ActionReport, Output, Render, print, print_note};
 use crate::prompt;
 use crate::state;
+use crate::{backend, control};
 
 /// `mgp trust`.
 #[derive(Clone, Debug, Args)]
@@ -176,7 +176,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
     let db = state::db(global).await?;
     let held = ServerHoldings::read(&db).await?;
     let trust = Trust::new(Arc::new(db));
-    let operator = Principal::local().operator();
+    let operator = backend::operator();
     if arguments.list {
         let all = trust.list().await?;
         return print(global, &ApprovalList(all.into_iter().map(ProjectApproval::from).collect()));
@@ -189,6 +189,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
                 "`{file}` is not approved; see `mgp trust --list`"
             )));
         }
+        control::admit_change(global).await?;
         let audit = OfflineAudit::open(global).await?;
         let revoked = recorded_trust(&audit).revoke(file, &operator).await;
         audit.close().await?;
@@ -220,6 +221,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
             }
         }
     }
+    control::admit_change(global).await?;
     // Opened after the question, so that a kernel can start meanwhile.
     let audit = OfflineAudit::open(global).await?;
     let approved = recorded_trust(&audit).approve(&review, &operator).await;

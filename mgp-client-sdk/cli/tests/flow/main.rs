@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod creating;
+#[expect(dead_code, reason = "other tests use the rest of it")]
+#[path = "../world/host.rs"]
+mod host;
 mod made;
 mod mode_a;
 mod mode_b;

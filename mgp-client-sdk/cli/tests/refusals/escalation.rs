@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
+use crate::host::below_host;
 use crate::serving::Serving;
 use crate::world::World;
 use mgp_testkit::until;
@@ -231,8 +232,9 @@ struct Raw {
 
 impl Raw {
     async fn new(world: &World, speaks: bool) -> Self {
-        let mut command = Command::from(world.command(&["serve", "--stdio", "--agent", "ada"]));
-        command.arg("--config").arg(world.path("mgp.toml"));
+        let mut command = world.command(&["serve", "--stdio", "--agent", "ada", "--config"]);
+        command.arg(world.path("mgp.toml"));
+        let mut command = Command::from(below_host(&command));
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

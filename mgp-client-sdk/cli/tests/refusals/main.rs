@@ -4,6 +4,8 @@
 
 mod codes;
 mod escalation;
+#[path = "../world/host.rs"]
+mod host;
 mod presence;
 mod project;
 mod recorded;

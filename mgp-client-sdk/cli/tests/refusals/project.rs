@@ -6,6 +6,7 @@ use std::process::Stdio;
 use mgp_client_sdk::{Client, EraChoice};
 use mgp_transport::ChildCommand;
 
+use crate::host::host_args;
 use crate::world::World;
 use mgp_testkit::until;
 
@@ -54,7 +55,8 @@ async fn a_hostile_project_starts_nothing_and_learns_no_secret() {
     world.write("work/mgp.toml", &place(HOSTILE));
     world.write("secret", TOKEN);
     for era in [EraChoice::Legacy, EraChoice::Modern] {
-        let command = ChildCommand::new(env!("CARGO_BIN_EXE_mgp"))
+        let command = ChildCommand::new("/bin/sh")
+            .args(host_args(env!("CARGO_BIN_EXE_mgp")))
             .args(["serve", "--stdio", "--linger", "0", "--agent", "ada", "--state"])
             .arg(world.path("state"))
             .env("HOME", world.path(""))

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::chaos::{A_CHECK, rounds};
 use crate::program::program;
-use crate::world::{World, text, within, within_time};
+use crate::world::{Host, World, text, within, within_time};
 
 /// The number of broken servers of each kind: a few in a test run, ten in the acceptance check.
 fn of_a_kind() -> usize {
@@ -111,7 +111,7 @@ fn working_servers_work_beside_broken_ones_and_doctor_names_the_broken_ones() {
     configured(&world);
     let ready = world.ready_file();
     let begun = Instant::now();
-    let mut host = world.host(&["--standalone", "--ready-file", ready.to_str().unwrap()]);
+    let mut host = Host::standalone(&world, &["--ready-file", ready.to_str().unwrap()]);
     world.ready();
     let served = begun.elapsed();
     let mut operator = world.operator();

@@ -12,7 +12,7 @@ use std::thread;
 
 use serde_json::json;
 
-use crate::world::{World, exists, kill, lives, text, within};
+use crate::world::{Host, World, exists, kill, lives, text, within};
 
 /// Runs `mgp serve` to its end and checks its exit code and its one line of error.
 #[track_caller]
@@ -89,7 +89,7 @@ fn a_configuration_that_is_not_toml() {
 fn a_server_whose_program_is_not_there_stops_no_other() {
     let nowhere = "[[servers]]\nid = \"nowhere\"\ncommand = \"no-such-program-of-ours\"\n";
     let world = World::new(nowhere);
-    let mut host = world.host(&["--standalone"]);
+    let mut host = Host::standalone(&world, &[]);
     host.echoes("works");
     let listed = world.operator().ask("mgp/discovery/list", &json!({})).unwrap();
     let servers = listed["servers"].as_array().unwrap();
@@ -334,7 +334,7 @@ fn an_agent_that_was_granted_nothing() {
     let world = World::empty();
     let script = format!("exec {}", crate::program::program("echo"));
     world.config(&world.server("echo", &script).replace("opt-out", "opt-in"));
-    let mut host = world.host(&["--standalone", "--agent", "ada"]);
+    let mut host = Host::standalone(&world, &["--agent", "ada"]);
     let listed = || {
         let listed = world.operator().ask("mgp/kernel/servers", &json!({})).unwrap();
         (listed["servers"][0]["tools"] == 1).then_some(())

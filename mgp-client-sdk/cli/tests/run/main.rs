@@ -11,6 +11,8 @@ mod broken;
 mod chaos;
 mod ends;
 mod first;
+#[path = "../world/host.rs"]
+mod host;
 #[path = "../world/program.rs"]
 mod program;
 mod registering;

@@ -12,6 +12,7 @@ use mgp_testkit::TempDir;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::host::below_host;
 use crate::program::program;
 use crate::wire::{OPERATOR, Wire, initialize_params};
 
@@ -160,7 +161,22 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn start(world: &World, args: &[&str]) -> Self {
         let mut command = world.mgp(&["--stdio"]);
-        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(args);
+        // Tests signal a standalone kernel as their child.
+        let is_kernel = args.contains(&"--standalone");
+        Self::spawn(if is_kernel { command } else { below_host(&command) })
+    }
+
+    /// Starts a kernel below a host that is not this process, which can then act as an operator.
+    pub(crate) fn standalone(world: &World, args: &[&str]) -> Self {
+        let mut command = world.mgp(&["--stdio", "--standalone"]);
+        let mut host = Self::spawn(below_host(command.args(args)));
+        host.hello();
+        host
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();

@@ -10,6 +10,8 @@ use mgp_transport::ChildCommand;
 use mgp_types::mcp::Era;
 use serde_json::Value;
 
+use crate::host::host_args;
+
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
 /// The two servers of the flows; no call needs an approval.
@@ -70,7 +72,8 @@ impl World {
     /// Starts a host of an era as an agent.
     pub(crate) async fn host(&self, agent: &str, era: Era, builder: ClientBuilder) -> Client {
         let era = if era == Era::Legacy { EraChoice::Legacy } else { EraChoice::Modern };
-        let command = ChildCommand::new(env!("CARGO_BIN_EXE_mgp"))
+        let command = ChildCommand::new("/bin/sh")
+            .args(host_args(env!("CARGO_BIN_EXE_mgp")))
             .args(["serve", "--stdio", "--linger", "1", "--agent", agent])
             .args(["--config".into(), self.path("mgp.toml")])
             .args(["--state".into(), self.path("state")])

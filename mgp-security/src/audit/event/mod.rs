@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType, Target};
-use mgp_types::service::{Context, Principal, Rule, ServerId};
+use mgp_types::service::{Context, PeerProcess, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, Object, Payload, Timestamp};
 use serde::Serialize;
 
@@ -26,22 +26,47 @@ const MAX_TEXT: usize = 1024;
 /// The tenant of principals without a configured tenant; it is not written.
 const LOCAL: &str = "local";
 
-/// The actor of an event, and the tenant unless it is the local one.
+/// The size limit for the path of a program, in bytes.
+const MAX_PROGRAM: usize = 256;
+
+/// The actor of an event, the tenant unless it is the local one, and the process the actor uses, if known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventActor {
     actor: Actor,
     tenant: Option<String>,
+    process: Option<ActorProcess>,
+}
+
+/// The local process through which an actor acts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct ActorProcess {
+    pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+}
+
+impl From<&PeerProcess> for ActorProcess {
+    fn from(process: &PeerProcess) -> Self {
+        let path = |path: &Option<String>| path.as_deref().map(|path| cut(path, MAX_PROGRAM));
+        Self { pid: process.pid, program: path(&process.program), parent: path(&process.parent) }
+    }
 }
 
 impl From<&Principal> for EventActor {
     fn from(principal: &Principal) -> Self {
-        Self { actor: principal.into(), tenant: tenant_of(principal).map(str::to_owned) }
+        Self {
+            actor: principal.into(),
+            tenant: tenant_of(principal).map(str::to_owned),
+            process: principal.process().map(ActorProcess::from),
+        }
     }
 }
 
 impl From<Actor> for EventActor {
     fn from(actor: Actor) -> Self {
-        Self { actor, tenant: None }
+        Self { actor, tenant: None, process: None }
     }
 }
 
@@ -76,9 +101,13 @@ pub struct Event(Box<AuditEvent>);
 impl Event {
     /// Creates an event of any type; prefer the constructor for a type.
     pub fn new(event_type: EventType, by: impl Into<EventActor>, result: AuditResult) -> Self {
-        let EventActor { actor, tenant } = by.into();
+        let EventActor { actor, tenant, process } = by.into();
         let event = AuditEvent::new(Timestamp::now(), event_type, actor, result);
-        Self(Box::new(event)).words("tenant", tenant.as_deref())
+        let event = Self(Box::new(event)).words("tenant", tenant.as_deref());
+        match process {
+            Some(process) => event.detail("process", &process),
+            None => event,
+        }
     }
 
     /// Sets the tenant, unless it is the local one; an actor that is a principal already sets its own.

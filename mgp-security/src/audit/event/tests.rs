@@ -10,7 +10,7 @@ use mgp_types::mgp::{
     AccessEntry, AccessPermission, Actor, AuditEvent, AuditResult, EntryType, Extension,
     ExtensionSet, Permission, PermissionScope, RiskLevel,
 };
-use mgp_types::service::{PeerInfo, Principal, Rule, ServerId};
+use mgp_types::service::{PeerInfo, PeerProcess, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, RpcError, Sha256Hash, Timestamp};
 use serde_json::Value;
 
@@ -179,6 +179,18 @@ fn the_page_names_every_type_and_member() {
         count += 1;
     }
     assert_eq!(count, sections.len(), "a section has no golden file");
+}
+
+#[test]
+fn the_process_of_an_operator_is_recorded_with_short_paths() {
+    let mut process = PeerProcess::new(4242);
+    process.program = Some("/p".repeat(400));
+    let operator = Principal::local().operator().through(process);
+    let event = Event::administered(&operator, None, "approvals.decide").build();
+    let process: Value = event.details.unwrap().decode("process").unwrap().unwrap();
+    assert_eq!(process["pid"], 4242);
+    let program = process["program"].as_str().unwrap();
+    assert!(program.len() < 300 && program.ends_with('…') && process.get("parent").is_none());
 }
 
 #[test]

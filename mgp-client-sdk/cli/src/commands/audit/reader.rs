@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::args::Global;
 use crate::backend::Backend;
 use crate::exit::CliResult;
+use crate::socket_hello::Intent;
 use crate::{state, time_args};
 
 const PAGE_EVENTS: usize = 1000;
@@ -54,7 +55,7 @@ pub(super) enum EventReader {
 
 impl EventReader {
     pub(super) async fn open(global: &Global) -> CliResult<Self> {
-        match Backend::open(global).await {
+        match Backend::open(global, Intent::Read).await {
             Ok(Backend::Kernel(client)) => return Ok(Self::Kernel(client)),
             // Writes the events that a killed kernel still had to write.
             Ok(backend) => backend.close().await?,

@@ -1,0 +1,84 @@
+//! `mgp operator`: the passphrase that changes need with `operator.proof = "passphrase"`.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use mgp_security::Event;
+
+use crate::args::Global;
+use crate::backend;
+use crate::control;
+use crate::exit::{CliResult, Failure};
+use crate::offline_audit::OfflineAudit;
+use crate::operator::{MAX_PASSPHRASE_BYTES, MIN_PASSPHRASE_CHARS, PassphraseFile};
+use crate::output::ActionReport;
+use crate::{prompt, state};
+
+/// The time that a wrong passphrase costs.
+const WRONG_DELAY: Duration = Duration::from_secs(1);
+
+/// `mgp operator`.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum Operator {
+    /// Set or remove the passphrase, which is asked for on the terminal
+    #[command(subcommand)]
+    Passphrase(Passphrase),
+}
+
+/// `mgp operator passphrase`.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum Passphrase {
+    /// Set the passphrase, or replace it
+    #[command(
+        after_help = "Changes need it once your own configuration has operator.proof = \"passphrase\" under [kernel].\n\nExample:\n  mgp operator passphrase set"
+    )]
+    Set,
+    /// Remove the passphrase
+    Remove,
+}
+
+pub(crate) async fn run(global: &Global, operator: &Operator) -> CliResult {
+    let Operator::Passphrase(change) = operator;
+    let file = PassphraseFile::in_folder(&state::create_folder(global)?);
+    if file.is_set()? {
+        if file.verify(&prompt::operator_passphrase()?)? != Some(true) {
+            tokio::time::sleep(WRONG_DELAY).await;
+            return Err(Failure::failed("wrong passphrase"));
+        }
+        control::admit_change(global).await?;
+    } else {
+        // The first one cannot be asked for, but it is not set from within a host or a server.
+        control::admit_reader(global).await?;
+    }
+    let (method, done) = match change {
+        Passphrase::Set => {
+            file.set(&new_passphrase()?)?;
+            ("operator.passphrase.set", "set")
+        }
+        Passphrase::Remove => {
+            if !file.remove()? {
+                return Err(Failure::failed("no passphrase is set"));
+            }
+            ("operator.passphrase.remove", "removed")
+        }
+    };
+    let audit = OfflineAudit::open(global).await?;
+    let event = Event::administered(&backend::operator(), None, method);
+    let recorded = audit.sink().record(event.build()).await;
+    audit.close().await?;
+    recorded?;
+    ActionReport::new("passphrase", done).print(global)
+}
+
+fn new_passphrase() -> CliResult<String> {
+    let new = prompt::passphrase("New passphrase: ")?;
+    if new.chars().count() < MIN_PASSPHRASE_CHARS || new.len() > MAX_PASSPHRASE_BYTES {
+        return Err(Failure::usage(format!(
+            "a passphrase has at least {MIN_PASSPHRASE_CHARS} characters and at most {MAX_PASSPHRASE_BYTES} bytes"
+        )));
+    }
+    if prompt::passphrase("Again: ")? != new {
+        return Err(Failure::failed("the two differ; nothing was changed"));
+    }
+    Ok(new)
+}

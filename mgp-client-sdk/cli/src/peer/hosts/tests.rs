@@ -1,0 +1,147 @@
+//! Tests of the known hosts, over processes that are made up.
+
+use super::super::table::ancestry;
+use super::super::table::fake::{FakeTable, process};
+use super::*;
+
+const KERNEL: i32 = 50;
+
+/// A login shell (10) with an editor (20) whose extensions (21) run a shim (22), and a terminal (23) with a shell (24);
+/// beside it, another terminal (30). The kernel (50) has a keeper (51) with a server (52).
+fn system() -> FakeTable {
+    let terminal = |pid, parent, started| ProcessStat {
+        terminal: pid,
+        foreground: pid,
+        ..process(pid, parent, started)
+    };
+    let keeper = ProcessStat { name: KEEPER_NAME.to_owned(), ..process(51, 50, 210) };
+    FakeTable::default()
+        .with(process(1, 0, 0), "/sbin/init")
+        .with(terminal(10, 1, 100), "/bin/bash")
+        .with(process(20, 10, 110), "/usr/bin/editor")
+        .with(process(21, 20, 120), "/usr/bin/editor")
+        .with(process(22, 21, 130), "/usr/bin/mgp")
+        .with(process(23, 20, 140), "/usr/bin/editor")
+        .with(terminal(24, 23, 150), "/bin/bash")
+        .with(terminal(30, 1, 160), "/bin/bash")
+        .with(process(50, 1, 200), "/usr/bin/mgp")
+        .with(keeper, "/usr/bin/mgp")
+        .with(process(52, 51, 220), "/usr/bin/server")
+}
+
+/// Admits an agent; returns the reason of a refusal.
+fn admit(hosts: &mut HostTable, table: &FakeTable, pid: i32, agent: &str) -> Result<(), String> {
+    hosts.admit_agent(table, &ancestry(table, pid).unwrap(), agent, true, KERNEL)
+}
+
+fn inside(hosts: &HostTable, table: &FakeTable, pid: i32) -> Option<Inside> {
+    hosts.inside(table, &ancestry(table, pid).unwrap(), KERNEL)
+}
+
+#[test]
+fn servers_and_processes_of_a_host_are_inside_and_a_shell_beside_it_is_not() {
+    let (table, mut hosts) = (system(), HostTable::default());
+    assert_eq!(inside(&hosts, &table, 24), None, "the host is not known yet");
+    admit(&mut hosts, &table, 22, "ada").unwrap();
+    let host = |pid| Some(Inside::Host { name: String::new(), pid });
+    assert_eq!(inside(&hosts, &table, 21), host(20));
+    // The terminal of the editor is not below the process that started the shim, but below the editor.
+    assert_eq!(inside(&hosts, &table, 24), host(20));
+    assert_eq!(inside(&hosts, &table, 10), None);
+    assert_eq!(inside(&hosts, &table, 30), None);
+    assert_eq!(inside(&hosts, &table, 52), Some(Inside::Server));
+    assert_eq!(inside(&hosts, &table, 51), Some(Inside::Server));
+}
+
+#[test]
+fn a_host_stays_known_after_its_shim_has_ended_until_it_ends_itself() {
+    let (table, mut hosts) = (system(), HostTable::default());
+    admit(&mut hosts, &table, 22, "ada").unwrap();
+    table.stats.borrow_mut().remove(&22);
+    assert!(inside(&hosts, &table, 24).is_some());
+    // Another program has got the ids of the editor.
+    let mut stats = table.stats.borrow_mut();
+    stats.insert(20, process(20, 1, 900));
+    stats.insert(24, process(24, 20, 910));
+    drop(stats);
+    assert_eq!(inside(&hosts, &table, 24), None);
+}
+
+#[test]
+fn the_kernel_and_keepers_of_other_programs_admit_no_agent() {
+    let (table, mut hosts) = (system(), HostTable::default());
+    let refused = admit(&mut hosts, &table, 52, "ada").unwrap_err();
+    assert!(refused.contains("a server cannot act as an agent"), "{refused}");
+    let chain = ancestry(&table, 52).unwrap();
+    // The keeper of a command that tries a server out is below no kernel.
+    assert!(hosts.admit_agent(&table, &chain[..2], "ada", false, 4).is_err());
+}
+
+#[test]
+fn a_host_has_one_name_and_another_window_may_have_its_own() {
+    let mut hosts = HostTable::default();
+    let table = system()
+        .with(process(25, 24, 300), "/usr/bin/mgp")
+        .with(process(26, 20, 310), "/usr/bin/editor")
+        .with(process(27, 26, 320), "/usr/bin/mgp")
+        .with(process(28, 21, 330), "/usr/bin/mgp");
+    admit(&mut hosts, &table, 22, "ada").unwrap();
+    admit(&mut hosts, &table, 25, "ada").unwrap();
+    let refused = admit(&mut hosts, &table, 25, "bob").unwrap_err();
+    assert!(refused.contains("is the agent `ada`"), "{refused}");
+    assert!(admit(&mut hosts, &table, 28, "bob").is_err(), "beside its own shim");
+    admit(&mut hosts, &table, 27, "bob").unwrap();
+    assert_eq!(admit(&mut hosts, &table, 30, "eve"), Ok(()), "of no host");
+}
+
+#[test]
+fn a_wrapper_of_the_shim_is_not_the_host() {
+    let mut hosts = HostTable::default();
+    let table = system()
+        .with(process(40, 30, 300), "/usr/bin/agent")
+        .with(process(41, 40, 310), "/bin/sh")
+        .with(process(42, 41, 320), "/usr/bin/mgp")
+        .with(process(43, 40, 330), "/bin/sh")
+        .input(42, "pipe:[7]")
+        .input(41, "pipe:[7]")
+        .input(40, "pipe:[8]");
+    admit(&mut hosts, &table, 42, "ada").unwrap();
+    assert_eq!(inside(&hosts, &table, 43).unwrap(), Inside::Host { name: String::new(), pid: 40 });
+    assert_eq!(inside(&hosts, &table, 30), None);
+}
+
+#[test]
+fn a_shim_that_a_person_starts_in_a_terminal_makes_no_host_of_the_shell() {
+    let mut hosts = HostTable::default();
+    let table = system().with(process(31, 30, 300), "/usr/bin/mgp");
+    admit(&mut hosts, &table, 31, "ada").unwrap();
+    assert_eq!(inside(&hosts, &table, 30), None);
+    // Nor is the process that adopts orphans a host.
+    let orphan = system().with(process(31, 1, 300), "/usr/bin/mgp");
+    admit(&mut hosts, &orphan, 31, "ada").unwrap();
+    assert_eq!(inside(&hosts, &orphan, 30), None);
+}
+
+#[test]
+fn a_process_that_left_the_host_needs_a_terminal_of_its_own() {
+    let mut hosts = HostTable::default();
+    let table = system()
+        .with(process(60, 1, 300), "/bin/sh")
+        .with(process(61, 60, 310), "/usr/bin/mgp")
+        .with(process(62, 30, 320), "/usr/bin/mgp")
+        .with(process(63, 1, 330), "/usr/bin/mgp")
+        .group(63, "another");
+    admit(&mut hosts, &table, 22, "ada").unwrap();
+    assert!(matches!(inside(&hosts, &table, 61), Some(Inside::Detached { pid: 20, .. })));
+    // Below a shell of a terminal that was opened after the host.
+    let in_terminal =
+        ProcessStat { session: 30, terminal: 30, foreground: 62, ..process(62, 30, 320) };
+    table.stats.borrow_mut().insert(62, in_terminal.clone());
+    assert_eq!(inside(&hosts, &table, 62), None);
+    // In the background of it, a process that the host has let go looks the same.
+    let background = ProcessStat { foreground: 30, ..in_terminal };
+    table.stats.borrow_mut().insert(62, background);
+    assert!(matches!(inside(&hosts, &table, 62), Some(Inside::Detached { .. })));
+    // Services of the system have a control group of their own.
+    assert_eq!(inside(&hosts, &table, 63), None);
+}

@@ -1,0 +1,149 @@
+//! The process at the other end of the socket, read from `/proc`.
+
+use std::os::fd::AsFd;
+
+use mgp_types::service::PeerProcess;
+use mgp_types::sync::Mutex;
+use nix::sys::socket::{getsockopt, sockopt};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::net::UnixStream;
+
+use super::Place;
+use super::hosts::{HostTable, Inside, is_at_terminal};
+use super::stat::ProcessStat;
+use super::table::{Proc, ProcessTable as _, ancestry};
+
+/// The process that opened a connection.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    process: Option<PeerProcess>,
+    lineage: Lineage,
+}
+
+#[derive(Debug)]
+enum Lineage {
+    /// The process and its ancestors, the nearest first.
+    Known(Vec<ProcessStat>),
+    /// The process is in another container, which sees this one's files.
+    Elsewhere,
+    /// The process has ended, or `/proc` does not show it.
+    Unknown,
+}
+
+/// The known hosts; a shared table.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts(Mutex<HostTable>);
+
+impl Peer {
+    /// Returns the process that opened a connection; to be called when the connection is accepted.
+    pub(crate) fn of(stream: &UnixStream) -> Self {
+        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid()).unwrap_or_default();
+        let Some(raw) = Pid::from_raw(pid) else {
+            return Self { process: None, lineage: Lineage::Elsewhere };
+        };
+        // A descriptor of the process itself. Before Linux 6.5 it can be had by the id alone, which may be a reused one
+        // if the process ended before its connection was accepted.
+        let descriptor = getsockopt(stream, sockopt::PeerPidfd).ok();
+        let descriptor = descriptor.or_else(|| pidfd_open(raw, PidfdFlags::empty()).ok());
+        let chain = ancestry(&Proc, pid);
+        let process = chain.as_deref().map(process_of);
+        // As long as the process has not ended, its id is not reused.
+        let lineage = match (chain, descriptor) {
+            (Some(chain), Some(descriptor)) if !has_ended(&descriptor) => Lineage::Known(chain),
+            _ => Lineage::Unknown,
+        };
+        Self { process, lineage }
+    }
+
+    /// Returns the process, for the record.
+    pub(crate) fn process(&self) -> Option<&PeerProcess> {
+        self.process.as_ref()
+    }
+}
+
+impl Hosts {
+    /// Returns the place of a process among the servers and hosts.
+    pub(crate) fn place(&self, peer: &Peer) -> Place {
+        match &peer.lineage {
+            Lineage::Known(chain) => place(&self.0.lock(), chain),
+            Lineage::Elsewhere => {
+                Place::Inside("this process is outside the container of the kernel".to_owned())
+            }
+            Lineage::Unknown => {
+                Place::Barred("the ancestors of this process cannot be read".to_owned())
+            }
+        }
+    }
+
+    /// Admits an agent, and records the host of a shim; returns the reason of a refusal.
+    pub(crate) fn admit_agent(
+        &self,
+        peer: &Peer,
+        agent: &str,
+        is_shim: bool,
+    ) -> Result<(), String> {
+        match &peer.lineage {
+            Lineage::Known(chain) => {
+                self.0.lock().admit_agent(&Proc, chain, agent, is_shim, own_pid())
+            }
+            Lineage::Elsewhere => Ok(()),
+            Lineage::Unknown => Err("the ancestors of this process cannot be read".to_owned()),
+        }
+    }
+
+    /// Records the process that started this one and speaks to it over standard streams.
+    pub(crate) fn admit_own_host(&self, agent: &str) {
+        let Some(chain) = ancestry(&Proc, own_pid()) else { return };
+        // This process is the shim here; as the first of the chain it must not count as a kernel above.
+        if let Err(reason) = self.0.lock().admit_agent(&Proc, &chain, agent, true, 0) {
+            tracing::warn!(%reason, "host not recorded");
+        }
+    }
+}
+
+/// Returns the place of this process, for a command that works without a kernel.
+pub(crate) fn own_place() -> Place {
+    match ancestry(&Proc, own_pid()) {
+        Some(chain) => place(&HostTable::default(), &chain[1..]).at(is_at_terminal(&chain)),
+        None => Place::Barred("the ancestors of this process cannot be read".to_owned()),
+    }
+}
+
+impl Place {
+    fn at(self, is_at_terminal: bool) -> Self {
+        match self {
+            Self::Outside { .. } => Self::Outside { is_at_terminal },
+            inside => inside,
+        }
+    }
+}
+
+fn place(hosts: &HostTable, chain: &[ProcessStat]) -> Place {
+    match hosts.inside(&Proc, chain, own_pid()) {
+        None => Place::Outside { is_at_terminal: is_at_terminal(chain) },
+        Some(inside @ Inside::Server) => Place::Barred(inside.to_string()),
+        Some(inside) => Place::Inside(inside.to_string()),
+    }
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or_default()
+}
+
+fn process_of(chain: &[ProcessStat]) -> PeerProcess {
+    let program = |at: usize| {
+        let program = Proc.program(chain.get(at)?.id.pid)?;
+        Some(program.to_string_lossy().into_owned())
+    };
+    let mut process = PeerProcess::new(chain[0].id.pid.unsigned_abs());
+    (process.program, process.parent) = (program(0), program(1));
+    process
+}
+
+/// Returns whether the process of a descriptor has ended.
+fn has_ended(process: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    !matches!(poll(&mut polled, Some(&now)), Ok(0))
+}

@@ -1,0 +1,42 @@
+//! The process at the other end of the socket on systems without `/proc`: only its id is known.
+
+use mgp_types::service::PeerProcess;
+use tokio::net::UnixStream;
+
+use super::Place;
+
+/// The process that opened a connection.
+#[derive(Debug)]
+pub(crate) struct Peer(Option<PeerProcess>);
+
+/// The known hosts; they are not distinguished here.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts(());
+
+impl Peer {
+    /// Returns the process that opened a connection.
+    pub(crate) fn of(stream: &UnixStream) -> Self {
+        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        Self(pid.and_then(|pid| u32::try_from(pid).ok()).map(PeerProcess::new))
+    }
+
+    /// Returns the process, for the record.
+    pub(crate) fn process(&self) -> Option<&PeerProcess> {
+        self.0.as_ref()
+    }
+}
+
+impl Hosts {
+    /// Returns the place of a process: every process of the user is outside.
+    pub(crate) fn place(&self, _: &Peer) -> Place {
+        super::own_place()
+    }
+
+    /// Admits every agent.
+    pub(crate) fn admit_agent(&self, _: &Peer, _: &str, _: bool) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Records nothing.
+    pub(crate) fn admit_own_host(&self, _: &str) {}
+}

@@ -1,0 +1,70 @@
+//! One process, as a line of `/proc` describes it.
+
+/// A process id and the time the process was started, in clock ticks since boot; never reused as a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessId {
+    pub(crate) pid: i32,
+    pub(crate) started: u64,
+}
+
+/// A process and its place among the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessStat {
+    pub(crate) id: ProcessId,
+    /// The first 15 bytes of the name of its program, or a name it chose.
+    pub(crate) name: String,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    /// The process id of the leader of its session.
+    pub(crate) session: i32,
+    /// The number of its controlling terminal; 0 if it has none.
+    pub(crate) terminal: i32,
+    /// The group in the foreground of that terminal.
+    pub(crate) foreground: i32,
+}
+
+impl ProcessStat {
+    /// Reads `/proc/PID/stat`.
+    pub(crate) fn parse(stat: &str) -> Option<Self> {
+        // The name in parentheses may contain anything, parentheses included.
+        let (begin, rest) = stat.rsplit_once(") ")?;
+        let (pid, name) = begin.split_once(" (")?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<i32>().ok();
+        Some(Self {
+            id: ProcessId { pid: pid.parse().ok()?, started: fields.get(19)?.parse().ok()? },
+            name: name.to_owned(),
+            parent: number(1)?,
+            group: number(2)?,
+            session: number(3)?,
+            terminal: number(4)?,
+            foreground: number(5)?,
+        })
+    }
+
+    /// Returns whether it leads a session with a terminal, as the first shell of a terminal does.
+    pub(crate) fn leads_terminal(&self) -> bool {
+        self.terminal != 0 && self.session == self.id.pid
+    }
+
+    /// Returns whether it runs in the foreground of a terminal.
+    pub(crate) fn is_in_foreground(&self) -> bool {
+        self.terminal != 0 && self.group == self.foreground
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_read_past_any_name() {
+        let line = "12 (a ) S 1 2) S 9 56 34 1025 56 4194560 1 0 0 0 1 2 3 4 20 0 1 0 4711 1 2";
+        let stat = ProcessStat::parse(line).unwrap();
+        assert_eq!((stat.id, &*stat.name), (ProcessId { pid: 12, started: 4711 }, "a ) S 1 2"));
+        assert_eq!((stat.parent, stat.group, stat.session), (9, 56, 34));
+        assert!(stat.is_in_foreground() && !stat.leads_terminal());
+        assert_eq!(ProcessStat::parse("12 (sh) S 9 56 34"), None);
+        assert_eq!(ProcessStat::parse(""), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! Operators at the local socket: which processes are, and what they must show before they change anything.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../world/host.rs"]
+mod host;
+mod inside;
+#[path = "../world/program.rs"]
+mod program;
+mod proof;
+mod pty;
+mod setting;
+#[expect(dead_code, reason = "other tests use the rest of it")]
+#[path = "../world/wire.rs"]
+mod wire;
+#[expect(dead_code, reason = "the tests of `mgp serve` use the rest of it")]
+#[path = "../run/world.rs"]
+mod world;

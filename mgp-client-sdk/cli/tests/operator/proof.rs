@@ -1,0 +1,142 @@
+//! The proof that changes need: a terminal, or a passphrase.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::pty::Terminal;
+use crate::setting::{GRANT, Setting, mgp};
+use crate::wire::OPERATOR;
+use crate::world::World;
+
+const PASSPHRASE: &str = "correct horse";
+
+const WITH_PASSPHRASE: &str = "[kernel]\noperator.proof = \"passphrase\"\n\n";
+
+/// Sets the passphrase in a terminal.
+fn set_passphrase(command: &Command) {
+    let mut terminal = Terminal::run(command);
+    terminal.answer("New passphrase:", PASSPHRASE);
+    terminal.answer("Again:", PASSPHRASE);
+    let (code, shown) = terminal.end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(!shown.contains(PASSPHRASE), "{shown}");
+}
+
+/// Runs a command in a terminal and types the passphrase; returns the exit code and what was shown.
+fn with_passphrase(setting: &Setting, args: &[&str], passphrase: &str) -> (Option<i32>, String) {
+    let mut terminal = Terminal::run(&setting.mgp(args));
+    terminal.answer("Passphrase of the operator:", passphrase);
+    terminal.end()
+}
+
+#[test]
+fn with_a_terminal_as_proof_changes_need_one_and_reads_do_not() {
+    let setting = Setting::new("[kernel]\noperator.proof = \"terminal\"\n\n");
+    setting.succeed(&["status"]);
+    let refused = setting.refused(&GRANT);
+    assert!(refused.contains("not in the foreground of a terminal"), "{refused}");
+    // Nor does a connection that only asked to read.
+    let grant = json!({"entry_type": "server_grant", "agent_id": "eve", "server_id": "files", "permission": "allow"});
+    let refused = setting.world.wire(OPERATOR).ask("mgp/access/grant", &grant).unwrap_err();
+    assert_eq!(refused["code"], 1000, "{refused}");
+    assert!(!setting.is_granted());
+    // A terminal that something below a host has made proves nothing.
+    let grant =
+        "script -qec 'MGP access grant eve files' /dev/null >tried; echo $? >>tried; mv tried out";
+    let mut host = setting.host(grant);
+    let refused = setting.wait_for("out");
+    assert!(refused.contains("the host `sh`") && refused.ends_with("\n1\n"), "{refused}");
+    drop(host.stdin.take());
+    host.wait().unwrap();
+    let (code, shown) = Terminal::run(&setting.mgp(&GRANT)).end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(setting.is_granted());
+}
+
+#[test]
+fn with_a_passphrase_as_proof_only_who_knows_it_changes_something() {
+    let setting = Setting::new(WITH_PASSPHRASE);
+    let refused = setting.refused(&GRANT);
+    assert!(refused.contains("mgp operator passphrase set"), "{refused}");
+    set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
+    let mode = setting.world.state().join("operator.json").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    setting.succeed(&["status"]);
+    let refused = setting.world.wire(OPERATOR).ask(
+        "mgp/access/grant",
+        &json!({"entry_type": "server_grant", "agent_id": "eve", "server_id": "files", "permission": "allow"}),
+    );
+    assert_eq!(refused.unwrap_err()["code"], 1000);
+    let (code, shown) = with_passphrase(&setting, &GRANT, "incorrect horse");
+    assert!(code == Some(1) && shown.contains("wrong passphrase"), "{shown}");
+    assert!(!setting.is_granted());
+    let (code, shown) = with_passphrase(&setting, &GRANT, PASSPHRASE);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(!shown.contains(PASSPHRASE) && setting.is_granted());
+    let causes: Vec<_> = setting.refusals().into_iter().map(|(cause, _)| cause).collect();
+    for cause in ["no passphrase", "wrong passphrase"] {
+        assert!(causes.iter().any(|known| known == cause), "{cause}: {causes:?}");
+    }
+}
+
+#[test]
+fn guessing_the_passphrase_closes_the_gate_for_a_while() {
+    let setting = Setting::new(WITH_PASSPHRASE);
+    set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
+    let hello = |passphrase: &str| {
+        let hello = json!({"mgp": 1, "as": "operator", "changes": true, "passphrase": passphrase});
+        let refused = setting.world.connect(&format!("{hello}\n")).err();
+        refused.map(|reply| reply["error"].as_str().unwrap().to_owned())
+    };
+    let refused: Vec<_> = (0..4).map(|guess| hello(&format!("guess {guess}")).unwrap()).collect();
+    assert_eq!(refused[..3], ["wrong passphrase"; 3]);
+    assert!(refused[3].contains("try again in"), "{}", refused[3]);
+    // Even the right one has to wait.
+    assert!(hello(PASSPHRASE).unwrap().contains("too many wrong passphrases"));
+    crate::world::within(|| hello(PASSPHRASE).is_none().then_some(()));
+}
+
+#[test]
+fn a_person_in_the_terminal_of_a_host_shows_the_passphrase() {
+    let setting = Setting::new(WITH_PASSPHRASE);
+    set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
+    // Below a host even reading needs it, and there is no terminal to ask on.
+    let mut host = setting.host(
+        "setsid MGP status 2>read </dev/null; echo $? >>read
+         mkfifo type; (sleep 1; echo 'correct horse'; sleep 5) >type &
+         script -qec 'MGP access grant eve files' /dev/null <type >tried; echo $? >>tried; mv tried out",
+    );
+    let refused = setting.wait_for("read");
+    assert!(refused.contains("asked for on a terminal") && refused.ends_with("1\n"), "{refused}");
+    let granted = setting.wait_for("out");
+    assert!(granted.ends_with("0\n"), "{granted}");
+    assert!(setting.is_granted());
+    drop(host.stdin.take());
+    host.wait().unwrap();
+}
+
+#[test]
+fn changes_of_the_folder_without_a_kernel_need_the_passphrase_too() {
+    let world = World::empty();
+    world.config(WITH_PASSPHRASE);
+    set_passphrase(&mgp(&world, &["operator", "passphrase", "set"]));
+    for args in [&["keys", "add", "eve"][..], &GRANT, &["operator", "passphrase", "remove"]] {
+        let output = Command::new("setsid")
+            .arg(mgp(&world, args).get_program())
+            .args(args)
+            .env("MGP_STATE", world.state())
+            .env("MGP_CONFIG_PATH", world.config_file())
+            .output()
+            .unwrap();
+        let printed = crate::world::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {printed}");
+        assert!(printed.contains("asked for on a terminal"), "{args:?}: {printed}");
+    }
+    assert!(mgp(&world, &["keys", "ls"]).status().unwrap().success());
+    let mut terminal = Terminal::run(&mgp(&world, &["keys", "add", "ada"]));
+    terminal.answer("Passphrase of the operator:", PASSPHRASE);
+    assert_eq!(terminal.end().0, Some(0));
+}
