@@ -25,7 +25,7 @@ pub struct ClientConfig {
     pub max_timeout: Duration,
     /// If set, calls of a server without MGP carry `_meta.traceparent`. Default: no.
     pub plain_traceparent: bool,
-    /// How long a call waits for a supervised server that starts or restarts. Default: not at all.
+    /// The time a call waits for a supervised server that starts or restarts. Default: no wait.
     pub ready_wait: Duration,
     /// If set, a supervised server is monitored and restarted when it is unhealthy.
     pub monitor: Option<MonitorConfig>,

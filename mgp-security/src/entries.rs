@@ -45,7 +45,7 @@ struct Shared<S: Expiring> {
     clock: OnceLock<Box<Clock>>,
     /// Held by each change, so that its events match what it changes.
     changing: tokio::sync::Mutex<()>,
-    /// Whether a task records ends.
+    /// `true` while a task records the ends of entries.
     recording: AtomicBool,
 }
 

@@ -53,7 +53,7 @@ pub enum Refusal {
     Unlisted {
         /// The server.
         server: ServerId,
-        /// Its error.
+        /// The error of the server.
         #[source]
         reason: RpcError,
     },

@@ -22,7 +22,7 @@ use tower_layer::Layer;
 
 const CALL: &str = r#"{"name":"wipe","arguments":{}}"#;
 
-/// An approver that says yes when the test lets it.
+/// An approver that answers yes when the test lets it.
 #[derive(Clone)]
 struct Person {
     asked: Arc<AtomicUsize>,

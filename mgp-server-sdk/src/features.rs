@@ -8,14 +8,13 @@ use mgp_types::method::Initialized;
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Extensions, Router};
 
-use crate::change_notifier::{ChangeNotifier, ResourceSubscriber, ResourceWatcher};
-use crate::complete::CompletionEndpoint;
+use crate::change_notifier::{ResourceSubscriber, ResourceWatcher};
+use crate::completion::CompletionEndpoint;
 use crate::error::BuildError;
 use crate::listen::ListenSources;
-use crate::prompt::{Prompt, Prompts};
-use crate::request::{Function, HandlerConfig, RequestHandler};
-use crate::resource::{Resource, ResourceSet, Resources};
-use crate::server::Server;
+use crate::prompt::Prompts;
+use crate::request::{Function, HandlerConfig};
+use crate::resource::Resources;
 use crate::subscribers::{ListSet, Subscribers};
 use crate::tool::Tools;
 use crate::{change_notifier, listen, log};
@@ -23,14 +22,14 @@ use crate::{change_notifier, listen, log};
 /// The features of a server besides tools.
 #[derive(Debug)]
 pub(crate) struct Features {
-    resources: Resources,
-    prompts: Prompts,
-    completer: Option<Function<Completion>>,
-    logging: bool,
+    pub(crate) resources: Resources,
+    pub(crate) prompts: Prompts,
+    pub(crate) completer: Option<Function<Completion>>,
+    pub(crate) logging: bool,
     subscribers: Subscribers,
     /// Set if resources live elsewhere.
-    watches: Option<Arc<dyn ResourceSubscriber>>,
-    errors: Vec<BuildError>,
+    pub(crate) watches: Option<Arc<dyn ResourceSubscriber>>,
+    pub(crate) errors: Vec<BuildError>,
 }
 
 /// The announcement of a shutdown.
@@ -48,7 +47,7 @@ impl Default for Features {
 }
 
 impl Features {
-    fn new(subscribers: Subscribers) -> Self {
+    pub(crate) fn new(subscribers: Subscribers) -> Self {
         Self {
             resources: Resources::new(subscribers.clone()),
             prompts: Prompts::new(subscribers.clone()),
@@ -168,76 +167,4 @@ fn list_changed() -> ListChanged {
     let mut capability = ListChanged::new();
     capability.list_changed = Some(true);
     capability
-}
-
-impl Server {
-    /// Adds a resource or a resource template; a second one of the same URI is an error of [`Server::into_stack`].
-    pub fn resource(mut self, resource: Resource) -> Self {
-        let declared = self.features.resources.declare(resource);
-        self.features.errors.extend(declared.err());
-        self
-    }
-
-    /// Adds a set of resources that is looked up for each request.
-    pub fn resource_set(self, set: impl ResourceSet) -> Self {
-        self.features.resources.add_set(set);
-        self
-    }
-
-    /// Adds a prompt; a second one of the same name is an error of [`Server::into_stack`].
-    pub fn prompt(mut self, prompt: Prompt) -> Self {
-        let declared = self.features.prompts.declare(prompt);
-        self.features.errors.extend(declared.err());
-        self
-    }
-
-    /// Sets the fallback that proposes values for arguments of prompts and templates without a completion of their own.
-    pub fn complete<H, M>(mut self, handler: H) -> Self
-    where
-        H: RequestHandler<Completion, M>,
-    {
-        self.features.completer = Some(Function::new(handler));
-        self
-    }
-
-    /// Lets tools, prompts and resources send log messages to their callers; without it their messages are dropped.
-    pub fn logging(mut self) -> Self {
-        self.features.logging = true;
-        self
-    }
-
-    /// Sends change notifications through a [`ChangeNotifier`], which may serve several servers; call it before adding
-    /// resources and prompts.
-    ///
-    /// `watches` subscribes to resources on behalf of callers.
-    pub fn herald(mut self, herald: &ChangeNotifier, watches: impl ResourceSubscriber) -> Self {
-        self.features = Features::new(herald.subscribers().clone());
-        self.features.watches = Some(Arc::new(watches));
-        self
-    }
-
-    /// Sets the number of prompts, resources and templates on a page of their lists. Default: 500.
-    pub fn page_size(self, entries: usize) -> Self {
-        self.features.prompts.page_size(entries);
-        self.features.resources.page_size(entries);
-        self
-    }
-
-    /// Returns a handle that changes the resources while the server runs, and notifies their subscribers.
-    ///
-    /// A server that starts without resources does not offer them; to add the first one while it runs, add the
-    /// capability to the [offer](Server::offer).
-    #[must_use]
-    pub fn resources(&self) -> Resources {
-        self.features.resources.clone()
-    }
-
-    /// Returns a handle that changes the prompts while the server runs.
-    ///
-    /// A server that starts without prompts does not offer them; to add the first one while it runs, add the capability
-    /// to the [offer](Server::offer).
-    #[must_use]
-    pub fn prompts(&self) -> Prompts {
-        self.features.prompts.clone()
-    }
 }

@@ -3,75 +3,32 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_lifecycle::{Drain, Health, IntoCheckResult, ServerOffer};
+use mgp_lifecycle::{Drain, Health, ServerOffer};
 use mgp_stream::CancelLayer;
 
-use crate::server::Server;
 use crate::tool::Tools;
 
-impl Server {
-    /// Adds a check that must succeed for the server to be healthy; it runs on a health request, at most once a second.
-    ///
-    /// A check returns a `bool`, `()`, a `HealthStatus`, one of these with any JSON value, or a `Result` of these; an
-    /// error is logged and reported as `false`. It has one second, and runs on a task: see [`Health`].
-    ///
-    /// ```
-    /// use mgp_server_sdk::prelude::*;
-    ///
-    /// async fn reach_database() -> Result<(), std::io::Error> {
-    ///     Ok(())
-    /// }
-    ///
-    /// let server = Server::new("books", "1.0").check("database", || reach_database());
-    /// # drop(server);
-    /// ```
-    pub fn check<F, Fut>(self, name: impl Into<String>, check: F) -> Self
-    where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output: IntoCheckResult> + Send + 'static,
-    {
-        self.health(|health| health.check(name, check))
+/// Counts connections for the health report, unless the author does.
+pub(crate) fn count_connections(health: &mut Health) -> ConnectionCount {
+    let open = ConnectionCount::default();
+    if !health.counts_connections() {
+        let counted = open.clone();
+        count_by(health, move || counted.0.load(Ordering::Relaxed) as u64);
     }
+    open
+}
 
-    /// Changes the health report of the server: checks, resources, the servers behind it.
-    ///
-    /// Uptime, running requests and memory are always counted; tools and connections unless the author counts them.
-    ///
-    /// ```
-    /// use mgp_server_sdk::prelude::*;
-    ///
-    /// let server = Server::new("books", "1.0").health(|health| {
-    ///     health.optional_check("search", || async { true }).resource("books", || async { 12_000 })
-    /// });
-    /// # drop(server);
-    /// ```
-    pub fn health(mut self, change: impl FnOnce(Health) -> Health) -> Self {
-        self.health = change(self.health);
-        self
+/// Counts the connections of a listener for the health report, unless the author does.
+#[cfg(feature = "http")]
+pub(crate) fn count_http(health: &mut Health, limits: &mgp_transport::http::ConnectionLimits) {
+    if !health.counts_connections() {
+        let open = limits.open.clone();
+        count_by(health, move || open.count() as u64);
     }
+}
 
-    /// Counts connections for the health report, unless the author does.
-    pub(crate) fn count_connections(&mut self) -> ConnectionCount {
-        let open = ConnectionCount::default();
-        if !self.health.counts_connections() {
-            let counted = open.clone();
-            self.count_by(move || counted.0.load(Ordering::Relaxed) as u64);
-        }
-        open
-    }
-
-    /// Counts the connections of a listener for the health report, unless the author does.
-    #[cfg(feature = "http")]
-    pub(crate) fn count_http(&mut self, limits: &mgp_transport::http::ConnectionLimits) {
-        if !self.health.counts_connections() {
-            let open = limits.open.clone();
-            self.count_by(move || open.count() as u64);
-        }
-    }
-
-    fn count_by(&mut self, count: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.health = std::mem::take(&mut self.health).open_connections(count);
-    }
+fn count_by(health: &mut Health, count: impl Fn() -> u64 + Send + Sync + 'static) {
+    *health = std::mem::take(health).open_connections(count);
 }
 
 /// The number of open connections.

@@ -194,7 +194,7 @@ impl HttpServer {
         // Preflight requests of browsers carry no credentials, so CORS is outside of authentication.
         let cors = CorsLayer::new(&config);
         let (drain, drains_on_signals) = (server.drain_handle(), !server.shutdown.leaves_signals);
-        server.count_http(&limits);
+        crate::health::count_http(&mut server.health, &limits);
         let stack = server.into_stack()?;
         let service = HttpService::new(stack.clone(), config);
         let boxed = match authentication {

@@ -101,9 +101,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod ask;
+mod builder;
 mod catalog;
 mod change_notifier;
-mod complete;
+mod completers;
+mod completion;
 mod drain;
 mod error;
 mod features;

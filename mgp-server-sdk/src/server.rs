@@ -384,7 +384,7 @@ impl Server {
     {
         let (limits, drain) = (self.wire.clone(), self.drain_handle());
         let is_owned = self.shutdown.is_owned;
-        let _open = self.count_connections().enter();
+        let _open = health::count_connections(&mut self.health).enter();
         let connection = Connection::new(reader, writer, self.into_stack()?).limits(limits);
         if is_owned {
             ProcessOwner::mark(connection.scope());

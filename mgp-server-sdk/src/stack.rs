@@ -169,7 +169,7 @@ impl Service<Call> for Leaf {
 impl Leaf {
     /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> LeafFuture {
-        // Nobody is asked about a call that is refused anyway, because its arguments are not an object.
+        // The caller is not asked about a call that is refused anyway, because its arguments are not an object.
         let callable = call
             .tool()
             .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));

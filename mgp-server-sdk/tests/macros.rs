@@ -21,7 +21,7 @@ struct Report {
     celsius: f64,
 }
 
-/// Tells the weather.
+/// Returns the weather.
 ///
 /// Of today, and of the days after it.
 #[tool(
@@ -60,7 +60,7 @@ fn weather_by_hand() -> Tool {
     struct Arguments {
         /// The city to look at.
         city: String,
-        /// How many days.
+        /// The number of days.
         #[serde(default = "default_days")]
         days: u8,
         unit: Option<String>,
@@ -82,7 +82,7 @@ fn weather_by_hand() -> Tool {
     hints.idempotent_hint = Some(true);
     hints.destructive_hint = Some(false);
     hints.open_world_hint = Some(true);
-    let description = "Tells the weather.\n\nOf today, and of the days after it.";
+    let description = "Returns the weather.\n\nOf today, and of the days after it.";
     Tool::new("weather.tell", description, |Args(arguments): Args<Arguments>, _: Context| {
         weather(arguments.city, arguments.days, arguments.unit)
     })
@@ -230,7 +230,7 @@ impl Counter {
         self.count.load(Ordering::Relaxed).to_string()
     }
 
-    /// Says hello.
+    /// Greets.
     #[mgp_server_sdk::tool(name = "hi", deny_unknown_fields)]
     async fn hello(r#type: Option<String>, #[arg(rename = "to")] name: String) -> String {
         format!("hello {}{name}", r#type.unwrap_or_default())

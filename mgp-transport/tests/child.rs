@@ -202,7 +202,7 @@ fn a_child_outlives_its_runtime_and_not_its_handle() {
 
 #[tokio::test]
 async fn environment_and_descriptors_are_clean() {
-    // Cargo sets this variable for tests; the descriptor stands for one that a library forgot.
+    // Cargo sets this variable for tests; the descriptor represents one that a library forgot.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let forgotten = rustix::io::dup(io::stderr()).unwrap();
     let command = zoo("env").env("GIVEN", "yes").cwd("/");

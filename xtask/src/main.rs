@@ -36,9 +36,9 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        usage: "[--house]",
-        help: "check the rules of the workspace; with --house, those of names and language",
-        switches: &["--house"],
+        usage: "",
+        help: "check the rules of the workspace",
+        switches: &[],
         options: &[],
         run: tidy::tidy,
     },

@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// Manage tools: list, search, call, pin, approve
     #[command(subcommand)]
     Tools(tools::Tools),
-    /// Show what would be decided about a call now, and which rule says so
+    /// Show what would be decided about a call now, and by which rule
     Why(why::Why),
     /// Decide which agent may use which tool
     #[command(subcommand)]

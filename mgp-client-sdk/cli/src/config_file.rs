@@ -194,7 +194,7 @@ pub(crate) fn replace_with_backup(
 
 fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
     let (path, old) = backup_paths(file)?;
-    // A link that somebody planted there is not followed.
+    // A link that another program put there is not followed.
     create_private(&path)?.write_all(text.as_bytes())?;
     // One that cannot be removed does no harm.
     for old in old {

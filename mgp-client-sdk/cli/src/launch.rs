@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::exit::Failure;
 
-/// Tells a person who runs `mgp serve --stdio` by hand why nothing happens.
+/// Explains on the terminal why `mgp serve --stdio`, run by hand, prints nothing.
 pub(crate) fn print_stdin_hint() {
     if io::stdin().is_terminal() {
         let _ = writeln!(

@@ -217,9 +217,9 @@ async fn attach(
     };
     let url = http.as_ref().map(|bound| format!("http://{}/mcp", bound.local_addr()));
     kernel.set_reachable(|reachable| {
-        reachable.state = Some(absolute(&folder));
         #[cfg(unix)]
         reachable.socket.replace(absolute(socket.path()));
+        reachable.state = Some(absolute(&folder));
         reachable.http.clone_from(&url);
         reachable.config = sources.files().filter(|file| file.exists()).map(absolute).collect();
     });
@@ -234,19 +234,16 @@ async fn attach(
     let stdio = stdio_agent.map(|agent| serve_stdio(&served, &agent)).transpose()?;
     let reachable = kernel.reachable();
     let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
-    let line = ReadyLine {
-        pid: std::process::id(),
-        http: url.as_deref(),
-        socket: reachable.socket.as_deref(),
-        servers: &servers,
-    };
+    let (http_url, socket_path) = (url.as_deref(), reachable.socket.as_deref());
+    let pid = std::process::id();
+    let line = ReadyLine { pid, http: http_url, socket: socket_path, servers: &servers };
     let ready_file = ready_file.map(|file| ReadyFile::write(&file, &line)).transpose()?;
     if let Some(reporter) = reporter {
         reporter.report_served();
     }
     tracing::info!(http = url, servers = servers.len(), "serving");
-    let hello =
-        HelloReply { config: reachable.config, http: url, servers, ..HelloReply::accepted() };
+    let config = reachable.config;
+    let hello = HelloReply { config, http: url, servers, ..HelloReply::accepted() };
     Ok(Running {
         served,
         #[cfg(unix)]

@@ -30,7 +30,7 @@ pub enum AuthError {
     Document {
         /// The kind of document.
         what: &'static str,
-        /// Its URL.
+        /// The URL of the document.
         url: String,
         /// The reason.
         why: String,
@@ -145,7 +145,7 @@ pub enum AuthError {
     ResponseIssuer {
         /// The issuer of the login.
         issuer: String,
-        /// How the response fails the check.
+        /// The check that the response fails.
         why: &'static str,
     },
     /// The login was refused.

@@ -44,7 +44,7 @@ pub(super) struct AuthServer {
     pub(super) dpop_signing_alg_values_supported: Option<Vec<String>>,
 }
 
-/// Whether responses to logins name the issuer (RFC 9207).
+/// Support for the issuer in responses to logins (RFC 9207).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IssSupport {
     /// The server declares that they do.

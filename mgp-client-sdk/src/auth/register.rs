@@ -45,9 +45,9 @@ struct Refusal {
 /// The origin of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegistrationOrigin {
-    /// It existed before this login.
+    /// Existed before this login.
     Old,
-    /// It was made for this login.
+    /// Made for this login.
     New,
 }
 

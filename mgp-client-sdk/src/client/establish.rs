@@ -15,7 +15,7 @@ use mgp_types::method::{
     SubscriptionsAcknowledged, ToolsListChanged,
 };
 use mgp_types::mgp::Extension;
-use mgp_types::service::{AcceptedRequests, AuditError, Context, Peer, PeerInfo, Router, Stack};
+use mgp_types::service::{AcceptedRequests, Context, Peer, PeerInfo, Router, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower_layer::Layer as _;
@@ -121,6 +121,63 @@ struct Transport {
     known_era: KnownEra,
 }
 
+impl Transport {
+    fn outbound(
+        &self,
+        config: &mut ClientConfig,
+        session: &Arc<HandshakeState>,
+        time_limits: TimeLimits,
+    ) -> Result<OutboundStack, Error> {
+        Ok(OutboundStack::new(
+            LivenessPeer::new(self.peer.clone(), self.liveness.clone()),
+            &self.cx.scope,
+            config.retry.take(),
+            request_meta(config, session)?,
+            self.mirror.clone(),
+            RequestTimeoutLayer::new(time_limits, config.hooks.progress.clone()),
+        ))
+    }
+
+    /// Runs the handshake; closes the connection if it fails.
+    async fn handshake(
+        &self,
+        stack: &Stack,
+        config: &ClientConfig,
+    ) -> Result<Arc<PeerInfo>, Error> {
+        match handshake(stack, &self.cx, config, &self.known_era).await {
+            Ok(facts) => Ok(facts),
+            Err(error) => {
+                self.peer.close("the handshake failed");
+                if let Some(guard) = &self.child {
+                    end_child(guard.child(), &error).await;
+                }
+                Err(connect_error(error, config.connect.era))
+            }
+        }
+    }
+
+    /// Records the connection, if the client has an audit sink and a server id; closes the connection if that fails.
+    async fn record_presence(
+        &self,
+        config: &ClientConfig,
+        facts: &PeerInfo,
+    ) -> Result<Option<Presence>, Error> {
+        let (Some(sink), Some(server)) = (&config.hooks.audit, &config.server_id) else {
+            return Ok(None);
+        };
+        match Presence::start(sink, server, facts, self.liveness.clone()).await {
+            Ok(presence) => Ok(Some(presence)),
+            Err(unaudited) => {
+                self.peer.close("its connection could not be recorded");
+                if let Some(guard) = &self.child {
+                    guard.child().shutdown().await;
+                }
+                Err(Error::Unaudited(unaudited))
+            }
+        }
+    }
+}
+
 /// The era of the server, if it is known from an earlier connection.
 enum KnownEra {
     /// A server without an address to remember it by.
@@ -162,52 +219,25 @@ impl KnownEra {
 
 /// Builds the stacks and runs the handshake; closes the connection if that fails.
 async fn finish_connect(
-    transport: Transport,
+    mut transport: Transport,
     mut config: ClientConfig,
     gates: impl FnOnce(OutboundStack) -> Stack,
 ) -> Result<Client, Error> {
-    let Transport { peer, mut cx, monitor, liveness, driver, child, lists, mirror, known_era } =
-        transport;
-    cx.server.clone_from(&config.server_id);
+    transport.cx.server.clone_from(&config.server_id);
     if config.hooks.audit.is_some() && config.server_id.is_none() {
         return Err(ConnectError::Nameless.into());
     }
-    let session = cx.scope.state::<HandshakeState>();
+    let session = transport.cx.scope.state::<HandshakeState>();
     let time_limits =
         TimeLimits { timeout: config.timeout, max: config.max_timeout.max(config.timeout) };
-    let outbound = OutboundStack::new(
-        LivenessPeer::new(peer.clone(), liveness.clone()),
-        &cx.scope,
-        config.retry.take(),
-        request_meta(&config, &session)?,
-        mirror,
-        RequestTimeoutLayer::new(time_limits, config.hooks.progress.clone()),
-    );
-    let stack = gates(outbound);
+    let stack = gates(transport.outbound(&mut config, &session, time_limits)?);
     if config.connect.era == EraChoice::Modern {
         // There is no other era to fall back to, so the probe may use the whole time.
         config.connect.probe_timeout = config.connect.handshake_timeout + GRACE_TIMEOUT;
     }
-    let facts = match handshake(&stack, &cx, &config, &known_era).await {
-        Ok(facts) => facts,
-        Err(error) => {
-            peer.close("the handshake failed");
-            if let Some(guard) = &child {
-                end_child(guard.child(), &error).await;
-            }
-            return Err(connect_error(error, config.connect.era));
-        }
-    };
-    let presence = match record_presence(&config, &facts, &liveness).await {
-        Ok(presence) => presence,
-        Err(unaudited) => {
-            peer.close("its connection could not be recorded");
-            if let Some(guard) = &child {
-                guard.child().shutdown().await;
-            }
-            return Err(Error::Unaudited(unaudited));
-        }
-    };
+    let facts = transport.handshake(&stack, &config).await?;
+    let presence = transport.record_presence(&config, &facts).await?;
+    let Transport { peer, cx, monitor, liveness, driver, child, lists, .. } = transport;
     let permission_updates = follow_permissions(&session, &stack, &cx, &liveness);
     let capabilities: Option<ServerCapabilities> =
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
@@ -271,20 +301,6 @@ fn follow_permissions(
     Some(TaskGuard::spawn(async move {
         select(Box::pin(flow.follow(stack, cx)), Box::pin(liveness.ended())).await;
     }))
-}
-
-/// Records that the server is connected, if there is an audit sink.
-async fn record_presence(
-    config: &ClientConfig,
-    facts: &PeerInfo,
-    liveness: &Liveness,
-) -> Result<Option<Presence>, AuditError> {
-    match (&config.hooks.audit, &config.server_id) {
-        (Some(sink), Some(server)) => {
-            Presence::start(sink, server, facts, liveness.clone()).await.map(Some)
-        }
-        _ => Ok(None),
-    }
 }
 
 /// Runs the handshake in the era the server had before, if it is known, and forgets that era if it is wrong now.

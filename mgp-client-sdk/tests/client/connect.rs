@@ -202,7 +202,7 @@ async fn a_server_of_the_first_specification_is_understood() {
     let (client, _script) = Script::legacy(builder, json!({ "mgp": mgp })).await;
     let server = client.server();
     assert!(server.has(Extension::ToolSecurity) && server.has(Extension::Streaming));
-    // The client has nobody to ask for permissions, so it keeps quiet about its half.
+    // The client has no approver for permissions, so it does not offer its half.
     assert!(!server.has(Extension::Permissions));
     assert_eq!(server.mgp_version.as_ref().unwrap().as_str(), "0.1.0");
 }

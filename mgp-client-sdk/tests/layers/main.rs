@@ -22,7 +22,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{MemoryAudit, MgpService, Principal, ServerId, Stack};
 use tower_layer::Layer;
 
-// === Where a layer stands ===
+// === The place of a layer ===
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
@@ -77,7 +77,7 @@ fn files() -> ServerId {
     "files".into()
 }
 
-/// What is known of a tool without a layer that watches lists.
+/// Returns definitions that know a tool without a layer that watches lists.
 fn knowing(tool: &Tool) -> Definitions {
     let definitions = Definitions::in_memory(Policies::default());
     definitions.learn(Some(&files()), std::slice::from_ref(tool.definition()));
@@ -155,7 +155,7 @@ async fn calls_are_recorded_on_either_side() {
                 format!("{} {}", event.event_type, target.tool_name.unwrap())
             })
             .collect();
-        // What a client sent out ran there, whatever its server says of it.
+        // A call that a client sent is recorded as executed, whatever its server reports.
         let later = if place.0 == Side::Server { "TOOL_BLOCKED" } else { "TOOL_EXECUTED" };
         assert_eq!(recorded, ["TOOL_EXECUTED read", &format!("{later} later")], "{place:?}");
     }
@@ -188,7 +188,7 @@ async fn confirmations_are_required_on_either_side() {
     for place in PLACES {
         let tools = Files::default();
         let wipe = |name: &str| tools.tool(name).risk(RiskLevel::Dangerous);
-        // One of them may be confirmed by what is configured; for the other nobody can be asked.
+        // One tool is confirmed by the configuration; for the other there is no approver.
         let approver = ConfiguredApprover::new().tool("files", "wipe");
         let confirmations = Confirmations::new(Policies::default(), approver);
         let layer = ConfirmLayer::new(confirmations, knowing(&wipe("wipe"))).server("files");
@@ -216,7 +216,7 @@ async fn validators_run_on_either_side() {
 
 #[tokio::test]
 async fn a_changed_definition_is_held_on_the_client() {
-    // They guard against somebody else's server, so they stand on the client.
+    // Definitions guard against a foreign server, so their layer is on the client.
     for era in [EraChoice::Legacy, EraChoice::Modern] {
         let tools = Files::default();
         let server = Server::new("f", "1").tool(tools.tool("read"));

@@ -113,11 +113,7 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             let table = item.as_table_like().ok_or_else(wrong_type)?;
             few(table.len())?;
             let one = |(name, item): (&str, &Item)| {
-                let value = item.as_str().ok_or_else(wrong_type).and_then(duration);
-                let at = item.span().map(|span| span.start);
-                value
-                    .and_then(|value| Ok((text(name)?, value)))
-                    .map_err(|wrong| Wrong { at: wrong.at.or(at), ..wrong })
+                entry(name, item, item.as_str().ok_or_else(wrong_type).and_then(duration))
             };
             table.iter().map(one).collect::<Result<_, _>>().map(Checked::Durations)
         }
@@ -142,10 +138,7 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
                     KeyKind::WordMap(words) => known(value, words).map(str::to_owned),
                     _ => text(value),
                 });
-                let at = item.span().map(|span| span.start);
-                value
-                    .and_then(|value| Ok((text(name)?, value)))
-                    .map_err(|wrong| Wrong { at: wrong.at.or(at), ..wrong })
+                entry(name, item, value)
             };
             table.iter().map(one).collect::<Result<_, _>>().map(Checked::Map)
         }
@@ -153,6 +146,14 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             Err(wrong_type())
         }
     }
+}
+
+/// Returns an entry of a table: its name, and its value if that was valid.
+fn entry<T>(name: &str, item: &Item, value: Result<T, Wrong>) -> Result<(String, T), Wrong> {
+    let at = item.span().map(|span| span.start);
+    value
+        .and_then(|value| Ok((text(name)?, value)))
+        .map_err(|wrong| Wrong { at: wrong.at.or(at), ..wrong })
 }
 
 /// Parses a duration: a number and `ms`, `s`, `m`, `h`, `d` or `w`.

@@ -16,6 +16,7 @@ pub use describe::{config_markdown, config_schema};
 pub use finding::{ConfigErrors, ConfigFinding, FindingSeverity};
 pub use keys::{ConfigKey, KEYS};
 pub use kind::{KeyKind, parse_duration};
+pub(crate) use model::LocalFiles;
 pub use model::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfirmLevel, GovernanceConfig,
     Isolation, KernelConfig, OnUngranted, OperatorProof, RecordedArguments, RestartConfig,

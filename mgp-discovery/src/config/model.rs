@@ -12,7 +12,10 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::ServerId;
 
-use crate::source::{LocalFiles, Origin};
+use crate::source::Origin;
+
+/// Files by their path in the project, with their SHA-256.
+pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
 
 /// A configuration: the content of one file, or of several merged.
 ///
@@ -84,7 +87,7 @@ pub struct ServerConfig {
     pub file: PathBuf,
     /// The owner of that file; a configuration that was only parsed counts as a project's.
     pub origin: Origin,
-    /// The files of the project that it may run, with their SHA-256, as they were approved; `None` if nobody has to.
+    /// The files of the project that it may run, with their SHA-256, as they were approved; `None` if they need no approval.
     pub(crate) approved_files: Option<LocalFiles>,
 }
 

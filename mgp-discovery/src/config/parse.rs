@@ -254,28 +254,7 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
             Some(TargetConfig::Program { command, args, cwd, env })
         }
         (false, true) => {
-            match transport {
-                Some(Transport::Stdio) => {
-                    let remedy = "write `command` instead of `url`, or leave it out".to_owned();
-                    reader.error("transport", "is not valid with `url`", Some(remedy));
-                }
-                Some(Transport::Sse) => {
-                    let remedy = SSE_REMEDY.to_owned();
-                    reader.error("transport", "is `sse`, which is not supported", Some(remedy));
-                }
-                _ => {}
-            }
-            idle(reader, &["args", "cwd", "env", "pass_env"], "command");
-            let token =
-                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            let name = |name: &&String| name.is_empty() || !name.bytes().all(token);
-            if let Some(name) = headers.keys().find(name) {
-                let what = format!("has the impossible name `{}`", super::kind::shown(name));
-                reader.error("headers", what, None);
-            }
-            if headers.values().any(|value| value.contains(['\r', '\n'])) {
-                reader.error("headers", "has a value of several lines", None);
-            }
+            check_url_keys(reader, transport.as_ref(), &headers);
             let url = url?;
             if !["http://", "https://", "${"].iter().any(|begin| url.starts_with(begin)) {
                 let remedy = "begin with `https://` or `http://`".to_owned();
@@ -284,6 +263,35 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
             let transport = transport.unwrap_or(Transport::Http);
             Some(TargetConfig::Url { url, headers, transport })
         }
+    }
+}
+
+/// Reports keys beside `url` that do not fit.
+fn check_url_keys(
+    reader: &mut Reader<'_, '_, '_>,
+    transport: Option<&Transport>,
+    headers: &BTreeMap<String, String>,
+) {
+    match transport {
+        Some(Transport::Stdio) => {
+            let remedy = "write `command` instead of `url`, or leave it out".to_owned();
+            reader.error("transport", "is not valid with `url`", Some(remedy));
+        }
+        Some(Transport::Sse) => {
+            let remedy = SSE_REMEDY.to_owned();
+            reader.error("transport", "is `sse`, which is not supported", Some(remedy));
+        }
+        _ => {}
+    }
+    idle(reader, &["args", "cwd", "env", "pass_env"], "command");
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let name = |name: &&String| name.is_empty() || !name.bytes().all(token);
+    if let Some(name) = headers.keys().find(name) {
+        let what = format!("has the impossible name `{}`", super::kind::shown(name));
+        reader.error("headers", what, None);
+    }
+    if headers.values().any(|value| value.contains(['\r', '\n'])) {
+        reader.error("headers", "has a value of several lines", None);
     }
 }
 

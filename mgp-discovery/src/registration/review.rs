@@ -23,7 +23,7 @@ pub struct PendingRegistration {
     pub fingerprint: Sha256Hash,
     /// The absolute path of the program, then its arguments.
     pub argv: Vec<String>,
-    /// Its variables as `NAME=value`; a value is left out if it looks like a secret and is no path.
+    /// The variables as `NAME=value`; a value is left out if it looks like a secret and is not a path.
     pub env: Vec<String>,
     /// The folder.
     pub cwd: PathBuf,

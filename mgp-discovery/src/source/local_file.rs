@@ -2,14 +2,10 @@
 //!
 //! An approval of `mgp.toml` alone would let a later `git pull` bring other code. All functions here block.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::config::{ServerConfig, TargetConfig};
+use crate::config::{LocalFiles, ServerConfig, TargetConfig};
 use crate::registration::{bind_file, is_code_file, runs_arguments};
-
-/// Files by their path in the project, with their SHA-256.
-pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
 
 /// Finds and hashes the files with code inside the project that a server's program and arguments name.
 ///

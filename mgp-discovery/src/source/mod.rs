@@ -10,7 +10,7 @@ mod tests;
 mod trust;
 
 pub use load::{LoadedConfig, Sources, UnapprovedProject};
-pub(crate) use local_file::{LocalFiles, changed_file};
+pub(crate) use local_file::changed_file;
 pub use origin::Origin;
 pub(crate) use read::text_of;
 pub use review::{ProjectReview, ReviewedServer, settings};

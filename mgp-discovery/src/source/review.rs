@@ -8,11 +8,13 @@ use mgp_types::service::ServerId;
 use mgp_types::to_hex;
 use sha2::{Digest as _, Sha256};
 
-use crate::config::{Config, ConfigFinding, GovernanceConfig, ServerConfig, TargetConfig};
+use crate::config::{
+    Config, ConfigFinding, GovernanceConfig, LocalFiles, ServerConfig, TargetConfig,
+};
 use crate::expand::{Template, clear_secrets};
 use crate::registration::changes_code;
 
-use super::local_file::{LocalFiles, local_files};
+use super::local_file::local_files;
 
 /// The maximum length of an ordinary value that is shown.
 const MAX_SHOWN_CHARS: usize = 200;

@@ -5,7 +5,6 @@
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context as Poller, Poll};
-use std::time::Duration;
 
 use mgp_types::RpcError;
 use mgp_types::mcp::TaskSupport;
@@ -13,52 +12,13 @@ use mgp_types::service::{Call, Deadline, Either, MgpService, Reply, RoutedServic
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::config::TasksConfig;
 use super::endpoints;
 use super::future::ResponseFuture;
 use super::handover::CallStage;
 use super::negotiate::{Plan, can_wait_for_task};
 use super::table::Table;
 use crate::drain::Drain;
-
-/// Bounds of a [`TasksLayer`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct TasksConfig {
-    /// The most tasks, running or ended; further ones are refused with 3001. Default: 128.
-    ///
-    /// A task keeps the permit its call has at a limit, so this should stay below what the limit lets run.
-    ///
-    /// When the table is full, the oldest ended task whose outcome was delivered is evicted first.
-    pub max: usize,
-    /// The most tasks of one principal. Default: 64.
-    pub max_per_principal: usize,
-    /// The time to live of a task from its start, unless its caller asks for another. Default: 10 minutes.
-    ///
-    /// A call that is still running then is dropped.
-    pub ttl: Duration,
-    /// The longest time to live a caller can ask for. Default: 24 hours.
-    pub ttl_max: Duration,
-    /// The poll interval that callers are given. Default: 1 s.
-    pub poll_interval: Duration,
-    /// The time a modern call stays in its request before it becomes a task. Default: 50 ms; zero is one poll.
-    ///
-    /// A tool that runs on a task of its own never completes within one poll of its call, however fast it is.
-    /// Callers of 2025-11-25 request a task themselves, so for them it is always one poll.
-    pub grace: Duration,
-}
-
-impl Default for TasksConfig {
-    fn default() -> Self {
-        Self {
-            max: 128,
-            max_per_principal: 64,
-            ttl: Duration::from_mins(10),
-            ttl_max: Duration::from_hours(24),
-            poll_interval: Duration::from_secs(1),
-            grace: Duration::from_millis(50),
-        }
-    }
-}
 
 /// Turns tool calls that take long into tasks, and answers `tasks/*`.
 ///

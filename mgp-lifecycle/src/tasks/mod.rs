@@ -4,6 +4,7 @@
 //! If it is still pending after that, the same future moves into a bounded table and is driven there.
 //! `notifications/tasks` and `notifications/tasks/status` are optional in MCP and are not sent: callers poll.
 
+mod config;
 mod drive;
 mod endpoints;
 mod entry;
@@ -11,11 +12,11 @@ mod future;
 mod handover;
 mod layer;
 mod negotiate;
-
 mod table;
 
+pub use config::TasksConfig;
 pub use handover::TaskTicket;
-pub use layer::{Tasks, TasksConfig, TasksLayer};
+pub use layer::{Tasks, TasksLayer};
 
 #[cfg(test)]
 mod tests;

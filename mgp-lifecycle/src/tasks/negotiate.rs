@@ -7,7 +7,7 @@ use mgp_types::mcp::{ClientCapabilities, Era, Revision, TaskAugmentation, TaskSu
 use mgp_types::service::{Call, PeerInfo};
 use serde::Deserialize;
 
-use super::layer::TasksConfig;
+use super::config::TasksConfig;
 use crate::error::LifecycleError;
 
 /// The way in which a call may become a task.

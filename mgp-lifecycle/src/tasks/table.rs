@@ -10,8 +10,8 @@ use mgp_types::RpcError;
 use mgp_types::service::{AgentId, Context, Principal, Subject, TenantId};
 use mgp_types::sync::Mutex;
 
+use super::config::TasksConfig;
 use super::entry::{Entry, Outcome};
-use super::layer::TasksConfig;
 use super::negotiate::Plan;
 use crate::drain::{Drain, DrainHold};
 use crate::error::LifecycleError;

@@ -218,7 +218,7 @@ impl Access {
     }
 }
 
-/// What decides about the access of one principal, read once.
+/// The entries that decide about the access of one principal, read once.
 pub(crate) struct AccessView<'a> {
     /// `None` while the entries cannot be read.
     rules: Option<Arc<Rules>>,

@@ -179,7 +179,7 @@ fn name(member: &'static str, name: &str) -> Result<(), InvalidEntry> {
     if fits { Ok(()) } else { Err(InvalidEntry::Name(member)) }
 }
 
-/// Why an entry is not made as requested (−32602).
+/// The reason why an entry is not created as requested (−32602).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum InvalidEntry {
     #[error("`{0}` must have 1 to 256 bytes and no control characters")]

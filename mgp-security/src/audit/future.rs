@@ -91,6 +91,22 @@ impl<S: MgpService> ResponseFuture<S> {
 }
 
 impl<S: MgpService> State<S, S::Future> {
+    /// Runs a call that waited for the sink, or refuses it.
+    fn begun(
+        begun: Result<Ticket, AuditError>,
+        held: Option<(S, Call, Arc<dyn AuditSink>)>,
+    ) -> Self {
+        match (begun, held) {
+            (Ok(ticket), Some((mut inner, call, sink))) => {
+                Self::run(&mut inner, call, ticket, sink)
+            }
+            (Err(reason), Some((_, call, _))) => {
+                Self::Refused { error: Some(refuse(reason, &call)) }
+            }
+            (_, None) => Self::Done,
+        }
+    }
+
     fn run(inner: &mut S, mut call: Call, ticket: Ticket, sink: Arc<dyn AuditSink>) -> Self {
         let cx = call.cx_mut();
         // Layers further in add facts to it; the handler that runs the call marks it as run.
@@ -134,16 +150,8 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                 StateProj::Pass { future } => return future.poll(task),
                 StateProj::Waiting { later, held } => {
                     let begun = ready!(later.as_mut().poll(task));
-                    let next = match (begun, held.take()) {
-                        (Ok(ticket), Some((mut inner, call, sink))) => {
-                            State::run(&mut inner, call, ticket, sink)
-                        }
-                        (Err(reason), Some((_, call, _))) => {
-                            State::Refused { error: Some(refuse(reason, &call)) }
-                        }
-                        (_, None) => State::Done,
-                    };
-                    state.set(next);
+                    let held = held.take();
+                    state.set(State::begun(begun, held));
                 }
                 StateProj::Running { future, ticket, asker, sink } => {
                     // The ticket is in a local variable while the call runs, so that a panic drops it and it records a
@@ -165,16 +173,12 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                         }
                         Poll::Pending => *ticket = held,
                     }
-                    // A question of a gate or handler ends the round here; otherwise a layer further out would drop
-                    // this future and the ticket would record the call as cancelled.
-                    let Some(reply) = asker.as_ref().and_then(|asker| asker.take_suspended())
-                    else {
+                    let Some((reply, ticket)) = suspended(asker.as_deref(), ticket) else {
                         return Poll::Pending;
                     };
-                    let held = ticket.take();
                     state.set(State::Done);
-                    if let Some(held) = held {
-                        held.suspend();
+                    if let Some(ticket) = ticket {
+                        ticket.suspend();
                     }
                     return Poll::Ready(Ok(reply));
                 }
@@ -196,6 +200,16 @@ impl<S: MgpService> Future for ResponseFuture<S> {
             }
         }
     }
+}
+
+/// Returns the question of a gate or handler that ends the round here, and the ticket of the call.
+///
+/// Otherwise a layer further out would drop the future, and the ticket would record the call as cancelled.
+fn suspended(
+    asker: Option<&dyn CallerChannel>,
+    ticket: &mut Option<Ticket>,
+) -> Option<(Reply, Option<Ticket>)> {
+    Some((asker?.take_suspended()?, ticket.take()))
 }
 
 fn refuse(reason: AuditError, call: &Call) -> RpcError {

@@ -1,4 +1,4 @@
-//! The document that tells clients which issuer provides tokens for this server (RFC 9728).
+//! The document from which clients learn the issuer of tokens for this server (RFC 9728).
 
 use http::Uri;
 use mgp_types::service::{is_loopback_host, shown_url};

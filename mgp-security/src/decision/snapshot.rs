@@ -42,7 +42,7 @@ pub(crate) struct Sources {
     pub(crate) access: Option<Access>,
     /// Decides about definitions, and assesses tools.
     pub(crate) definitions: Option<Definitions>,
-    /// What the definitions have of the one server that all calls are for.
+    /// The definitions of the one server that all calls are for.
     pub(crate) server_tools: Option<Arc<ServerTools>>,
     /// Assesses tools where definitions do not decide.
     pub(crate) tools: Option<Arc<dyn Assess>>,
@@ -101,7 +101,7 @@ impl Sources {
 
 mgp_types::opaque_debug!(Sources { server, origin });
 
-/// What decides about one call; each part is read at most once.
+/// The facts that decide about one call; each part is read at most once.
 pub(crate) struct Snapshot<'a> {
     sources: &'a Sources,
     access: Option<AccessView<'a>>,

@@ -132,7 +132,7 @@ impl Definitions {
         pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
     }
 
-    /// Returns a handle on what is known of the tools of one server, for those who look there often.
+    /// Returns a handle on the known tools of one server, for callers that read them at every call.
     pub(crate) fn server(&self, server: &ServerId) -> Arc<ServerTools> {
         // Held so that no table is published meanwhile.
         let _seen = self.0.seen();

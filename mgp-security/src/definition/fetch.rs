@@ -33,7 +33,7 @@ const MAX_PAGES: usize = 100;
 enum ListError {
     /// The server did not answer, or its answer is wrong.
     Server(RpcError),
-    /// Its answer cannot be stored.
+    /// The answer of the server cannot be stored.
     Local(RpcError),
 }
 

@@ -15,7 +15,7 @@ use super::name::{NameFlaw, Shadows};
 use super::pin::{Pin, PinKind, PinTable};
 use super::review::Severity;
 use super::seen::{FlawRecord, ListedTool, ServerListing, TOOLS_MAX, Whole, standing};
-use super::standing::DefinitionState;
+use super::standing::{DefinitionState, HeldDefinition};
 use crate::audit::{DefinitionFlag, Event};
 use crate::state::{ChangeError, Snapshot};
 
@@ -288,17 +288,7 @@ impl Definitions {
                     if let Some(pin) = record(server, name, PinKind::Waiting, &listed.inspection) {
                         change = put(change, &pin)?;
                     }
-                    events.push(match &now.pinned {
-                        Some(before) => Event::definition_changed(
-                            server,
-                            name,
-                            before,
-                            &now.fingerprint,
-                            &now.differences,
-                        )
-                        .build(),
-                        None => flagged(server, name, &listed.inspection),
-                    });
+                    events.push(held_event(server, name, now, &listed.inspection));
                 }
                 DefinitionState::Refused(_) if fresh.contains(name) => {
                     events.push(flagged(server, name, &listed.inspection));
@@ -355,6 +345,22 @@ fn record(server: &ServerId, tool: &str, kind: PinKind, what: &Inspection) -> Op
         by: None,
         at: Timestamp::now(),
     })
+}
+
+/// Returns the event of a definition that is held for review.
+fn held_event(
+    server: &ServerId,
+    tool: &str,
+    held: &HeldDefinition,
+    what: &Inspection,
+) -> AuditEvent {
+    match &held.pinned {
+        Some(before) => {
+            let (now, differences) = (&held.fingerprint, &held.differences);
+            Event::definition_changed(server, tool, before, now, differences).build()
+        }
+        None => flagged(server, tool, what),
+    }
 }
 
 fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {

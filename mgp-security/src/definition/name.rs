@@ -40,24 +40,24 @@ const NEAR_MIN: usize = 6;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameFlaw {
-    /// It is empty or too long.
+    /// An empty or too long name.
     #[error("the name has {0} bytes; it must have 1 to {NAME_MAX}")]
     Length(usize),
-    /// It has a character that a name may not have.
+    /// A character that a name must not have.
     #[error("the name holds {0}; use A-Z a-z 0-9 _ . / -, and `/` only between parts")]
     Characters(String),
-    /// It belongs to the protocol.
+    /// A name of the protocol.
     #[error("the name `{0}` belongs to the protocol; choose another")]
     Reserved(String),
-    /// It is the name of another.
+    /// The name of another tool.
     #[error("the name `{name}` is already that of `{of}`")]
     Taken {
         /// The name.
         name: String,
-        /// Whose it is.
+        /// The owner of the name.
         of: String,
     },
-    /// It looks like another name.
+    /// A name that looks like another.
     #[error("the name `{name}` looks like `{like}`; choose another")]
     LooksLike {
         /// The name, with what does not show spelled out.

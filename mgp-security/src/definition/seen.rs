@@ -155,12 +155,10 @@ impl ServerListing {
             ..Tools::default()
         };
         // An assessment by the same policy is not repeated.
-        let same = |tools: &&Arc<Tools>| {
+        let is_same_policy = |tools: &&Arc<Tools>| {
             tools.policy.as_ref().is_some_and(|known| Arc::ptr_eq(known, policy))
         };
-        let worked_out = before.filter(same);
-        let same = |name: &str| worked_out.and_then(|tools| tools.named.get(name));
-        let mut named: BTreeMap<Box<str>, KnownTool> = BTreeMap::new();
+        let assessed = before.filter(is_same_policy).map(|tools| &tools.named);
         if let Some(flaw) = &self.flaw {
             tools.others = refused(flaw.to_string());
         } else if self.full {
@@ -168,6 +166,7 @@ impl ServerListing {
                 "the server has listed more than {TOOLS_MAX} tools or lists {BYTES_MAX} bytes"
             ));
         }
+        let mut named: BTreeMap<Box<str>, KnownTool> = BTreeMap::new();
         if let Some(server) = server.filter(|_| !self.own) {
             // An override for a tool that is not listed is recorded like any other.
             for name in policy.risk.keys() {
@@ -177,43 +176,14 @@ impl ServerListing {
             }
             // A tool with a pin is known from its record: hiding it from a list changes nothing.
             for (name, pair) in book.tools(server) {
-                let standing =
-                    pair.held.as_ref().map_or(tools.others.clone(), |held| held_as(held, pair));
-                let is_pin = |known: &&Arc<KnownTool>| match (&known.pin, &pair.pinned) {
-                    (Some(known), Some(pin)) => Arc::ptr_eq(known, pin),
-                    _ => false,
-                };
-                let assessment = match (same(name).filter(is_pin), &pair.pinned) {
-                    (Some(known), _) => Arc::clone(&known.assessment),
-                    (None, Some(pin)) => pin.assess(policy).into(),
-                    (None, None) => Assessment::unlisted(name, policy).into(),
-                };
-                let mut known = KnownTool::new(None, assessment, standing);
-                known.pin.clone_from(&pair.pinned);
-                named.insert(name.into(), known);
+                let earlier = assessed.and_then(|named| named.get(name));
+                named.insert(name.into(), recorded(name, pair, policy, &tools.others, earlier));
             }
         }
         for (name, listed) in &self.listed {
             let pair = server.and_then(|server| book.get(server, name));
-            let standing = match &self.flaw {
-                _ if self.own => DefinitionState::Pinned,
-                Some(flaw) => refused(flaw.to_string()),
-                None => standing(&listed.inspection, pair),
-            };
-            let tool = listed.inspection.shown.as_ref().map(|shown| Arc::clone(&shown.tool));
-            let is_tool = |known: &&Arc<KnownTool>| match (&known.tool, &tool) {
-                (Some(known), Some(tool)) => Arc::ptr_eq(known, tool),
-                _ => false,
-            };
-            let assessment = match (same(name).filter(is_tool), &tool) {
-                (Some(known), _) => Arc::clone(&known.assessment),
-                (None, Some(tool)) if self.own => Assessment::own(tool, policy).into(),
-                (None, Some(tool)) => Assessment::of(tool, policy).into(),
-                (None, None) => Assessment::unlisted(name, policy).into(),
-            };
-            let mut known = KnownTool::new(tool, assessment, standing);
-            known.raw = (!self.own).then_some(listed.raw);
-            named.insert(name.clone(), known);
+            let earlier = assessed.and_then(|named| named.get(name));
+            named.insert(name.clone(), self.known(name, listed, pair, policy, earlier));
         }
         let told = |(name, mut known): (Box<str>, KnownTool)| {
             if let Some(before) = before.and_then(|before| before.named.get(&name)) {
@@ -224,9 +194,62 @@ impl ServerListing {
         tools.named = named.into_iter().map(told).collect::<BTreeMap<_, _>>().into();
         tools
     }
+
+    /// Returns a listed tool as lookups read it.
+    fn known(
+        &self,
+        name: &str,
+        listed: &ListedTool,
+        pair: Option<&PinPair>,
+        policy: &ServerPolicy,
+        earlier: Option<&Arc<KnownTool>>,
+    ) -> KnownTool {
+        let standing = match &self.flaw {
+            _ if self.own => DefinitionState::Pinned,
+            Some(flaw) => refused(flaw.to_string()),
+            None => standing(&listed.inspection, pair),
+        };
+        let tool = listed.inspection.shown.as_ref().map(|shown| Arc::clone(&shown.tool));
+        let is_tool = |known: &&Arc<KnownTool>| match (&known.tool, &tool) {
+            (Some(known), Some(tool)) => Arc::ptr_eq(known, tool),
+            _ => false,
+        };
+        let assessment = match (earlier.filter(is_tool), &tool) {
+            (Some(known), _) => Arc::clone(&known.assessment),
+            (None, Some(tool)) if self.own => Assessment::own(tool, policy).into(),
+            (None, Some(tool)) => Assessment::of(tool, policy).into(),
+            (None, None) => Assessment::unlisted(name, policy).into(),
+        };
+        let mut known = KnownTool::new(tool, assessment, standing);
+        known.raw = (!self.own).then_some(listed.raw);
+        known
+    }
 }
 
-/// Whether an event records the flaw of an id.
+/// Returns a tool as its pin records it.
+fn recorded(
+    name: &str,
+    pair: &PinPair,
+    policy: &ServerPolicy,
+    others: &DefinitionState,
+    earlier: Option<&Arc<KnownTool>>,
+) -> KnownTool {
+    let standing = pair.held.as_ref().map_or(others.clone(), |held| held_as(held, pair));
+    let is_pin = |known: &&Arc<KnownTool>| match (&known.pin, &pair.pinned) {
+        (Some(known), Some(pin)) => Arc::ptr_eq(known, pin),
+        _ => false,
+    };
+    let assessment = match (earlier.filter(is_pin), &pair.pinned) {
+        (Some(known), _) => Arc::clone(&known.assessment),
+        (None, Some(pin)) => pin.assess(policy).into(),
+        (None, None) => Assessment::unlisted(name, policy).into(),
+    };
+    let mut known = KnownTool::new(None, assessment, standing);
+    known.pin.clone_from(&pair.pinned);
+    known
+}
+
+/// The state of the event that records the flaw of an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FlawRecord {
     #[default]

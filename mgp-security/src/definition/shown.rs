@@ -32,10 +32,10 @@ pub(super) struct Shown {
 /// The reason why a definition cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
-    /// It is too large.
+    /// A definition that is too large.
     #[error("the definition has {0} bytes, at most {SIZE_MAX} are looked at")]
     Large(usize),
-    /// It is not a tool, or two readers could read two different ones.
+    /// A text that is not a tool, or that two readers could read as two different tools.
     #[error("the definition cannot be read: {0}")]
     Malformed(String),
 }

@@ -11,16 +11,16 @@ use super::review::Finding;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum DefinitionState {
-    /// It was not listed yet, or its server no longer lists it.
+    /// Not listed yet, or no longer listed by its server.
     #[default]
     Unseen,
-    /// It is the definition that was first seen, or that an operator approved.
+    /// The definition that was first listed, or that an operator approved.
     Pinned,
-    /// It has changed, and waits for an operator.
+    /// Changed, and held until an operator reviews it.
     Changed(Arc<HeldDefinition>),
-    /// It was never approved, and an operator must review its text first.
+    /// Never approved, and held until an operator reviews its text.
     Flagged(Arc<HeldDefinition>),
-    /// It cannot be approved.
+    /// A definition that cannot be approved.
     Refused(Arc<[Finding]>),
 }
 

@@ -1,4 +1,4 @@
-//! Pins, approvals and the layer, with a server that can be told to lie.
+//! Pins, approvals and the layer, with a server that lies when a test wants it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -84,24 +84,35 @@ async fn get<S: MgpService>(
         Requirement::Confirmation => {
             (progress.listed, progress.confirmed) = (true, true);
             progress.asked.get_or_insert_default();
-            let (Some(confirmations), Some(assessment)) = (&sources.confirmations, assessment)
-            else {
-                return Ok(());
-            };
-            let Some(tools) = sources.assess() else { return Ok(()) };
-            let risky = RiskyCall {
-                cx: cx.clone(),
-                server: server.cloned(),
-                tool: tool.to_owned(),
-                arguments: call.tool_arguments(),
-                definition: tools.definition(server, tool),
-                assessment,
-            };
-            let confirmed = confirmations.confirm(risky, tools).await;
-            confirmed.map_err(|refusal| deny(sources, call, refusal))?;
+            confirm(sources, call, assessment).await?;
         }
     }
     Ok(())
+}
+
+/// Gets the confirmation of a call.
+async fn confirm(
+    sources: &Sources,
+    call: &Call,
+    assessment: Option<Arc<Assessment>>,
+) -> Result<(), RpcError> {
+    let (Some(confirmations), Some(assessment), Some(tools)) =
+        (&sources.confirmations, assessment, sources.assess())
+    else {
+        return Ok(());
+    };
+    let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
+    let server = sources.server_of(cx);
+    let risky = RiskyCall {
+        cx: cx.clone(),
+        server: server.cloned(),
+        tool: tool.to_owned(),
+        arguments: call.tool_arguments(),
+        definition: tools.definition(server, tool),
+        assessment,
+    };
+    let confirmed = confirmations.confirm(risky, tools).await;
+    confirmed.map_err(|refusal| deny(sources, call, refusal))
 }
 
 /// Notes the risk of a call for its record, which began before the tool was known.

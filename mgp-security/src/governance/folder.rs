@@ -31,7 +31,7 @@ pub enum FolderError {
     Exposed {
         /// The folder.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits of the folder.
         mode: u32,
     },
     /// The folder cannot be made or read.

@@ -450,9 +450,9 @@ impl fmt::Debug for Governance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Administration {
-    /// It reads.
+    /// A method that reads.
     Reads,
-    /// It changes something.
+    /// A method that changes something.
     Changes,
 }
 

@@ -41,11 +41,11 @@ pub struct Grants(Arc<Mutex<OpenQuestions>>);
 pub enum GrantState {
     /// The server was not notified of any decision.
     Unknown,
-    /// It is granted.
+    /// The permission is granted.
     Granted,
-    /// It is denied.
+    /// The permission is denied.
     Denied,
-    /// It is not decided yet.
+    /// The permission is not decided yet.
     Deferred,
     /// The grant has ended.
     Expired,

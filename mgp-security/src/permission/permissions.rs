@@ -67,7 +67,7 @@ pub(crate) struct PermissionCore {
 /// The outcome of a question about one permission.
 #[derive(Clone, Debug)]
 pub(crate) enum AskOutcome {
-    /// It was decided.
+    /// The approver has decided.
     Decided,
     /// The approver has not decided.
     Deferred(String),
@@ -239,7 +239,7 @@ pub(crate) struct PermissionJudgement {
     pub(crate) to_record: bool,
 }
 
-/// What decides about permissions, read once.
+/// The state that decides about permissions, read once.
 pub(crate) struct PermissionView<'a> {
     book: Result<Arc<Book>, StoreError>,
     inner: &'a PermissionCore,

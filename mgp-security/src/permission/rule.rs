@@ -33,15 +33,15 @@ pub struct MissingPermission {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MissingStatus {
-    /// It was denied, or the policy grants nothing more.
+    /// Denied, or the policy grants nothing more.
     Denied,
     /// An approver was asked and has not decided.
     Deferred,
     /// The approval has ended.
     Expired,
-    /// It is not decided.
+    /// Not decided.
     Undecided,
-    /// It is granted, but this call is outside the limits.
+    /// Granted, but this call is outside the limits.
     OutOfScope,
 }
 
@@ -62,13 +62,13 @@ impl MissingStatus {
 /// The state of one permission.
 #[derive(Debug)]
 pub(super) enum PermissionState<'a> {
-    /// It is granted: by an approval, perhaps within limits, or by the configuration (`None`).
+    /// Granted by an approval, perhaps within limits, or by the configuration (`None`).
     Granted(Option<&'a StoredApproval>),
     /// The policy grants it, and that is still to be recorded.
     ByPolicy,
     /// An approver may be asked.
     Open(MissingStatus, String),
-    /// It is not granted, and approvers are not asked.
+    /// Not granted, and approvers are not asked.
     Closed(MissingStatus, String),
 }
 
@@ -83,7 +83,7 @@ impl<'a> PermissionState<'a> {
         at: SystemTime,
         is_configured: impl FnOnce() -> bool,
     ) -> Self {
-        use MissingStatus::{Denied, Expired, Undecided};
+        use MissingStatus::{Denied, Undecided};
 
         if let Err(why) = nameable(permission) {
             return Self::Closed(Denied, why.to_owned());
@@ -112,25 +112,8 @@ impl<'a> PermissionState<'a> {
         let undecided =
             |status, why| if asks { Self::Open(status, why) } else { Self::Closed(status, why) };
         let held = Book::find(held, permission).filter(|held| counts(held, decides));
-        if let Some(held) = held {
-            let approval = &held.approval;
-            let (by, over) = (&approval.approved_by, held.is_over(at));
-            match (approval.decision, over) {
-                (ApprovalDecision::Approved, false) => return Self::Granted(Some(held)),
-                (ApprovalDecision::Approved, true) => {
-                    let end =
-                        approval.expires_at.as_ref().map(ToString::to_string).unwrap_or_default();
-                    return undecided(Expired, format!("the approval of {by} ended {end}"));
-                }
-                (ApprovalDecision::Revoked, _) => {
-                    return undecided(Undecided, format!("{by} took it back"));
-                }
-                (ApprovalDecision::Denied, false) => {
-                    return Self::Closed(Denied, format!("{by} declined it"));
-                }
-                // A denial that has ended counts as undecided.
-                (ApprovalDecision::Denied, true) => {}
-            }
+        if let Some(state) = held.and_then(|held| Self::of_approval(held, at, undecided)) {
+            return state;
         }
         if is_listed(policy, permission) {
             return Self::Granted(None);
@@ -148,6 +131,32 @@ impl<'a> PermissionState<'a> {
                 Denied,
                 "deny_all: neither the configuration nor an operator granted it".to_owned(),
             ),
+        }
+    }
+
+    /// Decides by a recorded decision; `None` if it no longer counts.
+    fn of_approval(
+        held: &'a StoredApproval,
+        at: SystemTime,
+        undecided: impl FnOnce(MissingStatus, String) -> Self,
+    ) -> Option<Self> {
+        let approval = &held.approval;
+        let by = &approval.approved_by;
+        match (approval.decision, held.is_over(at)) {
+            (ApprovalDecision::Approved, false) => Some(Self::Granted(Some(held))),
+            (ApprovalDecision::Approved, true) => {
+                let end = approval.expires_at.as_ref().map(ToString::to_string).unwrap_or_default();
+                let why = format!("the approval of {by} ended {end}");
+                Some(undecided(MissingStatus::Expired, why))
+            }
+            (ApprovalDecision::Revoked, _) => {
+                Some(undecided(MissingStatus::Undecided, format!("{by} took it back")))
+            }
+            (ApprovalDecision::Denied, false) => {
+                Some(Self::Closed(MissingStatus::Denied, format!("{by} declined it")))
+            }
+            // A denial that has ended counts as undecided.
+            (ApprovalDecision::Denied, true) => None,
         }
     }
 

@@ -27,7 +27,7 @@ use crate::approval::{Approver, Decision, Question, QuestionSubject};
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 use crate::tool::Assessment;
 
-/// Answers what it was told to, once it is let.
+/// An approver that gives the answer the test sets, once the test lets it.
 struct Clerk {
     answer: Mutex<Result<Decision, RpcError>>,
     questions: Mutex<Vec<Question>>,
@@ -121,7 +121,7 @@ impl World {
         self.policies.set("files", policy);
     }
 
-    /// Calls a tool; its name says what it needs.
+    /// Calls a tool; its name lists the permissions it needs.
     fn call(&mut self, tool: &str) -> BoxFuture<'static, Result<Reply, RpcError>> {
         self.call_with(tool, "{}")
     }
@@ -142,7 +142,7 @@ impl World {
         assert_eq!(self.ran(), before + 1, "{tool} was answered and did not run");
     }
 
-    /// Calls a tool that must not run, and says why not: `PERMISSION STATUS` of each that is missing.
+    /// Calls a tool that must not run; returns `PERMISSION STATUS` of each missing permission.
     async fn lacks(&mut self, tool: &str) -> String {
         let before = self.ran();
         let error = self.call(tool).await.unwrap_err();
@@ -185,7 +185,7 @@ fn standard_name(short: &str) -> &str {
     }
 }
 
-/// What an error says is missing.
+/// Returns the missing permissions that an error names.
 fn lacking(error: &RpcError) -> String {
     let details = error.as_recovery().and_then(|recovery| recovery.details.clone()).unwrap();
     assert!(details.get("remedy").is_some() && details.get("tool").is_some(), "{details:?}");

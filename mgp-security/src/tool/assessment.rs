@@ -117,9 +117,9 @@ impl Assessment {
 /// The weight of a valid `security`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SecurityWeight {
-    /// It alone decides.
+    /// The declaration alone decides.
     Alone,
-    /// What the name and the arguments show counts, too.
+    /// The signals of the name and the arguments count, too.
     WithSignals,
 }
 

@@ -7,7 +7,7 @@ use mgp_types::service::Extensions;
 
 pub use registry::Prompts;
 
-use crate::complete::Completers;
+use crate::completers::Completers;
 use crate::error::BuildError;
 use crate::request::{Function, RequestHandler};
 

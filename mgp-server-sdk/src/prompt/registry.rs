@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::Prompt;
 use crate::catalog::{Catalog, Entry, PageFields, bad_cursor};
-use crate::complete::CompletionTarget;
+use crate::completers::CompletionTarget;
 use crate::error::BuildError;
 use crate::request::{HandlerConfig, TextRequest};
 use crate::subscribers::{ListKind, Subscribers};

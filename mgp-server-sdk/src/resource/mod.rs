@@ -15,7 +15,7 @@ pub use contents::Contents;
 pub use registry::Resources;
 pub use set::{Page, ResourceSet};
 
-use crate::complete::Completers;
+use crate::completers::Completers;
 use crate::error::BuildError;
 use crate::request::{Function, RequestHandler};
 

@@ -14,7 +14,7 @@ use super::set::{AnySet, ResourceSet};
 use super::template::Template;
 use super::{Definition, Resource, Source};
 use crate::catalog::{Catalog, Entry, PageFields};
-use crate::complete::{Completers, CompletionTarget};
+use crate::completers::{Completers, CompletionTarget};
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
 

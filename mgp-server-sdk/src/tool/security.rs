@@ -28,7 +28,7 @@ impl Tool {
         self.secure(|security| security.risk_level = risk)
     }
 
-    /// Sets the permissions a call needs; a short name such as `shell` stands for standard ones.
+    /// Sets the permissions a call needs; a short name such as `shell` means standard ones.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

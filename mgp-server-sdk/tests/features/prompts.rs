@@ -9,9 +9,9 @@ use super::wire::{ERAS, Wire, code};
 
 #[derive(Deserialize, JsonSchema)]
 struct Greet {
-    /// Who is greeted.
+    /// The person to greet.
     name: String,
-    /// How often.
+    /// The number of greetings.
     times: Option<u8>,
     #[serde(default)]
     loud: bool,
@@ -55,8 +55,8 @@ async fn a_list_names_the_arguments_in_the_order_of_the_type() {
         assert_eq!(
             list["prompts"][1]["arguments"],
             json!([
-                { "name": "name", "description": "Who is greeted.", "required": true },
-                { "name": "times", "description": "How often.", "required": false },
+                { "name": "name", "description": "The person to greet.", "required": true },
+                { "name": "times", "description": "The number of greetings.", "required": false },
                 { "name": "loud", "required": false },
             ])
         );

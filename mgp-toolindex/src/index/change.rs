@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicU32;
 use mgp_types::Lenient;
 use mgp_types::mgp::ServerState;
 
-#[cfg(feature = "sqlite")]
-use super::database::{PutTool, ServerChange};
 use super::definition::Definition;
 use super::embedding::server_sentence;
 use super::limits::IndexLimits;
 use super::put_report::{PutReport, RefusedTool, ToolRefusal};
+#[cfg(feature = "sqlite")]
+use super::server_change::{PutTool, ServerChange};
 use super::snapshot::Snapshot;
 use super::tool_source::ToolSource;
 use super::writer::IndexWriter;

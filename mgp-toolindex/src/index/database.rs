@@ -9,40 +9,23 @@ use tokio::sync::oneshot;
 
 use super::builder::ToolIndexBuilder;
 use super::change::{Change, Embedded, StoredTool};
+use super::server_change::{PutTool, ServerChange};
 use super::shared::SharedIndex;
 use super::snapshot::Snapshot;
 use super::tool_index::ToolIndex;
 use super::writer::IndexWriter;
-use crate::catalog::{Bitmap, IndexedTool, ServerEntry, Slot, ToolEntry};
+use crate::catalog::{Bitmap, IndexedTool, ServerEntry, Slot};
 use crate::error::IndexError;
 use crate::keyword::{self, Step};
 use crate::persist::{
     self, IndexStore, LoadedIndex, LoadedServer, LoadedTool, LoadedVector, NewSegments, NewServer,
-    NewTool, NewVector, ServerRow, WriteMode,
+    NewTool, NewVector, ServerRow,
 };
 use crate::vector::VectorTable;
 
 /// Segments are stored again after this many changed documents, and this fraction of all; fewer are indexed quickly.
 const MIN_CHANGED_DOCUMENTS: usize = 1000;
 const CHANGED_FRACTION: usize = 8;
-
-/// One change for the database.
-#[derive(Debug)]
-pub(super) enum ServerChange {
-    /// A server was put, with these tools.
-    Put(ServerRow, Vec<PutTool>),
-    /// A server was removed.
-    Remove(String),
-}
-
-/// The input of a tool that its entry does not contain.
-#[derive(Debug)]
-pub(super) struct PutTool {
-    slot: Slot,
-    mode: WriteMode,
-    categories: Vec<String>,
-    keywords: Vec<String>,
-}
 
 /// The result of restoring an index.
 #[derive(Debug, Default)]
@@ -51,13 +34,6 @@ pub(super) struct RestoreResult {
     dropped: usize,
     /// Tools whose vectors are up to date.
     fresh: Bitmap,
-}
-
-impl PutTool {
-    pub(super) fn take(slot: Slot, mode: WriteMode, tool: &mut ToolEntry) -> Self {
-        let categories = mem::take(&mut tool.categories);
-        Self { slot, mode, categories, keywords: mem::take(&mut tool.keywords) }
-    }
 }
 
 impl ToolIndexBuilder {

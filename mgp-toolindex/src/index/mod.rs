@@ -10,6 +10,8 @@ mod embedding;
 mod limits;
 mod put_report;
 mod search;
+#[cfg(feature = "sqlite")]
+mod server_change;
 mod shared;
 mod snapshot;
 mod stats;

@@ -12,7 +12,7 @@ pub(crate) fn child_folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from)
 }
 
-/// Prints a line to the parent; the number tells it apart from other output.
+/// Prints a line to the parent; the number distinguishes it from other output.
 pub(crate) fn print(word: &str, number: u64) {
     let mut out = stdout().lock();
     // The test runner may have left an unfinished line.

@@ -1,6 +1,6 @@
 //! Content blocks of tools, prompts and models (MCP `ContentBlock`, MGP §12.4).
 
-use super::{Meta, ResourceContents};
+use super::Meta;
 use crate::Payload;
 use crate::record::{List, Number, RawObject, open_enum, record, tagged};
 
@@ -89,6 +89,20 @@ record! {
         list icons: List<Icon>,
         /// Hints.
         opt annotations: Option<Annotations>,
+        /// The `_meta` member.
+        opt meta as "_meta": Option<Meta>,
+    }
+
+    /// The contents of a resource: text or bytes.
+    pub struct ResourceContents {
+        /// The URI.
+        req uri: String,
+        /// The media type.
+        opt mime_type as "mimeType": Option<String>,
+        /// The text.
+        opt text: Option<String>,
+        /// The bytes, in Base64.
+        opt blob: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }

@@ -1,6 +1,9 @@
 //! The start of a connection: `initialize` (legacy), `server/discover` (modern).
 
-use super::{CacheScope, ClientCapabilities, Icon, Meta, ResultType, Revision, ServerCapabilities};
+use super::{
+    CacheScope, ClientCapabilities, Icon, Meta, ResultType, Revision, ServerCapabilities, key,
+};
+use crate::RpcError;
 use crate::record::{List, record};
 
 record! {
@@ -96,5 +99,31 @@ record! {
     pub struct MissingCapabilityData {
         /// The capabilities that the client lacks.
         req required_capabilities as "requiredCapabilities": ClientCapabilities,
+    }
+}
+
+impl Meta {
+    /// Returns the capabilities of the sender of the request.
+    ///
+    /// # Errors
+    /// Returns −32602 if it does not fit.
+    pub fn client_capabilities(&self) -> Result<Option<ClientCapabilities>, RpcError> {
+        self.decode(key::CLIENT_CAPABILITIES)
+    }
+
+    /// Returns the name and version of the sender of the request.
+    ///
+    /// # Errors
+    /// Returns −32602 if it does not fit.
+    pub fn client_info(&self) -> Result<Option<Implementation>, RpcError> {
+        self.decode(key::CLIENT_INFO)
+    }
+
+    /// Returns the name and version of the sender of the result.
+    ///
+    /// # Errors
+    /// Returns −32602 if it does not fit.
+    pub fn server_info(&self) -> Result<Option<Implementation>, RpcError> {
+        self.decode(key::SERVER_INFO)
     }
 }

@@ -7,13 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{CreateMessageParams, CreateTaskResult, ElicitParams, EmptyParams, Meta, ResultType};
 use crate::Payload;
-use crate::record::{Object, decode, peek, record, tagged};
+use crate::record::{decode, peek, record, tagged};
 
 /// The server's requests, by keys that it chose.
 pub type InputRequests = BTreeMap<String, InputRequest>;
-
-/// The client's answers, by the same keys.
-pub type InputResponses = Object;
 
 record! {
     /// An elicitation.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::record::Extras;
 use crate::{Id, RpcError};
 
-use super::{ClientCapabilities, Implementation, LogLevel, Revision};
+use super::Revision;
 
 /// Names of members of `_meta`.
 pub mod key {
@@ -74,38 +74,6 @@ impl Meta {
     /// Returns −32602 if it is not a string.
     pub fn protocol_version(&self) -> Result<Option<Revision>, RpcError> {
         self.decode(key::PROTOCOL_VERSION)
-    }
-
-    /// Returns the capabilities of the sender of the request.
-    ///
-    /// # Errors
-    /// Returns −32602 if it does not fit.
-    pub fn client_capabilities(&self) -> Result<Option<ClientCapabilities>, RpcError> {
-        self.decode(key::CLIENT_CAPABILITIES)
-    }
-
-    /// Returns the name and version of the sender of the request.
-    ///
-    /// # Errors
-    /// Returns −32602 if it does not fit.
-    pub fn client_info(&self) -> Result<Option<Implementation>, RpcError> {
-        self.decode(key::CLIENT_INFO)
-    }
-
-    /// Returns the name and version of the sender of the result.
-    ///
-    /// # Errors
-    /// Returns −32602 if it does not fit.
-    pub fn server_info(&self) -> Result<Option<Implementation>, RpcError> {
-        self.decode(key::SERVER_INFO)
-    }
-
-    /// Returns the log level wanted for this request.
-    ///
-    /// # Errors
-    /// Returns −32602 if it is not a log level.
-    pub fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
-        self.decode(key::LOG_LEVEL)
     }
 
     /// Returns the id of the subscription of this message.

@@ -8,13 +8,13 @@ mod handshake;
 mod input;
 mod logging;
 mod meta;
-mod page;
 mod progress;
 mod prompt;
 mod resource;
 mod revision;
 mod roots;
 mod sampling;
+mod shared;
 mod subscription;
 mod task;
 mod tool;
@@ -28,8 +28,8 @@ pub use completion::{
     Completion, PromptReference, ResourceReference,
 };
 pub use content::{
-    Annotations, AudioContent, ContentBlock, EmbeddedResource, Icon, ImageContent, ResourceLink,
-    Role, TextContent, ToolResultContent, ToolUseContent,
+    Annotations, AudioContent, ContentBlock, EmbeddedResource, Icon, ImageContent,
+    ResourceContents, ResourceLink, Role, TextContent, ToolResultContent, ToolUseContent,
 };
 pub use elicitation::{
     ElicitAction, ElicitMode, ElicitParams, ElicitResult, ElicitationCompleteParams,
@@ -40,19 +40,18 @@ pub use handshake::{
     InitializeResult, MissingCapabilityData, UnsupportedVersionData,
 };
 pub use input::{
-    InputElicitation, InputRequest, InputRequests, InputRequiredResult, InputResponses, InputRoots,
-    InputSampling, RequestOutcome,
+    InputElicitation, InputRequest, InputRequests, InputRequiredResult, InputRoots, InputSampling,
+    RequestOutcome,
 };
 pub use logging::{LogLevel, LogMessageParams, SetLevelParams};
 pub use meta::{Meta, key};
-pub use page::{CacheScope, ListParams, ResultType};
 pub use progress::{CancelledParams, ProgressParams};
 pub use prompt::{
     GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
 };
 pub use resource::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams, ReadResourceResult,
-    Resource, ResourceContents, ResourceTemplate, ResourceUpdatedParams, SubscribeParams,
+    Resource, ResourceTemplate, ResourceUpdatedParams, SubscribeParams,
 };
 pub use revision::{Era, Revision};
 pub use roots::{ListRootsResult, Root};
@@ -60,12 +59,13 @@ pub use sampling::{
     CreateMessageParams, CreateMessageResult, ModelHint, ModelPreferences, SamplingMessage,
     ToolChoice,
 };
+pub use shared::{CacheScope, InputResponses, ListParams, ResultType, TaskAugmentation};
 pub use subscription::{
     ListenParams, ListenResult, SubscriptionFilter, SubscriptionsAcknowledgedParams,
 };
 pub use task::{
-    CancelTaskResult, CreateTaskResult, LegacyCreateTaskResult, ListTasksResult, Task,
-    TaskAugmentation, TaskParams, TaskStatus, UpdateTaskParams,
+    CancelTaskResult, CreateTaskResult, LegacyCreateTaskResult, ListTasksResult, Task, TaskParams,
+    TaskStatus, UpdateTaskParams,
 };
 pub use tool::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations,

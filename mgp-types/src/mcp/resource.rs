@@ -1,6 +1,6 @@
 //! Resources: lists, templates, reading, subscriptions (MCP resources).
 
-use super::{Annotations, CacheScope, Icon, InputResponses, Meta, ResultType};
+use super::{Annotations, CacheScope, Icon, InputResponses, Meta, ResourceContents, ResultType};
 use crate::record::{List, record};
 
 record! {
@@ -42,20 +42,6 @@ record! {
         list icons: List<Icon>,
         /// Hints.
         opt annotations: Option<Annotations>,
-        /// The `_meta` member.
-        opt meta as "_meta": Option<Meta>,
-    }
-
-    /// The contents of a resource: text or bytes.
-    pub struct ResourceContents {
-        /// The URI.
-        req uri: String,
-        /// The media type.
-        opt mime_type as "mimeType": Option<String>,
-        /// The text.
-        opt text: Option<String>,
-        /// The bytes, in Base64.
-        opt blob: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }

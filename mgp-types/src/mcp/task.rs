@@ -21,12 +21,6 @@ open_enum! {
 }
 
 record! {
-    /// The wish that a request becomes a task (2025-11-25, `params.task`).
-    pub struct TaskAugmentation {
-        /// The time to keep the task, in milliseconds.
-        opt ttl: Option<u64>,
-    }
-
     /// Result of a request that became a task (2025-11-25).
     pub struct LegacyCreateTaskResult {
         /// The task.

@@ -88,7 +88,7 @@ impl Permission {
         }
     }
 
-    /// Returns the permissions that a short name stands for; any other name stands for itself.
+    /// Returns the permissions that a short name means; any other name means itself.
     #[must_use]
     pub fn expand(&self) -> Vec<Self> {
         match self.as_str() {

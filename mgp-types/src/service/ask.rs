@@ -4,7 +4,6 @@
 //! A modern caller cannot receive requests. If the answer to a question is not known yet, the question is suspended:
 //! the call returns all suspended questions, and the next round, with the answers, runs the handler again from the top.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
@@ -12,37 +11,11 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use super::reply::{InputRequired, Reply};
+use super::question::{CallerRequest, InputRequired};
+use super::reply::Reply;
 use super::{BoxFuture, Peer};
 use crate::sync::Mutex;
-use crate::wire::{ErrorCode, Payload, RpcError};
-
-/// A question to the caller: a method and its params.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallerRequest {
-    method: Cow<'static, str>,
-    params: Payload,
-}
-
-impl CallerRequest {
-    /// Creates a question.
-    #[must_use]
-    pub fn new(method: impl Into<Cow<'static, str>>, params: Payload) -> Self {
-        Self { method: method.into(), params }
-    }
-
-    /// Returns the method: `elicitation/create`, `sampling/createMessage` or `roots/list`.
-    #[must_use]
-    pub fn method(&self) -> &str {
-        &self.method
-    }
-
-    /// Returns the params.
-    #[must_use]
-    pub fn params(&self) -> &Payload {
-        &self.params
-    }
-}
+use crate::wire::{Payload, RpcError};
 
 /// A channel for questions to the caller of one logical call.
 // Not `async`: a question belongs to its round when the method is called, whatever is polled first.
@@ -110,27 +83,6 @@ impl fmt::Debug for CallerAccess {
             Self::Via(_) => "Via",
         })
     }
-}
-
-pub(super) fn not_offered(cx: &super::Context, method: &str) -> RpcError {
-    let name = method.split_once('/').map_or(method, |(name, _)| name);
-    if cx.caller.era == crate::mcp::Era::Modern {
-        let data =
-            Payload::from_trusted(format!(r#"{{"requiredCapabilities":{{"{name}":{{}}}}}}"#));
-        return RpcError::new(
-            ErrorCode::MISSING_CLIENT_CAPABILITY,
-            format!("the client must offer the capability `{name}`"),
-        )
-        .data(data);
-    }
-    cannot_ask(name)
-}
-
-pub(super) fn cannot_ask(key: &str) -> RpcError {
-    RpcError::new(
-        ErrorCode::PERMISSION_DENIED,
-        format!("the caller cannot be asked: it does not offer `{key}`"),
-    )
 }
 
 // === Rounds ===

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 
-use super::CallRecord;
-use crate::wire::{ErrorCode, Payload};
+use crate::wire::ErrorCode;
 
 /// The mark of a repeated call, stored in its extensions; a first attempt has none.
 ///
@@ -36,22 +35,5 @@ impl RetryAttempt {
     pub fn instead_of(mut self, tool: &str) -> Self {
         self.instead_of = Some(tool.into());
         self
-    }
-
-    pub(super) fn note(&self, start: &CallRecord) {
-        let ms = crate::millis(self.waited);
-        let notes = [
-            ("retry_attempt", Payload::of(&self.retry)),
-            ("retry_of_code", Payload::of(&self.after)),
-            ("waited_ms", Payload::of(&ms)),
-        ];
-        for (name, value) in notes {
-            if let Ok(value) = value {
-                start.note(name, value);
-            }
-        }
-        if let Some(Ok(tool)) = self.instead_of.as_ref().map(|tool| Payload::of(&**tool)) {
-            start.note("fallback_for", tool);
-        }
     }
 }

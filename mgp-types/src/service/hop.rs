@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::message::write_text;
+use super::write::write_text;
 use crate::mcp::key;
 use crate::record::Members;
 use crate::wire::Payload;

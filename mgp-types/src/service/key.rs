@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytestring::ByteString;
 
-use super::message::format_u64;
+use super::write::format_u64;
 
 const PREFIX: &str = "call-";
 

@@ -8,7 +8,6 @@ mod ask;
 mod attempt;
 mod audit;
 mod call;
-mod context;
 mod deadline;
 mod either;
 mod extensions;
@@ -32,6 +31,7 @@ mod peer;
 mod peer_info;
 mod permission_authority;
 mod principal;
+mod question;
 mod ready_per_call;
 mod reply;
 mod router;
@@ -44,19 +44,19 @@ mod trace;
 mod visibility;
 mod wait_mark;
 mod wire_rules;
+mod write;
 
 use std::future::Future;
 use std::pin::Pin;
 
 pub use crate::method::Kind;
-pub use ask::{CallerAccess, CallerChannel, CallerRequest, RoundState, Rounds};
+pub use ask::{CallerAccess, CallerChannel, RoundState, Rounds};
 pub use attempt::RetryAttempt;
 pub use audit::{
     ArgumentsDigest, AuditError, AuditFuture, AuditOutcome, AuditSink, CallRecord, DigestForm,
     EndedCall, MemoryAudit, SuspendedCalls, Ticket, TicketSink,
 };
-pub use call::{Call, ToolCall};
-pub use context::Context;
+pub use call::{Call, Context, ToolCall};
 pub use deadline::Deadline;
 pub use either::Either;
 pub use extensions::Extensions;
@@ -79,8 +79,9 @@ pub use peer::{InFlight, Inbox, ItemReceiver, Link, Peer, QueueRoom, closed, is_
 pub use peer_info::{AcceptedRequests, PeerInfo};
 pub use permission_authority::PermissionAuthority;
 pub use principal::{AgentId, Authority, PeerProcess, Principal, ServerId, Subject, TenantId};
+pub use question::{CallerRequest, InputRequired, result_type};
 pub use ready_per_call::{ReadyPerCall, ReadyPerCallService};
-pub use reply::{Body, InputRequired, Reply, result_type};
+pub use reply::{Body, Reply};
 pub use router::{RoutedService, Router, RouterLayer};
 pub use rule::Rule;
 pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};

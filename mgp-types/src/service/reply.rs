@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::CallerRequest;
 use super::hop::merge_meta;
+use super::question::InputRequired;
 use crate::wire::{Payload, RpcError};
 
 /// The outcome of a call that did not fail.
@@ -29,15 +29,6 @@ pub struct Body {
     raw: Payload,
     extra: Vec<(Cow<'static, str>, Payload)>,
     meta: Vec<(Cow<'static, str>, Payload)>,
-}
-
-/// Questions that must be answered before the call can complete.
-#[derive(Clone, Debug)]
-pub struct InputRequired {
-    /// The questions, each under the key of its answer.
-    pub asks: Vec<(String, CallerRequest)>,
-    /// State to return unchanged; sealed by the layer that creates it.
-    pub state: Option<String>,
 }
 
 impl Reply {
@@ -201,77 +192,4 @@ fn own_meta(raw: &str) -> Option<Payload> {
         meta: Option<Payload>,
     }
     serde_json::from_str::<Own>(raw).ok()?.meta
-}
-
-impl InputRequired {
-    fn write(&self, out: &mut Vec<u8>) {
-        #[derive(Serialize)]
-        struct Question<'a> {
-            method: &'a str,
-            params: &'a Payload,
-        }
-        out.extend_from_slice(br#"{"resultType":"input_required","inputRequests":{"#);
-        for (index, (key, ask)) in self.asks.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(serde_json::to_string(key).unwrap_or_default().as_bytes());
-            out.push(b':');
-            let question = Question { method: ask.method(), params: ask.params() };
-            out.extend_from_slice(serde_json::to_string(&question).unwrap_or_default().as_bytes());
-        }
-        out.push(b'}');
-        if let Some(state) = &self.state {
-            out.extend_from_slice(br#","requestState":"#);
-            out.extend_from_slice(serde_json::to_string(state).unwrap_or_default().as_bytes());
-        }
-        out.push(b'}');
-    }
-
-    /// Reads a result that asks for input; returns `None` for other kinds of results.
-    #[must_use]
-    pub fn read(result: &Payload) -> Option<Self> {
-        #[derive(serde::Deserialize)]
-        struct Question {
-            method: String,
-            #[serde(default)]
-            params: Option<Payload>,
-        }
-        #[derive(serde::Deserialize)]
-        struct Result {
-            #[serde(rename = "inputRequests", default)]
-            requests: std::collections::BTreeMap<String, Question>,
-            #[serde(rename = "requestState", default)]
-            state: Option<String>,
-        }
-        if result_type(result)? != "input_required" {
-            return None;
-        }
-        let read: Result = serde_json::from_str(result.as_str()).ok()?;
-        let asks = read
-            .requests
-            .into_iter()
-            .map(|(key, question)| {
-                (
-                    key,
-                    CallerRequest::new(
-                        question.method,
-                        question.params.unwrap_or_else(Payload::empty_object),
-                    ),
-                )
-            })
-            .collect();
-        Some(Self { asks, state: read.state })
-    }
-}
-
-/// Returns the `resultType` of a result, if it has one.
-#[must_use]
-pub fn result_type(result: &Payload) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct Kind {
-        #[serde(rename = "resultType")]
-        kind: Option<String>,
-    }
-    serde_json::from_str::<Kind>(result.as_str()).ok()?.kind
 }

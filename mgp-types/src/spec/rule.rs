@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::SpecError;
 use crate::mgp;
 
-/// A rule; paths are split at `/`, and `*` stands for every element of a list.
+/// A rule; paths are split at `/`, and `*` means every element of a list.
 enum Rule {
     /// The member is present.
     Has(&'static str),
@@ -32,6 +32,12 @@ fn rules(name: &str) -> &'static [Rule] {
         "AuditEvent" => &[Has("trace_id"), Has("target"), Has("details"), Object("details")],
         "ToolDeclaration" => &[Has("security/code_safety")],
         "CodeRejection" => &[Has("violations"), Has("hints")],
+        _ => lifecycle_rules(name),
+    }
+}
+
+fn lifecycle_rules(name: &str) -> &'static [Rule] {
+    match name {
         "PingParams" => &[Has("timestamp")],
         "PingResult" => &[Has("timestamp"), Has("uptime_secs"), Has("server_id")],
         "StatusResult" => &[
@@ -61,6 +67,12 @@ fn rules(name: &str) -> &'static [Rule] {
             &[Has("request_id"), Has("message"), Has("options"), Has("timeout_ms")]
         }
         "Recovery" => &[Has("category"), Has("retryable")],
+        _ => discovery_rules(name),
+    }
+}
+
+fn discovery_rules(name: &str) -> &'static [Rule] {
+    match name {
         "DiscoveryListResult" => &[Has("servers/*/tools")],
         "RegisterParams" => &[
             Has("command"),

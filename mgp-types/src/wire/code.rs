@@ -5,7 +5,23 @@ use std::fmt;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
-use super::Category;
+use crate::record::open_enum;
+
+open_enum! {
+    /// The category of an error (§14.5).
+    pub enum Category {
+        /// Permission, access, authentication, validators.
+        Security = "security",
+        /// The state of the server.
+        Lifecycle = "lifecycle",
+        /// Limits and quotas.
+        Resource = "resource",
+        /// The request itself.
+        Validation = "validation",
+        /// A service behind the server.
+        External = "external" | "upstream",
+    }
+}
 
 /// The code of an error; custom codes are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

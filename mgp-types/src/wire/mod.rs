@@ -6,8 +6,8 @@ mod id;
 mod payload;
 mod recovery;
 
-pub use code::ErrorCode;
+pub use code::{Category, ErrorCode};
 pub use error::RpcError;
 pub use id::Id;
 pub use payload::Payload;
-pub use recovery::{Category, Recovery, RetryStrategy};
+pub use recovery::{Recovery, RetryStrategy};

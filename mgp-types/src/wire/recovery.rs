@@ -1,23 +1,10 @@
 //! Recovery hints: what a caller may do about an error (MGP §14.5).
 
+use super::code::Category;
 use super::{ErrorCode, Payload};
 use crate::record::{Object, open_enum, record};
 
 open_enum! {
-    /// The category of an error (§14.5).
-    pub enum Category {
-        /// Permission, access, authentication, validators.
-        Security = "security",
-        /// The state of the server.
-        Lifecycle = "lifecycle",
-        /// Limits and quotas.
-        Resource = "resource",
-        /// The request itself.
-        Validation = "validation",
-        /// A service behind the server.
-        External = "external" | "upstream",
-    }
-
     /// The delay between attempts (§14.5).
     pub enum RetryStrategy {
         /// No delay.

@@ -1,7 +1,7 @@
 //! The kernel as the program under test: `mgp serve --http` in front of a server that passes the suite alone.
 //!
-//! One configuration serves callers of both revisions. The tools are pinned and confirmed by nobody, because the suite
-//! looks for them in `tools/list` and has no operator; everything else is as configured by default.
+//! One configuration serves callers of both revisions. Nothing pins or confirms the tools, because the suite looks for
+//! them in `tools/list` and has no operator; everything else is as configured by default.
 
 use super::{host, suite::Tried};
 use crate::{

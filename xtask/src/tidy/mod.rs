@@ -5,6 +5,7 @@
 mod arrows;
 mod circles;
 pub(crate) mod exports;
+mod figures;
 mod layout;
 pub(crate) mod source;
 mod text;
@@ -16,7 +17,7 @@ use crate::{
     run::{Context, Failure, Outcome, metadata, root},
 };
 use source::Source;
-use std::{collections::BTreeMap, fmt, fs, path::Path};
+use std::{fmt, fs, path::Path};
 
 /// A broken rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,11 +53,8 @@ pub(crate) struct Tree {
 }
 
 /// Runs all rules over the workspace.
-pub(crate) fn tidy(flags: &Flags) -> Outcome {
+pub(crate) fn tidy(_: &Flags) -> Outcome {
     let tree = Tree::read(&root())?;
-    if flags.has("--house") {
-        return report_house(&tree);
-    }
     let violations = check(&tree);
     for violation in &violations {
         println!("{violation}");
@@ -75,55 +73,26 @@ fn check(tree: &Tree) -> Vec<Violation> {
     found.extend(weight::light_by_default(&tree.packages));
     for source in &tree.rust {
         found.extend(layout::length(source));
+        found.extend(layout::function_length(source));
         found.extend(layout::name(source));
         found.extend(layout::header(source));
         found.extend(layout::lib_without_logic(source));
         found.extend(text::method_literals(source));
         found.extend(text::attributes(source));
         found.extend(text::unfinished(&source.path, &source.text));
+        found.extend(words::forbidden(source));
+        found.extend(words::first_words(source));
     }
     for (path, content) in &tree.prose {
         found.extend(text::unfinished(path, content));
+        if has_extension(path, "md") {
+            found.extend(words::forbidden_in_markdown(path, content));
+        }
     }
+    found.extend(circles::circles(&tree.rust));
+    found.extend(exports::twice(&tree.libraries()));
+    found.extend(figures::agree(tree.prose("README.md"), tree.prose("docs/benchmarks.md")));
     found
-}
-
-/// The name of a rule of [`house`].
-type Rule = &'static str;
-
-/// Applies the rules of names and language, which are not yet part of [`check`].
-fn house(tree: &Tree) -> Vec<(Rule, Violation)> {
-    let mut found: Vec<(Rule, Violation)> = Vec::new();
-    let mut add = |rule: Rule, violations: Vec<Violation>| {
-        found.extend(violations.into_iter().map(|violation| (rule, violation)));
-    };
-    for source in &tree.rust {
-        add("forbidden word", words::forbidden(source));
-        add("first word", words::first_words(source));
-        add("long function", layout::function_length(source));
-    }
-    for (path, text) in tree.prose.iter().filter(|(path, _)| has_extension(path, "md")) {
-        add("forbidden word", words::forbidden_in_markdown(path, text));
-    }
-    add("exported twice", exports::twice(&tree.libraries()));
-    add("circle", circles::circles(&tree.rust));
-    found
-}
-
-/// Prints the violations of the house rules and their number by rule and package; fails if there is one.
-fn report_house(tree: &Tree) -> Outcome {
-    let violations = house(tree);
-    let mut counts: BTreeMap<(Rule, &str), usize> = BTreeMap::new();
-    for (rule, violation) in &violations {
-        println!("{violation} ({rule})");
-        *counts.entry((rule, tree.package_of(&violation.place))).or_default() += 1;
-    }
-    println!();
-    for ((rule, package), count) in &counts {
-        println!("{rule:16} {package:24} {count:>6}");
-    }
-    println!("tidy --house: {} violations", violations.len());
-    if violations.is_empty() { Ok(()) } else { Err(Failure::new("the house rules are broken")) }
 }
 
 fn has_extension(path: &str, extension: &str) -> bool {
@@ -141,15 +110,6 @@ impl Tree {
             }
         }
         libraries
-    }
-
-    /// Returns the folder of the package that a path lies in, or its first part.
-    fn package_of<'a>(&self, place: &'a str) -> &'a str {
-        let folders = members(&self.packages).map(|(_, folder)| folder);
-        let inside = |folder: &String| place.starts_with(&format!("{folder}/"));
-        let longest = folders.filter(inside).map(|folder| folder.len()).max();
-        let first = place.find(['/', ':']).unwrap_or(place.len());
-        &place[..longest.unwrap_or(first)]
     }
 
     /// Returns the Rust files.

@@ -186,7 +186,12 @@ fn hits(text: &str) -> Vec<(usize, String)> {
                 found.push((*start, phrase.join(" ")));
             }
         }
+        // "There is no …" is the usual form; "x is no …" leaves out the article.
+        let usual = at > 0
+            && adjacent(text, &words, at - 1, 1).is_some()
+            && words[at - 1].1.eq_ignore_ascii_case("there");
         if word.eq_ignore_ascii_case("is")
+            && !usual
             && next(1) == Some("no")
             && let Some(noun) = next(2)
             && noun != "longer"
@@ -280,6 +285,8 @@ mod tests {
         check("// It is no address.", &["1: forbidden: `is no address`"]);
         check("// It is\n// no address.", &["1: forbidden: `is no address`"]);
         check("// It is no longer used; there is no_std. `is no code` This is No. 1.", &[]);
+        check("// Returns `None` if there is no server. There\n// is no other.", &[]);
+        check("// It stays there. Is no server left?", &["1: forbidden: `is no server`"]);
     }
 
     #[test]

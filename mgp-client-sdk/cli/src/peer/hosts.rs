@@ -26,7 +26,7 @@ const INITS: &[&str] = &["init", "launchd", "systemd"];
 struct Host {
     /// The process that started the shim.
     process: ProcessId,
-    /// Its topmost ancestor of the same program, e.g. the main process of an editor whose extensions run in another.
+    /// The topmost ancestor of the same program, e.g. the main process of an editor whose extensions run in another.
     root: ProcessId,
     name: String,
     control_groups: Option<String>,
@@ -40,11 +40,11 @@ pub(crate) struct HostTable(Vec<Host>);
 /// The reason why a process cannot act as an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
-    /// A governed server started it.
+    /// A governed server started the process.
     Server,
-    /// A host, or a process of it, started it.
+    /// A host, or a process of a host, started the process.
     Host { name: String, pid: i32 },
-    /// It has left its parents, and may have been started by a host.
+    /// The process has left its parents, and may have been started by a host.
     Detached { name: String, pid: i32 },
 }
 

@@ -10,7 +10,7 @@ const MAX_ANCESTORS: usize = 512;
 /// The attempts to read a chain of parents that changes meanwhile.
 const ATTEMPTS: usize = 8;
 
-/// What is known of the processes of the system.
+/// The facts about the processes of the system.
 pub(crate) trait ProcessTable {
     fn stat(&self, pid: i32) -> Option<ProcessStat>;
 

@@ -64,7 +64,7 @@ command = "python3"
 args = ["-c", "import json, sys, time; sys.stdin.read()"]
 "#;
 
-/// What the repository runs if anything of it is run.
+/// The command that every file of the repository runs, if it is run.
 const HOOK: &str = "echo \"$0\" >> \"$HOME/pwned\"\n";
 
 /// Fills the working folder with everything that tools read of the folder they start in.

@@ -1,4 +1,4 @@
-//! What a server says of itself decides nothing alone (MGP §3.4, §4): its claims may only add checks.
+//! The claims of a server decide nothing alone (MGP §3.4, §4): they may only add checks.
 
 use mgp_client_sdk::Client;
 use mgp_testkit::until;

@@ -1,6 +1,6 @@
 //! Arguments that callers over HTTP repeat in headers (MCP 2026-07-28, `x-mcp-header`).
 //!
-//! What stands in front of the kernel may have routed a call by them, so they are compared as the server would.
+//! A proxy in front of the kernel may have routed a call by them, so they are compared as the server would.
 
 use mgp_toolindex::IndexedTool;
 use mgp_types::RpcError;

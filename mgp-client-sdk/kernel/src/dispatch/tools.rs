@@ -98,7 +98,7 @@ pub(super) fn call(
                 _ => UseOutcome::Failed,
             };
             let handle = named.session_handle.as_deref();
-            // It fails only for a handle that has expired during the call.
+            // This fails only for a handle that has expired during the call.
             if search.called(&cx, handle, &tool, outcome).unwrap_or_default() {
                 // Hosts that honour it list the tool from now on.
                 let notifications = &fleet.context().notifications;

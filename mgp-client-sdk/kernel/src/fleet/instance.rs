@@ -61,7 +61,7 @@ pub(super) struct Instance {
     legacy: OnceLock<Arc<Session>>,
 }
 
-/// What the sessions of an instance are made of.
+/// The parts that the sessions of an instance are made of.
 #[derive(Clone)]
 pub(super) struct InstanceParts {
     pub(super) config: Arc<ServerConfig>,

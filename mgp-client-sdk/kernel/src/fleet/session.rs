@@ -189,7 +189,7 @@ impl Drop for RunningCall {
     }
 }
 
-/// What is known about the eras of a server, from its last connection or from the last kernel; shared by its instances.
+/// The known facts about the eras of a server, from its last connection or from the last kernel; shared by its instances.
 #[derive(Default)]
 pub(super) struct KnownEras {
     needs: AtomicU8,
@@ -201,9 +201,9 @@ pub(super) struct KnownEras {
 pub(super) enum SessionNeeds {
     /// The server was not connected yet.
     Unknown,
-    /// It is a legacy server, or one that can ask modern callers everything.
+    /// A legacy server, or one that can ask modern callers everything.
     One,
-    /// It is a modern server that may ask more in the legacy era, if it serves that.
+    /// A modern server that may ask more in the legacy era, if it serves that.
     OnePerEra,
 }
 

@@ -10,7 +10,7 @@ use mgp_types::service::{Call, HeaderParams, Principal, gate, mock};
 
 use crate::world::{World, until};
 
-/// What a server has seen.
+/// The requests that a server has received.
 #[derive(Default)]
 struct Seen {
     shutdowns: AtomicUsize,

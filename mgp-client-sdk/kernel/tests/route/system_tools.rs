@@ -59,7 +59,7 @@ async fn a_plain_server_and_a_resting_one_are_pinged_without_an_error() {
             assert_eq!(answer.server_id.as_deref(), Some(server), "{answer:?}");
             assert_eq!(status_of(&host, Some(server)).await.tools_total, Some(1), "{server}");
         }
-        // An operator stops one: no call starts it, and the answer says so.
+        // An operator stops one: no call starts it, and the answer reports that.
         kernel.stop_server(&ServerId::from("new")).await.unwrap();
         let answer = host.request::<HealthPing>(&ping_of("new")).await.unwrap();
         assert_eq!(answer.status, HealthStatus::Degraded, "{answer:?}");

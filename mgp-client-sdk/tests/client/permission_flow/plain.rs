@@ -48,7 +48,7 @@ async fn a_plain_peer_receives_no_notification_and_no_request() {
             let lines = received(client, script, &authority).await;
             assert!(lines.len() >= 2, "{lines:?}");
             for line in lines {
-                // The name of an offered extension is no message about permissions.
+                // The name of an offered extension is not a message about permissions.
                 let line = line.replace("\"permissions\"", "");
                 for word in ["permission", "grants", "shell", "approved", "files"] {
                     // Each modern request contains the client's capabilities; an ability to decide is not a decision.

@@ -9,7 +9,7 @@ use super::RateLimit;
 pub(super) struct BucketParams {
     /// The interval between two calls.
     interval: u64,
-    /// How far calls may be ahead of the interval: a burst.
+    /// The time by which calls may be ahead of the interval: a burst.
     tolerance: u64,
 }
 

@@ -16,7 +16,7 @@
 //! the text, because a key costs no additional block.
 //!
 //! Where the head is in a store, the store also has a secret, which is mixed into each key ([`ChainKey`]): a line can
-//! be continued only with it, so a line that somebody else appended after the head does not verify.
+//! be continued only with it, so a line that another writer appended after the head does not verify.
 
 use std::fmt;
 

@@ -92,21 +92,7 @@ impl EventEncoder {
             out.extend_from_slice(br#","rounds":"#);
             number(out, start.rounds().into());
         }
-        match &ended.outcome {
-            AuditOutcome::Task => out.extend_from_slice(br#","task":true"#),
-            AuditOutcome::ToolError => out.extend_from_slice(br#","is_error":true"#),
-            AuditOutcome::Cancelled => out.extend_from_slice(br#","cancelled":true"#),
-            AuditOutcome::Failed(code) => signed(out, br#","code":"#, code.0),
-            AuditOutcome::Blocked { code, rule } => {
-                signed(out, br#","code":"#, code.0);
-                if let Some(rule) = rule {
-                    out.extend_from_slice(br#","rule":"#);
-                    name(out, rule.as_str());
-                }
-            }
-            // A success adds no member.
-            _ => {}
-        }
+        outcome(out, &ended.outcome);
         out.extend_from_slice(b"}}");
     }
 
@@ -179,6 +165,25 @@ fn second(seconds: u64) -> [u8; 19] {
 /// Returns the last digit of a number.
 fn digit(value: u64) -> u8 {
     b'0' + u8::try_from(value % 10).unwrap_or_default()
+}
+
+/// Writes the members that report how a call ended, in the order of [`COMPUTED`].
+fn outcome(out: &mut Vec<u8>, outcome: &AuditOutcome) {
+    match outcome {
+        AuditOutcome::Task => out.extend_from_slice(br#","task":true"#),
+        AuditOutcome::ToolError => out.extend_from_slice(br#","is_error":true"#),
+        AuditOutcome::Cancelled => out.extend_from_slice(br#","cancelled":true"#),
+        AuditOutcome::Failed(code) => signed(out, br#","code":"#, code.0),
+        AuditOutcome::Blocked { code, rule } => {
+            signed(out, br#","code":"#, code.0);
+            if let Some(rule) = rule {
+                out.extend_from_slice(br#","rule":"#);
+                name(out, rule.as_str());
+            }
+        }
+        // A success adds no member.
+        _ => {}
+    }
 }
 
 fn trace(out: &mut Vec<u8>, start: &CallRecord) {

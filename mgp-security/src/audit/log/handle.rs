@@ -290,18 +290,7 @@ impl AuditSink for AuditLog {
             return AuditFuture::Later(Box::pin(await_intent(ticket, answer)));
         }
         AuditFuture::Later(Box::pin(async move {
-            let room = account.shared.room.acquire_many(records);
-            let Ok(Ok(permits)) = tokio::time::timeout(ROOM_TIMEOUT, room).await else {
-                // A call that began in an earlier round is recorded as cancelled; any other call never ran.
-                if !goes_on {
-                    account.void();
-                }
-                return Err(account.shared.failure().unwrap_or(AuditError::Full));
-            };
-            permits.forget();
-            if account.waits.swap(false, Ordering::AcqRel) {
-                account.shared.release(Reservation::Waiting);
-            }
+            await_room(&account, records, goes_on).await?;
             let answer = submit_intent(&account, &ticket, intent);
             await_intent(ticket, answer).await
         }))
@@ -321,6 +310,23 @@ impl AuditSink for AuditLog {
         // All handles of a store share one channel.
         store.revision().same_channel(own).then_some(name)
     }
+}
+
+/// Waits until there is room for the records of a call.
+async fn await_room(account: &CallLedger, records: u32, goes_on: bool) -> Result<(), AuditError> {
+    let room = account.shared.room.acquire_many(records);
+    let Ok(Ok(permits)) = tokio::time::timeout(ROOM_TIMEOUT, room).await else {
+        // A call that began in an earlier round is recorded as cancelled; any other call never ran.
+        if !goes_on {
+            account.void();
+        }
+        return Err(account.shared.failure().unwrap_or(AuditError::Full));
+    };
+    permits.forget();
+    if account.waits.swap(false, Ordering::AcqRel) {
+        account.shared.release(Reservation::Waiting);
+    }
+    Ok(())
 }
 
 /// Submits the intent of a call, if it needs one.

@@ -140,7 +140,7 @@ pub(super) enum HeadPlace {
 }
 
 impl HeadPlace {
-    /// Creates the key of a new log: a secret one if the place keeps secrets from those who can write the log.
+    /// Creates the key of a new log: a secret one if the place keeps secrets from programs that can write the log.
     pub(super) fn new_key(&self) -> Result<ChainKey, StoreError> {
         match self {
             Self::Store { .. } => ChainKey::random(),

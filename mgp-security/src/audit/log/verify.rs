@@ -53,16 +53,7 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
         let mut lines = Lines::open(&segment.path, 0).map_err(io)?;
         while let Some((_, line)) = lines.next().map_err(io)? {
             if count == 0 && first > 1 {
-                chain = Line::read(line)
-                    .filter(|line| line.seq == first)
-                    .and_then(|line| Chain::before(&line, head.key))
-                    .ok_or_else(|| BadRecord::new(first, RecordFlaw::Form))?;
-                if chain.seq > head.seq {
-                    return Err(BadRecord::new(chain.seq, RecordFlaw::StaleHead).into());
-                }
-                if chain.seq == head.seq && chain.hash != head.hash {
-                    return Err(BadRecord::new(head.seq, RecordFlaw::Head).into());
-                }
+                chain = resume(line, first, head)?;
             }
             let before = chain;
             let read =
@@ -89,6 +80,21 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
         return Err(BadRecord::new(chain.seq + 1, RecordFlaw::Missing).into());
     }
     Ok(count)
+}
+
+/// Returns the chain before the first line of a log whose older files were removed.
+fn resume(line: &[u8], first: u64, head: &LogHead) -> Result<Chain, BadRecord> {
+    let chain = Line::read(line)
+        .filter(|line| line.seq == first)
+        .and_then(|line| Chain::before(&line, head.key))
+        .ok_or_else(|| BadRecord::new(first, RecordFlaw::Form))?;
+    if chain.seq > head.seq {
+        return Err(BadRecord::new(chain.seq, RecordFlaw::StaleHead));
+    }
+    if chain.seq == head.seq && chain.hash != head.hash {
+        return Err(BadRecord::new(head.seq, RecordFlaw::Head));
+    }
+    Ok(chain)
 }
 
 /// Checks that the files beside the log are undamaged.

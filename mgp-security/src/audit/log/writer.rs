@@ -237,7 +237,7 @@ impl Writer {
 
     fn work(&mut self, closing: bool) -> Result<(), Reason> {
         if self.is_failing {
-            // A checkpoint is written first, to find out whether writing works before callers are told so.
+            // A checkpoint is written first, to find out whether writing works before it is reported to callers.
             self.checkpoint(0)?;
         }
         // A flush includes the events that were committed to the store for this log.

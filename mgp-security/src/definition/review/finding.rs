@@ -14,7 +14,7 @@ const EVIDENCE_MAX: usize = 160;
 pub enum Severity {
     /// An operator must look at it before it is used.
     Flagged,
-    /// It cannot be approved.
+    /// A tool that cannot be approved.
     Refused,
 }
 

@@ -1,4 +1,4 @@
-//! What is told of tools and of those who decide about them, and when.
+//! The audit events about tools and about decisions on them, and their time.
 
 use std::sync::atomic::AtomicBool;
 
@@ -77,7 +77,7 @@ async fn calls_that_come_at_once_tell_an_operators_word_once_and_none_runs_befor
     let (seen, policies) = (audit.clone(), definitions.clone());
     let inner = Stack::from_fn(move |_| {
         let told = overrides(&seen);
-        // What happens while somebody tells must not make another tell it again.
+        // A new table published while an event is recorded must not record the event again.
         policies.0.publish();
         async move {
             assert_eq!(told, 1);

@@ -109,7 +109,7 @@ const ALL: [(About, &[&str]); 7] = [
     (About::Environment, &["env", "environment"]),
 ];
 
-/// Last words of names that are free text: what stands there is no path, whatever it looks like.
+/// Last words of names that are free text: their values are not paths, whatever they look like.
 const CONTENT: [&str; 15] = [
     "content",
     "contents",
@@ -317,7 +317,7 @@ fn words(name: &str) -> Vec<String> {
 struct Item {
     name: String,
     kinds: Kinds,
-    /// None where it is no text.
+    /// `None` if the value is not a text.
     text: Option<String>,
 }
 
@@ -356,7 +356,7 @@ impl Findings {
     /// The texts about something.
     ///
     /// # Errors
-    /// [`Outside`] where one of them is no text.
+    /// [`Outside`] if one of them is not a text.
     pub(super) fn texts(&self, about: About) -> Result<Vec<&str>, Outside> {
         let found = self.items.iter().filter(|item| item.kinds.has(about));
         let texts = found.map(|item| item.text.as_deref().ok_or(&item.name));
@@ -367,7 +367,7 @@ impl Findings {
     /// Returns the texts about paths, and whether their names allow nothing else.
     ///
     /// # Errors
-    /// [`Outside`] if one of them is no text.
+    /// [`Outside`] if one of them is not a text.
     pub(super) fn paths(&self) -> Result<Vec<(&str, bool)>, Outside> {
         let texts = self.texts(About::Path)?;
         let found = self.items.iter().filter(|item| item.kinds.has(About::Path));
@@ -409,7 +409,7 @@ impl Findings {
                 for (name, member) in members {
                     let mut of_name = Kinds::of(name);
                     if of_name.text != Text::Free {
-                        // What an outer name says holds where no inner one says it.
+                        // The kinds of the outer name apply, except those that a name at this level has.
                         of_name.bits |= kinds.bits & !own;
                     }
                     // Some objects are keyed by paths.

@@ -25,7 +25,7 @@ pub(super) fn check(
     // An entry that cannot be read opens nothing.
     let open: Option<Vec<Entry>> =
         doors.open.map(|open| open.iter().filter_map(|entry| Entry::read(entry).ok()).collect());
-    // A port that stands apart is meant for any host.
+    // A port in an argument of its own applies to every host.
     let apart = found.ports.iter().map(|port| port.ok_or("a port cannot be read"));
     let apart = apart.collect::<Result<Vec<u16>, _>>()?;
     for text in texts {

@@ -57,7 +57,7 @@ enum Sudo {
 
 /// The allowed and the denied values.
 struct Doors<'a> {
-    /// None where everything is open that is not closed.
+    /// `None` if everything is open that is not closed.
     open: Option<&'a [String]>,
     closed: &'a [String],
 }

@@ -1,4 +1,4 @@
-//! What operators do, what nobody else can, and what is recorded of it.
+//! Changes by operators: refused for everyone else, and recorded.
 
 use super::*;
 
@@ -99,7 +99,7 @@ async fn what_makes_no_sense_is_not_kept() {
 #[tokio::test]
 async fn an_approval_that_ended_grants_nothing_and_is_told_once() {
     let mut world = World::new(ApprovalPolicy::DenyAll, None);
-    // Configured as well: what somebody decided comes first, also once it has ended.
+    // Configured as well: a recorded decision comes first, also once it has ended.
     world.list(&["camera"]);
     let other = Permissions::new(
         Arc::new(world.store.clone()),

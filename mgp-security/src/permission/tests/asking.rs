@@ -1,4 +1,4 @@
-//! Asking at the moment of a call, in both eras, and what servers are told.
+//! Asking at the moment of a call, in both eras, and the notifications to servers.
 
 use async_trait::async_trait;
 use mgp_types::mcp::{Era, key};
@@ -77,7 +77,7 @@ async fn permissions_are_decided_one_by_one() {
     scoped.scope = Some(serde_json::from_str(r#"{"paths":["/srv"]}"#).unwrap());
     decision.single.insert(Permission::FilesystemRead, Grant::Scoped(Box::new(scoped)));
     decision.single.insert(Permission::Camera, GrantDecision::Denied.into());
-    // What nobody asked about is not taken.
+    // A decision about a permission that was not requested is ignored.
     decision.single.insert(Permission::ShellExecute, GrantDecision::Approved.into());
     decision.expires_at = Some(from_now(Duration::from_mins(1)).into());
     clerk.says(Ok(decision));

@@ -134,7 +134,7 @@ async fn auto_approve_writes_down_once_what_it_grants() {
     assert!(kept.iter().all(|approval| approval.approved_by == "auto_approve"));
     // A name that means nothing is nothing one approves unseen.
     assert_eq!(world.lacks("foo").await, "foo undecided");
-    // What somebody decided comes first.
+    // A recorded decision comes first.
     world.permissions.deny(&operator(), files(&["camera"])).await.unwrap();
     assert_eq!(world.lacks("camera").await, "camera denied");
     world.permissions.revoke(&operator(), files(&["filesystem.read"])).await.unwrap();
@@ -192,7 +192,7 @@ async fn limits_hold_for_each_call() {
     assert_eq!(lacking(&error), "filesystem.read out_of_scope");
     assert!(error.message().contains("/etc/passwd"), "{error}");
     assert_eq!(world.lacks("read").await, "filesystem.read out_of_scope");
-    // It names its tools, and nobody is asked to widen it.
+    // The grant names its tools, and no approver is asked to widen it.
     let error = world.call_with("read+camera", r#"{"path":"/srv/a"}"#).await.unwrap_err();
     assert_eq!(lacking(&error), "filesystem.read out_of_scope, camera undecided");
     assert_eq!(world.ran(), 1);

@@ -1,4 +1,4 @@
-//! A store that takes its time: what is written is not given up because nobody is asked.
+//! A slow store: a change that was handed to it is not given up when its caller stops waiting.
 
 use mgp_types::service::PermissionAuthority as _;
 use mgp_types::store::{Change, LoadedRecords, PendingEvent, Store, StoreError};
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// A store that needs a while for a change, as a file does, and says so.
+/// A store that needs a while for a change, like a file, and reports how long.
 struct Slow {
     store: MemoryStore,
     takes: Duration,
@@ -28,7 +28,7 @@ impl Store for Slow {
 
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
         let (store, takes) = (self.store.clone(), self.takes);
-        // It is handed over: nobody has to wait for it.
+        // A task of its own: the change is made even if the caller stops waiting.
         let kept = tokio::spawn(async move {
             tokio::time::sleep(takes).await;
             store.commit(change).await
@@ -91,7 +91,7 @@ async fn an_answer_in_time_is_kept_however_long_that_takes() {
     runs_once(ApprovalPolicy::Interactive, Some(Arc::new(Desk(clerk))), 60).await;
 }
 
-/// Nobody waits longer for the store than it is to be waited for, and what it was given is not lost.
+/// A caller waits for the store no longer than the limit, and the change it handed over is not lost.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_late_refuses_and_what_it_was_given_still_counts() {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());

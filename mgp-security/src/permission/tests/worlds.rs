@@ -82,7 +82,7 @@ fn book(approvals: &[Approval]) -> Book {
     Book::of(&entries)
 }
 
-/// Whether a call of the tool `t` that needs one permission runs without anybody being asked.
+/// Returns whether a call of the tool `t` that needs one permission runs without a question to an approver.
 fn runs(
     approvals: &[Approval],
     policy: &ServerPolicy,
@@ -115,7 +115,7 @@ proptest! {
         if !runs(&approvals, &policy, name, arguments, second) {
             return Ok(());
         }
-        // The last one of a name stands.
+        // The last approval of a name counts.
         let held = approvals.iter().rev().find(|approval| approval.permission.as_str() == name);
         let word = policy.permission_policy.as_str();
         let listed = policy.permissions.iter().any(|listed| match listed.as_str() {

@@ -160,34 +160,13 @@ impl Confirmations {
         let mut kept = book.open();
         if kept.by.is_none() {
             let _open = self.open(&call).ok_or_else(|| plain(Unconfirmed::TooMany))?;
-            let decision = match self.ask(&call.cx, question.clone()).await {
-                Ok(decision) => decision,
-                Err(why) => {
-                    if why == Unconfirmed::Unanswered {
-                        let event =
-                            call.event(Event::confirmation_denied, Actor::kernel(), &question);
-                        self.tell(event.cause("expired").build()).await;
-                    }
-                    return Err(plain(why));
-                }
-            };
-            let by = decision.actor();
-            let why = decision.details.decode::<String>("justification").ok().flatten();
-            match decision.answer {
-                GrantDecision::Approved => {}
-                GrantDecision::Deferred => {
-                    return Err(refused(Unconfirmed::Deferred, decision.details));
-                }
-                _ => {
-                    let event = call.event(Event::confirmation_denied, by, &question);
-                    self.tell(event.justification(why.as_deref()).build()).await;
-                    return Err(refused(Unconfirmed::Denied, decision.details));
-                }
-            }
+            let answer = self.approval(&call, &question).await;
+            let decision = answer.map_err(|(why, more)| refused(why, more))?;
+            let why = justification(&decision);
             kept.until.clone_from(&decision.expires_at);
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
             let event = call
-                .event(Event::confirmation_given, by, &question)
+                .event(Event::confirmation_given, decision.actor(), &question)
                 .justification(why.as_deref())
                 .expires_at(decision.expires_at.as_ref());
             self.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
@@ -207,6 +186,34 @@ impl Confirmations {
         }
         book.keep(&kept);
         Ok(())
+    }
+
+    /// Asks the approver; a refusal is recorded and returned as an error, with the members of the answer.
+    async fn approval(
+        &self,
+        call: &RiskyCall,
+        question: &Question,
+    ) -> Result<Decision, (Unconfirmed, Object)> {
+        let decision = match self.ask(&call.cx, question.clone()).await {
+            Ok(decision) => decision,
+            Err(why) => {
+                if why == Unconfirmed::Unanswered {
+                    let event = call.event(Event::confirmation_denied, Actor::kernel(), question);
+                    self.tell(event.cause("expired").build()).await;
+                }
+                return Err((why, Object::new()));
+            }
+        };
+        match decision.answer {
+            GrantDecision::Approved => Ok(decision),
+            GrantDecision::Deferred => Err((Unconfirmed::Deferred, decision.details)),
+            _ => {
+                let event = call.event(Event::confirmation_denied, decision.actor(), question);
+                let why = justification(&decision);
+                self.tell(event.justification(why.as_deref()).build()).await;
+                Err((Unconfirmed::Denied, decision.details))
+            }
+        }
     }
 
     /// Records that a call was not confirmed; a full log changes nothing about that.
@@ -293,6 +300,11 @@ impl RiskyCall {
         };
         Question::new(about, self.server.clone(), principal.clone(), binding)
     }
+}
+
+/// Returns the justification that an approver gave.
+fn justification(decision: &Decision) -> Option<String> {
+    decision.details.decode::<String>("justification").ok().flatten()
 }
 
 /// The store of a confirmation between the rounds of a call.

@@ -23,7 +23,7 @@ use crate::{
 
 const CALL: &str = r#"{"name":"rm","arguments":{"b":1,"a":2}}"#;
 
-/// Answers as it was told, and remembers what it was asked.
+/// An approver that gives the answer the test sets, and records the questions.
 #[derive(Clone)]
 struct Judge {
     answer: Option<GrantDecision>,
@@ -86,7 +86,7 @@ fn confirmations(approver: impl Approver + 'static) -> Confirmations {
 fn the_table() {
     let named = NamedTool::by("grant");
     let never = NamedTool::by("grant").never_confirm();
-    // Risk, confirmation_required, confirm = moderate; who asks: nobody named it, named, named with never.
+    // Risk, confirmation_required, confirm = moderate; the method: not named, named, named with never.
     let rows = [
         ("safe", false, false, [false, false, false]),
         ("safe", false, true, [false, false, false]),

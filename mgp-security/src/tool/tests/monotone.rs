@@ -71,7 +71,7 @@ fn policy(trust: &str) -> ServerPolicy {
     ServerPolicy { trust: TrustLevel::from(trust), ..ServerPolicy::default() }
 }
 
-/// Whether the second one asks for all that the first one does.
+/// Returns whether the second assessment asks for all that the first one does.
 fn covers(less: &Assessment, more: &Assessment) -> bool {
     let policy = ServerPolicy::default();
     let naming = NamedTool::by("grant");

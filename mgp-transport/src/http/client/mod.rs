@@ -5,7 +5,7 @@
 //!
 //! A request is one POST; its answer is JSON or a stream of events.
 //! In the legacy era there is a session around them, with a stream of its own, and streams that were cut are
-//! resumed; in the modern era every request stands alone.
+//! resumed; in the modern era every request is independent.
 
 mod certificates;
 mod config;

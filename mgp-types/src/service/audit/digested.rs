@@ -2,7 +2,7 @@
 
 use crate::Payload;
 use crate::hex::push_hex;
-use crate::service::message::format_u64;
+use crate::service::write::format_u64;
 
 /// A keyed digest of arguments, and their size: it shows whether two calls had equal arguments, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,7 +102,7 @@ impl CallRecord {
         if cx.logical.is_some()
             && let Some(attempt) = cx.extensions.get::<RetryAttempt>()
         {
-            attempt.note(&start);
+            start.note_attempt(attempt);
         }
         Some(start)
     }
@@ -143,6 +143,22 @@ impl CallRecord {
     /// Adds a member to the details of the final event, e.g. the applied validator or the used approval.
     pub fn note(&self, name: &str, value: Payload) {
         self.notes().insert(name, value);
+    }
+
+    fn note_attempt(&self, attempt: &RetryAttempt) {
+        let notes = [
+            ("retry_attempt", Payload::of(&attempt.retry)),
+            ("retry_of_code", Payload::of(&attempt.after)),
+            ("waited_ms", Payload::of(&crate::millis(attempt.waited))),
+        ];
+        for (name, value) in notes {
+            if let Ok(value) = value {
+                self.note(name, value);
+            }
+        }
+        if let Some(Ok(tool)) = attempt.instead_of.as_ref().map(|tool| Payload::of(&**tool)) {
+            self.note("fallback_for", tool);
+        }
     }
 
     /// Calls a function with the notes so far; notes cannot be added meanwhile.

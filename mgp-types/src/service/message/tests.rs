@@ -179,7 +179,7 @@ fn a_text_is_written_as_json_whatever_is_in_it() {
     for text in ["", "plain", "a\"b", "a\\b", "a\nb", "\u{0}", "\u{7f}", "日本語", "\u{2028}", &all]
     {
         let mut out = Vec::new();
-        super::write_text(&mut out, text);
+        super::super::write::write_text(&mut out, text);
         assert_eq!(out, serde_json::to_vec(text).unwrap(), "{text:?}");
     }
 }

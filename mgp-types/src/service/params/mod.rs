@@ -20,7 +20,7 @@ use self::hop_meta::HopMeta;
 pub use self::hop_meta::MetaKey;
 pub(super) use self::read::PartsSeed;
 use super::hop::{HopMembers, merge_meta};
-use super::message::write_text;
+use super::write::write_text;
 use crate::wire::{Id, Payload, RpcError};
 use crate::{Sha256Hash, canonical_hash};
 

@@ -107,11 +107,7 @@ impl Query {
         // A value that is not an object could mean anything.
         let anything = Map::from_iter([("entry_type".to_owned(), Value::Bool(true))]);
         let grant = grant.as_object().unwrap_or(&anything);
-        let word = |names: &[&str]| match member(grant, names) {
-            None => Ok(None),
-            Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.as_str())),
-            Some(_) => Err(()),
-        };
+        let word = |names: &[&str]| word(grant, names);
         let who = match (word(&["agent_id", "agent"]), word(&["group", "group_id"])) {
             (Ok(Some(agent)), Ok(None)) => Ok(agent.to_owned()),
             (Ok(None), Ok(Some(group))) if group.starts_with("group:") => Ok(group.to_owned()),
@@ -149,7 +145,7 @@ impl Query {
             let allow = || make(tenant, who, server, tool, AccessPermission::Allow);
             return if fits { vec![allow()] } else { Vec::new() };
         }
-        // From here on the entry denies: an unknown part stands for everything.
+        // From here on the entry denies: an unknown part means everything.
         let tenant = tenant.unwrap_or(&self.tenant);
         let who = who.as_deref().unwrap_or("*");
         let server = server.ok().filter(|server| *server != "*").unwrap_or(&self.server);
@@ -210,6 +206,18 @@ impl Query {
 /// Returns the first of these members that is present and not null.
 fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| object.get(*name).filter(|value| !value.is_null()))
+}
+
+/// Returns the first of these members as a text.
+///
+/// # Errors
+/// If it is not a text, or empty.
+fn word<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Result<Option<&'a str>, ()> {
+    match member(object, names) {
+        None => Ok(None),
+        Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.as_str())),
+        Some(_) => Err(()),
+    }
 }
 
 /// Converts a time of an entry; strings stay unchanged.

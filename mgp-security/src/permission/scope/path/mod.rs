@@ -34,7 +34,7 @@ pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> 
 }
 
 fn one(closed: &[Pattern], open: Option<&[Pattern]>, text: &str) -> Result<(), Outside> {
-    // Whoever reads it may decode it or not, so it must be within the limits either way.
+    // The tool may decode the text or not, so every reading must be within the limits.
     for path in readings(text)? {
         if path.may_expand && !closed.is_empty() {
             return Err("stands for several, which cannot be seen".to_owned());

@@ -71,7 +71,7 @@ impl Pattern {
     /// Reads an entry.
     ///
     /// # Errors
-    /// In words, where it is no path.
+    /// The reason in words, if the entry is not a path.
     pub(super) fn read(entry: &str) -> Result<Self, String> {
         let is_windows = entry.starts_with("\\\\")
             || matches!(entry.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
@@ -91,11 +91,11 @@ impl Pattern {
     /// Returns whether it denies a path: what it matches, all below that, and the folders above.
     ///
     /// # Errors
-    /// In words, where that cannot be said.
+    /// The reason in words, if that cannot be decided.
     pub(super) fn closes(&self, path: &Path) -> Result<bool, String> {
         let like = |extent| is_like(&self.parts, &path.parts, Letters::Folded, extent);
         if self.root == Root::Here {
-            // It closes its name wherever that stands.
+            // A relative entry closes its name at every place in the path.
             return Ok(like(Extent::Somewhere));
         }
         match (&self.root, &path.root) {

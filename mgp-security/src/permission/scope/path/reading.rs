@@ -17,7 +17,7 @@ pub(super) struct Path {
     pub(super) may_expand: bool,
 }
 
-/// Where a path begins.
+/// The beginning of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Root {
     /// `/`.
@@ -39,10 +39,10 @@ pub(super) enum Backslash {
     IsLetter,
 }
 
-/// All paths a text may stand for.
+/// Returns all paths that a text may mean.
 ///
 /// # Errors
-/// In words, where it cannot be said which.
+/// The reason in words, if the paths cannot be determined.
 pub(super) fn readings(text: &str) -> Result<Vec<Path>, String> {
     if text.len() > LENGTH_MAX {
         return Err("is too long".to_owned());
@@ -145,10 +145,10 @@ fn may_climb(part: &str, may_expand: bool) -> bool {
 }
 
 impl Path {
-    /// Reads a text of a caller in one way: what it stands for must lie where it seems to.
+    /// Reads a text of a caller in one way: the path it means must lie where it seems to.
     ///
     /// # Errors
-    /// In words, where it is no path that can be compared.
+    /// The reason in words, if the text is not a path that can be compared.
     fn given(text: &str, backslash: Backslash) -> Result<Self, String> {
         let path = Self::read(text, backslash)?;
         if path.parts.iter().any(|part| may_climb(part, path.may_expand)) {
@@ -160,7 +160,7 @@ impl Path {
     /// Reads a text in one way.
     ///
     /// # Errors
-    /// In words, where it is no path that can be compared.
+    /// The reason in words, if the text is not a path that can be compared.
     pub(super) fn read(text: &str, backslash: Backslash) -> Result<Self, String> {
         if text.is_empty() {
             return Err("is empty".to_owned());

@@ -6,13 +6,17 @@ use bytestring::ByteString;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::{Response, StatusCode};
-use mgp_types::service::{Call, Message};
+use mgp_types::Id;
+use mgp_types::service::{Call, Context, Message, Method, Params, Principal};
 
+use super::super::ReceivedRequest;
 use super::super::body::HttpBody;
+use super::super::load::LoadGuard;
 use super::super::post::{Post, context, written};
 use super::super::refusal::{Refusal, empty, json};
+use super::session::Session;
 use crate::connection::read_reply;
-use crate::scoped::spawn_scoped;
+use crate::scoped::{ScopedTask, spawn_scoped};
 
 impl Post<'_> {
     /// Serves a batch: the answers are sent in one array, in the order they are ready.
@@ -27,46 +31,24 @@ impl Post<'_> {
         if !session.rules().takes_batches() {
             return Err(Refusal::Batch);
         }
-        // The calls continue when the client leaves, and so does the load of the body; the calls are counted one by one.
         let (received, mut busy) = (self.received, self.busy);
         busy.stop_running();
         let busy = Arc::new(busy);
-        let bound = received.state.config.in_flight;
-        let new_context =
-            || context(session.peer(), session.scope(), session.principal(), received);
+        let batch = Batch { received, session, principal: self.principal, busy };
         let mut waiting = FuturesUnordered::new();
         let mut answers: Vec<Vec<u8>> = Vec::new();
         for item in items {
             match Message::parse(item) {
                 Ok(Message::Request { id, method, params }) => {
-                    // Each counts like a single request.
-                    let running = match received.state.load.admit(&self.principal, bound) {
-                        Ok(running) => running,
-                        Err(refusal) => {
-                            answers.push(refusal.into_message(Some(id)));
-                            continue;
-                        }
-                    };
-                    let mut cx = new_context();
-                    cx.wire_id = Some(id.clone());
-                    let call = received.state.stack.send(Call::request(method, params, cx));
-                    let held = (session.running(), Arc::clone(&busy), running);
-                    waiting.push(spawn_scoped(session.scope(), async move {
-                        let _held = held;
-                        written(&id, &call.await)
-                    }));
+                    match batch.request(id.clone(), method, params) {
+                        Ok(answer) => waiting.push(answer),
+                        Err(refusal) => answers.push(refusal.into_message(Some(id))),
+                    }
                 }
-                Ok(Message::Notification { method, params }) => {
-                    let call = Call::notification(method, params, new_context());
-                    let notifying = received.state.stack.send(call);
-                    let busy = Arc::clone(&busy);
-                    drop(spawn_scoped(session.scope(), async move {
-                        let _held = busy;
-                        notifying.await
-                    }));
-                }
+                Ok(Message::Notification { method, params }) => batch.notify(method, params),
                 Ok(Message::Response { id, outcome }) => {
-                    if let Some((id, sent_requests)) = id.as_ref().zip(session.sent_requests()) {
+                    let sent_requests = batch.session.sent_requests();
+                    if let Some((id, sent_requests)) = id.as_ref().zip(sent_requests) {
                         sent_requests
                             .complete(id, |cx| outcome.map(|result| read_reply(cx, result)));
                     }
@@ -83,6 +65,50 @@ impl Post<'_> {
             answers.extend(answer.filter(|answer| !answer.is_empty()));
         }
         Ok(respond(&answers))
+    }
+}
+
+/// The messages of one batch; their calls continue when the client leaves, and so does the load of the body.
+struct Batch<'a> {
+    received: &'a ReceivedRequest<'a>,
+    session: Arc<Session>,
+    principal: Principal,
+    busy: Arc<LoadGuard>,
+}
+
+impl Batch<'_> {
+    /// Starts a call, which counts like a single request.
+    fn request(
+        &self,
+        id: Id,
+        method: Method,
+        params: Params,
+    ) -> Result<ScopedTask<Vec<u8>>, Refusal> {
+        let (state, session) = (&self.received.state, &self.session);
+        let running = state.load.admit(&self.principal, state.config.in_flight)?;
+        let mut cx = self.context();
+        cx.wire_id = Some(id.clone());
+        let call = state.stack.send(Call::request(method, params, cx));
+        let held = (session.running(), Arc::clone(&self.busy), running);
+        Ok(spawn_scoped(session.scope(), async move {
+            let _held = held;
+            written(&id, &call.await)
+        }))
+    }
+
+    fn notify(&self, method: Method, params: Params) {
+        let call = Call::notification(method, params, self.context());
+        let notifying = self.received.state.stack.send(call);
+        let busy = Arc::clone(&self.busy);
+        drop(spawn_scoped(self.session.scope(), async move {
+            let _held = busy;
+            notifying.await
+        }));
+    }
+
+    fn context(&self) -> Context {
+        let session = &self.session;
+        context(session.peer(), session.scope(), session.principal(), self.received)
     }
 }
 

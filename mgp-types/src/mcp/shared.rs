@@ -1,7 +1,10 @@
-//! Paging, result types and cache hints shared by the lists (MCP `PaginatedRequest`, `CacheableResult`).
+//! Members that the messages of several methods share (MCP `PaginatedRequest`, `CacheableResult`).
 
 use super::Meta;
-use crate::record::{open_enum, record};
+use crate::record::{Object, open_enum, record};
+
+/// The client's answers to the requests of a server, by the keys of the requests.
+pub type InputResponses = Object;
 
 open_enum! {
     /// The kind of a result (2026-07-28); absent means complete.
@@ -30,5 +33,11 @@ record! {
         opt cursor: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
+    }
+
+    /// The wish that a request becomes a task (2025-11-25, `params.task`).
+    pub struct TaskAugmentation {
+        /// The time to keep the task, in milliseconds.
+        opt ttl: Option<u64>,
     }
 }

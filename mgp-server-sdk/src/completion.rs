@@ -1,58 +1,17 @@
 //! Completion of an argument of a prompt, or a variable of a template (MCP completion).
 
-use std::collections::BTreeMap;
-
 use mgp_types::RpcError;
 use mgp_types::mcp::{CompleteParams, CompleteReference, CompleteResult, Completion};
 use mgp_types::method::{CompletionComplete, Request};
-use mgp_types::service::{Call, Extensions, Reply, Router, Stack};
+use mgp_types::service::{Call, Reply, Router, Stack};
 
-use crate::error::BuildError;
+use crate::completers::CompletionTarget;
 use crate::prompt::Prompts;
 use crate::request::{Function, HandlerConfig, PartialArgument, TextRequest};
 use crate::resource::Resources;
 
 /// The maximum number of proposals in an answer.
 const MAX_PROPOSALS: usize = 100;
-
-/// The completion functions by argument.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Completers(BTreeMap<String, Function<Completion>>);
-
-impl Completers {
-    pub(crate) fn add(&mut self, argument: String, function: Function<Completion>) {
-        self.0.insert(argument, function);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns an error for each function whose argument does not exist or whose state is missing.
-    pub(crate) fn errors(
-        &self,
-        what: &str,
-        arguments: &[&str],
-        state: &Extensions,
-    ) -> Vec<BuildError> {
-        let error = |(argument, function): (&String, &Function<Completion>)| {
-            if !arguments.contains(&argument.as_str()) {
-                let (what, argument) = (what.to_owned(), argument.clone());
-                return Some(BuildError::UnknownArgument { what, argument });
-            }
-            function.missing_state(what, state)
-        };
-        self.0.iter().filter_map(error).collect()
-    }
-}
-
-/// The completion functions and arguments of a prompt or template.
-#[derive(Debug)]
-pub(crate) struct CompletionTarget {
-    pub(crate) completers: Completers,
-    /// The known arguments; `None` if unknown.
-    pub(crate) arguments: Option<Vec<String>>,
-}
 
 /// The endpoint of `completion/complete`.
 #[derive(Clone, Debug)]
@@ -81,7 +40,7 @@ impl CompletionEndpoint {
             let shown = mgp_types::clip(&typed.argument, 80);
             return Err(RpcError::invalid_params(format!("`{name}` has no argument `{shown}`")));
         }
-        let function = found.completers.0.get(&typed.argument).or(self.fallback.as_ref()).cloned();
+        let function = found.completers.get(&typed.argument).or(self.fallback.as_ref()).cloned();
         let Some(function) = function else {
             return Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
         };

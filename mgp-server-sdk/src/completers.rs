@@ -1,0 +1,52 @@
+//! The completion functions of a prompt or a resource template.
+
+use std::collections::BTreeMap;
+
+use mgp_types::mcp::Completion;
+use mgp_types::service::Extensions;
+
+use crate::error::BuildError;
+use crate::request::Function;
+
+/// The completion functions by argument.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Completers(BTreeMap<String, Function<Completion>>);
+
+impl Completers {
+    pub(crate) fn add(&mut self, argument: String, function: Function<Completion>) {
+        self.0.insert(argument, function);
+    }
+
+    pub(crate) fn get(&self, argument: &str) -> Option<&Function<Completion>> {
+        self.0.get(argument)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns an error for each function whose argument does not exist or whose state is missing.
+    pub(crate) fn errors(
+        &self,
+        what: &str,
+        arguments: &[&str],
+        state: &Extensions,
+    ) -> Vec<BuildError> {
+        let error = |(argument, function): (&String, &Function<Completion>)| {
+            if !arguments.contains(&argument.as_str()) {
+                let (what, argument) = (what.to_owned(), argument.clone());
+                return Some(BuildError::UnknownArgument { what, argument });
+            }
+            function.missing_state(what, state)
+        };
+        self.0.iter().filter_map(error).collect()
+    }
+}
+
+/// The completion functions and arguments of a prompt or template.
+#[derive(Debug)]
+pub(crate) struct CompletionTarget {
+    pub(crate) completers: Completers,
+    /// The known arguments; `None` if unknown.
+    pub(crate) arguments: Option<Vec<String>>,
+}

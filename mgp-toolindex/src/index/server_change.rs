@@ -1,0 +1,31 @@
+//! A change of the tools of one server, as the database stores it.
+
+use std::mem;
+
+use crate::catalog::{Slot, ToolEntry};
+use crate::persist::{ServerRow, WriteMode};
+
+/// One change for the database.
+#[derive(Debug)]
+pub(super) enum ServerChange {
+    /// A server was put, with these tools.
+    Put(ServerRow, Vec<PutTool>),
+    /// A server was removed.
+    Remove(String),
+}
+
+/// The input of a tool that its entry does not contain.
+#[derive(Debug)]
+pub(super) struct PutTool {
+    pub(super) slot: Slot,
+    pub(super) mode: WriteMode,
+    pub(super) categories: Vec<String>,
+    pub(super) keywords: Vec<String>,
+}
+
+impl PutTool {
+    pub(super) fn take(slot: Slot, mode: WriteMode, tool: &mut ToolEntry) -> Self {
+        let categories = mem::take(&mut tool.categories);
+        Self { slot, mode, categories, keywords: mem::take(&mut tool.keywords) }
+    }
+}

@@ -1,0 +1,116 @@
+//! Questions to the caller, and the result that asks them (MCP multi round-trip).
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use crate::wire::Payload;
+
+/// A question to the caller: a method and its params.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallerRequest {
+    method: Cow<'static, str>,
+    params: Payload,
+}
+
+impl CallerRequest {
+    /// Creates a question.
+    #[must_use]
+    pub fn new(method: impl Into<Cow<'static, str>>, params: Payload) -> Self {
+        Self { method: method.into(), params }
+    }
+
+    /// Returns the method: `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// Returns the params.
+    #[must_use]
+    pub fn params(&self) -> &Payload {
+        &self.params
+    }
+}
+
+/// Questions that must be answered before the call can complete.
+#[derive(Clone, Debug)]
+pub struct InputRequired {
+    /// The questions, each under the key of its answer.
+    pub asks: Vec<(String, CallerRequest)>,
+    /// State to return unchanged; sealed by the layer that creates it.
+    pub state: Option<String>,
+}
+
+impl InputRequired {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        #[derive(Serialize)]
+        struct Question<'a> {
+            method: &'a str,
+            params: &'a Payload,
+        }
+        out.extend_from_slice(br#"{"resultType":"input_required","inputRequests":{"#);
+        for (index, (key, ask)) in self.asks.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(serde_json::to_string(key).unwrap_or_default().as_bytes());
+            out.push(b':');
+            let question = Question { method: ask.method(), params: ask.params() };
+            out.extend_from_slice(serde_json::to_string(&question).unwrap_or_default().as_bytes());
+        }
+        out.push(b'}');
+        if let Some(state) = &self.state {
+            out.extend_from_slice(br#","requestState":"#);
+            out.extend_from_slice(serde_json::to_string(state).unwrap_or_default().as_bytes());
+        }
+        out.push(b'}');
+    }
+
+    /// Reads a result that asks for input; returns `None` for other kinds of results.
+    #[must_use]
+    pub fn read(result: &Payload) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        struct Question {
+            method: String,
+            #[serde(default)]
+            params: Option<Payload>,
+        }
+        #[derive(serde::Deserialize)]
+        struct Result {
+            #[serde(rename = "inputRequests", default)]
+            requests: std::collections::BTreeMap<String, Question>,
+            #[serde(rename = "requestState", default)]
+            state: Option<String>,
+        }
+        if result_type(result)? != "input_required" {
+            return None;
+        }
+        let read: Result = serde_json::from_str(result.as_str()).ok()?;
+        let asks = read
+            .requests
+            .into_iter()
+            .map(|(key, question)| {
+                (
+                    key,
+                    CallerRequest::new(
+                        question.method,
+                        question.params.unwrap_or_else(Payload::empty_object),
+                    ),
+                )
+            })
+            .collect();
+        Some(Self { asks, state: read.state })
+    }
+}
+
+/// Returns the `resultType` of a result, if it has one.
+#[must_use]
+pub fn result_type(result: &Payload) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Kind {
+        #[serde(rename = "resultType")]
+        kind: Option<String>,
+    }
+    serde_json::from_str::<Kind>(result.as_str()).ok()?.kind
+}

@@ -1,0 +1,29 @@
+//! Numbers and texts as JSON, written without a formatter.
+
+/// Formats without `write!`, which costs as much as the rest of a short answer.
+pub(super) fn format_u64(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
+    let mut at = buffer.len();
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+        if number == 0 {
+            return &buffer[at..];
+        }
+    }
+}
+
+pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
+    // Few texts need escapes, and this check is cheaper than the JSON writer; without an early exit it checks
+    // many bytes at once.
+    let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    if text.bytes().fold(false, |found, byte| found | special(byte)) {
+        // Writing a string into memory cannot fail.
+        let _ = serde_json::to_writer(out, text);
+    } else {
+        out.reserve(text.len() + 2);
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    }
+}
