@@ -43,7 +43,7 @@ struct Report {
 async fn weather(
     /// The city to look at.
     city: String,
-    #[arg(description = "How many days.", default = 3)] days: u8,
+    #[arg(description = "The number of days.", default = 3)] days: u8,
     unit: Option<String>,
     cx: Context,
 ) -> Result<Json<Report>, ToolError> {

@@ -269,7 +269,7 @@ impl fmt::Debug for RequestTimeoutLayer {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::service::{Stack, mock};
+    use mgp_types::service::{Rounds, Stack, mock};
     use tokio::time::sleep;
     use tower_layer::Layer as _;
 
@@ -339,6 +339,12 @@ mod tests {
         };
         let call = r#"{"name":"t"}"#;
         let minutes = Duration::from_mins;
+        // Only the call of a caller who can be asked stops its clock.
+        let client = |stack| {
+            let mut client = client(stack);
+            client.cx.asking = CallerAccess::Via(Arc::new(Rounds::default()));
+            client
+        };
         let mut patient = client(asks(minutes(20), Duration::from_secs(9)));
         assert!(patient.request("tools/call", call).await.is_ok());
         let mut slow = client(asks(minutes(20), Duration::from_secs(11)));

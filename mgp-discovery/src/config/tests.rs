@@ -152,7 +152,7 @@ fn written_defaults_are_the_defaults() {
             table = key.table;
             text = format!("{text}[{}]\n", table.replace('*', "ada"));
         }
-        let word = matches!(key.kind, KeyKind::Word(_) | KeyKind::Text);
+        let word = matches!(key.kind, KeyKind::Word(_) | KeyKind::Text | KeyKind::Duration);
         let quote = if word { "'" } else { "" };
         text = format!("{text}{} = {quote}{}{quote}\n", key.name, key.default);
     }

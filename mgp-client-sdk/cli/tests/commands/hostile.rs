@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use mgp_testkit::until_blocking;
 use serde_json::{Value, json};
 
+use crate::host::host_args;
 use crate::kernel::Kernel;
 use crate::world::Home;
 
@@ -112,8 +113,9 @@ fn host_command(home: &Home, host: &str, options: &[&str]) -> (String, Vec<Strin
 
 /// Starts a host's command in the repository, as the host does, and waits until it lists the tools.
 fn open_repository(home: &Home, command: &str, args: &[String]) -> Child {
-    let mut host = Command::new(command);
-    host.args(args)
+    let mut host = Command::new("/bin/sh");
+    host.args(host_args(command))
+        .args(args)
         .current_dir(home.work())
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -8,6 +8,10 @@ mod begin;
 mod connect;
 mod doctor;
 #[cfg(unix)]
+#[expect(dead_code, reason = "other tests use the rest of it")]
+#[path = "../world/host.rs"]
+mod host;
+#[cfg(unix)]
 mod hostile;
 mod import;
 #[cfg(unix)]
