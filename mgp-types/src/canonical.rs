@@ -409,7 +409,6 @@ mod tests {
 
     /// The former recursive way, as the reference.
     fn by_levels(json: &str) -> Option<String> {
-        let value: serde_json::Value = serde_json::from_str(json).ok()?;
         fn write(value: &serde_json::Value) -> String {
             match value {
                 serde_json::Value::Array(items) => {
@@ -426,7 +425,7 @@ mod tests {
                 other => other.to_string(),
             }
         }
-        Some(write(&value))
+        Some(write(&serde_json::from_str(json).ok()?))
     }
 
     #[test]

@@ -319,9 +319,8 @@ impl Filling<'_> {
             filled
         });
         let args = args.collect();
-        let cwd = filled.unwrap_or_else(|| match is_neutral {
-            true => self.expander.home_folder().to_owned(),
-            false => self.folder.to_owned(),
+        let cwd = filled.unwrap_or_else(|| {
+            if is_neutral { self.expander.home_folder().to_owned() } else { self.folder.to_owned() }
         });
         ExpandedTarget::Program { command, args, cwd, env: self.map("env", env) }
     }

@@ -84,9 +84,10 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     let project = file.parent().filter(|folder| {
         folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor")
     });
-    let project = match file.file_name().is_some_and(|name| name == ".mcp.json") {
-        true => file.parent(),
-        false => project.and_then(Path::parent),
+    let project = if file.file_name().is_some_and(|name| name == ".mcp.json") {
+        file.parent()
+    } else {
+        project.and_then(Path::parent)
     };
     let project = project.filter(|folder| folder.is_absolute());
     let mut found = false;

@@ -86,13 +86,16 @@ fn arguments(package: &Value, key: &str, notes: &mut Vec<String>) -> Vec<String>
         if value.is_none() && !required {
             continue;
         }
-        let value = value.map(escaped).unwrap_or_else(|| {
-            let variable = name_of(&hint.trim_start_matches('-').to_ascii_uppercase());
-            notes.push(format!(
-                "the argument `{hint}` is the variable `{variable}`; set it before you start"
-            ));
-            format!("${{{variable}}}")
-        });
+        let value = value.map_or_else(
+            || {
+                let variable = name_of(&hint.trim_start_matches('-').to_ascii_uppercase());
+                notes.push(format!(
+                    "the argument `{hint}` is the variable `{variable}`; set it before you start"
+                ));
+                format!("${{{variable}}}")
+            },
+            escaped,
+        );
         args.extend(name.filter(|_| text(argument, "type") == Some("named")).map(escaped));
         args.push(value);
     }

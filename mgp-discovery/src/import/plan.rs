@@ -57,10 +57,10 @@ impl fmt::Display for ImportLine {
         let name = name.escape_debug();
         match fate {
             ImportOutcome::Added(id) => {
-                write!(f, "{name} from {}: added as `{id}`", source.display())?
+                write!(f, "{name} from {}: added as `{id}`", source.display())?;
             }
             ImportOutcome::Left(why) => {
-                write!(f, "{name} from {}: left out, {why}", source.display())?
+                write!(f, "{name} from {}: left out, {why}", source.display())?;
             }
         }
         notes.iter().try_for_each(|note| write!(f, "; {note}"))

@@ -111,7 +111,7 @@ impl Sources {
             Some(approval) => match parsed(&file, &text, Origin::Project) {
                 Ok(project) => loaded.merge(project, &user, &approval),
                 Err(DiscoveryError::Faults(faults)) => {
-                    loaded.findings.extend_from_slice(faults.findings())
+                    loaded.findings.extend_from_slice(faults.findings());
                 }
                 Err(error) => return Err(error),
             },

@@ -151,7 +151,7 @@ impl Supervisor {
             SupervisorEvent::Restart => self.restart(now, &mut out),
             SupervisorEvent::Stop(reason) if is_final(&reason) => self.stop(&reason, now, &mut out),
             SupervisorEvent::Stop(ShutdownReason::ResourceLimit) => {
-                self.limit_reached(now, &mut out)
+                self.limit_reached(now, &mut out);
             }
             SupervisorEvent::Stop(reason) => self.replace(&reason, now, &mut out),
             SupervisorEvent::Ready => self.ready(now, &mut out),

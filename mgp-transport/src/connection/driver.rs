@@ -311,10 +311,10 @@ where
                 }
                 RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is not UTF-8")
             }
-            Line::TooLong(head) => return self.read_cut(head, None),
+            Line::TooLong(head) => return self.read_cut(&head, None),
             Line::LongTail(tail) => {
                 let head = self.cut_head.take()?;
-                return self.read_cut(head, Some(tail));
+                return self.read_cut(&head, Some(&tail));
             }
         };
         self.refuse(None, None, error);
@@ -322,9 +322,9 @@ where
     }
 
     /// Ends the exchange of a message that is too long as soon as its id is known: at its beginning, or at its end.
-    fn read_cut(&mut self, head: Bytes, tail: Option<Bytes>) -> Option<(Message, usize)> {
+    fn read_cut(&mut self, head: &Bytes, tail: Option<&Bytes>) -> Option<(Message, usize)> {
         let bound = self.connection.limits.line_bytes;
-        let id = match CutMessage::read(&head, tail.as_deref().unwrap_or_default()) {
+        let id = match CutMessage::read(head, tail.map_or(&[], |tail| &tail[..])) {
             Some(CutMessage::Answer(id)) => {
                 tracing::warn!(?id, bound, "dropped an answer that is too long");
                 // The code must not invite another attempt: the request was carried out.
@@ -338,7 +338,7 @@ where
             }
             Some(CutMessage::Request(id)) => Some(id),
             None if tail.is_none() => {
-                self.cut_head = Some(head);
+                self.cut_head = Some(head.clone());
                 return None;
             }
             _ => None,
@@ -353,7 +353,7 @@ where
         match Message::parse(text) {
             Ok(message) => return Some((message, size)),
             Err(InvalidMessage { id, error: Some(error) }) => {
-                self.refuse(id.as_ref(), batch, error)
+                self.refuse(id.as_ref(), batch, error);
             }
             Err(InvalidMessage { error: None, .. }) => {
                 tracing::debug!("ignored a malformed answer");

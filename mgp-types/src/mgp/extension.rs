@@ -151,7 +151,7 @@ impl ExtensionSet {
         let is_restricted = |whole: &Extension| {
             whole.is_split() && named.iter().any(|half| half.whole() == *whole && half != whole)
         };
-        named.iter().filter(|extension| !is_restricted(extension)).cloned().collect()
+        named.iter().filter(|extension| !is_restricted(extension)).copied().collect()
     }
 
     /// Returns the set with an extension added.

@@ -1,7 +1,5 @@
 //! The program that times decisions prints a figure for each kind; its own checks fail on a wrong decision.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::process::Command;
 
 #[test]

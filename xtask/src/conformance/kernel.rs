@@ -29,7 +29,7 @@ const EVERYTHING_PY: &str = include_str!("peers/everything.py");
 const EVERYTHING_MJS: &str = include_str!("peers/everything.mjs");
 
 /// The time until the kernel lists the tools of the server.
-const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The time limit of a request for a list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -90,7 +90,7 @@ impl OperatorGate {
         };
         let Refused { principal, cause, reply } = match decided {
             Ok(admission) => return Ok(admission),
-            Err(refused) => refused,
+            Err(refused) => *refused,
         };
         if let Some(cause) = cause {
             record(kernel, &principal, cause).await;
@@ -98,17 +98,22 @@ impl OperatorGate {
         Err(reply)
     }
 
-    fn admit_agent(&self, peer: &Peer, name: &str, is_shim: bool) -> Result<Admission, Refused> {
+    fn admit_agent(
+        &self,
+        peer: &Peer,
+        name: &str,
+        is_shim: bool,
+    ) -> Result<Admission, Box<Refused>> {
         let principal = Principal::local().agent(name);
         match self.hosts.admit_agent(peer, name, is_shim) {
             Ok(()) => Ok(Admission { principal, pass: None }),
             Err(reason) => {
                 let reply = HelloReply::refused(reason);
-                Err(Refused {
+                Err(Box::new(Refused {
                     principal: through(principal, peer),
                     cause: Some("agent name"),
                     reply,
-                })
+                }))
             }
         }
     }
@@ -120,11 +125,11 @@ impl OperatorGate {
         proof: OperatorProof,
         changes: bool,
         passphrase: Option<&str>,
-    ) -> Result<Admission, Refused> {
+    ) -> Result<Admission, Box<Refused>> {
         let place = self.hosts.place(peer);
         let refuse = |cause, reason: &str, remedy: &str| {
             let reply = HelloReply::refused(format!("{reason}; {remedy}"));
-            Err(Refused { principal: principal.clone(), cause: Some(cause), reply })
+            Err(Box::new(Refused { principal: principal.clone(), cause: Some(cause), reply }))
         };
         let is_inside = matches!(place, Place::Inside(_));
         match place {
@@ -143,10 +148,10 @@ impl OperatorGate {
             }
             Place::Outside { .. } | Place::Inside(_) => {}
         }
-        if is_inside || proof == OperatorProof::Passphrase {
-            if let Err((cause, reply)) = self.check_passphrase(passphrase).await {
-                return Err(Refused { principal, cause, reply });
-            }
+        if (is_inside || proof == OperatorProof::Passphrase)
+            && let Err((cause, reply)) = self.check_passphrase(passphrase).await
+        {
+            return Err(Box::new(Refused { principal, cause, reply }));
         }
         Ok(Admission { principal, pass: None })
     }

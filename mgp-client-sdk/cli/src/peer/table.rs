@@ -94,8 +94,11 @@ pub(crate) mod fake {
         inputs: HashMap<i32, PathBuf>,
         groups: HashMap<i32, String>,
         /// Runs after a process was read.
-        pub(crate) after: Option<Box<dyn Fn(&Self, i32)>>,
+        pub(crate) after: Option<AfterRead>,
     }
+
+    /// Changes the table after a process was read.
+    pub(crate) type AfterRead = Box<dyn Fn(&FakeTable, i32)>;
 
     pub(crate) fn process(pid: i32, parent: i32, started: u64) -> ProcessStat {
         let id = ProcessId { pid, started };

@@ -47,7 +47,7 @@ fn a_grandchild_of_a_server_that_left_its_session_is_refused() {
     // The parent of the script's shell ends at once, and the shell is the first of another session.
     let grant =
         "MGP access grant eve files >DIR/part 2>&1; echo $? >>DIR/part; mv DIR/part DIR/out";
-    let setting = with_evil(&format!("(setsid sh -c 'sleep 0.3; {grant}' &) ",));
+    let setting = with_evil(&format!("(setsid sh -c 'sleep 0.3; {grant}' &) "));
     let refused = setting.wait_for("out");
     assert!(refused.contains("a server that the kernel governs started this process"), "{refused}");
     assert!(!setting.is_granted());

@@ -118,7 +118,7 @@ pub(super) async fn reload(
 ) -> Result<KernelReloadResult, RpcError> {
     record(&kernel, &cx, None, KernelReload::METHOD).await?;
     let mut result = kernel.reload_by(&cx.principal).await?;
-    for id in params.forget.iter() {
+    for id in &params.forget {
         if kernel.forget_server(&ServerId::from(&**id)).await? {
             result.forgotten.push(id.clone());
         }

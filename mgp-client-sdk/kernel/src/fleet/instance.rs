@@ -140,14 +140,13 @@ impl Instance {
         of: SessionUse,
         permits: Option<&Semaphore>,
     ) -> (Arc<Session>, Result<Client, Error>) {
-        let session = match self.session_for(cx, of) {
-            Some(session) => session,
-            None => {
-                let woken = self.wake_main(permits).await;
-                match self.session_for(cx, of) {
-                    Some(session) if session.kind() == SessionKind::Legacy => session,
-                    _ => return (Arc::clone(&self.main), woken),
-                }
+        let session = if let Some(session) = self.session_for(cx, of) {
+            session
+        } else {
+            let woken = self.wake_main(permits).await;
+            match self.session_for(cx, of) {
+                Some(session) if session.kind() == SessionKind::Legacy => session,
+                _ => return (Arc::clone(&self.main), woken),
             }
         };
         if session.kind() == SessionKind::Legacy {

@@ -164,11 +164,10 @@ async fn no_more_than_eight_start_at_once() {
 
 /// The entry of a server that needs a permission and sends a version of its own.
 fn needing_camera(keys: &str) -> String {
-    let mgp = r#"{"version":"0.6.1","extensions":["permissions","lifecycle"],"permissions_required":["camera"]}"#;
+    let mgp: &str = r#"{"version":"0.6.1","extensions":["permissions","lifecycle"],"permissions_required":["camera"]}"#;
     format!(
         "[[servers]]\nid = 'a'\n{{SERVER}}\nera = 'legacy'\nenv = {{ CAPABILITY = ',\"mgp\":{mgp}' }}\n\
-         [servers.mgp]\nrestart_policy = 'never'\n{keys}",
-        mgp = mgp
+         [servers.mgp]\nrestart_policy = 'never'\n{keys}"
     )
 }
 
