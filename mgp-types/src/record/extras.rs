@@ -7,6 +7,7 @@ use std::fmt;
 use serde::de::{self, DeserializeOwned};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+#[cfg(feature = "service")]
 use serde_json::value::RawValue;
 
 use crate::{Payload, RpcError};
@@ -231,9 +232,11 @@ impl<'de> Deserialize<'de> for Key<'de> {
 }
 
 /// The members of an object in the order received, with repetitions, borrowed from the text.
+#[cfg(feature = "service")]
 #[derive(Debug)]
 pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
 
+#[cfg(feature = "service")]
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;

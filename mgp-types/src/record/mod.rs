@@ -23,10 +23,10 @@ pub use choice::OneOrMany;
 pub(crate) use choice::tagged;
 pub(crate) use choice::{Tag, decode, peek};
 pub(crate) use define::{record, schema_of};
-#[cfg(feature = "service")]
-pub(crate) use extras::text_of;
+pub(crate) use extras::Key;
 pub use extras::{Extras, Object};
-pub(crate) use extras::{Key, Members};
+#[cfg(feature = "service")]
+pub(crate) use extras::{Members, text_of};
 pub use lenient::Lenient;
 pub use number::Number;
 pub use object::RawObject;
