@@ -43,7 +43,7 @@ impl<S: MgpService> Layer<S> for GovernLayer {
 }
 
 impl GovernLayer {
-    /// Returns a check that decides again about calls that [waited](mgp_types::service::Waited) further in than this
+    /// Returns a check that decides again about calls that [waited](mgp_types::service::WaitMark) further in than this
     /// layer, for the moment right before they run.
     ///
     /// The layer itself decides again after each of its own waits.
