@@ -112,7 +112,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             },
             "--mgp" => match value()?.as_str() {
                 "all" => client.mgp(ExtensionSet::STANDARD),
-                "none" => client.plain(),
+                "none" => client.without_mgp(),
                 list => client.mgp(extensions(list)?),
             },
             "--timeout" => {

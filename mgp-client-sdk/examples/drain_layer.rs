@@ -38,11 +38,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let remaining = drain.begin(ShutdownReason::OperatorRequest, time);
             println!("{side}: draining, {} running calls", remaining.calls);
             attempt(side, &client, "now").await;
-            drain.ended().await;
+            drain.wait_ended().await;
         };
         let (soon, never) = (attempt(side, &client, "soon"), attempt(side, &client, "never"));
         tokio::join!(soon, never, draining);
-        assert_eq!(drain.state().now(), ServerState::Disconnected);
+        assert_eq!(drain.state().get(), ServerState::Disconnected);
     }
     Ok(())
 }

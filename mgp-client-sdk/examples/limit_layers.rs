@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut small = SizeConfig::default();
     small.result = 64;
     let mut none = LimitConfig::default();
-    (none.running, none.waiting) = (0, 0);
+    (none.max_running, none.max_waiting) = (0, 0);
     both("rate", RateLayer::new(RateLimit::per_hour(1)), "now").await?;
     both("quota", QuotaLayer::new(Quota::per_day(1)), "now").await?;
     both("size", SizeLayer::new(small), "tell").await?;

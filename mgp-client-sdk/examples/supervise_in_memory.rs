@@ -56,7 +56,7 @@ impl Spawned for Running {
         })
     }
 
-    fn ended(&self) -> BoxFuture<'static, Exit> {
+    fn wait(&self) -> BoxFuture<'static, Exit> {
         let mut gone = self.2.clone();
         Box::pin(async move {
             while gone.changed().await.is_ok() {}
@@ -66,7 +66,7 @@ impl Spawned for Running {
 
     fn stop(&self, _: Option<&ShutdownReason>) -> BoxFuture<'static, ()> {
         self.kill();
-        let ended = self.ended();
+        let ended = self.wait();
         Box::pin(async { drop(ended.await) })
     }
 

@@ -26,7 +26,7 @@ pub struct ClientConfig {
     /// If set, calls of a server without MGP carry `_meta.traceparent`. Default: no.
     pub plain_traceparent: bool,
     /// The time a call waits for a supervised server that starts or restarts. Default: no wait.
-    pub ready_wait: Duration,
+    pub ready_timeout: Duration,
     /// If set, a supervised server is monitored and restarted when it is unhealthy.
     pub monitor: Option<MonitorConfig>,
     /// The number of pages after which a list counts as endless. Default: 1000.
@@ -45,7 +45,7 @@ pub struct ClientConfig {
     /// The principal of the server when it sends requests.
     pub principal: Principal,
     /// Handlers of the server's requests and notifications.
-    pub answers: Router,
+    pub handlers: Router,
     pub(crate) hooks: Hooks,
     /// The stack of one connection without the gates that outlive it; set when the connection is attached.
     pub(crate) ungated: std::sync::Arc<std::sync::OnceLock<mgp_types::service::Stack>>,
@@ -64,7 +64,7 @@ impl ClientConfig {
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
             plain_traceparent: false,
-            ready_wait: Duration::ZERO,
+            ready_timeout: Duration::ZERO,
             monitor: None,
             max_pages: 1000,
             max_rounds: 16,
@@ -74,7 +74,7 @@ impl ClientConfig {
             #[cfg(feature = "http")]
             http: mgp_transport::http::HttpClientConfig::default(),
             principal: Principal::local(),
-            answers: Router::new(),
+            handlers: Router::new(),
             hooks: Hooks::default(),
             ungated: std::sync::Arc::default(),
             unattributed: None,

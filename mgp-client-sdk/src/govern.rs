@@ -26,7 +26,7 @@ impl ClientBuilder {
     /// let wipe = Tool::new("wipe", "Wipes the disk", || async { "wiped" });
     /// let governance = Governance::builder().build();
     /// let builder = Client::builder("me", "1.0").governed(&governance, "disk");
-    /// let client = TestClient::through(Server::new("d", "1").tool(wipe), builder).await;
+    /// let client = TestClient::with_builder(Server::new("d", "1").tool(wipe), builder).await;
     ///
     /// // No access was granted yet.
     /// assert!(client.tools().await.unwrap().is_empty());
@@ -40,7 +40,7 @@ impl ClientBuilder {
         let (definitions, server) = (governance.definitions().clone(), id.clone());
         self.on_change(move |what| {
             if matches!(what, ServerChange::Tools) {
-                definitions.stale(&server);
+                definitions.mark_stale(&server);
             }
         })
         .server_id(id.clone())
@@ -58,8 +58,8 @@ fn known_tools(governance: &Governance) -> Arc<FindKnownTool> {
         let risk = definitions.assessment(server, tool).effective_risk.clone();
         let mut known = ToolRetryInfo::of(&definition, risk);
         // An untrusted server's claims must not make retries more permissive.
-        if policies.of(server).trust.rank() == 0 && known.repeat == RepeatPolicy::Freely {
-            known.repeat = RepeatPolicy::Unstarted;
+        if policies.get(server).trust.rank() == 0 && known.repeat == RepeatPolicy::Always {
+            known.repeat = RepeatPolicy::IfNotStarted;
         }
         Some(known)
     })

@@ -138,11 +138,11 @@ impl Prober {
         let mut ended = Box::pin(self.life.ended());
         while let Some(due) = monitor.due() {
             if let Either::Left(_) = select(ended.as_mut(), Box::pin(sleep_until(due))).await {
-                channels.publish(monitor.seen(HealthSignal::Ended));
+                channels.publish(monitor.record(HealthSignal::Ended));
                 return;
             }
-            match monitor.turn(Instant::now()) {
-                MonitorStep::Ask => {}
+            match monitor.step(Instant::now()) {
+                MonitorStep::Ping => {}
                 MonitorStep::Changed(change) => {
                     channels.publish(Some(change));
                     continue;
@@ -160,7 +160,7 @@ impl Prober {
             let sign = sign
                 .or_else(|| (self.life.answer_count() != before).then_some(HealthSignal::Answered));
             if let Some(sign) = sign {
-                channels.publish(monitor.seen(sign));
+                channels.publish(monitor.record(sign));
             }
         }
     }
@@ -186,7 +186,7 @@ impl Prober {
         params.timestamp = Some(Timestamp::now());
         let reply = self.send::<HealthPing>(&params).await?;
         let health = reply.and_then(|reply| reply.get::<PingResult>().ok());
-        Some(health.map_or(HealthSignal::Answered, |ping| HealthSignal::Told(ping.status)))
+        Some(health.map_or(HealthSignal::Answered, |ping| HealthSignal::Reported(ping.status)))
     }
 
     async fn ask_plain(&self) -> Option<HealthSignal> {

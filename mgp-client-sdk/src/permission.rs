@@ -9,11 +9,11 @@ use crate::wire::not_offered;
 
 /// Adds the handler of requests for permissions, if there is an authority and the user did not set a handler.
 pub(crate) fn answer_permissions(mut config: ClientConfig) -> ClientConfig {
-    let is_taken = config.answers.methods().any(|known| known == PermissionRequest::METHOD);
+    let is_taken = config.handlers.methods().any(|known| known == PermissionRequest::METHOD);
     if config.connect.grantor.is_none() || is_taken {
         return config;
     }
-    config.answers = config.answers.merge(Router::new().on::<PermissionRequest, _, _>(
+    config.handlers = config.handlers.merge(Router::new().on::<PermissionRequest, _, _>(
         |cx, params| async move {
             let flow = cx.scope.state::<HandshakeState>().permissions();
             flow.ok_or_else(|| not_offered(PermissionRequest::METHOD))?.answer(cx, params).await

@@ -56,7 +56,7 @@ impl TestClient {
     where
         S: TryInto<Stack, Error: fmt::Display>,
     {
-        Self::through(server, Client::builder("test", "1.0"))
+        Self::with_builder(server, Client::builder("test", "1.0"))
     }
 
     /// Connects in the legacy era, with `initialize`.
@@ -68,7 +68,7 @@ impl TestClient {
     where
         S: TryInto<Stack, Error: fmt::Display>,
     {
-        Self::through(server, Client::builder("test", "1.0").era(EraChoice::Legacy))
+        Self::with_builder(server, Client::builder("test", "1.0").era(EraChoice::Legacy))
     }
 
     /// Connects in the modern era only.
@@ -80,7 +80,7 @@ impl TestClient {
     where
         S: TryInto<Stack, Error: fmt::Display>,
     {
-        Self::through(server, Client::builder("test", "1.0").era(EraChoice::Modern))
+        Self::with_builder(server, Client::builder("test", "1.0").era(EraChoice::Modern))
     }
 
     /// Connects with a given client: plain, with handlers, with limits.
@@ -88,7 +88,7 @@ impl TestClient {
     /// # Panics
     /// If the server cannot be built or the handshake fails.
     #[track_caller]
-    pub fn through<S>(server: S, builder: ClientBuilder) -> impl Future<Output = Self>
+    pub fn with_builder<S>(server: S, builder: ClientBuilder) -> impl Future<Output = Self>
     where
         S: TryInto<Stack, Error: fmt::Display>,
     {

@@ -61,7 +61,7 @@ async fn followed(server: Server) -> (Vec<f64>, String, usize) {
     let bound = server
         .http("127.0.0.1:0")
         .no_auth()
-        .config(|config| config.retry = retry)
+        .config(|config| config.retry_delay = retry)
         .bind()
         .await
         .unwrap();

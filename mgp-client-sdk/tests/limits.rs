@@ -46,7 +46,7 @@ async fn a_server_refuses_too_many_calls_and_names_the_delay() {
     for era in ERAS {
         let server =
             clock().rate(RateLimit::per_hour(2).by(RateKey::Tool)).rate(RateLimit::per_hour(1_000));
-        let client = TestClient::through(server, through(era)).await;
+        let client = TestClient::with_builder(server, through(era)).await;
         for _ in 0..2 {
             assert_eq!(client.text("now", ()).await, "noon");
         }
@@ -68,8 +68,8 @@ async fn a_client_limits_its_calls_to_each_server() {
         let rate = RateLayer::new(RateLimit::per_hour(1).by(RateKey::Server));
         let files = through(era).server_id("files").layer(rate.clone());
         let clocks = through(era).server_id("clocks").layer(rate);
-        let files = TestClient::through(clock(), files).await;
-        let clocks = TestClient::through(clock(), clocks).await;
+        let files = TestClient::with_builder(clock(), files).await;
+        let clocks = TestClient::with_builder(clock(), clocks).await;
         assert_eq!(files.text("now", ()).await, "noon");
         assert_eq!(files.refusal("now", ()).await.code().0, 3000);
         assert_eq!(clocks.text("now", ()).await, "noon");
@@ -95,7 +95,7 @@ async fn a_call_that_asks_is_charged_once_on_either_side() {
             count.fetch_add(1, Ordering::Relaxed);
             async move { question.accept_with(&serde_json::json!({ "text": "yes" })) }
         });
-        let client = TestClient::through(server, builder).await;
+        let client = TestClient::with_builder(server, builder).await;
         assert_eq!(client.text("ask", ()).await, "done");
         assert!(asked.load(Ordering::Relaxed) > 0);
         let used = |layer: &QuotaLayer| layer.used(&Principal::local());
@@ -111,7 +111,7 @@ async fn sizes_are_bounded_in_both_directions() {
             .tool(Tool::new("echo", "Says it", |Args(text): Args<Text>| async move { text.text }))
             .max_arguments(1_000)
             .max_result(400);
-        let client = TestClient::through(server, through(era)).await;
+        let client = TestClient::with_builder(server, through(era)).await;
         let text = |length: usize| serde_json::json!({ "text": "x".repeat(length) });
         assert_eq!(client.text("echo", text(100)).await.len(), 100);
         let result = client.refusal("echo", text(500)).await;
@@ -141,7 +141,7 @@ async fn callers_take_turns() {
         }
     });
     let mut limit = mgp_server_sdk::LimitConfig::default();
-    limit.running = 1;
+    limit.max_running = 1;
     let stack = Server::new("s", "1").tool(slow).limit(limit).into_stack().unwrap();
     let call = |subject: &str| {
         let mut client = mgp_types::service::mock::client(stack.clone());

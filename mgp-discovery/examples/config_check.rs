@@ -12,7 +12,7 @@ use mgp_types::store::MemoryStore;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let sources = std::env::args_os().nth(1).map_or_else(Sources::of_process, Sources::given);
+    let sources = std::env::args_os().nth(1).map_or_else(Sources::from_env, Sources::single);
     // Approvals belong to the kernel's own state, so none are known here.
     let trust = Trust::new(Arc::new(MemoryStore::new()));
     let loaded = match sources.load(&trust).await {
@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
         review.servers.iter().for_each(|server| println!("project: {server}"));
     }
     for server in &loaded.config.servers {
-        let reach = match &server.reach {
+        let reach = match &server.target {
             TargetConfig::Program { command, args, .. } => {
                 format!("{command}, {} arguments", args.len())
             }

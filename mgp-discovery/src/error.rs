@@ -17,7 +17,7 @@ use crate::registration::RegistrationError;
 pub enum DiscoveryError {
     /// A file has errors.
     #[error(transparent)]
-    Faults(#[from] ConfigErrors),
+    InvalidConfig(#[from] ConfigErrors),
     /// A file that was named does not exist.
     #[error("there is no file `{path}`; create it, or name another one")]
     Missing {
@@ -47,7 +47,7 @@ pub enum DiscoveryError {
         path: PathBuf,
     },
     /// A file is longer than any configuration.
-    #[error("`{path}` is longer than {} bytes", limits::FILE_BYTES)]
+    #[error("`{path}` is longer than {} bytes", limits::MAX_FILE_BYTES)]
     TooLong {
         /// The file.
         path: PathBuf,
@@ -134,30 +134,32 @@ fn registration(refused: &RegistrationError) -> RpcError {
     use RegistrationError as Refused;
 
     let code = match refused {
-        Refused::Unfit(what) => return RpcError::invalid_params(what).because(refused.clone()),
+        Refused::InvalidParams(what) => {
+            return RpcError::invalid_params(what).because(refused.clone());
+        }
         Refused::NotAllowed { .. } | Refused::NotCreator(_) => ErrorCode::PERMISSION_DENIED,
-        Refused::PassEnded => ErrorCode::AUTH_EXPIRED,
+        Refused::CredentialsExpired => ErrorCode::AUTH_EXPIRED,
         Refused::Unavailable { .. } => ErrorCode::DISCOVERY_UNAVAILABLE,
-        Refused::Taken { .. } => ErrorCode::SERVER_ALREADY_REGISTERED,
+        Refused::IdTaken { .. } => ErrorCode::SERVER_ALREADY_REGISTERED,
         Refused::Configured(_) => ErrorCode::CANNOT_DEREGISTER_CONFIG,
         Refused::Unknown(_) | Refused::NotWaiting(_) => ErrorCode::RESOURCE_NOT_FOUND,
         Refused::Rejected { .. } => ErrorCode::CODE_SAFETY_VIOLATION,
-        Refused::TooFast(_) => ErrorCode::RATE_LIMITED,
+        Refused::RateLimited(_) => ErrorCode::RATE_LIMITED,
         Refused::TooMany { .. } => ErrorCode::RESOURCE_EXHAUSTED,
         Refused::Changed(_)
-        | Refused::NotThere { .. }
+        | Refused::MissingFile { .. }
         | Refused::NotApproved(_)
         | Refused::Unaudited(_) => ErrorCode::SERVER_NOT_READY,
     };
     let hints = Recovery::default_for(code).map(|mut hints| match refused {
-        Refused::TooFast(wait) => {
+        Refused::RateLimited(wait) => {
             hints.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             hints
         }
         // An operator or the caller must act first.
         Refused::TooMany { .. }
         | Refused::Changed(_)
-        | Refused::NotThere { .. }
+        | Refused::MissingFile { .. }
         | Refused::NotApproved(_)
         | Refused::Unaudited(_) => hints.no_retry(),
         _ => hints,

@@ -55,14 +55,14 @@ impl<S: MgpService> Service<Call> for CatchPanic<S> {
         // A stack that panicked half-way may be in any state; it is not used again for this call.
         match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
             Ok(future) => ResponseFuture { future: Some(future), failed: None },
-            Err(panic) => ResponseFuture { future: None, failed: Some(panicked(&*panic)) },
+            Err(panic) => ResponseFuture { future: None, failed: Some(panic_error(&*panic)) },
         }
     }
 }
 
 /// Logs a panic and returns the error to send for it, without the panic's message.
 #[must_use]
-pub fn panicked(panic: &(dyn Any + Send)) -> RpcError {
+pub fn panic_error(panic: &(dyn Any + Send)) -> RpcError {
     let message = panic
         .downcast_ref::<&str>()
         .copied()
@@ -95,7 +95,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
             Ok(poll) => poll,
             Err(panic) => {
                 this.future.set(None);
-                Poll::Ready(Err(panicked(&*panic)))
+                Poll::Ready(Err(panic_error(&*panic)))
             }
         }
     }

@@ -22,7 +22,7 @@ mod timeout;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use catch_panic::{CatchPanic, CatchPanicLayer, panicked};
+pub use catch_panic::{CatchPanic, CatchPanicLayer, panic_error};
 pub use drain::{Drain, DrainConfig, DrainLayer, DrainService, ProcessOwner, RemainingCalls};
 pub use error::LifecycleError;
 pub use fleet::Fleet;

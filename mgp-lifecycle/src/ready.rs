@@ -106,7 +106,7 @@ impl ReadyLayer {
     ///
     /// Use it outside gates whose decisions must hold when the call runs, together with a second layer without a wait
     /// inside of them, which refuses the call so that the gates record the refusal.
-    pub fn waits_only(mut self) -> Self {
+    pub fn pass_on_timeout(mut self) -> Self {
         self.on_timeout = OnTimeout::Pass;
         self
     }
@@ -133,7 +133,7 @@ impl ReadyLayer {
 
     /// Waits until the server is connected, at most as long as the call may wait.
     async fn admit(&self, call: &mut Call) -> Result<(), RpcError> {
-        if self.wait.is_zero() || !is_starting(&self.state.now()) {
+        if self.wait.is_zero() || !is_starting(&self.state.get()) {
             return self.refuse(call.cx().server.as_ref());
         }
         let Some(_waiting) = WaitGuard::enter(&self.waiting, self.max_waiting) else {
@@ -344,12 +344,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_gate_that_only_waits_refuses_nothing() {
         let state = StateHandle::new(ServerState::Restarting);
-        let layer = ReadyLayer::new(state).wait(Duration::from_secs(2)).waits_only();
+        let layer = ReadyLayer::new(state).wait(Duration::from_secs(2)).pass_on_timeout();
         let before = Instant::now();
         assert!(gated(&layer).request(CALL.0, CALL.1).await.is_ok());
         assert_eq!(before.elapsed(), Duration::from_secs(2));
         let stopped = ReadyLayer::new(StateHandle::new(ServerState::Disconnected));
-        let layer = stopped.wait(Duration::from_secs(2)).waits_only();
+        let layer = stopped.wait(Duration::from_secs(2)).pass_on_timeout();
         assert!(gated(&layer).request(CALL.0, CALL.1).await.is_ok());
         assert_eq!(before.elapsed(), Duration::from_secs(2), "a stopped server is not waited for");
     }

@@ -172,7 +172,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         let may_ask =
             call.is::<ToolsCall>() || call.is::<PromptsGet>() || call.is::<ResourcesRead>();
         // A caller that answers no questions has one round only, which needs no preparation.
-        let answers = call.cx().caller.asks.any() || call.params().request_state().is_some();
+        let answers = call.cx().caller.accepts.any() || call.params().request_state().is_some();
         if call.cx().caller.era != Era::Modern || !may_ask || !answers {
             return Either::Left { future: self.inner.call(call) };
         }
@@ -185,15 +185,15 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         };
         call.cx_mut().logical = Some(state.logical.as_str().into());
         let rounds = Rounds::new(state);
-        let asking = CallerAccess::Via(Arc::new(rounds.clone()));
-        call.cx_mut().asking = asking.clone();
+        let asking = CallerAccess::Channel(Arc::new(rounds.clone()));
+        call.cx_mut().caller_access = asking.clone();
         // Computing the binding costs more than most calls, so it is done only if there is state to seal.
         let (principal, method, params) =
             (call.cx().principal.clone(), call.method().clone(), call.params().clone());
         let running = self.inner.call(call);
         Either::Right {
             future: Box::pin(async move {
-                let mut reply = asking.drive(running).await?;
+                let mut reply = asking.run_round(running).await?;
                 if let Reply::InputRequired(needed) = &mut reply
                     && needed.state.is_none()
                 {
@@ -222,7 +222,7 @@ impl Binding {
             subject: principal.subject().to_string(),
             agent: principal.as_agent().map(ToString::to_string).unwrap_or_default(),
             method: method.to_string(),
-            params: params.meaning()?.to_string(),
+            params: params.canonical_hash()?.to_string(),
         })
     }
 
@@ -259,7 +259,7 @@ mod tests {
         let mut facts = PeerInfo::new(Revision::MODERN);
         let mut asks = AcceptedRequests::default();
         asks.elicitation = true;
-        facts.asks = asks;
+        facts.accepts = asks;
         client.cx.caller = Arc::new(facts);
         client
     }
@@ -320,7 +320,7 @@ mod tests {
     async fn a_permission_is_not_given_before_it_is_requested() {
         let tool = Stack::from_fn(|call: Call| async move {
             let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
-            Ok(Reply::raw(call.cx().ask_afresh("may", ask).await?))
+            Ok(Reply::raw(call.cx().ask_again("may", ask).await?))
         });
         let mut client = asking(&Sealer::random().unwrap(), tool);
         let early = r#"{"name":"t","arguments":{"x":1},"inputResponses":{"may":"yes"}}"#;

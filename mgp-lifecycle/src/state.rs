@@ -61,7 +61,7 @@ pub struct IllegalTransition {
 /// assert!(state.enter(ServerState::Connected, "too soon").is_err());
 ///
 /// state.enter(ServerState::Connecting, "start").unwrap();
-/// assert_eq!(state.now(), ServerState::Connecting);
+/// assert_eq!(state.get(), ServerState::Connecting);
 /// assert_eq!(changes.try_recv().unwrap().from, ServerState::Registered);
 /// ```
 #[derive(Clone)]
@@ -89,7 +89,7 @@ impl StateHandle {
 
     /// Returns the current state.
     #[must_use]
-    pub fn now(&self) -> ServerState {
+    pub fn get(&self) -> ServerState {
         self.0.current.lock().clone()
     }
 
@@ -146,7 +146,7 @@ impl StateHandle {
 
 impl fmt::Debug for StateHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "State({})", self.now())
+        write!(f, "State({})", self.get())
     }
 }
 
@@ -161,8 +161,8 @@ mod tests {
                 let state = StateHandle::new(from.clone());
                 let entered = state.enter(to.clone(), "test");
                 assert_eq!(entered.is_ok(), from.can_become(to), "{from} to {to}");
-                assert_eq!(state.now(), if entered.is_ok() { to.clone() } else { from.clone() });
-                assert_eq!(*state.watch().borrow(), state.now());
+                assert_eq!(state.get(), if entered.is_ok() { to.clone() } else { from.clone() });
+                assert_eq!(*state.watch().borrow(), state.get());
             }
         }
     }

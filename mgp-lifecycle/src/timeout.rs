@@ -79,11 +79,11 @@ type PerCallLimit = Arc<dyn Fn(&Call) -> Option<Duration> + Send + Sync>;
 impl TimeoutLayer {
     /// Creates a layer with one limit for all tools, and the default limit of looking for them.
     pub const fn new(after: Duration) -> Self {
-        Self::of(Timeouts { tool: after, discovery: DISCOVERY_TIMEOUT })
+        Self::with_timeouts(Timeouts { tool: after, discovery: DISCOVERY_TIMEOUT })
     }
 
     /// Creates a layer with these limits.
-    pub const fn of(timeouts: Timeouts) -> Self {
+    pub const fn with_timeouts(timeouts: Timeouts) -> Self {
         Self { timeouts, per_call: None }
     }
 
@@ -116,7 +116,7 @@ mgp_types::opaque_debug!(TimeoutLayer { timeouts });
 
 impl Default for TimeoutLayer {
     fn default() -> Self {
-        Self::of(Timeouts::default())
+        Self::with_timeouts(Timeouts::default())
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_caller_s_deadline_applies_if_it_is_earlier() {
         let timeouts = Timeouts { discovery: Duration::from_secs(9), ..Timeouts::default() };
-        let mut client = client(&TimeoutLayer::of(timeouts));
+        let mut client = client(&TimeoutLayer::with_timeouts(timeouts));
         client.cx.deadline = Deadline::after(Duration::from_secs(5));
         let start = Instant::now();
         let error = client.request(ToolsDiscover::METHOD, "{}").await.unwrap_err();

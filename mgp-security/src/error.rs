@@ -174,7 +174,9 @@ fn code_of_change(error: &ChangeError) -> ErrorCode {
         ChangeError::Store(error) | ChangeError::Unread(error) | ChangeError::Late(error) => {
             RpcError::from(error.clone()).code()
         }
-        ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited) => code_of(unaudited),
+        ChangeError::Unaudited(unaudited) | ChangeError::Unrecorded(unaudited) => {
+            code_of(unaudited)
+        }
         ChangeError::Encode(error) => error.code(),
     }
 }

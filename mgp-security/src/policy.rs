@@ -232,10 +232,10 @@ pub enum ConfirmRule {
 /// use mgp_types::mgp::{DefaultPolicy, TrustLevel};
 ///
 /// let policies = Policies::default();
-/// assert_eq!(policies.of(Some(&"files".into())).default_policy, DefaultPolicy::OptIn);
+/// assert_eq!(policies.get(Some(&"files".into())).default_policy, DefaultPolicy::OptIn);
 ///
 /// policies.set("files", ServerPolicy::default().default_policy(DefaultPolicy::OptOut));
-/// assert_eq!(policies.of(Some(&"files".into())).default_policy, DefaultPolicy::OptOut);
+/// assert_eq!(policies.get(Some(&"files".into())).default_policy, DefaultPolicy::OptOut);
 /// ```
 #[derive(Clone, Default)]
 pub struct Policies(Arc<PolicyStore>);
@@ -255,7 +255,7 @@ struct Table {
 impl Policies {
     /// Creates policies with the same policy for every server without its own.
     #[must_use]
-    pub fn all(policy: ServerPolicy) -> Self {
+    pub fn with_default(policy: ServerPolicy) -> Self {
         let policies = Self::default();
         policies.write(|table| table.fallback = Arc::new(policy));
         policies
@@ -263,7 +263,7 @@ impl Policies {
 
     /// Returns the policy of a server; `None` is the party itself, which has the general policy.
     #[must_use]
-    pub fn of(&self, server: Option<&ServerId>) -> Arc<ServerPolicy> {
+    pub fn get(&self, server: Option<&ServerId>) -> Arc<ServerPolicy> {
         let table = self.0.now.read();
         let own = server.and_then(|server| table.servers.get(server));
         Arc::clone(own.unwrap_or(&table.fallback))

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditError, AuditSink};
-use mgp_types::store::{Change, Store, StoreError, within};
+use mgp_types::store::{Change, Store, StoreError, with_timeout};
 use mgp_types::sync::RwLock;
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
@@ -110,7 +110,7 @@ pub enum ChangeError {
     Unread(#[source] StoreError),
     /// The change was made, but could be neither recorded nor undone.
     #[error("the change was made and could not be recorded: {0}")]
-    Untold(#[source] AuditError),
+    Unrecorded(#[source] AuditError),
 }
 
 impl ChangeError {
@@ -128,7 +128,7 @@ impl ChangeError {
 
 fn commit_error(error: StoreError) -> ChangeError {
     match error {
-        StoreError::Late(_) => ChangeError::Late(error),
+        StoreError::Timeout(_) => ChangeError::Late(error),
         error => ChangeError::Store(error),
     }
 }
@@ -179,7 +179,7 @@ impl<S: Snapshot> State<S> {
     /// Returns the snapshot.
     ///
     /// # Errors
-    /// [`StoreError::Unread`] while the store was not read or cannot be read: an old snapshot could grant too much.
+    /// [`StoreError::NotLoaded`] while the store was not read or cannot be read: an old snapshot could grant too much.
     pub(crate) fn now(&self) -> Result<Arc<S>, StoreError> {
         self.readable()?;
         Ok(Arc::clone(&self.0.now.read()))
@@ -204,7 +204,7 @@ impl<S: Snapshot> State<S> {
             return Err(StoreError::Closed);
         }
         self.follow();
-        if self.0.is_current() { Ok(()) } else { Err(StoreError::Unread) }
+        if self.0.is_current() { Ok(()) } else { Err(StoreError::NotLoaded) }
     }
 
     /// Catches up, and returns the matching entries.
@@ -215,7 +215,7 @@ impl<S: Snapshot> State<S> {
         &self,
         is_wanted: impl Fn(&S::Entry) -> bool,
     ) -> Result<Vec<Found<S::Entry>>, StoreError> {
-        within(self.0.store.answers_within(), self.catch_up()).await?;
+        with_timeout(self.0.store.answer_timeout(), self.catch_up()).await?;
         let table = self.0.table.lock().await;
         let wanted = table.entries.iter().filter(|(_, entry)| is_wanted(entry));
         Ok(wanted
@@ -254,7 +254,7 @@ impl<S: Snapshot> State<S> {
     /// Otherwise the events are recorded after the change, which is undone if the sink refuses them.
     ///
     /// # Errors
-    /// [`ChangeError`]. Only [`ChangeError::Unread`] and [`ChangeError::Untold`] mean that the change was made,
+    /// [`ChangeError`]. Only [`ChangeError::Unread`] and [`ChangeError::Unrecorded`] mean that the change was made,
     /// and [`ChangeError::Late`] that it may have been made. The snapshot shows it once it is.
     pub(crate) async fn commit(
         &self,
@@ -262,9 +262,9 @@ impl<S: Snapshot> State<S> {
         events: Vec<AuditEvent>,
     ) -> Result<u64, ChangeError> {
         let inner = &*self.0;
-        let patience = inner.store.answers_within();
+        let patience = inner.store.answer_timeout();
         let commit = |change| async move {
-            within(patience, inner.store.commit(change)).await.map_err(|error| {
+            with_timeout(patience, inner.store.commit(change)).await.map_err(|error| {
                 // The following task detects the outcome.
                 self.follow();
                 commit_error(error)
@@ -280,9 +280,9 @@ impl<S: Snapshot> State<S> {
             None if events.is_empty() => commit(change).await?,
             None => self.commit_and_tell(change, events).await?,
         };
-        let seen = within(patience, self.catch_up()).await;
+        let seen = with_timeout(patience, self.catch_up()).await;
         self.follow();
-        if matches!(seen, Err(StoreError::Late(_))) {
+        if matches!(seen, Err(StoreError::Timeout(_))) {
             inner.again.notify_one();
         }
         seen.map_err(ChangeError::Unread)?;
@@ -304,7 +304,7 @@ impl<S: Snapshot> State<S> {
         }
         self.commit(change, Vec::new()).await?;
         for event in events {
-            inner.audit.record(event).await.map_err(ChangeError::Untold)?;
+            inner.audit.record(event).await.map_err(ChangeError::Unrecorded)?;
         }
         Ok(())
     }
@@ -335,7 +335,7 @@ impl<S: Snapshot> State<S> {
         let work = runtime.spawn(work);
         // If this fails, the work has ended and returns its own error.
         let was_made = async { was_made.await.or(Ok(())) };
-        within(self.0.store.answers_within(), was_made).await.map_err(commit_error)?;
+        with_timeout(self.0.store.answer_timeout(), was_made).await.map_err(commit_error)?;
         match work.await {
             Ok(done) => done,
             Err(end) => match end.try_into_panic() {
@@ -412,7 +412,7 @@ impl<S: Snapshot> StoreCache<S> {
         let mut reload = table.revision.is_none();
         let loaded = match table.revision {
             Some(since) => match self.store.changes(S::SPACE, since).await {
-                Err(StoreError::Forgotten) => {
+                Err(StoreError::TooOld) => {
                     reload = true;
                     self.store.load(S::SPACE).await?
                 }
@@ -546,7 +546,7 @@ impl UndoChange {
     async fn undo(self, store: &dyn Store, revision: u64, why: AuditError) -> ChangeError {
         let mut change = Change::new();
         for (key, stays, before) in self.before {
-            change = change.expect(self.space, &key, stays.then_some(revision));
+            change = change.expect_revision(self.space, &key, stays.then_some(revision));
             change = match before {
                 Some(before) => change.put(self.space, key, before),
                 None => change.remove(self.space, key),
@@ -556,7 +556,7 @@ impl UndoChange {
             Ok(_) => ChangeError::Unaudited(why),
             Err(error) => {
                 tracing::error!(space = self.space, %error, "failed to undo a change that could not be recorded");
-                ChangeError::Untold(why)
+                ChangeError::Unrecorded(why)
             }
         }
     }

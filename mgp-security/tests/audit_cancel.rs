@@ -62,7 +62,7 @@ impl Tools {
             yield_now().await;
             return Ok(Reply::raw(Payload::from_trusted(format!(r#"{{"tools":[{tools}]}}"#))));
         };
-        CallRecord::mark_ran(call.cx());
+        CallRecord::mark_executed(call.cx());
         self.ran.fetch_add(1, Ordering::Relaxed);
         match &*tool {
             "hang" => std::future::pending().await,
@@ -156,7 +156,7 @@ fn governed(log: &AuditLog, tools: &Stack, approver: impl Approver + 'static) ->
     }
     let governance = Governance::builder()
         .audit(Arc::new(log.clone()))
-        .policies(Policies::all(policy))
+        .policies(Policies::with_default(policy))
         .approver(approver)
         .build();
     Stack::new(governance.layer("disk").layer(tools.clone()))

@@ -28,7 +28,7 @@ async fn changes_of_groups_and_policies_are_recorded_and_made_by_operators_only(
         let removed = governance.remove_policy(by, &files, None).await;
         assert_eq!(removed.is_ok(), is_operator);
     }
-    assert_eq!(governance.policies().of(Some(&files)).default_policy, DefaultPolicy::OptIn);
+    assert_eq!(governance.policies().get(Some(&files)).default_policy, DefaultPolicy::OptIn);
     let events = log.events();
     let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
     let (denied, changed) = ("PERMISSION_DENIED", "dev.cloto.policy_changed");

@@ -139,7 +139,7 @@ impl Open {
             seq += page.len() as u64;
             let got_all = page.is_empty() && events.len() >= expected;
             events.extend(page);
-            let left = self.db.pending(self.log.outbox(&self.db).unwrap(), 1).await.unwrap();
+            let left = self.db.pending_events(self.log.outbox(&self.db).unwrap(), 1).await.unwrap();
             if got_all && left.is_empty() || Instant::now() > until {
                 return events;
             }

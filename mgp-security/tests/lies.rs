@@ -314,7 +314,7 @@ fn operator() -> Principal {
 }
 
 async fn world(policy: ServerPolicy) -> World {
-    let governance = Governance::builder().policies(Policies::all(policy)).build();
+    let governance = Governance::builder().policies(Policies::with_default(policy)).build();
     governance.open().await.unwrap();
     let liar = Liar::default();
     let client = mock::client(Stack::new(governance.layer("liar").layer(liar.stack())));
@@ -396,7 +396,7 @@ async fn a_definition_that_turns_into_a_lie_is_not_called() {
         world.call("echo").await.unwrap();
         let changed = claiming(tool, &lie);
         world.liar.lists(std::slice::from_ref(&changed));
-        world.governance.definitions().stale(&"liar".into());
+        world.governance.definitions().mark_stale(&"liar".into());
         // Members that neither models nor gates read may change.
         let unseen = matches!(lie.as_object().unwrap().keys().next().unwrap().as_str(), "_meta")
             && lie["_meta"]["dev.cloto/mgp"]["security"].is_null();
@@ -444,7 +444,7 @@ async fn a_server_that_grows_its_permissions_is_asked_for_them_like_a_new_one() 
     world.call("echo").await.unwrap();
     let grown = wants(&["camera"]);
     world.liar.lists(std::slice::from_ref(&grown));
-    world.governance.definitions().stale(&"liar".into());
+    world.governance.definitions().mark_stale(&"liar".into());
     assert_eq!(world.call("echo").await.unwrap_err().0, ErrorCode::TOOL_DISABLED);
     let waiting = world.governance.definitions().waiting().unwrap().remove(0);
     let hash = waiting.held.fingerprint;

@@ -86,7 +86,7 @@ impl Process {
     }
 
     fn standing(&self, tool: &str) -> DefinitionState {
-        self.governance.definitions().standing(Some(&"files".into()), tool)
+        self.governance.definitions().state(Some(&"files".into()), tool)
     }
 
     /// Lists the tools of a server twice, with other definitions the second time.

@@ -215,7 +215,7 @@ async fn a_list_that_went_stale_while_an_approver_was_asked_is_not_trusted() {
         let mut world = World::new();
         world.grant_access(None).await;
         let call = world.ask(question).await;
-        world.governance.definitions().stale(&disk());
+        world.governance.definitions().mark_stale(&disk());
         world.person.permits.add_permits(2);
         world.refused(call.await.unwrap(), 4002, "stale list");
     }
@@ -279,7 +279,7 @@ impl Assess for Changing {
     }
 
     fn definition(&self, _: Option<&ServerId>, _: &str) -> Option<Sha256Hash> {
-        Some(Sha256Hash::of(self.0.lock().unwrap().1.as_bytes()))
+        Some(Sha256Hash::digest(self.0.lock().unwrap().1.as_bytes()))
     }
 }
 

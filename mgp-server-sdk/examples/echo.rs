@@ -127,7 +127,7 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     }
     let Some(address) = options.address else { return Ok(server.serve_stdio().await?) };
     let answers = options.answers;
-    let bound = server.http(address).no_auth().config(|config| config.answers = answers);
+    let bound = server.http(address).no_auth().config(|config| config.answer_mode = answers);
     let bound = bound.bind().await?;
     eprintln!("serving http://{}/mcp", bound.local_addr());
     bound.serve().await;

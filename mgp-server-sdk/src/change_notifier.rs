@@ -50,7 +50,7 @@ pub trait ResourceSubscriber: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the caller cannot subscribe to it; the caller receives the error.
-    async fn watch(&self, cx: &Context, uri: &str) -> Result<ResourceSubscription, RpcError>;
+    async fn subscribe(&self, cx: &Context, uri: &str) -> Result<ResourceSubscription, RpcError>;
 }
 
 /// A subscription to a resource.
@@ -131,7 +131,7 @@ impl ResourceWatcher {
     ) -> Option<(String, WatchedResource)> {
         match self {
             Self::Own(resources) => resources.knows(&uri).then(|| WatchedResource::plain(uri)),
-            Self::External(watches) => match watches.watch(cx, &uri).await {
+            Self::External(watches) => match watches.subscribe(cx, &uri).await {
                 Ok(watch) => Some(watched_resource(watch, uri)),
                 Err(error) => {
                     tracing::debug!(%error, "resource subscription failed");
@@ -157,7 +157,7 @@ pub(crate) fn routes(subscribers: Subscribers, watched: ResourceWatcher) -> Rout
         .on::<ResourcesSubscribe, _, _>(move |cx, params| {
             let (subscribers, watches) = (subscribers.clone(), Arc::clone(&watches));
             async move {
-                let watch = watches.watch(&cx, &params.uri).await?;
+                let watch = watches.subscribe(&cx, &params.uri).await?;
                 let (name, watching) = watched_resource(watch, params.uri);
                 subscribers.watch_as(&cx, name, watching)?;
                 Ok(EmptyResult::new())

@@ -22,11 +22,11 @@ impl CloseWhenDrained {
     pub(crate) fn when_drained(drain: Drain, ending: CloseHandle) -> Self {
         // A separate task: the connection must not check for a drain with each message.
         Self(tokio::spawn(async move {
-            drain.begun().await;
+            drain.wait_begun().await;
             // A peer that does not read must not be counted as running calls.
             ending.announce();
-            drain.ended().await;
-            ending.begin();
+            drain.wait_ended().await;
+            ending.drain();
         }))
     }
 }

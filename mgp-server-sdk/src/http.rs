@@ -319,7 +319,7 @@ impl BoundServer {
     }
 
     /// Serves until `stop` completes or the server has [drained](Server::drain_handle), then waits a moment for running
-    /// responses ([`ConnectionLimits::grace`]).
+    /// responses ([`ConnectionLimits::drain_timeout`]).
     ///
     /// To wait for running calls too, drain instead.
     ///
@@ -328,7 +328,7 @@ impl BoundServer {
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
         let Self { listener, service, boxed, limits, drain, .. } = self;
         let end = async move {
-            let (mut stop, mut drained) = (pin!(stop), pin!(drain.ended()));
+            let (mut stop, mut drained) = (pin!(stop), pin!(drain.wait_ended()));
             poll_fn(|task| match stop.as_mut().poll(task) {
                 Poll::Pending => drained.as_mut().poll(task),
                 Poll::Ready(()) => Poll::Ready(()),

@@ -83,7 +83,7 @@ async fn listen(
     cx.peer.send(call).await?;
 
     // The client ends the stream by cancelling or disconnecting; otherwise it ends with the server.
-    drain.ended().await;
+    drain.wait_ended().await;
     drop(listening);
     let mut ended = ListenResult::new();
     ended.result_type = Some(ResultType::Complete);

@@ -59,14 +59,14 @@ impl Logger {
 
     /// Returns the lowest level that is sent from a call, or `None` if no message is.
     #[must_use]
-    pub fn level_of(cx: &Context) -> Option<LogLevel> {
+    pub fn min_level(cx: &Context) -> Option<LogLevel> {
         let threshold = cx.extensions.get::<LogThreshold>()?;
         cx.outlet.wants(OutletItemKind::Log).then(|| threshold.least())
     }
 
     /// Returns whether a legacy session takes messages of a level that belong to none of its calls.
     #[must_use]
-    pub fn is_heard_by(session: &Scope, level: LogLevel) -> bool {
+    pub fn is_sent_to(session: &Scope, level: LogLevel) -> bool {
         level >= session.state::<SessionLevel>().get()
     }
 

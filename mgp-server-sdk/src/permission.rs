@@ -16,7 +16,7 @@ const KEY: &str = "mgp.permission";
 /// Applies the grants that a call carries to that call.
 pub(crate) fn apply_grants(call: &mut Call) {
     if sends_grants(call)
-        && let Some(grants) = Grants::told_in(call.params())
+        && let Some(grants) = Grants::carried_by(call.params())
     {
         note(call, [grants]);
     }
@@ -28,9 +28,9 @@ pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],
 ) -> Result<Option<Reply>, RpcError> {
-    let (brought, answered) = (Grants::told_in(call.params()), answer(call.params())?);
+    let (brought, answered) = (Grants::carried_by(call.params()), answer(call.params())?);
     let is_told = brought.is_some() || answered.is_some();
-    if !is_told && Grants::of(call.cx()).is_told() {
+    if !is_told && Grants::from_context(call.cx()).is_told() {
         // The connection received its grants by requests.
         return Ok(None);
     }

@@ -32,7 +32,7 @@ impl<S: MgpService> Service<Call> for RequestContext<S> {
                 log::store_level(&mut call);
             }
             // Questions need names only if the handler runs again in the next round.
-            if let CallerAccess::Via(_) = call.cx().asking {
+            if let CallerAccess::Channel(_) = call.cx().caller_access {
                 call.cx_mut().extensions.insert(QuestionCounter::default());
             }
         }

@@ -54,7 +54,7 @@ pub struct Server {
     gates: Vec<Gate>,
     around: Vec<Gate>,
     tasks: TasksConfig,
-    tasks_of: Option<TaskSupportFn>,
+    task_support: Option<TaskSupportFn>,
     cancel: CancelLayer,
     pub(crate) shutdown: Shutdown,
     pub(crate) health: Health,
@@ -117,7 +117,7 @@ impl Server {
             gates: Vec::new(),
             around: Vec::new(),
             tasks: TasksConfig::default(),
-            tasks_of: None,
+            task_support: None,
             cancel: CancelLayer::default(),
             shutdown: Shutdown::default(),
             health: Health::new(),
@@ -228,11 +228,11 @@ impl Server {
     /// Sets which calls of tools that another server runs may become tasks, e.g. in a gateway.
     ///
     /// The function is called only if the caller can wait for a task; tools that run only as tasks are not covered.
-    pub fn tasks_of(
+    pub fn task_support(
         mut self,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
     ) -> Self {
-        self.tasks_of = Some(TaskSupportFn(Box::new(support)));
+        self.task_support = Some(TaskSupportFn(Box::new(support)));
         self
     }
 
@@ -321,16 +321,16 @@ impl Server {
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
         let timed = self.tools.clone();
-        self.offer.tasks |= self.tools.any_task() || self.tasks_of.is_some();
+        self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
         let (known, named) = (self.tools.clone(), self.tools.clone());
         // If calls are routed elsewhere, this server does not know the names of their tools.
         let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
-        let tasks = match self.tasks_of {
+        let tasks = match self.task_support {
             None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
             Some(TaskSupportFn(support)) => {
-                TasksLayer::new(self.tasks, move |tool| support(tool)).only_if_asked()
+                TasksLayer::new(self.tasks, move |tool| support(tool)).only_if_requested()
             }
         };
         let tasks = tasks.drain(drain.clone());
@@ -341,7 +341,8 @@ impl Server {
             // The limits run inside all gates: a refused call is not charged.
             gates: bounds.chain(self.gates).collect(),
             limit: ConcurrencyLimitLayer::new(self.limit),
-            timeout: TimeoutLayer::of(self.timeouts).per_call(move |call| timed.timeout_of(call)),
+            timeout: TimeoutLayer::with_timeouts(self.timeouts)
+                .per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
             drain,
@@ -389,7 +390,7 @@ impl Server {
         if is_owned {
             ProcessOwner::mark(connection.scope());
         }
-        let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.ending());
+        let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.close_handle());
         match connection.run().await {
             CloseReason::Eof | CloseReason::Local => Ok(()),
             // The shutdown was requested, so a supervisor must not take it for a failure.

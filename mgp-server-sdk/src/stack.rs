@@ -147,7 +147,7 @@ impl Service<Call> for Leaf {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        if WaitMark::is(call.cx())
+        if WaitMark::is_set(call.cx())
             && let Err(refused) = self.tools.recheck(&call)
         {
             return Either::Left { future: LeafFuture::Ready(Some(Err(refused))) };
@@ -187,7 +187,9 @@ impl Leaf {
 
 /// Refuses a cursor: the list of tools has one page.
 fn refuse_cursor(call: &Call) -> Result<(), RpcError> {
-    if call.params().mentions("\"cursor\"") && call.params().get::<ListParams>()?.cursor.is_some() {
+    if call.params().may_contain_member("\"cursor\"")
+        && call.params().get::<ListParams>()?.cursor.is_some()
+    {
         return Err(bad_cursor());
     }
     Ok(())

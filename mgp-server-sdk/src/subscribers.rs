@@ -453,7 +453,7 @@ mod tests {
     }
 
     fn sent(peer: &mock::MockPeer) -> Vec<String> {
-        peer.seen().iter().map(|call| call.method().as_str().to_owned()).collect()
+        peer.received().iter().map(|call| call.method().as_str().to_owned()).collect()
     }
 
     async fn wait_for_sending() {
@@ -492,7 +492,7 @@ mod tests {
         scope.end();
         subscribers.changed(ListKind::Tools);
         wait_for_sending().await;
-        assert_eq!(peer.seen().len(), 3);
+        assert_eq!(peer.received().len(), 3);
         assert!(subscribers.0.listeners.lock().is_empty());
         subscribers.join(&cx);
         assert!(subscribers.0.listeners.lock().is_empty(), "a scope that ended is not added again");
@@ -511,7 +511,7 @@ mod tests {
             subscribers.changed(ListKind::Prompts);
             wait_for_sending().await;
         }
-        assert_eq!((stuck.seen().len(), fine.seen().len()), (1, 3));
+        assert_eq!((stuck.received().len(), fine.received().len()), (1, 3));
     }
 
     #[tokio::test]

@@ -77,7 +77,7 @@ async fn without_the_extension_it_is_an_unknown_method() {
 #[tokio::test]
 async fn a_ping_is_answered_while_all_slots_are_taken() {
     let mut limit = LimitConfig::default();
-    (limit.running, limit.waiting) = (1, 0);
+    (limit.max_running, limit.max_waiting) = (1, 0);
     let hangs = Tool::new("hangs", "Hangs", std::future::pending::<String>);
     let server = Server::new("s", "1").tool(hangs).limit(limit);
     let mut raw = connect(server).await;

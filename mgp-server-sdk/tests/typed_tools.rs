@@ -318,7 +318,7 @@ async fn a_layer_wraps_one_tool() {
     let count = {
         let seen = Arc::clone(&seen);
         gate(move |call| {
-            assert!(call.cx().caller.speaks_mgp(), "the caller is known");
+            assert!(call.cx().caller.supports_mgp(), "the caller is known");
             seen.fetch_add(1, Ordering::Relaxed);
             Ok(())
         })

@@ -118,7 +118,7 @@ impl CallerSink {
             token,
             streams,
             logs,
-            trace: cx.trace.clone().filter(|_| cx.caller.speaks_mgp()),
+            trace: cx.trace.clone().filter(|_| cx.caller.supports_mgp()),
             chunks: AtomicU64::new(0),
             signal,
         })

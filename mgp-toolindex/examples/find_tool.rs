@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let query = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let query = if query.is_empty() { "look into a file".to_owned() } else { query };
-    let found = index.search(&Query::new(query).most(3), &AllTools)?;
+    let found = index.search(&Query::new(query).limit(3), &AllTools)?;
 
     let mut out = std::io::stdout().lock();
     for hit in &found.hits {

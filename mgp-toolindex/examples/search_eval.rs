@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use mgp_toolindex::{
     AllTools, Embedder, History, MetaTools, Query, ServerEntry, Sessions, TokenCounter, ToolEntry,
-    ToolIndex, default_budget, present, surface,
+    ToolIndex, default_budget, listed_tools, render_results,
 };
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{ContextLevel, SearchStrategy};
@@ -53,7 +53,7 @@ fn main() -> Result<(), Failure> {
     let queries = lines(options.need("queries")?)?.collect::<Result<Vec<_>, _>>()?;
     let mut out = BufWriter::new(File::create(options.need("out")?)?);
     let ask = |text: &str| {
-        let mut query = Query::new(text).most(k).principal(&Principal::local());
+        let mut query = Query::new(text).limit(k).principal(&Principal::local());
         if let Some(strategy) = &strategy {
             query = query.strategy(strategy.clone());
         }
@@ -129,7 +129,7 @@ impl Costs {
         let session = sessions.open(&cx, None)?;
         let listed = |level: &ContextLevel| -> Result<Vec<String>, Failure> {
             let view = sessions.view(&me, None, index, &AllTools);
-            let tools = surface(level, &MetaTools::new(), index, &AllTools, &view);
+            let tools = listed_tools(level, &MetaTools::new(), index, &AllTools, &view);
             Ok(tools.iter().map(serde_json::to_string).collect::<Result<_, _>>()?)
         };
         let all = sum(&TokenCounter::count_all(&listed(&ContextLevel::Standard)?).0);
@@ -142,10 +142,10 @@ impl Costs {
                 asked = asked.strategy(strategy.clone());
             }
             let found = index.search(&asked, &AllTools)?;
-            answers.push(serde_json::to_string(&present(&found, &budget))?);
+            answers.push(serde_json::to_string(&render_results(&found, &budget))?);
             // The model calls the first result.
             if let Some(hit) = found.hits.first() {
-                sessions.used(&session, &hit.tool);
+                sessions.record_use(&session, &hit.tool);
             }
             let view = sessions.view(&me, Some(&session), index, &AllTools);
             violations += usize::from(view.total_tokens > view.max_tokens);

@@ -3,10 +3,10 @@
 //! [`ToolIndex`] holds the tools of all servers and searches them by keywords, meaning and category. All callers share
 //! it; a search returns only tools that the caller may call ([`Allowed`]).
 //!
-//! - Search: [`ToolIndex`], [`ServerEntry`], [`Query`], [`Filter`]. [`present`] renders the result for a model.
-//! - Context budget: [`Sessions`] with a budget and [`Pins`]; [`surface`] returns the tools of a caller's `tools/list`.
+//! - Search: [`ToolIndex`], [`ServerEntry`], [`Query`], [`Filter`]. [`render_results`] renders the result for a model.
+//! - Context budget: [`Sessions`] with a budget and [`Pins`]; [`listed_tools`] returns the tools of a caller's `tools/list`.
 //! - Serving: [`Endpoints`] handles the four methods, [`MetaTools`] are the tools that search for tools, and
-//!   [`ForwardedCall`] parses the call of a found tool. [`Endpoints::called`] records a finished call.
+//!   [`ForwardedCall`] parses the call of a found tool. [`Endpoints::record_call`] records a finished call.
 //! - Learning from calls: [`History`], for [`ToolIndexBuilder::history`].
 //!
 //! ```
@@ -29,7 +29,7 @@
 //!
 //! // A server gets the context with each call.
 //! let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
-//! let query = Query::new("look into a file").most(3).principal(&cx.principal);
+//! let query = Query::new("look into a file").limit(3).principal(&cx.principal);
 //! let found = index.search(&query, &AllTools)?;
 //! assert_eq!(found.hits[0].tool.tool_id(), "files.read_text");
 //!
@@ -40,7 +40,7 @@
 //!
 //! // The model calls the tool, so it is cached in the session and listed.
 //! let session = sessions.open(&cx, None)?;
-//! sessions.used(&session, &found.hits[0].tool);
+//! sessions.record_use(&session, &found.hits[0].tool);
 //! let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
 //! assert!(view.total_tokens <= view.max_tokens);
 //! let list = surface(&ContextLevel::Hybrid, &MetaTools::new(), &index, &AllTools, &view);
@@ -86,7 +86,7 @@ pub use embed::{Cost, EmbedError, Embedder};
 pub use embed::{ModelError, Sentences, SentencesConfig};
 pub use endpoint::{
     Availability, AvailabilityCheck, Caller, CreationOutcome, CreationRequest, Endpoints,
-    ToolCreator, present,
+    ToolCreator, render_results,
 };
 pub use error::{BudgetError, IndexError, RequestError, SessionError};
 pub use index::{
@@ -94,10 +94,10 @@ pub use index::{
     ToolRefusal,
 };
 pub use learn::{Erase, History, HistoryConfig, HistoryScope, HistoryStats, Retention, UseOutcome};
-pub use meta::{ForwardedCall, MetaTool, MetaTools, Spelling, name_for, surface};
+pub use meta::{ForwardedCall, MetaTool, MetaTools, Spelling, listed_tools, name_for};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Hit, Query, Reason, SearchResult};
 pub use session::{
     ContextPlan, Pins, Session, SessionLimits, SessionTool, SessionView, Sessions, check_budget,
     default_budget,
 };
-pub use tokens::{Exactness, TokenCounter, tokens_at_most};
+pub use tokens::{Exactness, TokenCounter, max_tokens_of};

@@ -5,7 +5,7 @@
 
 use std::sync::Barrier;
 
-use mgp_toolindex::{Exactness, TokenCounter, tokens_at_most};
+use mgp_toolindex::{Exactness, TokenCounter, max_tokens_of};
 
 #[test]
 fn concurrent_counts_wait_or_get_upper_bounds() {
@@ -26,7 +26,7 @@ fn concurrent_counts_wait_or_get_upper_bounds() {
     for (counts, exactness) in counted {
         match exactness {
             Exactness::Exact => assert_eq!(counts, [exact]),
-            _ => assert_eq!(counts, [tokens_at_most(&text)]),
+            _ => assert_eq!(counts, [max_tokens_of(&text)]),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use mgp_toolindex::{
     AllTools, MetaTools, Pins, ServerEntry, SessionLimits, Sessions, TokenCounter, ToolEntry,
-    ToolIndex, default_budget, surface,
+    ToolIndex, default_budget, listed_tools,
 };
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
@@ -52,17 +52,17 @@ fn each_level_has_its_tools_and_stays_below_its_cost() {
     let index = index();
     index.count_tokens();
     let pins = Pins::new().everyone(["read_file_0", "search_page_5"]);
-    let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
+    let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let cx = mock::client(Stack::new(Router::new())).cx;
     let session = sessions.open(&cx, None).unwrap();
     for (server, tool) in [("server3", "share_message_3"), ("server6", "export_image_6")] {
-        sessions.used(&session, &index.get(server, tool).unwrap());
+        sessions.record_use(&session, &index.get(server, tool).unwrap());
     }
     let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     let counter = TokenCounter::new();
     let mut costs = Vec::new();
     for level in ContextLevel::KNOWN {
-        let tools = surface(level, &MetaTools::new(), &index, &AllTools, &view);
+        let tools = listed_tools(level, &MetaTools::new(), &index, &AllTools, &view);
         let text = serde_json::to_string(&tools).unwrap();
         let tokens = counter.count(&text);
         costs.push(tokens);
@@ -77,7 +77,8 @@ fn each_level_has_its_tools_and_stays_below_its_cost() {
     assert!(discovery <= 450 && hybrid <= 5000 && category <= 5000, "{costs:?}");
     assert!(u64::from(hybrid) <= view.total_tokens + 100, "{hybrid} {}", view.total_tokens);
     assert!(standard > 40 * discovery, "{costs:?}");
-    let unknown = surface(&ContextLevel::from("L9"), &MetaTools::new(), &index, &AllTools, &view);
+    let unknown =
+        listed_tools(&ContextLevel::from("L9"), &MetaTools::new(), &index, &AllTools, &view);
     assert_eq!(unknown.len(), 7, "an unknown level is L3");
 }
 
@@ -95,7 +96,7 @@ fn the_category_index_stays_below_its_bound_for_15000_tools() {
     assert_eq!(index.len(), 15_000);
     let view =
         Sessions::new().view(&mgp_types::service::Principal::local(), None, &index, &AllTools);
-    let tools = surface(&ContextLevel::Category, &MetaTools::new(), &index, &AllTools, &view);
+    let tools = listed_tools(&ContextLevel::Category, &MetaTools::new(), &index, &AllTools, &view);
     let tokens = TokenCounter::new().count(&serde_json::to_string(&tools).unwrap());
     assert!(tokens <= 5000, "{tokens}");
     let description = tools[0].description.as_deref().unwrap();

@@ -29,7 +29,7 @@ fn zoo(mode: &str) -> ChildCommand {
 
 fn hurried(mode: &str) -> ChildCommand {
     let grace = Duration::from_millis(300);
-    zoo(mode).close_grace(grace).term_grace(grace)
+    zoo(mode).close_timeout(grace).term_timeout(grace)
 }
 
 /// Starts a child and takes its pipes, with a buffered reader.

@@ -150,7 +150,7 @@ async fn a_peer_that_never_reads_is_given_up_even_if_it_sends_nothing_more() {
     writer.write_all(&requests(2)).await.unwrap();
     let closed = soon(driving).await.unwrap();
     assert!(matches!(closed, CloseReason::Stalled(_)), "{closed}");
-    assert_eq!(started.elapsed().as_secs(), Limits::default().stall.as_secs());
+    assert_eq!(started.elapsed().as_secs(), Limits::default().stall_timeout.as_secs());
     assert!(peer.is_closed());
     assert_eq!((monitor.running(), monitor.unread_bytes()), (0, 0));
 }
@@ -213,7 +213,7 @@ async fn closing_on_this_side_waits_for_the_linger_time_only() {
     peer.close("enough");
     assert!(matches!(soon(driving).await.unwrap(), CloseReason::Local));
     // Once for the queued bytes, once for the writer to shut down.
-    assert!(started.elapsed() <= 2 * Limits::default().linger, "{:?}", started.elapsed());
+    assert!(started.elapsed() <= 2 * Limits::default().linger_timeout, "{:?}", started.elapsed());
 }
 
 /// Counts drops.
@@ -235,14 +235,14 @@ async fn running_calls_are_answered_before_this_side_closes() {
         Reply::of(&"late")
     });
     let connection = Connection::new(there.reader, there.writer, slow);
-    let (ending, monitor) = (connection.ending(), connection.monitor());
+    let (ending, monitor) = (connection.close_handle(), connection.monitor());
     let running = tokio::spawn(connection.run());
     here.writer.write_all(&requests(5)).await.unwrap();
     while monitor.running() < 5 {
         tokio::task::yield_now().await;
     }
-    ending.begin();
-    ending.begin();
+    ending.drain();
+    ending.drain();
     tokio::task::yield_now().await;
     // This request is not read any more.
     here.writer.write_all(&requests(1)).await.unwrap();
@@ -257,29 +257,29 @@ async fn a_call_that_does_not_end_is_dropped() {
     let (mut here, there) = duplex();
     let connection =
         Connection::new(there.reader, there.writer, Stack::from_fn(|_| std::future::pending()));
-    let (ending, monitor) = (connection.ending(), connection.monitor());
+    let (ending, monitor) = (connection.close_handle(), connection.monitor());
     let running = tokio::spawn(connection.run());
     here.writer.write_all(&requests(1)).await.unwrap();
     while monitor.running() < 1 {
         tokio::task::yield_now().await;
     }
     let begun = Instant::now();
-    ending.begin();
+    ending.drain();
     assert!(matches!(soon(running).await.unwrap(), CloseReason::Local));
-    assert_eq!(begun.elapsed(), Limits::default().linger);
+    assert_eq!(begun.elapsed(), Limits::default().linger_timeout);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_last_answers_whole() {
     let (mut here, there) = duplex();
     let connection = Connection::new(there.reader, there.writer, delayed_answer(120_000));
-    let (ending, monitor) = (connection.ending(), connection.monitor());
+    let (ending, monitor) = (connection.close_handle(), connection.monitor());
     let running = tokio::spawn(connection.run());
     here.writer.write_all(&requests(8)).await.unwrap();
     while monitor.unread_bytes() < 800_000 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    ending.begin();
+    ending.drain();
     let (mut all, mut piece) = (0, vec![0; 64 * 1024]);
     loop {
         // Slow, but always within the linger time.
@@ -297,14 +297,14 @@ async fn a_slow_reader_gets_the_last_answers_whole() {
 async fn a_peer_that_reads_byte_by_byte_does_not_keep_this_side_from_closing() {
     let (mut here, there) = duplex();
     let connection = Connection::new(there.reader, there.writer, delayed_answer(300_000));
-    let (ending, monitor) = (connection.ending(), connection.monitor());
+    let (ending, monitor) = (connection.close_handle(), connection.monitor());
     let running = tokio::spawn(connection.run());
     here.writer.write_all(&requests(8)).await.unwrap();
     while monitor.unread_bytes() < 2_000_000 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let begun = Instant::now();
-    ending.begin();
+    ending.drain();
     let mut drop = [0; 100];
     while !running.is_finished() && begun.elapsed() < Duration::from_mins(10) {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -312,14 +312,18 @@ async fn a_peer_that_reads_byte_by_byte_does_not_keep_this_side_from_closing() {
     }
     assert!(matches!(running.await.unwrap(), CloseReason::Local));
     let limits = Limits::default();
-    assert!(begun.elapsed() <= limits.stall + 2 * limits.linger, "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() <= limits.stall_timeout + 2 * limits.linger_timeout,
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_the_announcement_calls_return_their_answers_even_without_a_reader() {
     let (mut here, there) = duplex();
     let connection = Connection::new(there.reader, there.writer, delayed_answer(1_000_000));
-    let (ending, monitor) = (connection.ending(), connection.monitor());
+    let (ending, monitor) = (connection.close_handle(), connection.monitor());
     let running = tokio::spawn(connection.run());
     here.writer.write_all(&requests(20)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -328,9 +332,9 @@ async fn after_the_announcement_calls_return_their_answers_even_without_a_reader
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(monitor.running(), 0);
     let begun = Instant::now();
-    ending.begin();
+    ending.drain();
     assert!(matches!(soon(running).await.unwrap(), CloseReason::Local));
-    assert_eq!(begun.elapsed(), Limits::default().linger);
+    assert_eq!(begun.elapsed(), Limits::default().linger_timeout);
 }
 
 #[tokio::test]

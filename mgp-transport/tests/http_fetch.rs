@@ -38,7 +38,7 @@ async fn server(answer: &'static str) -> SocketAddr {
 }
 
 fn fetcher(address: SocketAddr) -> GuardedFetch {
-    GuardedFetch::beside(&format!("http://{address}/mcp")).unwrap()
+    GuardedFetch::for_server(&format!("http://{address}/mcp")).unwrap()
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn this_machine_is_reached_only_for_a_server_on_it_or_by_permission() {
         let public = GuardedFetch::new().unwrap();
         let error = public.fetch(FetchRequest::get(&url)).await.unwrap_err();
         assert!(matches!(error, FetchError::Forbidden { .. }), "{url}: {error}");
-        let elsewhere = GuardedFetch::beside("https://mcp.example/mcp").unwrap();
+        let elsewhere = GuardedFetch::for_server("https://mcp.example/mcp").unwrap();
         let error = elsewhere.fetch(FetchRequest::get(&url)).await.unwrap_err();
         assert!(matches!(error, FetchError::Forbidden { .. }), "{url}: {error}");
     }
@@ -117,11 +117,11 @@ fn failed(error: &FetchError, why: &str) {
 async fn time_and_size_are_bounded() {
     let silent = server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal").await;
     let get = |address| FetchRequest::get(format!("http://{address}/"));
-    let fetch = fetcher(silent).bounds(Duration::from_millis(100), 1000);
+    let fetch = fetcher(silent).with_limits(Duration::from_millis(100), 1000);
     failed(&fetch.fetch(get(silent)).await.unwrap_err(), "longer than 100ms");
 
     let long = server("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world").await;
-    let fetch = fetcher(long).bounds(Duration::from_secs(5), 10);
+    let fetch = fetcher(long).with_limits(Duration::from_secs(5), 10);
     failed(&fetch.fetch(get(long)).await.unwrap_err(), "more than 10 bytes");
 
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();

@@ -133,7 +133,7 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
 /// # Errors
 /// Returns the errors of [`canonical`].
 pub fn canonical_hash(json: &str) -> Result<Sha256Hash, RpcError> {
-    canonical(json).map(|text| Sha256Hash::of(text.as_bytes()))
+    canonical(json).map(|text| Sha256Hash::digest(text.as_bytes()))
 }
 
 /// A SHA-256 digest.
@@ -143,7 +143,7 @@ pub struct Sha256Hash([u8; 32]);
 impl Sha256Hash {
     /// Computes the digest of some bytes.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn digest(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 

@@ -48,6 +48,6 @@ pub use hex::{from_hex, push_hex, to_hex};
 pub use private_file::{FileLock, PrivateFile, PrivateFileError, backup_paths};
 pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
-pub use seal::{Sealer, UnsealError, unguessable};
+pub use seal::{Sealer, UnsealError, random_name};
 pub use timestamp::Timestamp;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

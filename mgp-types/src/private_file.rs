@@ -27,7 +27,7 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 ///
 /// let file = PrivateFile::new(folder.join("keys.json"), 1024);
 /// assert_eq!(file.read().unwrap(), None);
-/// let turn = file.turn(Duration::from_secs(5)).unwrap();
+/// let turn = file.lock(Duration::from_secs(5)).unwrap();
 /// file.replace(&turn, b"{}").unwrap();
 /// assert_eq!(file.read().unwrap().as_deref(), Some(&b"{}"[..]));
 /// # std::fs::remove_dir_all(&folder).unwrap();
@@ -134,10 +134,10 @@ impl PrivateFile {
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Busy`] if that takes too long, else [`PrivateFileError::Io`].
-    pub fn turn(&self, timeout: Duration) -> Result<FileLock, PrivateFileError> {
+    pub fn lock(&self, timeout: Duration) -> Result<FileLock, PrivateFileError> {
         let mut waited = Duration::ZERO;
         loop {
-            if let Some(turn) = self.try_turn("")? {
+            if let Some(turn) = self.try_lock("")? {
                 return Ok(turn);
             }
             if waited >= timeout {
@@ -150,11 +150,11 @@ impl PrivateFile {
 
     /// Returns the exclusive lock if it is free.
     ///
-    /// Locks of different names are independent; the empty name is the lock of [`turn`](Self::turn).
+    /// Locks of different names are independent; the empty name is the lock of [`turn`](Self::lock).
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Io`] if the lock file cannot be used.
-    pub fn try_turn(&self, name: &str) -> Result<Option<FileLock>, PrivateFileError> {
+    pub fn try_lock(&self, name: &str) -> Result<Option<FileLock>, PrivateFileError> {
         let path = self.beside(&format!("{name}.lock"));
         let failed = failed(&path, "locked");
         let lock = private().create(true).truncate(false).open(&path).map_err(&failed)?;
@@ -196,7 +196,7 @@ impl PrivateFile {
 
     /// Returns a number that changes when the file is replaced, written or its permissions change; zero without a file.
     #[must_use]
-    pub fn stamp(&self) -> u64 {
+    pub fn version(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| {
             let mut hasher = DefaultHasher::new();
             (metadata.len(), metadata.modified().ok()).hash(&mut hasher);
@@ -329,19 +329,19 @@ mod tests {
     }
 
     fn write(file: &PrivateFile, text: &[u8]) {
-        file.replace(&file.turn(TIMEOUT).unwrap(), text).unwrap();
+        file.replace(&file.lock(TIMEOUT).unwrap(), text).unwrap();
     }
 
     #[test]
     fn a_replacement_is_read_and_changes_the_stamp() {
         let folder = Folder::new();
         let file = folder.file();
-        assert_eq!((file.read().unwrap(), file.stamp()), (None, 0));
+        assert_eq!((file.read().unwrap(), file.version()), (None, 0));
         write(&file, b"one");
-        let before = file.stamp();
+        let before = file.version();
         write(&file, b"two");
         assert_eq!(file.read().unwrap().as_deref(), Some(&b"two"[..]));
-        assert_ne!(file.stamp(), before);
+        assert_ne!(file.version(), before);
         assert!(!file.beside(".new").exists());
     }
 
@@ -359,13 +359,13 @@ mod tests {
     fn a_process_that_hangs_does_not_stop_others_for_ever() {
         let folder = Folder::new();
         let file = folder.file();
-        let held = file.turn(TIMEOUT).unwrap();
-        let refused = file.turn(Duration::from_millis(10)).unwrap_err();
+        let held = file.lock(TIMEOUT).unwrap();
+        let refused = file.lock(Duration::from_millis(10)).unwrap_err();
         assert!(matches!(refused, PrivateFileError::Busy { .. }), "{refused}");
-        assert!(file.try_turn("").unwrap().is_none());
-        assert!(file.try_turn(".other").unwrap().is_some());
+        assert!(file.try_lock("").unwrap().is_none());
+        assert!(file.try_lock(".other").unwrap().is_some());
         drop(held);
-        assert!(file.try_turn("").unwrap().is_some());
+        assert!(file.try_lock("").unwrap().is_some());
     }
 
     #[test]

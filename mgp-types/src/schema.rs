@@ -59,9 +59,9 @@ pub fn methods_markdown() -> String {
     if !UNSERVED.is_empty() {
         page.push_str("Those marked *open* are not served yet.\n");
     }
-    section(&mut page, "MGP", |info| info.is_mgp() && !info.is_kernels());
+    section(&mut page, "MGP", |info| info.is_mgp() && !info.is_kernel_only());
     section(&mut page, "MCP", |info| !info.is_mgp());
-    section(&mut page, "Kernel", MethodInfo::is_kernels);
+    section(&mut page, "Kernel", MethodInfo::is_kernel_only);
     page.push_str(
         "\nThese methods are not part of the specification; only operators may call them.\n",
     );

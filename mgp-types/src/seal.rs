@@ -171,7 +171,7 @@ fn random<const N: usize>() -> Result<[u8; N], RpcError> {
 ///
 /// # Errors
 /// Returns −32603 if the system has no randomness.
-pub fn unguessable() -> Result<String, RpcError> {
+pub fn random_name() -> Result<String, RpcError> {
     random::<16>().map(|bytes| to_hex(&bytes))
 }
 

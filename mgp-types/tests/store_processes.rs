@@ -54,7 +54,7 @@ async fn count(db: &Db) {
                 None => (0, None),
             };
             let next = Change::new().put("count", "it", Payload::of::<u64>(&(number + 1)).unwrap());
-            match db.commit(next.expect("count", "it", revision)).await {
+            match db.commit(next.expect_revision("count", "it", revision)).await {
                 Ok(_) => break,
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => panic!("{error}"),
@@ -192,10 +192,10 @@ async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
         assert!(kept >= acknowledged.unwrap_or(newest), "{kept} {acknowledged:?}");
         assert_eq!(number(&db, "right").await, kept);
         assert_eq!(*db.revision().borrow(), kept, "each change is one revision");
-        let events = db.pending("log", usize::MAX).await.unwrap();
+        let events = db.pending_events("log", usize::MAX).await.unwrap();
         let numbered = events.iter().map(|event| (event.number, event.event.actor.id.clone()));
         assert!(numbered.eq((newest + 1..=kept).map(|number| (number, number.to_string()))));
-        db.settle("log", kept).await.unwrap();
+        db.acknowledge("log", kept).await.unwrap();
         newest = kept;
         // Half of the children open a file left by a kill, the others one that was closed.
         if kill % 2 == 0 {

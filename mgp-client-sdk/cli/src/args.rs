@@ -31,7 +31,7 @@ pub(crate) struct ConfigArg {
 
 impl ConfigArg {
     pub(crate) fn sources(&self) -> Sources {
-        self.config.clone().map_or_else(Sources::of_process, Sources::given)
+        self.config.clone().map_or_else(Sources::from_env, Sources::single)
     }
 
     /// Returns the file named by the option or by `$MGP_CONFIG_PATH`.

@@ -135,8 +135,8 @@ impl ConfigFile {
         if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(|error| failed(&self.file, "written", &error))?;
         }
-        let target = PrivateFile::new(&self.file, limits::FILE_BYTES);
-        let lock = target.turn(LOCK_TIMEOUT)?;
+        let target = PrivateFile::new(&self.file, limits::MAX_FILE_BYTES);
+        let lock = target.lock(LOCK_TIMEOUT)?;
         let now = fs::read_to_string(&self.file).ok();
         if now != self.before {
             let file = self.file.display();
@@ -172,7 +172,7 @@ fn failed(file: &Path, verb: &str, error: &io::Error) -> Failure {
 /// Checks that an agent name is valid in a configuration.
 pub(crate) fn check_agent(name: &str) -> CliResult {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if !name.is_empty() && name.len() <= limits::ID_BYTES && name.chars().all(fits) {
+    if !name.is_empty() && name.len() <= limits::MAX_ID_BYTES && name.chars().all(fits) {
         return Ok(());
     }
     Err(Failure::usage(format!(

@@ -111,7 +111,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
     };
     serve(Options {
         folder: state::create_folder(global)?,
-        sources: args.config.map_or_else(Sources::of_process, Sources::given),
+        sources: args.config.map_or_else(Sources::from_env, Sources::single),
         mode,
         ready_file: args.ready_file,
         reporter: None,
@@ -127,7 +127,7 @@ pub(crate) async fn run_shared(
 ) -> CliResult {
     let folder = state::create_folder(global)?;
     // Found in the folder of the first host, which the kernel then leaves: it serves the hosts of other folders too.
-    let sources = args.config.map_or_else(Sources::of_process, Sources::given);
+    let sources = args.config.map_or_else(Sources::from_env, Sources::single);
     std::env::set_current_dir(&folder).map_err(|error| state::unusable(&folder, &error))?;
     serve(Options {
         folder,
@@ -216,7 +216,7 @@ async fn attach(
         }
     };
     let url = http.as_ref().map(|bound| format!("http://{}/mcp", bound.local_addr()));
-    kernel.set_reachable(|reachable| {
+    kernel.set_endpoints(|reachable| {
         #[cfg(unix)]
         reachable.socket.replace(absolute(socket.path()));
         reachable.state = Some(absolute(&folder));
@@ -232,7 +232,7 @@ async fn attach(
     };
     let http = http.map(|bound| tokio::spawn(bound.run()));
     let stdio = stdio_agent.map(|agent| serve_stdio(&served, &agent)).transpose()?;
-    let reachable = kernel.reachable();
+    let reachable = kernel.endpoints();
     let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
     let (http_url, socket_path) = (url.as_deref(), reachable.socket.as_deref());
     let pid = std::process::id();
@@ -330,9 +330,9 @@ impl Running {
             number = signals.next() => StopCause::Signal(number),
             () = disconnected(&mut self.stdio) => StopCause::HostDisconnected,
             () = idle(kernel, self.linger) => StopCause::Idle,
-            timeout = kernel.asked_to_leave() => StopCause::Requested { timeout },
+            timeout = kernel.stop_requested() => StopCause::Requested { timeout },
             // An authorized client has drained the kernel by the protocol.
-            () = self.served.drain.begun() => StopCause::Requested { timeout: None },
+            () = self.served.drain.wait_begun() => StopCause::Requested { timeout: None },
             () = sockets => StopCause::Idle,
         }
     }
@@ -381,8 +381,8 @@ async fn disconnected(stdio: &mut Option<JoinHandle<()>>) {
 async fn idle(kernel: &Kernel, linger: Option<Duration>) {
     match linger {
         Some(linger) => {
-            let _ = timeout(FIRST_HOST_TIMEOUT, kernel.clients().came()).await;
-            kernel.clients().absent(linger).await;
+            let _ = timeout(FIRST_HOST_TIMEOUT, kernel.clients().connected()).await;
+            kernel.clients().idle_for(linger).await;
         }
         None => std::future::pending().await,
     }
@@ -404,7 +404,7 @@ async fn drain(served: &ServedKernel, cause: StopCause) {
         StopCause::Idle => (ShutdownReason::IdleTimeout, CLOSE_TIMEOUT),
     };
     served.drain.begin(reason, timeout);
-    served.drain.ended().await;
+    served.drain.wait_ended().await;
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -36,7 +36,7 @@ impl ServedKernel {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let _presence = self.kernel.clients().enter(principal.clone(), carrier);
+        let _presence = self.kernel.clients().add(principal.clone(), carrier);
         let stack = self.stack.clone();
         let stack = match pass {
             None => stack,
@@ -46,13 +46,13 @@ impl ServedKernel {
             }),
         };
         let connection = Connection::new(reader, writer, stack).principal(principal);
-        let (drain, ending) = (self.drain.clone(), connection.ending());
+        let (drain, ending) = (self.drain.clone(), connection.close_handle());
         // A task of its own, so that the connection does not poll the drain with each message.
         let drain_task = tokio::spawn(async move {
-            drain.begun().await;
+            drain.wait_begun().await;
             ending.announce();
-            drain.ended().await;
-            ending.begin();
+            drain.wait_ended().await;
+            ending.drain();
         });
         let closed = connection.run().await;
         drain_task.abort();

@@ -124,7 +124,7 @@ fn try_connect(socket: &Path, hello: &[u8]) -> CliResult<Option<(UnixStream, Hel
 /// Warns if the running kernel uses other configuration files than this host asks for.
 fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let sources = config.map_or_else(Sources::of_process, Sources::given);
+    let sources = config.map_or_else(Sources::from_env, Sources::single);
     let wanted: Vec<PathBuf> = sources.files().map(real).collect();
     let used: Vec<PathBuf> = reply.config.iter().map(|path| real(path)).collect();
     let list = |files: &[&PathBuf]| match files {

@@ -46,7 +46,7 @@ pub(crate) struct PlannedCall {
 
 /// Returns the credentials for a scenario.
 pub(crate) fn credentials(scenario: &Scenario) -> Result<OAuth, Box<dyn Error>> {
-    let fetcher: SharedFetch = Arc::new(GuardedFetch::beside(&scenario.url)?);
+    let fetcher: SharedFetch = Arc::new(GuardedFetch::for_server(&scenario.url)?);
     let oauth = oauth(scenario, &fetcher)?.client_name("Conformance client");
     Ok(match &scenario.context.issuer {
         Some(issuer) => oauth.issuer(issuer),

@@ -163,6 +163,6 @@ pub(super) fn log_config(
             mgp_discovery::AuditFsync::Never => Fsync::Never,
             _ => Fsync::OnCheckpoint,
         });
-        log.keep(audit.keep.map_or(FileRetention::All, FileRetention::Newest))
+        log.retention(audit.keep.map_or(FileRetention::All, FileRetention::Newest))
     }
 }

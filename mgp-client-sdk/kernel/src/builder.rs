@@ -30,7 +30,7 @@ use super::handle::{Kernel, KernelParts};
 use super::hops;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
-use super::registration::{self, RegisteredServers};
+use super::registration::RegisteredServers;
 use super::reload;
 
 /// Servers that may be starting at the same time.
@@ -48,19 +48,19 @@ pub struct KernelBuilder {
     sources: Option<Sources>,
     interactive: InteractiveAgents,
     judge: Option<Arc<dyn CodeJudge>>,
-    registering: RegistrationConfig,
+    registration: RegistrationConfig,
 }
 
 impl Default for KernelBuilder {
     fn default() -> Self {
         Self {
             config: Config::default(),
-            expander: Expander::of_process(),
+            expander: Expander::from_env(),
             local: HashMap::new(),
             sources: None,
             interactive: InteractiveAgents::default(),
             judge: None,
-            registering: RegistrationConfig::default(),
+            registration: RegistrationConfig::default(),
         }
     }
 }
@@ -105,8 +105,8 @@ impl KernelBuilder {
     }
 
     /// Sets the limits of registration at run time.
-    pub fn registering(mut self, config: RegistrationConfig) -> Self {
-        self.registering = config;
+    pub fn registration(mut self, config: RegistrationConfig) -> Self {
+        self.registration = config;
         self
     }
 
@@ -125,11 +125,11 @@ impl KernelBuilder {
         id: impl Into<ServerId>,
         make: impl Fn() -> Server + Send + Sync + 'static,
     ) -> Self {
-        self.local_as(id, GovernanceConfig::default(), make)
+        self.local_with(id, GovernanceConfig::default(), make)
     }
 
     /// Runs a server in this process, with the settings that a file has in `[servers.mgp]`.
-    pub fn local_as(
+    pub fn local_with(
         mut self,
         id: impl Into<ServerId>,
         mgp: GovernanceConfig,
@@ -137,7 +137,7 @@ impl KernelBuilder {
     ) -> Self {
         let id = id.into();
         self.config.servers.retain(|server| server.id != id);
-        self.config.servers.push(mgp_discovery::ServerConfig::within(id.clone(), mgp));
+        self.config.servers.push(mgp_discovery::ServerConfig::in_process(id.clone(), mgp));
         self.local.insert(id, Arc::new(make));
         self
     }
@@ -172,10 +172,10 @@ impl KernelBuilder {
             self.config.kernel = sources.load(&no_projects).await?.config.kernel;
         }
         let folder = folder.as_ref();
-        if self.registering.scripts.is_none() {
+        if self.registration.scripts.is_none() {
             // A script runs in another working directory, so that its path must be absolute.
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-            self.registering.scripts = Some(folder.join(SCRIPTS_FOLDER));
+            self.registration.scripts = Some(folder.join(SCRIPTS_FOLDER));
         }
         let index = |db| ToolIndex::builder().open(db);
         let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
@@ -225,8 +225,8 @@ impl KernelBuilder {
         if hops::is_too_deep(depth) {
             return Err(KernelError::TooDeep(depth));
         }
-        let Self { config, expander, local, sources, interactive, judge, registering } = self;
-        let sessions = Sessions::planned(context_plan(&config), SessionLimits::default());
+        let Self { config, expander, local, sources, interactive, judge, registration } = self;
+        let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         let tenant = Principal::local().tenant().clone();
         for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
             governance.access().groups().set(tenant.as_str(), name, agent.groups.iter().cloned());
@@ -258,7 +258,7 @@ impl KernelBuilder {
             fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
         }
         let servers = RegisteredServers::new(fleet.clone(), shared.clone(), sessions.clone());
-        let registrations = registration::registrations(servers, &view, judge, registering);
+        let registrations = crate::registration::registrations(servers, &view, judge, registration);
         registrations.open().await?;
         fleet.forget_others(&registrations.approved()).await?;
         let dispatcher = Dispatcher::new(fleet.clone(), view, sessions, meta_tools, registrations);

@@ -34,7 +34,7 @@ impl CallerView {
 
     /// Returns whether a caller would see a tool if its definition did not wait for an operator.
     pub(crate) fn is_held(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
-        !self.governance.definitions().standing(Some(server), tool).is_callable()
+        !self.governance.definitions().state(Some(server), tool).is_callable()
             && self.governance.access().sees(cx, Some(server), tool).is_ok()
     }
 }

@@ -86,7 +86,7 @@ impl Callers {
             own.extensions.insert(pass.clone());
         }
         if own.caller.era == Era::Legacy {
-            own.asking = CallerAccess::Peer(own.peer.clone());
+            own.caller_access = CallerAccess::Peer(own.peer.clone());
         }
         let mut table = self.by_scope.lock();
         if let Some(known) = table.get_mut(&id) {
@@ -103,7 +103,7 @@ impl Callers {
         }
         let is_session = cx.scope.kind() == ScopeKind::Session;
         let present =
-            is_session.then(|| self.clients.enter(cx.principal.clone(), ClientTransport::Http));
+            is_session.then(|| self.clients.add(cx.principal.clone(), ClientTransport::Http));
         let since = Timestamp::now();
         table.insert(id, Caller { cx: own, since, is_notified, _present: present, level: None });
         drop(table);

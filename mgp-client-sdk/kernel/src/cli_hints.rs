@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_method_of_the_kernel_has_its_command() {
-        let own = methods().filter(|info| info.is_kernels() && info.kind == Kind::Request);
+        let own = methods().filter(|info| info.is_kernel_only() && info.kind == Kind::Request);
         for info in own.filter(|info| info.name != KernelReload::METHOD) {
             let found = COMMANDS.iter().find(|(method, _)| *method == info.name);
             assert!(found.is_some_and(|(_, command)| command.starts_with("mgp ")), "{}", info.name);

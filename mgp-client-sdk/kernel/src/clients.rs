@@ -27,7 +27,7 @@ const MAX_RECENT: usize = 1024;
 /// use mgp_types::service::Principal;
 ///
 /// let clients = Clients::default();
-/// let present = clients.enter(Principal::local().agent("ada"), ClientTransport::Socket);
+/// let present = clients.add(Principal::local().agent("ada"), ClientTransport::Socket);
 /// assert_eq!(clients.list()[0].principal.as_agent().unwrap().as_str(), "ada");
 /// drop(present);
 /// assert_eq!(clients.count(), 0);
@@ -63,7 +63,7 @@ pub struct ConnectedClient {
     /// The principal that calls are made for.
     pub principal: Principal,
     /// The transport.
-    pub carrier: ClientTransport,
+    pub transport: ClientTransport,
     /// The time of the connection, or of the first call.
     pub since: Timestamp,
     /// The last call of a caller without connection or session.
@@ -94,9 +94,13 @@ pub struct ClientGuard {
 
 impl Clients {
     /// Adds a connection.
-    pub fn enter(&self, principal: Principal, carrier: ClientTransport) -> ClientGuard {
-        let connected =
-            ConnectedClient { principal, carrier, since: Timestamp::now(), last_seen: None };
+    pub fn add(&self, principal: Principal, carrier: ClientTransport) -> ClientGuard {
+        let connected = ConnectedClient {
+            principal,
+            transport: carrier,
+            since: Timestamp::now(),
+            last_seen: None,
+        };
         let number = self.change(|table| {
             let number = table.next;
             table.has_connected |= carrier != ClientTransport::Http;
@@ -145,7 +149,7 @@ impl Clients {
             .iter()
             .map(|(principal, caller)| ConnectedClient {
                 principal: principal.clone(),
-                carrier: ClientTransport::Http,
+                transport: ClientTransport::Http,
                 since: caller.since.clone(),
                 last_seen: Some((SystemTime::now() - caller.last_call.elapsed()).into()),
             })
@@ -165,7 +169,7 @@ impl Clients {
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
-    pub async fn came(&self) {
+    pub async fn connected(&self) {
         let mut count = self.0.count.subscribe();
         while !self.0.table.lock().has_connected {
             // The sender lives in `self`, so the channel is never closed.
@@ -177,7 +181,7 @@ impl Clients {
     ///
     /// # Cancel safety
     /// May be dropped at any time; the next call waits for the whole time again.
-    pub async fn absent(&self, time: Duration) {
+    pub async fn idle_for(&self, time: Duration) {
         let mut count = self.0.count.subscribe();
         loop {
             let _ = count.wait_for(|count| *count == 0).await;
@@ -191,7 +195,7 @@ impl Clients {
         let mut table = self.0.table.lock();
         let changed = change(&mut table);
         let count =
-            table.connected.values().filter(|one| one.carrier != ClientTransport::Http).count();
+            table.connected.values().filter(|one| one.transport != ClientTransport::Http).count();
         self.0.count.send_replace(count);
         changed
     }
@@ -241,13 +245,13 @@ mod tests {
     async fn a_client_that_reconnects_ends_the_absence() {
         let clients = Clients::default();
         let (first, watched) =
-            (clients.enter(Principal::local(), ClientTransport::Socket), clients.clone());
-        let waits = tokio::spawn(async move { watched.absent(Duration::from_secs(30)).await });
+            (clients.add(Principal::local(), ClientTransport::Socket), clients.clone());
+        let waits = tokio::spawn(async move { watched.idle_for(Duration::from_secs(30)).await });
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(!waits.is_finished());
         drop(first);
         tokio::time::sleep(Duration::from_secs(29)).await;
-        let second = clients.enter(Principal::local(), ClientTransport::Stdio);
+        let second = clients.add(Principal::local(), ClientTransport::Stdio);
         tokio::time::sleep(Duration::from_secs(29)).await;
         assert!(!waits.is_finished());
         drop(second);
@@ -258,12 +262,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn http_clients_are_listed_but_not_counted() {
         let clients = Clients::default();
-        let session = clients.enter(Principal::local().agent("ada"), ClientTransport::Http);
+        let session = clients.add(Principal::local().agent("ada"), ClientTransport::Http);
         clients.note_call(&Principal::local().agent("bob"));
         assert_eq!((clients.list().len(), clients.count()), (2, 0));
-        let came = tokio::time::timeout(Duration::from_hours(1), clients.came()).await;
+        let came = tokio::time::timeout(Duration::from_hours(1), clients.connected()).await;
         assert!(came.is_err(), "no client has connected by the socket");
-        clients.absent(Duration::from_secs(30)).await;
+        clients.idle_for(Duration::from_secs(30)).await;
         drop(session);
         assert!(clients.list().is_empty(), "the caller has not called for an hour");
     }
@@ -276,7 +280,7 @@ mod tests {
         clients.note_call(&ada);
         tokio::time::advance(Duration::from_mins(4)).await;
         let listed = clients.list();
-        assert_eq!((listed.len(), listed[0].carrier), (1, ClientTransport::Http));
+        assert_eq!((listed.len(), listed[0].transport), (1, ClientTransport::Http));
         assert!(listed[0].last_seen.is_some());
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(clients.list().is_empty());

@@ -138,12 +138,12 @@ impl Kernel {
 
     /// Returns the addresses of the kernel.
     #[must_use]
-    pub fn reachable(&self) -> KernelEndpoints {
+    pub fn endpoints(&self) -> KernelEndpoints {
         self.0.process.reachable.lock().clone()
     }
 
     /// Sets the addresses of the kernel.
-    pub fn set_reachable(&self, change: impl FnOnce(&mut KernelEndpoints)) {
+    pub fn set_endpoints(&self, change: impl FnOnce(&mut KernelEndpoints)) {
         change(&mut self.0.process.reachable.lock());
     }
 
@@ -155,20 +155,20 @@ impl Kernel {
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let kernel = Kernel::builder().build().await.unwrap();
-    /// kernel.ask_to_leave(Some(Duration::from_secs(5)));
-    /// let within = kernel.asked_to_leave().await;
+    /// kernel.request_stop(Some(Duration::from_secs(5)));
+    /// let within = kernel.stop_requested().await;
     /// assert_eq!(within, Some(Duration::from_secs(5)));
     /// # });
     /// ```
-    pub fn ask_to_leave(&self, timeout: Option<Duration>) {
+    pub fn request_stop(&self, timeout: Option<Duration>) {
         self.0.process.request_stop(timeout);
     }
 
-    /// Waits until the kernel is [requested to stop](Self::ask_to_leave), and returns the time for it.
+    /// Waits until the kernel is [requested to stop](Self::request_stop), and returns the time for it.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
-    pub async fn asked_to_leave(&self) -> Option<Duration> {
+    pub async fn stop_requested(&self) -> Option<Duration> {
         self.0.process.stop_requested().await
     }
 }

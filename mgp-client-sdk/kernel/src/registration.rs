@@ -48,12 +48,12 @@ pub(super) fn registrations(
         access.sees(cx, Some(&kernel), tool)?;
         match access.named(&cx.principal, Some(&kernel), tool, SystemTime::now()) {
             Some(_) => Ok(()),
-            None => Err(Hidden::by("no grant names it")),
+            None => Err(Hidden::new("no grant names it")),
         }
     });
     let builder = Registrations::builder(store, Arc::new(servers))
         .audit(audit)
-        .may(Arc::new(may))
+        .authorized_by(Arc::new(may))
         .config(config);
     match judge {
         Some(judge) => builder.judge(judge).build(),
@@ -69,7 +69,7 @@ impl Kernel {
         let is_registered = || {
             self.registrations().fleet().known().iter().any(|known| known.summary.id == id.as_str())
         };
-        if servers.configured(id) || self.0.fleet.get(id.as_str()).is_some() || is_registered() {
+        if servers.is_configured(id) || self.0.fleet.get(id.as_str()).is_some() || is_registered() {
             return Ok(false);
         }
         servers.forget(id).await.map(|()| true)
@@ -89,7 +89,7 @@ impl RegisteredServers {
     /// Adds a server to the fleet, with its policy in force.
     fn insert(&self, approved: ApprovedRegistration) -> Result<Arc<ManagedServer>, RpcError> {
         let id = approved.id().clone();
-        if self.fleet.get(id.as_str()).is_some() || self.configured(&id) {
+        if self.fleet.get(id.as_str()).is_some() || self.is_configured(&id) {
             let message = format!("the configuration has a server `{id}` now");
             return Err(RpcError::new(ErrorCode::SERVER_ALREADY_REGISTERED, message));
         }
@@ -117,7 +117,7 @@ impl RegisteredServers {
         };
         self.fleet.forget(id).await.map_err(failed)?;
         let context = self.fleet.context();
-        context.governance.deregistered(id).await?;
+        context.governance.remove_server(id).await?;
         // Removes its tools from the sessions of callers.
         for cx in context.callers.all(|_| true) {
             let session = self.sessions.find(&cx, None).ok().flatten();
@@ -134,7 +134,7 @@ impl mgp_discovery::ServerCatalog for RegisteredServers {
 }
 
 impl ServerRunner for RegisteredServers {
-    fn configured(&self, server: &ServerId) -> bool {
+    fn is_configured(&self, server: &ServerId) -> bool {
         let id = server.as_str();
         self.config.has_server(id) || NameFlaw::check_server(id, []).is_err()
     }
@@ -172,7 +172,7 @@ impl ServerRunner for RegisteredServers {
         Box::pin(async move {
             this.take_out(&server).await;
             // A server of the configuration with the same id keeps what is known about it.
-            if this.configured(&server) { Ok(()) } else { this.forget(&server).await }
+            if this.is_configured(&server) { Ok(()) } else { this.forget(&server).await }
         })
     }
 }

@@ -128,7 +128,8 @@ async fn apply(
     let _applying = parts.config.applying.lock().await;
     let before = parts.config.config();
     // Servers in this process are in no file.
-    let local = before.servers.iter().filter(|server| matches!(server.reach, TargetConfig::Within));
+    let local =
+        before.servers.iter().filter(|server| matches!(server.target, TargetConfig::InProcess));
     config.servers.retain(|server| !local.clone().any(|local| local.id == server.id));
     config.servers.extend(local.cloned());
     let change = ConfigChange::between(&before, &config);
@@ -141,7 +142,7 @@ async fn apply(
     let taken = change.added.iter().map(|server| &server.id);
     join_all(taken.map(|id| parts.fleet.remove(id, ShutdownReason::OperatorRequest))).await;
     apply_governance(kernel, &before, &config, by).await?;
-    dispatch.sessions.replan(context_plan(&config));
+    dispatch.sessions.set_plan(context_plan(&config));
     parts.config.interactive.set(&config.agents);
     if dispatch.meta_tools.set(&config) {
         parts.fleet.context().notifications.tools_changed(|_| true);
@@ -199,9 +200,9 @@ async fn replace_servers(
     };
     // A program with a new id is started once it has ended under the old one.
     let removed = before.servers.iter().filter(|old| change.removed.contains(&old.id));
-    let removed: Vec<&TargetConfig> = removed.map(|old| &old.reach).collect();
+    let removed: Vec<&TargetConfig> = removed.map(|old| &old.target).collect();
     let (renamed, added): (Vec<_>, Vec<_>) =
-        change.added.iter().cloned().partition(|server| removed.contains(&&server.reach));
+        change.added.iter().cloned().partition(|server| removed.contains(&&server.target));
     let removing = join_all(change.removed.iter().map(remove));
     let adding = join_all(added.into_iter().chain(replaced).map(replace));
     let (_, added) = join(removing, adding).await;
@@ -219,7 +220,7 @@ async fn apply_governance(
     let governance = kernel.governance();
     for server in &after.servers {
         let policy = policy(&after.kernel, server);
-        if *governance.policies().of(Some(&server.id)) != policy
+        if *governance.policies().get(Some(&server.id)) != policy
             || before.server(server.id.as_str()).is_none()
         {
             let set = governance.set_policy(by, &server.id, policy, None);
@@ -229,7 +230,7 @@ async fn apply_governance(
     for server in kernel.0.fleet.all().values() {
         let Some(approved) = server.approved() else { continue };
         let policy = registered_policy(&after.kernel, approved);
-        if *governance.policies().of(Some(server.id())) != policy {
+        if *governance.policies().get(Some(server.id())) != policy {
             let set = governance.set_policy(by, server.id(), policy, None);
             set.await.map_err(KernelError::Governed)?;
         }
@@ -309,7 +310,7 @@ fn findings_of(loaded: &LoadedConfig) -> Vec<KernelFinding> {
 /// Returns why files cannot be used.
 fn findings_of_error(error: &mgp_discovery::DiscoveryError) -> Vec<KernelFinding> {
     match error {
-        mgp_discovery::DiscoveryError::Faults(faults) => {
+        mgp_discovery::DiscoveryError::InvalidConfig(faults) => {
             faults.findings().iter().map(kernel_finding).collect()
         }
         error => vec![KernelFinding::new("error", error.to_string())],

@@ -71,7 +71,7 @@ impl Kernel {
             .logging()
             // The limits of a tool call apply where the call reaches its server: no wait for a person counts.
             .timeouts(call_timeouts())
-            .tasks_of(move |tool| dispatch::task_support(&index, tool))
+            .task_support(move |tool| dispatch::task_support(&index, tool))
             .layer((
                 // A call that runs in a circle is refused before anything else looks at it.
                 HopLimitLayer,
@@ -125,7 +125,7 @@ fn note_caller(dispatcher: &Dispatcher, call: &Call) {
     match dispatcher.parts().fleet.context().callers.note(call) {
         CallerChange::LogLevel => request_log_levels(dispatcher, call.cx()),
         // Servers that asked for roots before any client was connected ask again.
-        CallerChange::Connected if call.cx().caller.asks.roots => {
+        CallerChange::Connected if call.cx().caller.accepts.roots => {
             dispatcher.announce_roots(call.cx());
         }
         CallerChange::Connected | CallerChange::None => {}

@@ -26,7 +26,7 @@ impl Request {
         if !server.has_pkce() {
             return Err(AuthError::NoPkce { issuer: server.issuer.clone() });
         }
-        let state = mgp_types::unguessable()?.into();
+        let state = mgp_types::random_name()?.into();
         let (issuer, iss) = (server.issuer.clone(), server.iss());
         Ok(Self { redirect_uri, pkce: Pkce::new()?, state, issuer, iss })
     }

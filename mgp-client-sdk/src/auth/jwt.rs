@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use mgp_types::unguessable;
+use mgp_types::random_name;
 use serde::Serialize;
 
 use super::error::AuthError;
@@ -77,7 +77,7 @@ impl SigningKey {
         });
         header.kid.clone_from(&self.id);
         let iat = now();
-        let (jti, exp) = (unguessable()?, iat + ASSERTION_TTL_SECS);
+        let (jti, exp) = (random_name()?, iat + ASSERTION_TTL_SECS);
         let claims = Claims { iss: client_id, sub: client_id, aud: issuer, jti, iat, exp };
         encode(&header, &claims, &self.key).map(Secret::new).map_err(AuthError::Key)
     }

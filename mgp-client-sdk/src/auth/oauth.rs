@@ -193,18 +193,18 @@ impl Credentials for OAuth {
         self.session.authorization().await.map_err(to_rpc_error)
     }
 
-    fn shown<'a>(
+    fn for_request<'a>(
         &'a self,
         request: RequestTarget<'a>,
     ) -> BoxFuture<'a, Result<RequestCredentials, RpcError>> {
         Box::pin(async move { self.session.show(request).await.map_err(to_rpc_error) })
     }
 
-    fn nonce(&self, nonce: &str) {
+    fn handle_nonce(&self, nonce: &str) {
         self.session.nonce(nonce);
     }
 
-    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
+    async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
         self.session.refused(refusal).await.map_err(to_rpc_error)
     }
 }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mgp_types::unguessable;
+use mgp_types::random_name;
 use sha2::{Digest as _, Sha256};
 
 use super::error::AuthError;
@@ -20,7 +20,7 @@ pub(super) struct Pkce {
 impl Pkce {
     /// Creates a pair with 256 random bits.
     pub(super) fn new() -> Result<Self, AuthError> {
-        let verifier = format!("{}{}", unguessable()?, unguessable()?);
+        let verifier = format!("{}{}", random_name()?, random_name()?);
         Ok(Self { challenge: challenge(&verifier), verifier: verifier.into() })
     }
 }

@@ -277,7 +277,7 @@ fn header(tokens: &Tokens) -> String {
 /// Handles a refused proof, with a token that may be valid: if the server sent a nonce, the next proof contains it.
 fn handle_refused_proof(error: &str, refusal: &CredentialRefusal) -> Result<(), AuthError> {
     let hint = match &refusal.nonce {
-        Some(_) if refusal.times <= MAX_NONCE_RETRIES => return Ok(()),
+        Some(_) if refusal.attempts <= MAX_NONCE_RETRIES => return Ok(()),
         Some(_) => "it requires another nonce each time",
         None if error == WANTS_NONCE => "it requires a nonce but does not send one",
         None => {

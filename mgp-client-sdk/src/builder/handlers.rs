@@ -203,12 +203,12 @@ impl ClientBuilder {
     }
 
     /// Adds handlers of further requests.
-    pub fn answers(self, router: Router) -> Self {
+    pub fn handlers(self, router: Router) -> Self {
         self.add_handlers(|own| own.merge(router))
     }
 
     pub(super) fn add_handlers(mut self, add: impl FnOnce(Router) -> Router) -> Self {
-        self.config.answers = add(std::mem::take(&mut self.config.answers));
+        self.config.handlers = add(std::mem::take(&mut self.config.handlers));
         self
     }
 

@@ -65,7 +65,7 @@ impl ClientBuilder {
     pub(crate) fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut config = ClientConfig::new(name, version);
         let created = Instant::now();
-        config.answers = Router::new().on::<HealthPing, _, _>(move |_, _| async move {
+        config.handlers = Router::new().on::<HealthPing, _, _>(move |_, _| async move {
             let mut alive = PingResult::new(HealthStatus::Healthy);
             alive.timestamp = Some(Timestamp::now());
             alive.uptime_secs = Some(created.elapsed().as_secs().into());
@@ -100,7 +100,7 @@ impl ClientBuilder {
     }
 
     /// Uses plain MCP only.
-    pub fn plain(mut self) -> Self {
+    pub fn without_mgp(mut self) -> Self {
         self.mgp = None;
         self
     }
@@ -160,7 +160,7 @@ impl ClientBuilder {
     ///     }
     /// });
     /// let builder = Client::builder("me", "1.0").retry(RetryConfig::default());
-    /// let client = TestClient::through(Server::new("s", "1").tool(busy), builder).await;
+    /// let client = TestClient::with_builder(Server::new("s", "1").tool(busy), builder).await;
     /// assert_eq!(client.text("busy", ()).await, "done");
     /// assert_eq!(CALLS.load(Ordering::Relaxed), 2);
     /// # });
@@ -193,7 +193,7 @@ impl ClientBuilder {
     ///     .layer(QuotaLayer::new(Quota::per_day(500)))
     ///     .layer(RateLayer::new(RateLimit::per_minute(60).burst(1).by(RateKey::Server)));
     /// let clock = Server::new("c", "1").tool(Tool::new("now", "The time", || async { "noon" }));
-    /// let client = TestClient::through(clock, builder).await;
+    /// let client = TestClient::with_builder(clock, builder).await;
     /// assert_eq!(client.text("now", ()).await, "noon");
     /// assert_eq!(client.refusal("now", ()).await.code().0, 3000);
     /// # });
@@ -263,7 +263,7 @@ impl ClientBuilder {
     /// let builder = Client::builder("me", "1.0")
     ///     .server_id("studio")
     ///     .grantor(Arc::new(Camera(watch::Sender::new(0))));
-    /// let client = TestClient::through(Server::new("s", "1").tool(look).tool(run), builder).await;
+    /// let client = TestClient::with_builder(Server::new("s", "1").tool(look).tool(run), builder).await;
     /// assert_eq!(client.text("look", ()).await, "a cat");
     /// assert_eq!(client.refusal("run", ()).await.code().0, 1000);
     /// # });
@@ -284,7 +284,7 @@ impl ClientBuilder {
 
     /// Sets a gate that decides about the server's permissions before the connection is ready (MGP §3.4).
     pub fn gate(mut self, gate: impl ConnectGate + 'static) -> Self {
-        self.config.connect.gate = Some(Arc::new(gate));
+        self.config.connect.permission_gate = Some(Arc::new(gate));
         self.mgp = self.mgp.map(|set| set.with(Extension::Permissions));
         self
     }

@@ -46,7 +46,7 @@ pub(crate) async fn spawn(
 ) -> Result<Client, Error> {
     let mut child = command.spawn()?;
     let Some((reader, writer)) = child.take_io() else {
-        return Err(ConnectError::Refused(mgp_types::service::closed("no pipes")).into());
+        return Err(ConnectError::Refused(mgp_types::service::connection_closed("no pipes")).into());
     };
     establish(reader, writer, config, gates, Some(ChildGuard::Own(Arc::new(child)))).await
 }
@@ -192,7 +192,7 @@ impl KnownEra {
         match self {
             Self::Unknown => false,
             #[cfg(feature = "http")]
-            Self::Origin { eras, origin } => eras.of(origin) == Some(Era::Legacy),
+            Self::Origin { eras, origin } => eras.get(origin) == Some(Era::Legacy),
         }
     }
 
@@ -200,7 +200,7 @@ impl KnownEra {
         match self {
             Self::Unknown => {}
             #[cfg(feature = "http")]
-            Self::Origin { eras, origin } => eras.forget(origin),
+            Self::Origin { eras, origin } => eras.remove(origin),
         }
     }
 
@@ -212,7 +212,7 @@ impl KnownEra {
         match self {
             Self::Unknown => {}
             #[cfg(feature = "http")]
-            Self::Origin { eras, origin } => eras.note(origin, era),
+            Self::Origin { eras, origin } => eras.insert(origin, era),
         }
     }
 }
@@ -225,7 +225,7 @@ async fn finish_connect(
 ) -> Result<Client, Error> {
     transport.cx.server.clone_from(&config.server_id);
     if config.hooks.audit.is_some() && config.server_id.is_none() {
-        return Err(ConnectError::Nameless.into());
+        return Err(ConnectError::MissingServerId.into());
     }
     let session = transport.cx.scope.state::<HandshakeState>();
     let time_limits =
@@ -267,8 +267,8 @@ async fn finish_connect(
         monitor,
         liveness,
         lists,
-        guarded_answers: Stack::new(CatchPanicLayer::new().layer(config.answers.clone())),
-        answers: config.answers,
+        guarded_answers: Stack::new(CatchPanicLayer::new().layer(config.handlers.clone())),
+        answers: config.handlers,
         time_limits,
         max_pages: config.max_pages,
         max_rounds: config.max_rounds,
@@ -333,9 +333,9 @@ async fn handshake(
 /// Builds the inbound stack of a client.
 fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
     inbound(InboundParts {
-        own: config.answers.clone(),
+        own: config.handlers.clone(),
         notices: notices(lists, &config.hooks),
-        asks: AcceptedRequests::of(&config.offer.capabilities),
+        asks: AcceptedRequests::from_capabilities(&config.offer.capabilities),
         unattributed: config.unattributed.clone(),
     })
 }

@@ -55,12 +55,12 @@ impl Client {
         asks: Vec<(String, CallerRequest)>,
     ) -> Result<Object, RpcError> {
         let answering = asks.into_iter().map(|(key, ask)| async move {
-            let answer = if let CallerAccess::Nobody = cx.asking {
+            let answer = if let CallerAccess::Unavailable = cx.caller_access {
                 self.answer(cx.clone(), &ask).await
             } else {
                 // A forwarded call: its caller answers.
                 offers(&cx.caller, &ask)?;
-                cx.ask_afresh(&format!("task.{key}"), ask).await
+                cx.ask_again(&format!("task.{key}"), ask).await
             };
             answer.map(|answer| (key, answer))
         });

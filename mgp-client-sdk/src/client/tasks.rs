@@ -227,9 +227,9 @@ enum TaskFailure {
 
 /// Returns whether another attempt may succeed.
 fn is_transient(error: &RpcError) -> bool {
-    match HttpFailure::of(error) {
-        Some(HttpFailure::Unreached | HttpFailure::Cut) => true,
-        Some(HttpFailure::Status(status) | HttpFailure::Answered(status)) => {
+    match HttpFailure::from_error(error) {
+        Some(HttpFailure::Unreachable | HttpFailure::ConnectionLost) => true,
+        Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {
             matches!(status, 408 | 425 | 429 | 500..)
         }
         _ => Recovery::for_repeatable(error.code()).is_some_and(|hints| hints.is_retryable()),
@@ -238,9 +238,9 @@ fn is_transient(error: &RpcError) -> bool {
 
 /// Returns whether an error was written by the server itself, not by something between.
 fn is_from_server(error: &RpcError) -> bool {
-    match HttpFailure::of(error) {
+    match HttpFailure::from_error(error) {
         None => true,
-        Some(HttpFailure::Answered(status)) => !matches!(status, 408 | 425 | 429 | 503),
+        Some(HttpFailure::StatusWithError(status)) => !matches!(status, 408 | 425 | 429 | 503),
         Some(_) => false,
     }
 }

@@ -156,7 +156,7 @@ impl ChangeStream {
         let mut agreement = self.agreement.clone();
         match agreement.wait_for(|agreement| agreement.generation >= generation).await {
             Ok(agreement) => agreement.outcome.clone(),
-            Err(_) => Err(mgp_types::service::closed("the connection ended")),
+            Err(_) => Err(mgp_types::service::connection_closed("the connection ended")),
         }
     }
 }

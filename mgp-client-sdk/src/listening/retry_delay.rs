@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_types::{Backoff, RpcError, unguessable};
+use mgp_types::{Backoff, RpcError, random_name};
 
 use crate::config::ListenConfig;
 
@@ -45,7 +45,7 @@ impl RetryDelay {
 }
 
 fn random_fraction() -> f64 {
-    let digits = unguessable().unwrap_or_default();
+    let digits = random_name().unwrap_or_default();
     digits.get(..4).and_then(|digits| u16::from_str_radix(digits, 16).ok()).map_or(0.0, f64::from)
         / f64::from(u16::MAX)
 }

@@ -30,7 +30,7 @@ const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// Each run of the server has a new connection and a new handshake; identity, gates and audit records stay the same.
 /// Calls are sent to the current connection. While there is none they are refused after
-/// [`ready_wait`](ClientBuilder::ready_wait): with 2002 while the server restarts, with 2001 while it drains, else
+/// [`ready_wait`](ClientBuilder::ready_timeout): with 2002 while the server restarts, with 2001 while it drains, else
 /// with 2000. Calls that run when the server ends fail with 2000 and are not repeated, unless a layer does so.
 /// After a restart all lists are reported as [changed](ClientBuilder::on_change); subscriptions to resources and events
 /// must be made again.
@@ -119,8 +119,8 @@ impl ClientBuilder {
     /// Sets how long calls to a [supervised](Self::supervise) server wait while it starts or restarts.
     ///
     /// By default they are refused at once, with 2000 or 2002.
-    pub fn ready_wait(mut self, at_most: Duration) -> Self {
-        self.config.ready_wait = at_most;
+    pub fn ready_timeout(mut self, at_most: Duration) -> Self {
+        self.config.ready_timeout = at_most;
         self
     }
 
@@ -144,7 +144,7 @@ impl SupervisedClient {
         let server = client.server_id.clone();
         let recorder = match (&client.hooks.audit, &server) {
             (Some(sink), Some(server)) => Some(Recorder::new(Arc::clone(sink), server.clone())),
-            (Some(_), None) => return Err(ConnectError::Nameless.into()),
+            (Some(_), None) => return Err(ConnectError::MissingServerId.into()),
             (None, _) => None,
         };
         // The supervisor's limit for a start applies, if it is longer.
@@ -157,7 +157,7 @@ impl SupervisedClient {
         }
         let retry = client.retry.clone();
         let persistent =
-            PersistentStack::new(server.clone(), retry, &gate, client.ready_wait, gates);
+            PersistentStack::new(server.clone(), retry, &gate, client.ready_timeout, gates);
         let stack = persistent.stack();
         let ungated = persistent.ungated();
         let start_config = StartConfig {
@@ -199,7 +199,9 @@ impl SupervisedClient {
             return Ok(client);
         }
         let refusal = self.0.gate.check().err();
-        Err(refusal.unwrap_or_else(|| mgp_types::service::closed("the server has ended")).into())
+        Err(refusal
+            .unwrap_or_else(|| mgp_types::service::connection_closed("the server has ended"))
+            .into())
     }
 
     /// Waits until the server is connected and returns its client.
@@ -301,7 +303,7 @@ impl SupervisedClient {
                     None => error,
                 }
             }
-            Ok(()) => mgp_types::service::closed(&rest.reason),
+            Ok(()) => mgp_types::service::connection_closed(&rest.reason),
         }
     }
 }

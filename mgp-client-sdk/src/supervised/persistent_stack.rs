@@ -18,7 +18,7 @@ use mgp_lifecycle::{HandshakeState, ReadyLayer, RetryLayer};
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
     BoxFuture, Call, Either, Kind, Peer, PeerInfo, Reply, Scope, ScopeId, ScopeKind, ServerId,
-    Stack, closed,
+    Stack, connection_closed,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{RpcError, opaque_debug};
@@ -67,7 +67,7 @@ impl ActiveConnection {
         cx.peer = self.peer.clone();
         // The gates saw the facts of the connection at that time; this one may be newer.
         cx.callee = self.session.facts();
-        if is_request && cx.callee.speaks_mgp() {
+        if is_request && cx.callee.supports_mgp() {
             // All attempts of a call, and the questions asked on its behalf, have one trace.
             cx.trace_or_new();
         }
@@ -180,7 +180,7 @@ impl PersistentStack {
     ) -> Self {
         let current = Arc::<CurrentConnection>::default();
         let ungated = Stack::new(ready.layer(SendOnConnection(Arc::clone(&current))));
-        let wait = ready.clone().wait(max_wait).waits_only();
+        let wait = ready.clone().wait(max_wait).pass_on_timeout();
         let gated = gates(ungated.clone());
         Self { current, server, retry, wait, gated, ungated, scope: Arc::default() }
     }
@@ -312,7 +312,7 @@ impl Service<Call> for AddressCall {
         if let Some(connection) = own.filter(|connection| !current.is(connection)) {
             cx.extensions.insert_shared(Arc::clone(connection));
         }
-        if call.kind() == Kind::Request && call.cx().callee.speaks_mgp() {
+        if call.kind() == Kind::Request && call.cx().callee.supports_mgp() {
             // The gates record the same trace id that the server receives.
             call.cx_mut().trace_or_new();
         }
@@ -337,7 +337,9 @@ impl Service<Call> for SendOnConnection {
         let own = call.cx().extensions.get_shared::<ActiveConnection>();
         match own.filter(|connection| !connection.is_over()).or_else(|| self.0.get()) {
             Some(connection) => Either::Left { future: connection.send(call) },
-            None => Either::Right { future: ready(Err(closed("the server is not running"))) },
+            None => {
+                Either::Right { future: ready(Err(connection_closed("the server is not running"))) }
+            }
         }
     }
 }

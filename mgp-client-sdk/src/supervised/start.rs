@@ -13,7 +13,7 @@ use mgp_transport::{
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{Extension, ServerState, ShutdownParams, ShutdownReason};
 use mgp_types::opaque_debug;
-use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned, closed};
+use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned, connection_closed};
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -127,7 +127,7 @@ impl Spawned for StartedServer {
         Box::pin(async move { run.handshake().await })
     }
 
-    fn ended(&self) -> BoxFuture<'static, Exit> {
+    fn wait(&self) -> BoxFuture<'static, Exit> {
         let run = Arc::clone(&self.0);
         Box::pin(async move { run.ended().await })
     }
@@ -284,7 +284,7 @@ impl ServerRun {
             ServerTarget::Child(_) => {
                 let io = self.io.lock().take();
                 let (Some((reader, writer)), Some(child)) = (io, &self.child) else {
-                    return Err(ConnectError::Refused(closed("no pipes")).into());
+                    return Err(ConnectError::Refused(connection_closed("no pipes")).into());
                 };
                 let guard = ChildGuard::Lent(Arc::clone(child));
                 client::establish(reader, writer, config, attach, Some(guard)).await?
@@ -299,7 +299,8 @@ impl ServerRun {
                 client::establish(end.reader, end.writer, config, attach, None).await?
             }
         };
-        let connection = joined.ok_or_else(|| ConnectError::Refused(closed("no connection")))?;
+        let connection =
+            joined.ok_or_else(|| ConnectError::Refused(connection_closed("no connection")))?;
         Ok(ReadyServer { client, connection })
     }
 
@@ -348,7 +349,7 @@ impl ServerRun {
                 }
             }
         };
-        self.failed(&exit.how);
+        self.failed(&exit.description);
         let stop_reason = self.stop_reason.lock().take();
         match stop_reason {
             Some(reason) => exit.because(reason),

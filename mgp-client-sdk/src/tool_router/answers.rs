@@ -40,7 +40,7 @@ impl CallerChannel for AnswerCache {
     }
 
     fn forget_early(&self, key: &str) {
-        if let CallerAccess::Via(asker) = &self.origin.asking {
+        if let CallerAccess::Channel(asker) = &self.origin.caller_access {
             asker.forget_early(key);
         }
     }

@@ -17,7 +17,7 @@ use mgp_types::service::{
     BoxFuture, Call, CallerAccess, CallerRequest, Context, InputRequired, Peer, Reply, ServerId,
     Stack,
 };
-use mgp_types::{Object, Payload, RpcError, unguessable};
+use mgp_types::{Object, Payload, RpcError, random_name};
 use serde::{Deserialize, Serialize};
 
 use super::answers::AnswerCache;
@@ -194,7 +194,7 @@ impl Round {
             }
             offers(&cx.caller, &ask)?;
             let key = upstream_key(server, self.number, &question.key, &self.earlier);
-            cx.ask_afresh(&key, ask).await.map(|answer| (question.key.clone(), answer))
+            cx.ask_again(&key, ask).await.map(|answer| (question.key.clone(), answer))
         });
         join_all(asking).await.into_iter().collect()
     }
@@ -206,16 +206,16 @@ async fn request_in_rounds(
     mut call: Call,
 ) -> Result<Reply, RpcError> {
     let (stack, peer) = (client.stack().clone(), client.peer().clone());
-    if let CallerAccess::Peer(_) = call.cx().asking {
+    if let CallerAccess::Peer(_) = call.cx().caller_access {
         // A legacy caller stores nothing between rounds, so this hop does.
         let answer_cache = AnswerCache::new(call.cx().clone());
-        call.cx_mut().asking = CallerAccess::Via(Arc::new(answer_cache));
+        call.cx_mut().caller_access = CallerAccess::Channel(Arc::new(answer_cache));
     }
     // Each round is a new call; this one stays unchanged.
     let cx = call.cx();
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
-    let mut round: Option<Round> = match &cx.asking {
-        CallerAccess::Via(asker) => asker.kept(ROUND_KEY).and_then(|stored| stored.get().ok()),
+    let mut round: Option<Round> = match &cx.caller_access {
+        CallerAccess::Channel(asker) => asker.kept(ROUND_KEY).and_then(|stored| stored.get().ok()),
         _ => None,
     };
     loop {
@@ -244,7 +244,7 @@ async fn request_in_rounds(
             return Err(client.too_many_rounds());
         }
         let latest = Round::of(number, needed, round.take());
-        if let CallerAccess::Via(asker) = &cx.asking {
+        if let CallerAccess::Channel(asker) = &cx.caller_access {
             asker.keep(ROUND_KEY, &Payload::of(&latest)?);
         }
         round = Some(latest);
@@ -265,7 +265,7 @@ async fn send_parked(
     call: Call,
 ) -> Result<Reply, RpcError> {
     let cx = call.cx().clone();
-    let CallerAccess::Via(asker) = cx.asking.clone() else {
+    let CallerAccess::Channel(asker) = cx.caller_access.clone() else {
         return send(&client, &stack, call.forward(peer)).await;
     };
     let (name, mut running) = if let Some(stored) = asker.kept(PARKED_KEY) {
@@ -273,10 +273,10 @@ async fn send_parked(
         let running = parked_calls.take(&name, &cx.principal)?;
         (name, running)
     } else {
-        let name = unguessable()?;
+        let name = random_name()?;
         let start = |asker| {
             let mut forwarded = call.forward(peer);
-            forwarded.cx_mut().asking = CallerAccess::Via(asker);
+            forwarded.cx_mut().caller_access = CallerAccess::Channel(asker);
             send(&client, &stack, forwarded)
         };
         (name, ParkedCall::start(cx.principal.clone(), start))
@@ -290,7 +290,7 @@ async fn send_parked(
         parked_calls.put(&name, running)?;
         asker.keep(PARKED_KEY, &Payload::of(&name)?);
         let answers = join_all(asks.into_iter().map(|(key, ask)| async {
-            let answer = cx.ask_afresh(&upstream_key(&server, 0, &key, &[]), ask).await;
+            let answer = cx.ask_again(&upstream_key(&server, 0, &key, &[]), ask).await;
             (key, answer)
         }))
         .await;

@@ -116,7 +116,7 @@ impl HeaderPlans {
         mut inner: S,
         call: Call,
     ) -> Result<Reply, RpcError> {
-        let first = !call.params().mentions("\"cursor\"");
+        let first = !call.params().may_contain_member("\"cursor\"");
         let mut reply = inner.call(call).await?;
         self.learn(&mut reply, first);
         Ok(reply)
@@ -244,7 +244,7 @@ impl HeaderPlans {
 /// Only with status 400: with any other status the error may come from the tool itself.
 fn is_refused(error: &RpcError) -> bool {
     error.code() == ErrorCode::HEADER_MISMATCH
-        && HttpFailure::of(error) == Some(HttpFailure::Answered(400))
+        && HttpFailure::from_error(error) == Some(HttpFailure::StatusWithError(400))
 }
 
 /// Returns whether a tool can be called; stores its plan if it has one.
@@ -287,7 +287,7 @@ fn page_request(call: &Call, cursor: Option<String>) -> Call {
         _ => Params::none(),
     };
     let mut list = Call::request(Method::from_static(ToolsList::METHOD), params, cx);
-    *list.hop_mut() = call.hop().speaker();
+    *list.hop_mut() = call.hop().sender_members();
     list
 }
 

@@ -88,7 +88,7 @@ impl Service<Call> for Answers {
             });
         }
         let answer_future = self.answer(call);
-        if facts.speaks_mgp() {
+        if facts.supports_mgp() {
             return answer_future;
         }
         // A plain MCP peer receives no MGP members, in refusals neither.
@@ -106,7 +106,7 @@ impl Answers {
         match method {
             Ping::METHOD => Box::pin(ready(Ok(Reply::empty()))),
             ElicitationCreate::METHOD | SamplingCreateMessage::METHOD | RootsList::METHOD => {
-                if !asks.offers(method) {
+                if !asks.accepts(method) {
                     return Box::pin(ready(Err(not_offered(method))));
                 }
                 let origin = attribute(&call, unattributed.as_ref());
@@ -146,11 +146,11 @@ fn attribute(request: &Call, unattributed: Option<&FindCaller>) -> Result<Contex
     let in_flight = cx.peer.all_in_flight();
     let own = cx.scope.id();
     let is_own = |call: &&InFlight| {
-        call.cx.scope.id() == own && matches!(call.cx.asking, CallerAccess::Nobody)
+        call.cx.scope.id() == own && matches!(call.cx.caller_access, CallerAccess::Unavailable)
     };
     let mut callers = in_flight.iter().filter(|call| !is_own(call));
     let mut askable =
-        callers.clone().filter(|call| !matches!(call.cx.asking, CallerAccess::Nobody));
+        callers.clone().filter(|call| !matches!(call.cx.caller_access, CallerAccess::Unavailable));
     let Some(first) = askable.next() else {
         // A call in flight may be the one the request belongs to, even if its caller cannot be asked.
         if callers.next().is_some() {

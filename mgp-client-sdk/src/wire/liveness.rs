@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use mgp_transport::{Child, CloseReason, Connection};
-use mgp_types::service::{BoxFuture, Call, Peer, Reply, closed, is_lost, lost};
+use mgp_types::service::{
+    BoxFuture, Call, Peer, Reply, connection_closed, connection_lost, is_connection_lost,
+};
 use mgp_types::{ErrorCode, RpcError};
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -61,10 +63,10 @@ impl Liveness {
     async fn explain(self, error: RpcError) -> RpcError {
         match self.end_text().await {
             // Whether the call may have run stays as it was.
-            Some(end_text) if is_lost(&error) => lost(&end_text),
+            Some(end_text) if is_connection_lost(&error) => connection_lost(&end_text),
             Some(end_text) => match error.as_recovery() {
-                Some(hints) => closed(&end_text).recovery(hints.clone()),
-                None => closed(&end_text),
+                Some(hints) => connection_closed(&end_text).recovery(hints.clone()),
+                None => connection_closed(&end_text),
             },
             None => error,
         }

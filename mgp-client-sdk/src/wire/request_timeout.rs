@@ -87,7 +87,7 @@ impl<S> RequestTimeout<S> {
         let hook = self.layer.progress.clone().map(|hook| (tool, hook));
         let inner = std::mem::take(&mut call.cx_mut().outlet);
         let sink = Arc::new(ActivitySink { inner, activity: Mutex::default(), hook });
-        if !matches!(call.cx().asking, CallerAccess::Nobody) {
+        if !matches!(call.cx().caller_access, CallerAccess::Unavailable) {
             call.cx_mut().extensions.insert_shared(Arc::clone(&sink));
         }
         call.cx_mut().outlet = Outlet::new(Arc::clone(&sink) as Arc<dyn Sink>);
@@ -342,7 +342,7 @@ mod tests {
         // Only the call of a caller who can be asked stops its clock.
         let client = |stack| {
             let mut client = client(stack);
-            client.cx.asking = CallerAccess::Via(Arc::new(Rounds::default()));
+            client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::default()));
             client
         };
         let mut patient = client(asks(minutes(20), Duration::from_secs(9)));

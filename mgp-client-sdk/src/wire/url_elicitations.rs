@@ -25,7 +25,7 @@ impl UrlElicitations {
             id: Option<String>,
         }
         // The modern era has no such notification.
-        let CallerAccess::Peer(peer) = &caller.asking else { return };
+        let CallerAccess::Peer(peer) = &caller.caller_access else { return };
         if ask.method() != ElicitationCreate::METHOD || caller.caller.era == Era::Modern {
             return;
         }

@@ -20,12 +20,12 @@ const ERAS: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
 #[tokio::test]
 async fn a_thousand_events_arrive_in_order() {
     for era in ERAS {
-        for confirm in [Delivery::Sent, Delivery::Asked] {
+        for confirm in [Delivery::Sent, Delivery::Confirmed] {
             let world = World::new(confirm);
             let client = world.start(era).await;
             let mut forwarding = world.forward(&client);
             world.write(1000).await;
-            forwarding.reaches(1000).await;
+            forwarding.wait_for(1000).await;
             world.until_there(&client, 1000).await;
             assert_eq!(world.numbers(), (1..=1000).collect::<Vec<_>>(), "{era:?} {confirm:?}");
             client.close().await;
@@ -36,7 +36,7 @@ async fn a_thousand_events_arrive_in_order() {
 #[tokio::test]
 async fn events_in_flight_when_the_server_is_killed_are_sent_again() {
     for era in ERAS {
-        let world = World::new(Delivery::Asked);
+        let world = World::new(Delivery::Confirmed);
         let client = world.start(era).await;
         let mut forwarding = world.forward(&client);
         let writer = tokio::spawn({
@@ -48,13 +48,13 @@ async fn events_in_flight_when_the_server_is_killed_are_sent_again() {
                 }
             }
         });
-        forwarding.reaches(300).await;
+        forwarding.wait_for(300).await;
         kill(&client);
         writer.await.unwrap();
         sleep(Duration::from_millis(50)).await;
         let client = world.start(era).await;
         let mut forwarding = world.forward(&client);
-        forwarding.reaches(1000).await;
+        forwarding.wait_for(1000).await;
         let mut numbers = world.numbers();
         let came = numbers.len();
         numbers.sort_unstable();
@@ -69,7 +69,7 @@ async fn a_gap_is_closed_by_asking_the_client() {
     let client = world.start(EraChoice::Legacy).await;
     let mut forwarding = world.forward(&client);
     world.write(200).await;
-    forwarding.reaches(200).await;
+    forwarding.wait_for(200).await;
     world.until_there(&client, 200).await;
     kill(&client);
     // Counted as sent: the pipe took them before the process was killed.
@@ -121,14 +121,14 @@ async fn a_client_that_did_not_negotiate_audit_sends_nothing() {
 
 #[tokio::test]
 async fn a_full_file_refuses_further_events() {
-    let world = World::new(Delivery::Asked);
+    let world = World::new(Delivery::Confirmed);
     let command = world.command().args(["--most", "5"]);
     let client = world.builder(EraChoice::Auto).spawn(command).await.unwrap();
     let mut forwarding = world.forward(&client);
     world.write(8).await;
-    forwarding.reaches(5).await;
+    forwarding.wait_for(5).await;
     sleep(Duration::from_millis(300)).await;
-    assert_eq!(forwarding.reached(), 5);
+    assert_eq!(forwarding.delivered(), 5);
     let stats = world.stats(&client).await;
     assert_eq!(stats["total"], 5);
     assert!(stats["refused"].as_u64() >= Some(3));
@@ -136,25 +136,25 @@ async fn a_full_file_refuses_further_events() {
     // With room again, nothing was lost.
     let client = world.start(EraChoice::Auto).await;
     let mut forwarding = world.forward(&client);
-    forwarding.reaches(8).await;
+    forwarding.wait_for(8).await;
     assert_eq!(world.numbers(), (1..=8).collect::<Vec<_>>());
     client.close().await;
 }
 
 #[tokio::test]
 async fn an_unfinished_line_is_written_again() {
-    let world = World::new(Delivery::Asked);
+    let world = World::new(Delivery::Confirmed);
     let client = world.start(EraChoice::Auto).await;
     let mut forwarding = world.forward(&client);
     world.write(20).await;
-    forwarding.reaches(20).await;
+    forwarding.wait_for(20).await;
     drop(forwarding);
     client.close().await;
     world.tear();
     world.pretend_reached(19).await;
     let client = world.start(EraChoice::Auto).await;
     let mut forwarding = world.forward(&client);
-    forwarding.reaches(20).await;
+    forwarding.wait_for(20).await;
     assert_eq!(world.numbers(), (1..=20).collect::<Vec<_>>());
     client.close().await;
 }

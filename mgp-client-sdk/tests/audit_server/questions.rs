@@ -12,14 +12,14 @@ use crate::world::{World, ask};
 
 /// Thirty events of three kinds, one second apart, from noon on.
 async fn garden() -> (World, Client, mgp_security::Forwarding) {
-    let world = World::new(Delivery::Asked);
+    let world = World::new(Delivery::Confirmed);
     let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(492_396);
     let agent = Principal::local().agent("agent.one");
     let garden = "garden".into();
     for number in 0..30 {
         let event = match number % 3 {
             0 => Event::policy_changed(Actor::user("=ada"), Some(&garden)),
-            1 => Event::call_denied(&agent, Some(&garden), "water").during(Some("trace-77")),
+            1 => Event::call_denied(&agent, Some(&garden), "water").trace(Some("trace-77")),
             _ => {
                 let allow = AccessPermission::Allow;
                 let entry = AccessEntry::new(EntryType::ServerGrant, "agent.one", "shed", allow);
@@ -31,7 +31,7 @@ async fn garden() -> (World, Client, mgp_security::Forwarding) {
     }
     let client = world.start(EraChoice::Auto).await;
     let mut forwarding = world.forward(&client);
-    forwarding.reaches(30).await;
+    forwarding.wait_for(30).await;
     (world, client, forwarding)
 }
 

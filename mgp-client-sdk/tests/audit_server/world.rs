@@ -56,7 +56,7 @@ impl World {
     pub(crate) fn builder(&self, era: EraChoice) -> ClientBuilder {
         let replay = Replay::new(Arc::new(self.log.clone()), Arc::new(MemoryAudit::new()));
         let answers = replay.router_for("archive", &self.forwarder);
-        Client::builder("kernel", "1").era(era).answers(answers)
+        Client::builder("kernel", "1").era(era).handlers(answers)
     }
 
     pub(crate) async fn start(&self, era: EraChoice) -> Client {

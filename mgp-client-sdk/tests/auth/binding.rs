@@ -35,7 +35,7 @@ async fn an_expired_token_is_not_refreshed_at_another_issuer() {
     let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
     let oauth = world.oauth();
     let refusal = mgp_transport::http::CredentialRefusal::new(401, vec![], None);
-    oauth.refused(refusal).await.unwrap();
+    oauth.handle_refusal(refusal).await.unwrap();
     world.set(|s| s.issuers = vec![TWO]);
     assert_eq!(oauth.authorization().await.unwrap(), None);
     assert_eq!(world.tokens().len(), 1);

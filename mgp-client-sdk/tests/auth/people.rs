@@ -241,7 +241,7 @@ async fn a_refusal_that_scopes_do_not_solve_is_an_error() {
         "Bearer error=\"invalid_token\", scope=\"a\"",
     ] {
         let refusal = CredentialRefusal::new(403, vec![challenge.to_owned()], None);
-        let error = oauth.refused(refusal).await.unwrap_err();
+        let error = oauth.handle_refusal(refusal).await.unwrap_err();
         assert!(error.message().contains("does not name scopes that would help"), "{error}");
     }
     assert!(world.log().is_empty());

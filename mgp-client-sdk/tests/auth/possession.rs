@@ -224,7 +224,7 @@ async fn an_authorization_server_that_stops_binding_is_noticed_once() {
     let credentials = ClientCredentials::secret("job", SECRET);
     let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
     world.set(|s| s.expires_in = Some(0));
-    oauth.refused(CredentialRefusal::new(401, vec!["DPoP".to_owned()], None)).await.unwrap();
+    oauth.handle_refusal(CredentialRefusal::new(401, vec!["DPoP".to_owned()], None)).await.unwrap();
     // Nothing is sent that the server has not asked for again.
     world.set(|s| (s.binds, s.server, s.expires_in) = (false, json!({}), Some(3600)));
     assert_eq!(oauth.authorization().await.unwrap(), None);
@@ -284,12 +284,12 @@ async fn a_challenge_without_proofs_does_not_unbind_a_working_token() {
     let shown = oauth.authorization().await.unwrap();
     let refusal =
         CredentialRefusal::new(401, vec!["Bearer error=\"invalid_token\"".to_owned()], shown);
-    oauth.refused(refusal).await.unwrap();
+    oauth.handle_refusal(refusal).await.unwrap();
     world.call(&oauth, "").await.unwrap();
     // More scopes, requested in the same way.
     let shown = oauth.authorization().await.unwrap();
     let challenge = "Bearer error=\"insufficient_scope\", scope=\"a\"".to_owned();
-    oauth.refused(CredentialRefusal::new(403, vec![challenge], shown)).await.unwrap();
+    oauth.handle_refusal(CredentialRefusal::new(403, vec![challenge], shown)).await.unwrap();
     world.call(&oauth, "a").await.unwrap();
     assert_eq!(world.logins().len(), 2);
     world.check();
@@ -336,7 +336,7 @@ async fn machine_clients_prove_their_tokens_too() {
     let credentials = ClientCredentials::secret("job", SECRET);
     let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
     let first = CredentialRefusal::new(401, vec!["DPoP".to_owned()], None);
-    oauth.refused(first).await.unwrap();
+    oauth.handle_refusal(first).await.unwrap();
     // An expired token is renewed with the same key before it is sent.
     world.set(|s| s.expires_in = Some(3600));
     world.call(&oauth, "").await.unwrap();
@@ -354,7 +354,7 @@ async fn printed_values_contain_no_key_and_no_proof() {
     let token = world.call(&oauth, "").await.unwrap();
     let kept = store.latest(SERVER).await.unwrap().unwrap();
     let key = serde_json::to_string(&kept.key).unwrap().trim_matches('"').to_owned();
-    let shown = oauth.shown(RequestTarget::new("POST", SERVER)).await.unwrap();
+    let shown = oauth.for_request(RequestTarget::new("POST", SERVER)).await.unwrap();
     let proof = &shown.headers[0].1;
     let printed = format!("{oauth:?} {store:?} {kept:?} {kept:#?} {:?} {shown:?}", kept.key);
     for secret in [key.as_str(), &token, proof, proof.rsplit('.').next().unwrap()] {

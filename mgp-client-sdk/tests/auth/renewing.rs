@@ -51,7 +51,7 @@ async fn a_token_is_renewed_before_the_server_refuses_it() {
     world.set(|s| s.expires_in = Some(0));
     // The tokens have expired at once.
     let refusal = mgp_transport::http::CredentialRefusal::new(401, vec![], None);
-    oauth.refused(refusal).await.unwrap();
+    oauth.handle_refusal(refusal).await.unwrap();
     world.set(|s| s.expires_in = Some(3600));
     let renewed = oauth.authorization().await.unwrap();
     assert!(renewed.is_some());
@@ -155,7 +155,7 @@ async fn a_server_that_refuses_all_tokens_is_given_up() {
     let mut tries = 0;
     let error = loop {
         let shown = oauth.authorization().await.unwrap();
-        match oauth.refused(CredentialRefusal::new(401, vec![], shown)).await {
+        match oauth.handle_refusal(CredentialRefusal::new(401, vec![], shown)).await {
             Ok(()) => tries += 1,
             Err(error) => break error,
         }

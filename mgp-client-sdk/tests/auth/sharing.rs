@@ -16,7 +16,7 @@ use crate::world::{ONE, SERVER, World};
 async fn ended(world: &Arc<World>, store: impl TokenStore) -> OAuth {
     world.set(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
     let oauth = world.oauth().store(store);
-    oauth.refused(CredentialRefusal::new(401, vec![], None)).await.unwrap();
+    oauth.handle_refusal(CredentialRefusal::new(401, vec![], None)).await.unwrap();
     oauth
 }
 
@@ -70,7 +70,7 @@ async fn renew_at_once<S: TokenStore>(store: impl Fn() -> S) {
     check_refreshes(&world, 1);
     world.revoke();
     let refusal = || CredentialRefusal::new(401, vec![], Some(shown.0.clone()));
-    let done = tokio::join!(one.refused(refusal()), other.refused(refusal()));
+    let done = tokio::join!(one.handle_refusal(refusal()), other.handle_refusal(refusal()));
     done.0.unwrap();
     done.1.unwrap();
     assert_eq!(one.authorization().await.unwrap(), other.authorization().await.unwrap());

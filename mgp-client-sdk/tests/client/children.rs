@@ -37,8 +37,8 @@ const HELLO: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result
 fn shell(script: &str) -> ChildCommand {
     ChildCommand::new("sh")
         .args(["-c", &format!("{HELLO}{script}")])
-        .close_grace(Duration::from_millis(100))
-        .term_grace(Duration::from_millis(100))
+        .close_timeout(Duration::from_millis(100))
+        .term_timeout(Duration::from_millis(100))
 }
 
 /// Returns whether a process exists and is not a zombie.
@@ -110,7 +110,7 @@ async fn a_silent_server_is_killed_with_its_group() {
 async fn a_shutdown_that_hangs_escalates() {
     // It reacts to SIGTERM, not to the end of stdin.
     let slow = shell("while :; do sleep 0.05; done");
-    let slow = slow.term_grace(Duration::from_secs(10));
+    let slow = slow.term_timeout(Duration::from_secs(10));
     let client = plain().era(EraChoice::Legacy).spawn(slow).await.unwrap();
     assert_eq!(client.close().await.unwrap().signal, Some(15));
     // It reacts to neither.

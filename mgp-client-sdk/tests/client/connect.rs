@@ -214,7 +214,7 @@ async fn layers_stand_between_the_caller_and_the_wire() {
         let seen = Arc::clone(&seen);
         gate(move |call| {
             if let Some(tool) = call.tool() {
-                assert!(call.cx().callee.speaks_mgp(), "a gate knows whom a call goes to");
+                assert!(call.cx().callee.supports_mgp(), "a gate knows whom a call goes to");
                 seen.lock().unwrap().push(format!("{name} {}", tool.name));
             }
             Ok(())
@@ -228,7 +228,7 @@ async fn layers_stand_between_the_caller_and_the_wire() {
     });
     let builder =
         Client::builder("c", "1").layer(watch("inner")).layer(no_shell).layer(watch("outer"));
-    let client = TestClient::through(Server::new("s", "1"), builder).await;
+    let client = TestClient::with_builder(Server::new("s", "1"), builder).await;
     let refused = client.refusal("shell", ()).await;
     assert_eq!(
         (refused.code(), &*refused.message()),
@@ -262,5 +262,5 @@ async fn a_plain_client_sends_nothing_of_mgp() {
     let call = script.serve("tools/call", json!({ "content": [] })).await;
     assert!(!call.to_string().contains("mgp") && !call.to_string().contains("trace"), "{call}");
     calling.await.unwrap().unwrap();
-    assert!(!client.server().speaks_mgp());
+    assert!(!client.server().supports_mgp());
 }

@@ -320,7 +320,7 @@ async fn an_unlisted_tool_is_known_before_it_is_called() {
         let governance = Governance::builder().policies(policies).build();
         let builder = Client::builder("test", "1").era(era).governed(&governance, "clock");
         let now = Tool::new("now", "The time", || async { "noon" }).risk(RiskLevel::Safe);
-        let client = TestClient::through(Server::new("clock", "1").tool(now), builder).await;
+        let client = TestClient::with_builder(Server::new("clock", "1").tool(now), builder).await;
         assert_eq!(client.text("now", ()).await, "noon", "{era:?}");
     }
 }

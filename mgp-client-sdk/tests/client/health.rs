@@ -43,7 +43,7 @@ async fn the_health_of_a_ping_result_is_used() {
     assert_eq!(begin.elapsed().as_secs(), 15);
     pong(&mut script, "degraded").await;
     let change = changes.recv().await.unwrap();
-    assert_eq!((change.to, change.reason), (HealthStatus::Degraded, HealthReason::Told));
+    assert_eq!((change.to, change.reason), (HealthStatus::Degraded, HealthReason::Reported));
     assert_eq!(watch.status(), HealthStatus::Degraded);
     for _ in 0..2 {
         pong(&mut script, "healthy").await;

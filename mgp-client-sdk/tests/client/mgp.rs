@@ -21,7 +21,7 @@ use crate::script::{Script, plain};
 async fn methods_that_are_not_negotiated_are_refused_locally() {
     for client in [
         TestClient::new(Server::new("s", "1").without_mgp()).await,
-        TestClient::through(Server::new("s", "1"), plain()).await,
+        TestClient::with_builder(Server::new("s", "1"), plain()).await,
     ] {
         let mgp = client.mgp();
         let refused = [
@@ -54,7 +54,7 @@ async fn a_plain_connection_carries_nothing_of_mgp() {
             Script::legacy(builder(), json!({})).await
         };
         // Methods that a kernel serves for its operators belong to no extension and are always sent.
-        for info in methods().filter(|info| info.is_mgp() && !info.is_kernels()) {
+        for info in methods().filter(|info| info.is_mgp() && !info.is_kernel_only()) {
             let (method, cx) = (Method::from_static(info.name), client.context());
             let call = match info.kind {
                 Kind::Request => Call::request(method, Params::none(), cx),
@@ -197,7 +197,7 @@ fn every_method_to_a_server_has_a_typed_call() {
         info.kind == Kind::Request
             && info.direction != Direction::ToClient
             && info.marker != "Initialize"
-            && !info.is_kernels()
+            && !info.is_kernel_only()
     });
     for info in to_server {
         assert!(source.contains(info.marker), "`{}` has no typed call", info.name);

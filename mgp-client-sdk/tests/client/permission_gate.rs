@@ -50,7 +50,8 @@ async fn connect(
     let mut config = ClientConfig::new("c", "1");
     config.offer.mgp = Some(MgpOffer::new(streaming));
     config.connect.era = era;
-    config.connect.gate = Some(Arc::new(After { time, verdict, asked: Arc::clone(&asked) }));
+    config.connect.permission_gate =
+        Some(Arc::new(After { time, verdict, asked: Arc::clone(&asked) }));
     let client = Client::connect(here.reader, here.writer, config).await;
     (client, asked.load(Ordering::SeqCst))
 }

@@ -64,7 +64,7 @@ fn eras(builder: impl Fn() -> ClientBuilder) -> [ClientBuilder; 2] {
 async fn handlers_answer_in_both_eras() {
     let asked = Arc::new(AtomicUsize::new(0));
     for builder in eras(|| Client::builder("c", "1").handler(Friendly(Arc::clone(&asked)))) {
-        let client = TestClient::through(curious(), builder).await;
+        let client = TestClient::with_builder(curious(), builder).await;
         let text = client.text("ask", ()).await;
         for part in ["accept", "file:///work", "hello"] {
             assert!(text.contains(part), "{text}");
@@ -76,7 +76,7 @@ async fn handlers_answer_in_both_eras() {
 #[tokio::test]
 async fn requests_that_were_not_offered_are_refused() {
     for builder in eras(|| Client::builder("c", "1")) {
-        let client = TestClient::through(curious(), builder).await;
+        let client = TestClient::with_builder(curious(), builder).await;
         let code = client.refusal("ask", ()).await.code().0;
         assert!(matches!(code, 1000 | -32021), "{code}");
     }

@@ -101,5 +101,5 @@ impl Script {
 }
 
 pub(crate) fn plain() -> ClientBuilder {
-    Client::builder("test", "1").plain()
+    Client::builder("test", "1").without_mgp()
 }

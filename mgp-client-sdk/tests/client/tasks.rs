@@ -179,7 +179,7 @@ async fn both_eras_end_with_the_same_result() {
         let builder = Client::builder("c", "1")
             .era(era)
             .on_elicitation(|question| async move { Ok(question.accept()) });
-        let client = TestClient::through(slow(Arc::default()), builder).await;
+        let client = TestClient::with_builder(slow(Arc::default()), builder).await;
         let received = client.call("slow").as_task().await.unwrap().to_text();
         assert!(received.contains(r#""content":{"n":3}"#), "{era:?}: {received}");
     }
@@ -190,7 +190,7 @@ async fn dropping_a_call_stops_its_task_at_the_server() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
         let stopped = Arc::new(AtomicBool::new(false));
         let builder = Client::builder("c", "1").era(era);
-        let client = TestClient::through(slow(Arc::clone(&stopped)), builder).await;
+        let client = TestClient::with_builder(slow(Arc::clone(&stopped)), builder).await;
         let call = client.call("slow").as_task().send();
         tokio::time::timeout(Duration::from_secs(3), call).await.unwrap_err();
         tokio::time::sleep(Duration::from_millis(100)).await;

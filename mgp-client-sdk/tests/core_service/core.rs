@@ -16,7 +16,7 @@ use crate::world::{DropCounter, ItemLog, both, chunk, config, connect, hop, kern
 
 fn limited(tool: Tool) -> Server {
     let mut limit = LimitConfig::default();
-    limit.running = 1;
+    limit.max_running = 1;
     Server::new("below", "1").tool(tool).limit(limit)
 }
 
@@ -55,7 +55,7 @@ fn a_handler_asks_its_caller_while_it_holds_the_only_turn() {
         });
         let asked = Arc::default();
         let mut config = config(EraChoice::Legacy);
-        config.answers = person(r#"{"action":"accept"}"#, &asked);
+        config.handlers = person(r#"{"action":"accept"}"#, &asked);
         let client = connect(limited(ask), config).await;
         let none = Payload::empty_object();
         let (a, b) = tokio::join!(client.call_tool("ask", &none), client.call_tool("ask", &none));

@@ -135,7 +135,7 @@ async fn cell(above: EraChoice, below: EraChoice) {
     let hop = hop(asking(&made), config(below), gate.clone()).await;
     let end = kernel(ToolRouter::new().route("ask", hop.clone()));
     let mut config = config(above);
-    config.answers = person(ACCEPT, &asked);
+    config.handlers = person(ACCEPT, &asked);
     let client = Client::connect(end.reader, end.writer, config).await.unwrap();
     let (result, questions) = if above == EraChoice::Modern {
         in_rounds(&client, "ask", ACCEPT).await.unwrap()

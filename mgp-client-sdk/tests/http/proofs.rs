@@ -30,7 +30,7 @@ impl Credentials for Proving {
         Ok(None)
     }
 
-    fn shown<'a>(
+    fn for_request<'a>(
         &'a self,
         request: RequestTarget<'a>,
     ) -> BoxFuture<'a, Result<RequestCredentials, RpcError>> {
@@ -42,12 +42,12 @@ impl Credentials for Proving {
         Box::pin(async { Ok(shown) })
     }
 
-    fn nonce(&self, nonce: &str) {
+    fn handle_nonce(&self, nonce: &str) {
         self.0.lock().unwrap().nonces.push(nonce.to_owned());
     }
 
-    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
-        self.0.lock().unwrap().refused.push((refusal.nonce, refusal.times));
+    async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
+        self.0.lock().unwrap().refused.push((refusal.nonce, refusal.attempts));
         Ok(())
     }
 }
@@ -105,7 +105,7 @@ impl Credentials for Broken {
         Ok(Some("Bearer s3cret\r\nx: y".to_owned()))
     }
 
-    async fn refused(&self, _: CredentialRefusal) -> Result<(), RpcError> {
+    async fn handle_refusal(&self, _: CredentialRefusal) -> Result<(), RpcError> {
         Ok(())
     }
 }

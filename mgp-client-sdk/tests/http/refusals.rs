@@ -27,7 +27,7 @@ impl Credentials for Counting {
         Ok(Some(shown))
     }
 
-    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
+    async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
         self.shown.fetch_add(1, Ordering::SeqCst);
         self.refused.lock().unwrap().push(refusal);
         Ok(())

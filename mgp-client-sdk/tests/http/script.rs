@@ -272,7 +272,7 @@ pub(crate) fn initialized(seen: &Received, session: &str) -> Response {
 
 /// A client without a known server.
 pub(crate) fn client() -> ClientBuilder {
-    Client::builder("tester", "1").plain().http(|http| {
+    Client::builder("tester", "1").without_mgp().http(|http| {
         http.eras = EraCache::new();
         http.retry = Duration::from_millis(20);
     })

@@ -106,7 +106,7 @@ async fn roots_that_cannot_be_read_are_an_error() {
 #[tokio::test]
 async fn a_fetcher_trusts_a_configured_root_too() {
     let server = server(GOOD).await;
-    let fetch = GuardedFetch::beside(&server.url).unwrap();
+    let fetch = GuardedFetch::for_server(&server.url).unwrap();
     fetch.fetch(FetchRequest::get(&server.url)).await.unwrap_err();
     assert!(server.seen().is_empty(), "nothing is sent to an untrusted server");
     let fetch = fetch.root_certificates(ROOT).unwrap();

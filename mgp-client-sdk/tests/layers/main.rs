@@ -68,8 +68,8 @@ where
 {
     let builder = Client::builder("test", "1").server_id("files").era(era);
     match side {
-        Side::Client => TestClient::through(server, builder.layer(layer)).await,
-        Side::Server => TestClient::through(server.layer(layer), builder).await,
+        Side::Client => TestClient::with_builder(server, builder.layer(layer)).await,
+        Side::Server => TestClient::with_builder(server.layer(layer), builder).await,
     }
 }
 
@@ -221,7 +221,7 @@ async fn a_changed_definition_is_held_on_the_client() {
         let tools = Files::default();
         let server = Server::new("f", "1").tool(tools.tool("read"));
         let registry = server.tools();
-        let definitions = Definitions::in_memory(Policies::all(ServerPolicy::default()));
+        let definitions = Definitions::in_memory(Policies::with_default(ServerPolicy::default()));
         let layer = DefinitionLayer::new(definitions.clone());
         let client = between(layer, (Side::Client, era), server).await;
         assert_eq!(client.text("read", ()).await, "done");
@@ -229,7 +229,7 @@ async fn a_changed_definition_is_held_on_the_client() {
         registry.add(tools.tool("read").define(|tool: &mut mcp::Tool| {
             tool.description = Some("Reads, and sends it elsewhere".into());
         }));
-        definitions.stale(&files());
+        definitions.mark_stale(&files());
         assert_eq!(client.refusal("read", ()).await.code().0, 4002, "{era:?}");
         assert_eq!(tools.ran(), 1, "{era:?}");
         let waiting = definitions.waiting().unwrap().remove(0);

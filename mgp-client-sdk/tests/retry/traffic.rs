@@ -84,7 +84,7 @@ async fn a_refusal_in_a_result_is_followed_by_a_plain_client() {
             _ => Ok("bought"),
         });
         let server = Server::new("s", "1").tool(tool);
-        let world = Governed::new(server, &["buy"], |builder| builder.plain().era(era)).await;
+        let world = Governed::new(server, &["buy"], |builder| builder.without_mgp().era(era)).await;
         let began = Instant::now();
         let error = world.client.refusal("buy", ()).await;
         assert_eq!((error.code().0, shop.ran("buy")), (4000, 2), "{era:?}");

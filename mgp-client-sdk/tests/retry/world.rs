@@ -70,7 +70,7 @@ impl Governed {
         let log = MemoryAudit::bounded(100_000);
         let governance = Governance::builder()
             .audit(Arc::new(log.clone()))
-            .policies(Policies::all(policy))
+            .policies(Policies::with_default(policy))
             .build();
         let ann = Principal::new("local", "ann").operator();
         for tool in granted {
@@ -80,7 +80,7 @@ impl Governed {
         let builder = Client::builder("test", "1")
             .retry(RetryConfig::default())
             .governed(&governance, "shop");
-        Self { client: TestClient::through(server, change(builder)).await, log }
+        Self { client: TestClient::with_builder(server, change(builder)).await, log }
     }
 
     /// Returns the events of calls of a tool: type and details.

@@ -76,7 +76,7 @@ async fn kill_and_look(kills: u32) {
         .args(["-c", text])
         .arg(example("mgp-server-sdk", "echo"))
         .env(MARK, &mark)
-        .term_grace(Duration::from_millis(500));
+        .term_timeout(Duration::from_millis(500));
     let mut config = quick(10_000);
     config.policy = RestartPolicy::OnFailure;
     // All kills are in one window, so that the count must be exact.

@@ -155,7 +155,7 @@ async fn a_server_stopped_during_its_handshake_leaves_nothing_behind() {
     server.stop(ShutdownReason::OperatorRequest).await;
     let pids = std::fs::read_to_string(&file).unwrap();
     assert!(pids.split_whitespace().all(|pid| !is_alive(pid.parse().unwrap())), "{pids}");
-    assert_eq!((server.state().now(), server.restarts()), (ServerState::Disconnected, 0));
+    assert_eq!((server.state().get(), server.restarts()), (ServerState::Disconnected, 0));
 }
 
 #[tokio::test]

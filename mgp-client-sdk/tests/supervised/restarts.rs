@@ -33,7 +33,7 @@ async fn a_server_that_exits_is_restarted_and_called_again() {
         let next = again(&server, round).await;
         assert_eq!(say(&next, "two").await.unwrap(), "two");
         // The handshake was repeated, MGP included.
-        assert!(next.server().speaks_mgp());
+        assert!(next.server().supports_mgp());
         assert_eq!(next.server().mgp, first.server().mgp);
     }
     // Calls of an earlier client are sent to the current run.
@@ -41,7 +41,7 @@ async fn a_server_that_exits_is_restarted_and_called_again() {
     assert_eq!(say(&first, "three").await.unwrap(), "three");
     assert_eq!(server.restarts(), 3);
     server.stop(ShutdownReason::OperatorRequest).await;
-    assert_eq!(server.state().now(), ServerState::Disconnected);
+    assert_eq!(server.state().get(), ServerState::Disconnected);
     let error = first.call("echo").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
     assert_eq!(error.message(), "server `echo` is stopped; start it first");
@@ -89,7 +89,7 @@ async fn refusals_name_the_state_of_the_server() {
 async fn calls_wait_for_a_restart_if_they_may() {
     let mut config = quick(5);
     config.backoff_base = Duration::from_millis(300);
-    let builder = Client::builder("test", "1").ready_wait(WAIT_TIMEOUT);
+    let builder = Client::builder("test", "1").ready_timeout(WAIT_TIMEOUT);
     let server = builder.supervise(echo(), config).unwrap();
     server.start().await;
     // It is not running yet.
@@ -118,7 +118,7 @@ async fn a_call_forbidden_while_it_waits_for_a_restart_does_not_run() {
         }
         _ => Ok(()),
     });
-    let builder = Client::builder("test", "1").ready_wait(WAIT_TIMEOUT).layer(closed);
+    let builder = Client::builder("test", "1").ready_timeout(WAIT_TIMEOUT).layer(closed);
     let server = builder.supervise(echo(), config).unwrap();
     server.start().await;
     let client = server.ready().await.unwrap();
@@ -208,7 +208,7 @@ async fn retried_calls_reach_the_next_run() {
 #[tokio::test]
 async fn a_restarted_server_does_not_inherit_an_open_circuit() {
     let mut retry = RetryConfig::default();
-    (retry.retries, retry.circuit.failures) = (0, 1);
+    (retry.max_retries, retry.circuit.failures) = (0, 1);
     retry.circuit.open_for = Duration::from_hours(1);
     let builder = Client::builder("test", "1").server_id("echo").retry(retry);
     let server = builder.supervise(echo(), quick(5)).unwrap();

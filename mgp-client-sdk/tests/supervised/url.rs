@@ -24,7 +24,7 @@ async fn a_server_at_a_url_is_connected_to_again() {
     let client = again(&server, 1).await;
     assert_eq!(client.call("hello").await.unwrap().to_text(), "hello");
     server.stop(ShutdownReason::OperatorRequest).await;
-    assert_eq!(server.state().now(), ServerState::Disconnected);
+    assert_eq!(server.state().get(), ServerState::Disconnected);
     assert_eq!(client.call("hello").await.unwrap_err().code().0, 2000);
     running.abort();
 

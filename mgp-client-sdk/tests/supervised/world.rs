@@ -44,8 +44,8 @@ pub(crate) const HELLO: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id
 pub(crate) fn script(text: &str) -> ChildCommand {
     ChildCommand::new("sh")
         .args(["-c", text])
-        .close_grace(Duration::from_millis(100))
-        .term_grace(Duration::from_millis(100))
+        .close_timeout(Duration::from_millis(100))
+        .term_timeout(Duration::from_millis(100))
 }
 
 /// A server in shell that completes the handshake.

@@ -101,7 +101,7 @@ impl ConfigChange {
 fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
     // Another file or owner implies another folder, and other rules of expansion.
     let same_file = old.file == new.file && old.origin == new.origin;
-    let same_place = same_file && old.reach == new.reach && old.pass_env == new.pass_env;
+    let same_place = same_file && old.target == new.target && old.pass_env == new.pass_env;
     // A running server has read the files that were approved before.
     let same_place = same_place && old.approved_files == new.approved_files;
     let same_offer = match (&old.mgp, &new.mgp) {

@@ -92,7 +92,7 @@ impl Reload {
                 Err(error) => {
                     // An error in a file persists until the file is written again; all others may be temporary and
                     // are tried again.
-                    let is_read = matches!(error, DiscoveryError::Faults(_));
+                    let is_read = matches!(error, DiscoveryError::InvalidConfig(_));
                     self.read = Some(if is_read { state } else { State::default() });
                     let found = vec![error.to_string()];
                     if self.reported != found {

@@ -88,7 +88,7 @@ async fn files_are_watched_and_a_faulty_one_changes_nothing() {
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let store = Arc::new(MemoryStore::new());
     let trust = Trust::new(store.clone());
-    let sources = Sources::given(&file);
+    let sources = Sources::single(&file);
     let loaded = sources.load(&trust).await.unwrap();
     let mut reload = Reload::new(sources, trust, &loaded);
     assert!(next(&mut reload).await.is_none(), "nothing changed");
@@ -135,7 +135,7 @@ async fn a_file_that_is_changed_and_changed_back_before_the_first_look_is_report
     let write = |text: &str| fs::write(&file, text).unwrap();
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let trust = Trust::new(Arc::new(MemoryStore::new()));
-    let sources = Sources::given(&file);
+    let sources = Sources::single(&file);
     let loaded = sources.load(&trust).await.unwrap();
     let mut reload = Reload::new(sources, trust, &loaded);
     // The caller reads this one by itself.

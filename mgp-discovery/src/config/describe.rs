@@ -113,10 +113,10 @@ fn table(path: &str) -> Value {
 }
 
 fn value(kind: KeyKind, path: &str) -> Value {
-    let text = || json!({ "type": "string", "maxLength": limits::TEXT_BYTES });
+    let text = || json!({ "type": "string", "maxLength": limits::MAX_TEXT_BYTES });
     let duration = || json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d|w)$" });
     let word = |words: &[&str]| json!({ "type": "string", "enum": words });
-    let most = limits::ENTRIES;
+    let most = limits::MAX_ENTRIES;
     match kind {
         KeyKind::Text => text(),
         KeyKind::Texts => json!({ "type": "array", "items": text(), "maxItems": most }),
@@ -143,7 +143,7 @@ fn value(kind: KeyKind, path: &str) -> Value {
         KeyKind::Table => table(path),
         KeyKind::TableOrFalse => json!({ "anyOf": [table(path), { "const": false }] }),
         KeyKind::Tables => {
-            json!({ "type": "array", "items": table(path), "maxItems": limits::SERVERS })
+            json!({ "type": "array", "items": table(path), "maxItems": limits::MAX_SERVERS })
         }
         KeyKind::TableMap => {
             json!({ "type": "object", "additionalProperties": table(&format!("{path}.*")) })

@@ -132,7 +132,7 @@ impl<'a> Report<'a> {
     fn add(&mut self, severity: FindingSeverity, at: usize, what: String, remedy: Option<String>) {
         // The report on a faulty file must not become longer than the file.
         let count = self.findings.iter().filter(|finding| finding.severity == severity).count();
-        if count >= limits::FINDINGS {
+        if count >= limits::MAX_FINDINGS {
             return;
         }
         let (line, column) = place(self.text, at);

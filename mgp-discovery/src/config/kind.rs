@@ -196,15 +196,15 @@ fn duration(text: &str) -> Result<Duration, Wrong> {
 }
 
 fn few(entries: usize) -> Result<(), Wrong> {
-    if entries <= limits::ENTRIES {
+    if entries <= limits::MAX_ENTRIES {
         return Ok(());
     }
-    Err(Wrong::new(format!("has {entries} entries; {} are possible", limits::ENTRIES)))
+    Err(Wrong::new(format!("has {entries} entries; {} are possible", limits::MAX_ENTRIES)))
 }
 
 fn text(text: &str) -> Result<String, Wrong> {
-    if text.len() > limits::TEXT_BYTES {
-        return Err(Wrong::new(format!("is longer than {} bytes", limits::TEXT_BYTES)));
+    if text.len() > limits::MAX_TEXT_BYTES {
+        return Err(Wrong::new(format!("is longer than {} bytes", limits::MAX_TEXT_BYTES)));
     }
     // No program, variable or header can contain it.
     if text.contains('\0') {

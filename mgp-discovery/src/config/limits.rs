@@ -1,21 +1,21 @@
 //! The limits of a configuration; values beyond them are refused by name (MGP §15.2).
 
 /// The maximum size of a file.
-pub const FILE_BYTES: u64 = 1 << 20;
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The maximum number of servers in a file.
-pub const SERVERS: usize = 1000;
+pub const MAX_SERVERS: usize = 1000;
 /// The maximum number of agents in a file.
-pub const AGENTS: usize = 256;
+pub const MAX_AGENTS: usize = 256;
 /// The maximum number of entries of a list or of a table of texts.
-pub const ENTRIES: usize = 256;
+pub const MAX_ENTRIES: usize = 256;
 /// The maximum size of a text.
-pub const TEXT_BYTES: usize = 32 * 1024;
+pub const MAX_TEXT_BYTES: usize = 32 * 1024;
 /// The maximum size of the id of a server or the name of an agent.
-pub const ID_BYTES: usize = 128;
+pub const MAX_ID_BYTES: usize = 128;
 /// The maximum number of warnings, and of errors, reported for a file; further errors still disable their server or
 /// file.
-pub const FINDINGS: usize = 200;
+pub const MAX_FINDINGS: usize = 200;
 /// The maximum nesting of `${A:-${B:-…}}`.
-pub const DEPTH: usize = 8;
+pub const MAX_DEPTH: usize = 8;
 /// The maximum size of an expanded value.
-pub const VALUE_BYTES: usize = 64 * 1024;
+pub const MAX_VALUE_BYTES: usize = 64 * 1024;

@@ -74,7 +74,7 @@ pub struct ServerConfig {
     /// The identity of the server everywhere.
     pub id: ServerId,
     /// The program or URL.
-    pub reach: TargetConfig,
+    pub target: TargetConfig,
     /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
     /// The time limits of its tool calls.
@@ -128,18 +128,18 @@ pub enum TargetConfig {
         transport: Transport,
     },
     /// A server in this process, which the embedding program provides; no file can declare it.
-    Within,
+    InProcess,
 }
 
 impl ServerConfig {
     /// Creates a server of this process, governed like any other.
     #[must_use]
-    pub fn within(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
-        let (reach, file) = (TargetConfig::Within, PathBuf::new());
-        let origin = Origin::Given;
+    pub fn in_process(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
+        let (reach, file) = (TargetConfig::InProcess, PathBuf::new());
+        let origin = Origin::Named;
         Self {
             id: id.into(),
-            reach,
+            target: reach,
             era: None,
             timeouts: CallTimeouts::default(),
             pass_env: Vec::new(),
@@ -154,7 +154,8 @@ impl ServerConfig {
 /// Shows names only: values of configurations may be secret.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, reach, era, timeouts, pass_env, mgp, file, origin, approved_files } = self;
+        let Self { id, target: reach, era, timeouts, pass_env, mgp, file, origin, approved_files } =
+            self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
@@ -185,7 +186,7 @@ impl fmt::Debug for TargetConfig {
                 .field("headers", &headers.keys().collect::<Vec<_>>())
                 .field("transport", transport)
                 .finish_non_exhaustive(),
-            Self::Within => f.write_str("Within"),
+            Self::InProcess => f.write_str("Within"),
         }
     }
 }

@@ -55,8 +55,8 @@ impl Config {
 }
 
 fn read(report: &mut Report<'_>, text: &str) -> Option<ParsedConfig> {
-    if text.len() as u64 > limits::FILE_BYTES {
-        let what = format!("the file is longer than {} bytes", limits::FILE_BYTES);
+    if text.len() as u64 > limits::MAX_FILE_BYTES {
+        let what = format!("the file is longer than {} bytes", limits::MAX_FILE_BYTES);
         report.error(0, what, None);
         return None;
     }
@@ -95,8 +95,8 @@ fn servers(top: &mut Reader<'_, '_, '_>, parsed: &mut ParsedConfig) {
         top.error("servers", "is not a list of tables", Some(remedy));
         return;
     };
-    if tables.len() > limits::SERVERS {
-        let what = format!("has {} entries; {} are possible", tables.len(), limits::SERVERS);
+    if tables.len() > limits::MAX_SERVERS {
+        let what = format!("has {} entries; {} are possible", tables.len(), limits::MAX_SERVERS);
         top.error("servers", what, None);
         return;
     }
@@ -137,7 +137,7 @@ fn tables(item: &Item) -> Option<Vec<&dyn TableLike>> {
 /// Returns whether a text can be the id of a server or the name of an agent.
 pub(crate) fn valid_id(id: &str) -> bool {
     let mut bytes = id.bytes();
-    id.len() <= limits::ID_BYTES
+    id.len() <= limits::MAX_ID_BYTES
         && bytes.next().is_some_and(|first| first.is_ascii_alphanumeric())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
@@ -156,7 +156,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         }
         _ => {}
     }
-    let reach = reach(&mut reader);
+    let target = target(&mut reader);
     let era = match reader.text("era").as_deref() {
         Some("modern") => Some(Era::Modern),
         Some("legacy") => Some(Era::Legacy),
@@ -173,7 +173,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let origin = Origin::Project;
     Some(ServerConfig {
         id: ServerId::from(id?),
-        reach: reach?,
+        target: target?,
         era,
         timeouts,
         pass_env,
@@ -219,7 +219,7 @@ fn pass_env(reader: &mut Reader<'_, '_, '_>) -> Vec<String> {
 const SSE_REMEDY: &str = "use the server's address for streamable HTTP, often `…/mcp`, and leave `transport` out; \
     or start a bridge: `command = \"npx\"`, `args = [\"mcp-remote\", \"URL\"]`";
 
-fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
+fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     let (command, url) = (reader.text("command"), reader.text("url"));
     let (args, cwd, env) = (reader.texts("args"), reader.text("cwd"), reader.map("env"));
     let headers = reader.map("headers");
@@ -422,8 +422,8 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
         top.error("agents", "is not a table of tables", Some(remedy));
         return;
     };
-    if table.len() > limits::AGENTS {
-        let what = format!("has {} entries; {} are possible", table.len(), limits::AGENTS);
+    if table.len() > limits::MAX_AGENTS {
+        let what = format!("has {} entries; {} are possible", table.len(), limits::MAX_AGENTS);
         top.error("agents", what, None);
         return;
     }

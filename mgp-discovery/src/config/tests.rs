@@ -45,7 +45,7 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
     let ParsedConfig { config, findings, broken, .. } = parsed(text);
     assert_eq!((findings.len(), broken.len()), (0, 0), "{findings:?}");
     let server = config.server("mind.cerebras").unwrap();
-    let TargetConfig::Program { command, args, env, .. } = &server.reach else {
+    let TargetConfig::Program { command, args, env, .. } = &server.target else {
         panic!("{server:?}")
     };
     assert_eq!(command, "python");
@@ -221,7 +221,7 @@ fn a_misspelt_proof_of_operators_does_not_mean_none() {
 fn the_first_of_two_servers_of_an_id_counts() {
     let text = "servers = [{ id = 'a', command = 'x' }, { id = 'a', command = 'y' }]";
     let ParsedConfig { config, findings, broken, .. } = parsed(text);
-    let TargetConfig::Program { command, .. } = &config.servers[0].reach else {
+    let TargetConfig::Program { command, .. } = &config.servers[0].target else {
         panic!("a program")
     };
     assert_eq!(
@@ -245,20 +245,22 @@ fn values_in_the_wrong_place_are_not_repeated() {
 
 #[test]
 fn everything_has_a_bound() {
-    let many = "[[servers]]\n".repeat(limits::SERVERS + 1);
+    let many = "[[servers]]\n".repeat(limits::MAX_SERVERS + 1);
     assert!(Config::parse("mgp.toml", &many).is_err());
-    let broken = parsed(&"[[servers]]\nx = 1\n".repeat(limits::SERVERS));
-    assert_eq!(broken.broken.len(), limits::SERVERS);
-    assert_eq!(broken.findings.len(), 2 * limits::FINDINGS, "as many warnings as errors");
+    let broken = parsed(&"[[servers]]\nx = 1\n".repeat(limits::MAX_SERVERS));
+    assert_eq!(broken.broken.len(), limits::MAX_SERVERS);
+    assert_eq!(broken.findings.len(), 2 * limits::MAX_FINDINGS, "as many warnings as errors");
     let args = format!(
         "servers = [{{ id = 'a', command = 'a', args = {:?} }}]",
-        vec!["x"; limits::ENTRIES + 1]
+        vec!["x"; limits::MAX_ENTRIES + 1]
     );
     assert_eq!(parsed(&args).broken, ["a"]);
-    let long =
-        format!("servers = [{{ id = 'a', command = '{}' }}]", "x".repeat(limits::TEXT_BYTES + 1));
+    let long = format!(
+        "servers = [{{ id = 'a', command = '{}' }}]",
+        "x".repeat(limits::MAX_TEXT_BYTES + 1)
+    );
     assert_eq!(parsed(&long).broken, ["a"]);
-    let file = "#".repeat(usize::try_from(limits::FILE_BYTES).unwrap() + 1);
+    let file = "#".repeat(usize::try_from(limits::MAX_FILE_BYTES).unwrap() + 1);
     assert!(Config::parse("mgp.toml", &file).is_err());
     assert!(Config::parse("mgp.toml", &"[".repeat(100_000)).is_err());
     assert!(Config::parse("mgp.toml", &format!("a = {}", "[".repeat(100_000))).is_err());

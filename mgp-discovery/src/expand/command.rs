@@ -28,7 +28,7 @@ pub(super) fn run(command: &str, folder: &Path, patience: Duration) -> Result<St
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        let read = out.take(limits::VALUE_BYTES as u64 + 1).read_to_end(&mut bytes);
+        let read = out.take(limits::MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut bytes);
         // After the time limit the receiver is gone.
         let _ = sender.send(read.map(|_| bytes));
     });
@@ -41,8 +41,8 @@ pub(super) fn run(command: &str, folder: &Path, patience: Duration) -> Result<St
         Ok(Err(error)) => return Err(format!("its output cannot be read: {error}")),
         Err(_) => return Err(format!("it did not end within {patience:?}")),
     };
-    if bytes.len() > limits::VALUE_BYTES {
-        return Err(format!("it printed more than {} bytes", limits::VALUE_BYTES));
+    if bytes.len() > limits::MAX_VALUE_BYTES {
+        return Err(format!("it printed more than {} bytes", limits::MAX_VALUE_BYTES));
     }
     match ended {
         Some(status) if status.success() => {

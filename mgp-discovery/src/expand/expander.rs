@@ -34,7 +34,7 @@ use crate::source::{Origin, changed_file};
 pub struct Expander {
     variables: Arc<Variables>,
     home: Option<PathBuf>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// The value of a variable, by its name.
@@ -47,7 +47,7 @@ pub struct ExpandedServer {
     /// The server.
     pub id: ServerId,
     /// The program or URL.
-    pub reach: ExpandedTarget,
+    pub target: ExpandedTarget,
 }
 
 /// The program or URL of a server, expanded.
@@ -75,7 +75,7 @@ pub enum ExpandedTarget {
         transport: Transport,
     },
     /// In this process.
-    Within,
+    InProcess,
 }
 
 /// The texts that could not be expanded, by their keys; contains no values.
@@ -105,12 +105,12 @@ impl ExpandError {
 impl ExpandedServer {
     /// Returns the texts that must not be shown: values from outside the file, and values that look like secrets.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let (texts, map): (Vec<&Expanded>, _) = match &self.reach {
+        let (texts, map): (Vec<&Expanded>, _) = match &self.target {
             ExpandedTarget::Program { command, args, env, .. } => {
                 (std::iter::once(command).chain(args).collect(), Some(env))
             }
             ExpandedTarget::Url { url, headers, .. } => (vec![url], Some(headers)),
-            ExpandedTarget::Within => (Vec::new(), None),
+            ExpandedTarget::InProcess => (Vec::new(), None),
         };
         let all = texts.into_iter().chain(map.into_iter().flat_map(BTreeMap::values));
         all.flat_map(Expanded::secrets)
@@ -122,12 +122,12 @@ impl ExpandedServer {
 impl Expander {
     /// Creates an expander with a lookup of variables.
     pub fn new(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { variables: Arc::new(variables), home: None, patience: Duration::from_secs(10) }
+        Self { variables: Arc::new(variables), home: None, timeout: Duration::from_secs(10) }
     }
 
     /// Creates an expander with the environment of this process.
     #[must_use]
-    pub fn of_process() -> Self {
+    pub fn from_env() -> Self {
         let expander = Self::new(|name| std::env::var(name).ok());
         match std::env::home_dir() {
             Some(home) => expander.home(home),
@@ -144,8 +144,8 @@ impl Expander {
 
     /// Sets the time limit of a command; 10 s by default.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn timeout(mut self, patience: Duration) -> Self {
+        self.timeout = patience;
         self
     }
 
@@ -161,7 +161,7 @@ impl Expander {
             return Err(Box::new(ExpandError { server, reasons }));
         }
         let mut filling = Filling { expander: self, server, folder, reasons: Vec::new() };
-        let reach = match &server.reach {
+        let reach = match &server.target {
             TargetConfig::Program { command, args, cwd, env } => {
                 filling.program(command, args, cwd.as_deref(), env)
             }
@@ -170,10 +170,10 @@ impl Expander {
                 headers: filling.map("headers", headers),
                 transport: transport.clone(),
             },
-            TargetConfig::Within => ExpandedTarget::Within,
+            TargetConfig::InProcess => ExpandedTarget::InProcess,
         };
         if filling.reasons.is_empty() {
-            return Ok(ExpandedServer { id: server.id.clone(), reach });
+            return Ok(ExpandedServer { id: server.id.clone(), target: reach });
         }
         let reasons = filling.reasons;
         Err(Box::new(ExpandError { server: server.id.clone(), reasons }))
@@ -183,7 +183,7 @@ impl Expander {
     ///
     /// # Errors
     /// The reason, with the remedy.
-    pub fn fill(
+    pub fn expand(
         &self,
         template: &Template,
         origin: Origin,
@@ -200,7 +200,7 @@ impl Expander {
                         (Some(value), None) => out.push_secret(&value),
                         (Some(value), Some(_)) if !value.is_empty() => out.push_secret(&value),
                         (_, Some(default)) => {
-                            let filled = self.fill(default, origin, folder)?;
+                            let filled = self.expand(default, origin, folder)?;
                             match looks_secret(name, filled.as_str()) {
                                 Some(_) => out.push_secret(filled.as_str()),
                                 None => out.append(&filled),
@@ -221,14 +221,14 @@ impl Expander {
                     );
                 }
                 Piece::Command(command) => {
-                    let output = command::run(command, self.home_folder(), self.patience).map_err(
+                    let output = command::run(command, self.home_folder(), self.timeout).map_err(
                         |reason| format!("the command of `${{cmd:…}}` failed: {reason}"),
                     )?;
                     out.push_secret(without_end(&output));
                 }
             }
-            if out.as_str().len() > limits::VALUE_BYTES {
-                return Err(format!("it becomes longer than {} bytes", limits::VALUE_BYTES));
+            if out.as_str().len() > limits::MAX_VALUE_BYTES {
+                return Err(format!("it becomes longer than {} bytes", limits::MAX_VALUE_BYTES));
             }
         }
         if out.as_str().contains('\0') {
@@ -272,9 +272,12 @@ impl Expander {
         }
         let mut bytes = Vec::new();
         let file = fs::File::open(&place).map_err(refused)?;
-        file.take(limits::VALUE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(refused)?;
-        if bytes.len() > limits::VALUE_BYTES {
-            return Err(format!("the file `{path}` is longer than {} bytes", limits::VALUE_BYTES));
+        file.take(limits::MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(refused)?;
+        if bytes.len() > limits::MAX_VALUE_BYTES {
+            return Err(format!(
+                "the file `{path}` is longer than {} bytes",
+                limits::MAX_VALUE_BYTES
+            ));
         }
         let text =
             String::from_utf8(bytes).map_err(|_| format!("the file `{path}` is not UTF-8 text"))?;
@@ -348,7 +351,7 @@ impl Filling<'_> {
     fn text(&mut self, place: &str, text: &str, parts: &[(&str, &str)]) -> Expanded {
         let filled = Template::parse(text)
             .map_err(|bad: TemplateError| bad.to_string())
-            .and_then(|template| self.expander.fill(&template, self.server.origin, self.folder));
+            .and_then(|template| self.expander.expand(&template, self.server.origin, self.folder));
         match filled {
             Ok(mut filled) => {
                 let parts = parts.iter().filter(|(name, part)| looks_secret(name, part).is_some());

@@ -16,14 +16,14 @@ pub struct ClearSecret {
     /// The key that holds it: `env.GITHUB_TOKEN`.
     pub place: String,
     /// The reason why it is taken for a secret.
-    pub why: &'static str,
+    pub reason: &'static str,
     /// The remedy.
     pub remedy: String,
 }
 
 impl fmt::Display for ClearSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { server, place, why, remedy } = self;
+        let Self { server, place, reason: why, remedy } = self;
         write!(f, "`{place}` of `{server}` looks like a secret in clear text ({why}); {remedy}")
     }
 }
@@ -44,10 +44,10 @@ pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
         if let Some(why) = looks_secret(name, value) {
             let variable = variable(&server.id, name);
             let remedy = format!("write `${{{variable}}}` or `${{file:PATH}}` in its place");
-            found.push(ClearSecret { server: server.id.clone(), place, why, remedy });
+            found.push(ClearSecret { server: server.id.clone(), place, reason: why, remedy });
         }
     };
-    match &server.reach {
+    match &server.target {
         TargetConfig::Program { args, env, .. } => {
             for (name, value) in env {
                 look(format!("env.{name}"), name, value);
@@ -64,7 +64,7 @@ pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
                 look("url".to_owned(), name, value);
             }
         }
-        TargetConfig::Within => {}
+        TargetConfig::InProcess => {}
     }
     found
 }

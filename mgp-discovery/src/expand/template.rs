@@ -43,7 +43,7 @@ pub enum TemplateError {
     #[error("`${{{0}:…}}` names nothing")]
     Empty(&'static str),
     /// Defaults are nested too deeply.
-    #[error("`${{…}}` is nested deeper than {}", limits::DEPTH)]
+    #[error("`${{…}}` is nested deeper than {}", limits::MAX_DEPTH)]
     Deep,
 }
 
@@ -114,7 +114,7 @@ impl Template {
 }
 
 fn parse(text: &str, depth: usize) -> Result<Template, TemplateError> {
-    if depth > limits::DEPTH {
+    if depth > limits::MAX_DEPTH {
         return Err(TemplateError::Deep);
     }
     let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);

@@ -17,14 +17,14 @@ fn expander() -> Expander {
         "EMPTY" => Some(String::new()),
         _ => None,
     })
-    .patience(Duration::from_secs(5))
+    .timeout(Duration::from_secs(5))
 }
 
 #[track_caller]
 fn check(text: &str, expected: Result<&str, &str>) {
     let filled = Template::parse(text)
         .map_err(|bad| bad.to_string())
-        .and_then(|template| expander().fill(&template, Origin::User, Path::new("")));
+        .and_then(|template| expander().expand(&template, Origin::User, Path::new("")));
     match (&filled, expected) {
         (Ok(filled), Ok(expected)) => assert_eq!(filled.as_str(), expected),
         (Err(reason), Err(expected)) => assert!(reason.contains(expected), "{reason}"),
@@ -55,11 +55,11 @@ fn commands_are_run_for_the_user_only_and_end() {
     check("${cmd:echo no >&2; exit 3}", Err("it failed with exit status: 3"));
     check("${cmd:head -c 70000 /dev/zero}", Err("more than 65536 bytes"));
     let slow = Template::parse("${cmd:sleep 60 & sleep 60}").unwrap();
-    let quick = expander().patience(Duration::from_millis(50));
-    let reason = quick.fill(&slow, Origin::User, Path::new("")).unwrap_err();
+    let quick = expander().timeout(Duration::from_millis(50));
+    let reason = quick.expand(&slow, Origin::User, Path::new("")).unwrap_err();
     assert!(reason.contains("did not end within 50ms"), "{reason}");
     let command = Template::parse("${cmd:echo a}").unwrap();
-    let reason = expander().fill(&command, Origin::Project, Path::new("")).unwrap_err();
+    let reason = expander().expand(&command, Origin::Project, Path::new("")).unwrap_err();
     assert!(reason.starts_with("only your own file may run a command"), "{reason}");
 }
 
@@ -73,7 +73,7 @@ fn files_of_a_project_stay_in_it() {
     fs::write(project.join("inside"), "plain\r\n").unwrap();
     fs::write(project.join("long"), vec![b'x'; 70_000]).unwrap();
     let fill =
-        |text: &str, origin| expander().fill(&Template::parse(text).unwrap(), origin, &project);
+        |text: &str, origin| expander().expand(&Template::parse(text).unwrap(), origin, &project);
     assert_eq!(fill("${file:inside}", Origin::Project).unwrap().as_str(), "plain");
     assert_eq!(fill("${file:../outside}", Origin::User).unwrap().as_str(), "s3cret");
     assert!(
@@ -95,7 +95,7 @@ fn files_of_a_project_stay_in_it() {
     assert!(fill("${file:missing}", Origin::User).unwrap_err().contains("cannot be read"));
     let home = expander().home(root);
     let template = Template::parse("${file:~/outside}").unwrap();
-    assert_eq!(home.fill(&template, Origin::User, &project).unwrap().as_str(), "s3cret");
+    assert_eq!(home.expand(&template, Origin::User, &project).unwrap().as_str(), "s3cret");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn each_place_of_a_server_is_filled_and_no_value_is_shown() {
     let filled = expander().server(&config.servers[0]).unwrap();
     let shown = format!("{filled:?}");
     assert!(!shown.contains("value") && !shown.contains("hunter2"), "{shown}");
-    let ExpandedTarget::Program { command, args, cwd, env } = filled.reach else {
+    let ExpandedTarget::Program { command, args, cwd, env } = filled.target else {
         panic!("a program")
     };
     assert_eq!(
@@ -115,7 +115,7 @@ fn each_place_of_a_server_is_filled_and_no_value_is_shown() {
     assert_eq!((args[1].is_secret(), env["L"].is_secret()), (true, false));
     assert_eq!(cwd, Path::new("/etc/sub"));
     let ExpandedTarget::Url { url, headers, .. } =
-        expander().server(&config.servers[1]).unwrap().reach
+        expander().server(&config.servers[1]).unwrap().target
     else {
         panic!("a URL")
     };
@@ -160,7 +160,7 @@ proptest! {
     #[test]
     fn a_text_with_its_dollars_doubled_stays_itself(text in "\\PC{0,60}") {
         let template = Template::parse(&text.replace('$', "$$")).unwrap();
-        let filled = expander().fill(&template, Origin::User, Path::new("")).unwrap();
+        let filled = expander().expand(&template, Origin::User, Path::new("")).unwrap();
         prop_assert_eq!(filled.as_str(), text);
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 ///
 /// let expander = Expander::new(|name| (name == "TOKEN").then(|| "s3cret".into()));
 /// let template = Template::parse("Bearer ${TOKEN}").unwrap();
-/// let value = expander.fill(&template, Origin::User, "/etc".as_ref()).unwrap();
+/// let value = expander.expand(&template, Origin::User, "/etc".as_ref()).unwrap();
 /// assert_eq!(value.as_str(), "Bearer s3cret");
 /// assert_eq!(format!("{value:?}"), "‹secret›");
 /// ```
@@ -66,7 +66,7 @@ impl Expanded {
     ///
     /// let expander = Expander::new(|_| Some("s3cret".into()));
     /// let template = Template::parse("Bearer ${TOKEN}").unwrap();
-    /// let value = expander.fill(&template, Origin::User, "/etc".as_ref()).unwrap();
+    /// let value = expander.expand(&template, Origin::User, "/etc".as_ref()).unwrap();
     /// assert!(value.secrets().eq(["s3cret"]));
     /// ```
     pub fn secrets(&self) -> impl Iterator<Item = &str> {

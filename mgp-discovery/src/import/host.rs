@@ -64,7 +64,7 @@ pub struct ImportError {
 /// # Errors
 /// [`DiscoveryError::TooLong`]; [`DiscoveryError::Foreign`] if it is not a file of this host.
 pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryError> {
-    if text.len() as u64 > 16 * limits::FILE_BYTES {
+    if text.len() as u64 > 16 * limits::MAX_FILE_BYTES {
         return Err(DiscoveryError::TooLong { path: file.to_owned() });
     }
     let foreign = |reason: String| DiscoveryError::Foreign { path: file.to_owned(), reason };
@@ -110,8 +110,8 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
 fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>) {
     for (name, value) in servers {
         let mut notes = Vec::new();
-        let taken = if import.servers.len() >= limits::SERVERS {
-            Err(format!("{} servers are possible", limits::SERVERS))
+        let taken = if import.servers.len() >= limits::MAX_SERVERS {
+            Err(format!("{} servers are possible", limits::MAX_SERVERS))
         } else {
             entry::entry(value, meaning, &mut notes)
         };

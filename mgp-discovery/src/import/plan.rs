@@ -36,7 +36,7 @@ pub struct ImportLine {
     /// The name in that file.
     pub name: String,
     /// The outcome.
-    pub fate: ImportOutcome,
+    pub outcome: ImportOutcome,
     /// Notes on omitted parts, and on what the user must do.
     pub notes: Vec<String>,
 }
@@ -48,18 +48,18 @@ pub enum ImportOutcome {
     /// Added, under this id.
     Added(String),
     /// Left out, for this reason.
-    Left(String),
+    Skipped(String),
 }
 
 impl fmt::Display for ImportLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { source, name, fate, notes } = self;
+        let Self { source, name, outcome: fate, notes } = self;
         let name = name.escape_debug();
         match fate {
             ImportOutcome::Added(id) => {
                 write!(f, "{name} from {}: added as `{id}`", source.display())?;
             }
-            ImportOutcome::Left(why) => {
+            ImportOutcome::Skipped(why) => {
                 write!(f, "{name} from {}: left out, {why}", source.display())?;
             }
         }
@@ -91,18 +91,18 @@ impl Plan {
                 let mut notes = notes.clone();
                 let fate = match id(name) {
                     Some(id) if taken.contains(&id) => {
-                        ImportOutcome::Left(format!("there is a server `{id}` already"))
+                        ImportOutcome::Skipped(format!("there is a server `{id}` already"))
                     }
-                    None => ImportOutcome::Left(
+                    None => ImportOutcome::Skipped(
                         "its name has no character that an id can have".to_owned(),
                     ),
                     Some(id) => {
                         let mut alone = DocumentMut::new();
                         write::add(&mut alone, &id, entry, &from);
                         match check_entry(&file, &alone.to_string(), &mut notes) {
-                            Err(why) => ImportOutcome::Left(why),
+                            Err(why) => ImportOutcome::Skipped(why),
                             Ok(()) if !write::add(&mut document, &id, entry, &from) => {
-                                ImportOutcome::Left(
+                                ImportOutcome::Skipped(
                                     "`servers` has a form that servers cannot be added to"
                                         .to_owned(),
                                 )
@@ -117,14 +117,14 @@ impl Plan {
                 lines.push(ImportLine {
                     source: import.source.clone(),
                     name: name.clone(),
-                    fate,
+                    outcome: fate,
                     notes,
                 });
             }
             lines.extend(import.refused.iter().map(|refused| ImportLine {
                 source: import.source.clone(),
                 name: refused.name.clone(),
-                fate: ImportOutcome::Left(refused.why.clone()),
+                outcome: ImportOutcome::Skipped(refused.why.clone()),
                 notes: Vec::new(),
             }));
         }
@@ -148,7 +148,7 @@ impl Plan {
     /// Returns whether the file stays unchanged.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.lines.iter().all(|line| matches!(line.fate, ImportOutcome::Left(_)))
+        self.lines.iter().all(|line| matches!(line.outcome, ImportOutcome::Skipped(_)))
     }
 
     /// Writes the file, for its owner alone, and its previous content into a backup beside it, whose path is
@@ -165,8 +165,8 @@ impl Plan {
                 |source| DiscoveryError::Io { path: folder.to_owned(), verb: "made", source };
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
-        let target = PrivateFile::new(&self.file, limits::FILE_BYTES);
-        let turn = target.turn(LOCK_TIMEOUT)?;
+        let target = PrivateFile::new(&self.file, limits::MAX_FILE_BYTES);
+        let turn = target.lock(LOCK_TIMEOUT)?;
         if text_of(&self.file, Origin::User)? != self.before {
             return Err(DiscoveryError::Changed { path: self.file.clone() });
         }
@@ -179,7 +179,7 @@ impl Plan {
                     source,
                 };
                 let (path, old) = backup_paths(&self.file).map_err(failed)?;
-                let backup = PrivateFile::new(&path, limits::FILE_BYTES);
+                let backup = PrivateFile::new(&path, limits::MAX_FILE_BYTES);
                 backup.replace(&turn, before.as_bytes())?;
                 // A backup that cannot be removed does no harm.
                 for old in old {
@@ -212,6 +212,6 @@ fn id(name: &str) -> Option<String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let id: String = name.chars().map(|c| if fits(c) { c } else { '-' }).collect();
     let id = id.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-    let id: String = id.chars().take(limits::ID_BYTES).collect();
+    let id: String = id.chars().take(limits::MAX_ID_BYTES).collect();
     (!id.is_empty()).then_some(id)
 }

@@ -178,7 +178,7 @@ proptest! {
         let import = imported(Host::ClaudeDesktop, "f", &text.to_string());
         let plan = Plan::new("/nowhere/at/all.toml", &[import]).unwrap();
         let config = Config::parse("f", plan.text()).unwrap().config;
-        let TargetConfig::Program { command: read, args, env, .. } = &config.servers[0].reach else { panic!("a program") };
+        let TargetConfig::Program { command: read, args, env, .. } = &config.servers[0].target else { panic!("a program") };
         prop_assert_eq!(read.replace("$$", "$"), command);
         prop_assert_eq!(args[0].replace("$$", "$"), arg);
         prop_assert_eq!(env["K"].replace("$$", "$"), value);
@@ -234,7 +234,7 @@ proptest! {
         let config = Config::parse("mgp.toml", plan.text()).unwrap().config;
         let named: Vec<String> = document.to_string().to_ascii_uppercase().split('"').map(super::variables::name_of).collect();
         for server in &config.servers {
-            let texts: Vec<&String> = match &server.reach {
+            let texts: Vec<&String> = match &server.target {
                 TargetConfig::Program { command, args, cwd, env } => {
                     [command].into_iter().chain(args).chain(cwd).chain(env.values()).collect()
                 }

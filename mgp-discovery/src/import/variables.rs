@@ -51,8 +51,8 @@ pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>)
 
 /// Converts the text of a default, at some depth.
 fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usize) -> String {
-    if depth > limits::DEPTH {
-        notes.push(format!("variables deeper than {} were left out", limits::DEPTH));
+    if depth > limits::MAX_DEPTH {
+        notes.push(format!("variables deeper than {} were left out", limits::MAX_DEPTH));
         return escaped(text);
     }
     let (mut out, mut rest) = (String::new(), text);

@@ -1,7 +1,7 @@
 //! The callers who may register and deregister (MGP §15.4).
 
 use mgp_types::RpcError;
-use mgp_types::method::method_of_tool;
+use mgp_types::method::find_kernel_tool;
 use mgp_types::service::{Authority, CallRecord, Context, CredentialGrant, Rule, ServerId};
 
 use super::event::Event;
@@ -38,8 +38,8 @@ impl RegistrationState {
 
     fn may(&self, cx: &Context, method: &'static str) -> Result<(), Refused> {
         let pass = cx.extensions.get::<CredentialGrant>();
-        if pass.is_some_and(|pass| !pass.is_good()) {
-            return Err(Refused::PassEnded);
+        if pass.is_some_and(|pass| !pass.is_valid()) {
+            return Err(Refused::CredentialsExpired);
         }
         let not = |rule| Err(Refused::NotAllowed { method, rule });
         if cx.principal.authority() == Authority::Operator {
@@ -48,7 +48,7 @@ impl RegistrationState {
             }
             return Ok(());
         }
-        let tool = method_of_tool(method).map_or(method, |tool| tool.name);
+        let tool = find_kernel_tool(method).map_or(method, |tool| tool.name);
         match self.may.sees(cx, None, tool) {
             Ok(()) => Ok(()),
             Err(hidden) => not(hidden.rule().clone()),

@@ -98,7 +98,7 @@ impl RegistrationState {
         match self.stored(server) {
             Some(stored) if is_operator || is_creator(&stored.record, &cx.principal) => Ok(stored),
             Some(_) if sees() => Err(Refused::NotCreator(server.clone())),
-            None if is_operator && (self.servers.configured(server) || known().is_some()) => {
+            None if is_operator && (self.servers.is_configured(server) || known().is_some()) => {
                 Err(Refused::Configured(server.clone()))
             }
             None if sees() => Err(Refused::Configured(server.clone())),

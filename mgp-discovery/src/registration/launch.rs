@@ -38,7 +38,7 @@ impl RegistrationState {
     ) -> Result<ExpandedServer, DiscoveryError> {
         let not_approved = || DiscoveryError::from(Refused::NotApproved(server.clone()));
         let state = records.upgrade().ok_or_else(not_approved)?;
-        if state.servers.configured(server) {
+        if state.servers.is_configured(server) {
             return Err(not_approved());
         }
         let stored = state.stored(server).ok_or_else(not_approved)?;
@@ -55,7 +55,7 @@ impl RegistrationState {
                 state.ask_again(stored, *now).await?;
                 Err(Refused::Changed(server.clone()).into())
             }
-            Err(reason) => Err(Refused::NotThere { server: server.clone(), reason }.into()),
+            Err(reason) => Err(Refused::MissingFile { server: server.clone(), reason }.into()),
         }
     }
 }
@@ -79,7 +79,7 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
         program.env.iter().map(|(name, value)| (name.clone(), hidden(value))).collect();
     Ok(ExpandedServer {
         id: program.server(),
-        reach: ExpandedTarget::Program {
+        target: ExpandedTarget::Program {
             command: plain(&program.command),
             args: script.iter().chain(&program.args).map(|arg| plain(arg)).collect(),
             cwd: Path::new(&program.cwd).to_owned(),
@@ -92,7 +92,7 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
 fn entry(program: &Proposal) -> ServerConfig {
     ServerConfig {
         id: program.server(),
-        reach: TargetConfig::Program {
+        target: TargetConfig::Program {
             command: program.command.clone(),
             args: program.args.clone(),
             cwd: Some(program.cwd.clone()),

@@ -175,7 +175,7 @@ impl RegisterRequest {
     ) -> Result<Self, Refused> {
         let RegisterParams { id, command, args, transport, mgp, env, cwd, source, .. } = params;
         if !valid_id(&id) {
-            let most = limits::ID_BYTES;
+            let most = limits::MAX_ID_BYTES;
             return unfit(format!(
                 "`id` has letters, digits, `.`, `_` and `-`, at most {most}, and begins with one of the first two"
             ));
@@ -193,10 +193,10 @@ impl RegisterRequest {
         let argv = || [&command].into_iter().chain(&args).chain(&cwd);
         bounded("args", args.len(), MAX_ENTRIES)?;
         bounded("env", env.len(), MAX_ENTRIES)?;
-        fits("`command`, `args` and `cwd`", argv().map(String::len).sum(), config.argv_bytes)?;
+        fits("`command`, `args` and `cwd`", argv().map(String::len).sum(), config.max_argv_bytes)?;
         let env_bytes = env.iter().map(|(name, value)| name.len() + value.len()).sum();
-        fits("`env`", env_bytes, config.env_bytes)?;
-        fits("`source`", source.as_ref().map_or(0, String::len), config.script_bytes)?;
+        fits("`env`", env_bytes, config.max_env_bytes)?;
+        fits("`source`", source.as_ref().map_or(0, String::len), config.max_script_bytes)?;
         for text in argv().chain(env.values()) {
             literal(text)?;
         }
@@ -231,12 +231,12 @@ fn govern(
 ) -> Result<(ServerMgpConfig, TrustLevel), Refused> {
     bounded("mgp.extensions", mgp.extensions.len(), MAX_ENTRIES)?;
     bounded("mgp.permissions_required", mgp.permissions_required.len(), MAX_ENTRIES)?;
-    if let Some(long) = mgp.extensions.iter().find(|name| name.len() > limits::ID_BYTES) {
+    if let Some(long) = mgp.extensions.iter().find(|name| name.len() > limits::MAX_ID_BYTES) {
         return unfit(format!("an extension has {} bytes, more than any extension", long.len()));
     }
     let needs = Permission::canonical(mgp.permissions_required.iter());
     let is_odd = |permission: &&Permission| {
-        !permission.is_valid() || permission.as_str().len() > limits::ID_BYTES
+        !permission.is_valid() || permission.as_str().len() > limits::MAX_ID_BYTES
     };
     if needs.iter().any(|permission| is_odd(&permission)) {
         return unfit(
@@ -327,5 +327,5 @@ fn fits(what: &str, bytes: usize, most: usize) -> Result<(), Refused> {
 }
 
 pub(super) fn unfit<T>(what: String) -> Result<T, Refused> {
-    Err(Refused::Unfit(what))
+    Err(Refused::InvalidParams(what))
 }

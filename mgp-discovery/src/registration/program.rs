@@ -454,9 +454,13 @@ fn text(path: &Path, files: &[BoundFile], config: &RegistrationConfig) -> Result
     let mut bytes = Vec::new();
     let failed = |error: io::Error| unreadable(path, &error);
     let file = File::open(path).map_err(failed)?;
-    file.take(config.script_bytes as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > config.script_bytes {
-        return unfit(format!("`{}` is longer than {} bytes", shown(path), config.script_bytes));
+    file.take(config.max_script_bytes as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > config.max_script_bytes {
+        return unfit(format!(
+            "`{}` is longer than {} bytes",
+            shown(path),
+            config.max_script_bytes
+        ));
     }
     let sha256 = to_hex(&Sha256::digest(&bytes));
     if files.iter().any(|file| file.path == path && file.sha256 != sha256) {
@@ -474,7 +478,7 @@ fn path_text(path: &Path) -> Result<String, Refused> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Refused {
-    Refused::Unfit(format!("`{}` cannot be read: {error}", shown(path)))
+    Refused::InvalidParams(format!("`{}` cannot be read: {error}", shown(path)))
 }
 
 fn shown(path: &Path) -> String {

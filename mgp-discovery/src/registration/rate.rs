@@ -26,11 +26,11 @@ impl CallRate {
         counted.retain(|_, (since, _)| now.duration_since(*since) < WINDOW);
         let who = Creator::of(by);
         if counted.len() >= MAX_PRINCIPALS && !counted.contains_key(&who) {
-            return Err(Refused::TooFast(WINDOW));
+            return Err(Refused::RateLimited(WINDOW));
         }
         let (since, calls) = counted.entry(who).or_insert((now, 0));
         if *calls >= most {
-            return Err(Refused::TooFast(WINDOW.saturating_sub(now.duration_since(*since))));
+            return Err(Refused::RateLimited(WINDOW.saturating_sub(now.duration_since(*since))));
         }
         *calls += 1;
         Ok(())

@@ -151,7 +151,7 @@ impl Proposal {
         // Notes are generated, and their wording may change.
         let bound = Self { notes: Vec::new(), ..self.clone() };
         // The proposal was read from JSON or checked to be text, so it can be encoded.
-        Sha256Hash::of(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
+        Sha256Hash::digest(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
     }
 }
 

@@ -21,7 +21,7 @@ pub enum RegistrationError {
     },
     /// The credentials expired while they were in use.
     #[error("the credentials have expired; get new ones")]
-    PassEnded,
+    CredentialsExpired,
     /// Another principal registered it.
     #[error("only an operator, or the principal who registered `{0}`, may deregister it")]
     NotCreator(ServerId),
@@ -37,7 +37,7 @@ pub enum RegistrationError {
     },
     /// The id is taken.
     #[error("there is a server `{there}` already; {remedy}", remedy = .is.remedy())]
-    Taken {
+    IdTaken {
         /// The server that has it.
         there: ServerId,
         /// The kind of that server.
@@ -54,7 +54,7 @@ pub enum RegistrationError {
     NotWaiting(ServerId),
     /// The params are not valid.
     #[error("{0}")]
-    Unfit(String),
+    InvalidParams(String),
     /// The maximum number is reached.
     #[error("{there} {what}, which is the maximum; {remedy}")]
     TooMany {
@@ -67,7 +67,7 @@ pub enum RegistrationError {
     },
     /// The rate limit is exceeded.
     #[error("too fast: too many registrations; try again in {}s", .0.as_secs().max(1))]
-    TooFast(Duration),
+    RateLimited(Duration),
     /// The code of a sandboxed server is not safe.
     #[error("the script of `{server}` was rejected: {}", .violations.join(", "))]
     Rejected {
@@ -83,7 +83,7 @@ pub enum RegistrationError {
     Changed(ServerId),
     /// An approved file is missing.
     #[error("`{server}` is not started: {reason}")]
-    NotThere {
+    MissingFile {
         /// The server.
         server: ServerId,
         /// The missing part.
@@ -141,7 +141,7 @@ impl RegistrationError {
                 put("server_id", server.as_str());
                 put("remedy", remedy);
             }
-            Self::Taken { there, is } => {
+            Self::IdTaken { there, is } => {
                 put("server_id", there.as_str());
                 put("remedy", is.remedy());
             }

@@ -60,8 +60,8 @@ impl Registrations {
         operator(by)?;
         let state = &self.0;
         let stored = state.found(server, fingerprint).await?;
-        if state.servers.configured(server) {
-            return Err(Refused::Taken { there: server.clone(), is: IdHolder::Other }.into());
+        if state.servers.is_configured(server) {
+            return Err(Refused::IdTaken { there: server.clone(), is: IdHolder::Other }.into());
         }
         let program = stored.record.program.clone();
         match state.blocking(server, move |_| compare_files(&program)).await? {
@@ -71,7 +71,7 @@ impl Registrations {
                 return Err(Refused::NotWaiting(server.clone()).into());
             }
             Err(reason) => {
-                return Err(Refused::NotThere { server: server.clone(), reason }.into());
+                return Err(Refused::MissingFile { server: server.clone(), reason }.into());
             }
         }
         state.judged(&stored.record.program).await?;
@@ -198,8 +198,8 @@ impl RegistrationState {
 
     /// Returns the record that may be replaced, if an id is free.
     fn free(&self, server: &ServerId) -> Result<Option<StoredRegistration>, Refused> {
-        let taken = |there: &str, is| Err(Refused::Taken { there: there.into(), is });
-        if self.servers.configured(server) {
+        let taken = |there: &str, is| Err(Refused::IdTaken { there: there.into(), is });
+        if self.servers.is_configured(server) {
             return taken(server.as_str(), IdHolder::Other);
         }
         if let Some(stored) = self.stored(server) {
@@ -226,7 +226,7 @@ impl RegistrationState {
     /// Checks that there is room for one more.
     fn room(&self, record: &Record, before: Option<&StoredRegistration>) -> Result<(), Refused> {
         let config = &self.config;
-        if config.most == 0 {
+        if config.max == 0 {
             return Err(Refused::Unavailable {
                 server: record.program.server(),
                 reason: "servers are not registered here".to_owned(),
@@ -243,16 +243,16 @@ impl RegistrationState {
         let is_own = |other: &Record| other.by == record.by;
         // Operators are bounded by the total only.
         let is_operator = matches!(record.stage, Stage::Approved { .. });
-        let most_each = if is_operator { usize::MAX } else { config.most_each };
+        let most_each = if is_operator { usize::MAX } else { config.max_each };
         let deregister = "deregister some first";
         let decide = "an operator must decide on some first";
         for (there, most, what, remedy) in [
-            (others.len(), config.most, "servers are registered", deregister),
+            (others.len(), config.max, "servers are registered", deregister),
             (count(&is_own), most_each, "of your servers are registered", deregister),
-            (count(&Record::is_waiting), config.waiting, "registrations wait", decide),
+            (count(&Record::is_waiting), config.max_pending, "registrations wait", decide),
             (
                 count(&|other| is_own(other) && other.is_waiting()),
-                config.waiting_each,
+                config.max_pending_each,
                 "of your registrations wait",
                 decide,
             ),
@@ -283,7 +283,7 @@ impl RegistrationState {
         self.servers.remove(server).await.map_err(|error| {
             tracing::error!(%server, %error, "removal failed: state of an earlier server remains");
             let reason = "the state of an earlier server of that id is not removed yet; try again";
-            Refused::NotThere { server: server.clone(), reason: reason.to_owned() }
+            Refused::MissingFile { server: server.clone(), reason: reason.to_owned() }
         })
     }
 
@@ -360,7 +360,7 @@ fn earlier_reply(
             Ok(Some(result))
         }
         Stage::Rejected { .. } => Ok(None),
-        _ => Err(Refused::Taken { there: before.record.program.server(), is: IdHolder::Waiting }),
+        _ => Err(Refused::IdTaken { there: before.record.program.server(), is: IdHolder::Waiting }),
     }
 }
 

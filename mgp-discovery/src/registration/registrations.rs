@@ -11,7 +11,7 @@ use mgp_types::mgp::{Actor, AuditEvent, AuditResult};
 use mgp_types::service::{
     AuditSink, Authority, Hidden, MemoryAudit, Principal, ServerId, Visibility, visibility,
 };
-use mgp_types::store::{Change, Store, StoreError, within};
+use mgp_types::store::{Change, Store, StoreError, with_timeout};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, Timestamp};
 use tokio::sync::watch;
@@ -102,7 +102,7 @@ pub struct RegistrationsBuilder {
     store: Arc<dyn Store>,
     servers: Arc<dyn ServerRunner>,
     audit: Arc<dyn AuditSink>,
-    may: Arc<dyn Visibility>,
+    authorized_by: Arc<dyn Visibility>,
     judge: Option<Arc<dyn CodeJudge>>,
     config: RegistrationConfig,
 }
@@ -154,8 +154,8 @@ impl RegistrationsBuilder {
     /// that name, with dots.
     ///
     /// By default only operators may.
-    pub fn may(mut self, may: Arc<dyn Visibility>) -> Self {
-        self.may = may;
+    pub fn authorized_by(mut self, may: Arc<dyn Visibility>) -> Self {
+        self.authorized_by = may;
         self
     }
 
@@ -174,7 +174,7 @@ impl RegistrationsBuilder {
     /// Returns the registrations; no server is started before they are [opened](Registrations::open).
     #[must_use]
     pub fn build(self) -> Registrations {
-        let Self { store, servers, audit, may, judge, config } = self;
+        let Self { store, servers, audit, authorized_by: may, judge, config } = self;
         Registrations(Arc::new(RegistrationState {
             store,
             servers,
@@ -203,7 +203,7 @@ impl Registrations {
             store,
             servers,
             audit: Arc::new(MemoryAudit::new()),
-            may: Arc::new(visibility(|_, _, _| Err(Hidden::by("operators only")))),
+            authorized_by: Arc::new(visibility(|_, _, _| Err(Hidden::new("operators only")))),
             judge: None,
             config: RegistrationConfig::default(),
         }
@@ -265,7 +265,7 @@ impl Registrations {
     /// Adapts to a changed configuration: a registration whose id the configuration took is drained and suspended; a
     /// registration whose id became free again is started.
     ///
-    /// Must be called after [`ServerRunner::configured`] reflects the new configuration, and before its servers are
+    /// Must be called after [`ServerRunner::is_configured`] reflects the new configuration, and before its servers are
     /// started.
     ///
     /// # Errors
@@ -280,7 +280,7 @@ impl Registrations {
         let mut yielding = Vec::new();
         for stored in state.records().values() {
             let server = stored.record.program.server();
-            if state.servers.configured(&server) {
+            if state.servers.is_configured(&server) {
                 yielding.extend(state.suspend(stored));
             } else {
                 state.resume_suspended(stored);
@@ -298,7 +298,7 @@ impl Registrations {
     ///
     /// # Errors
     /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`].
-    pub async fn waiting(
+    pub async fn pending(
         &self,
         by: &Principal,
     ) -> Result<Vec<PendingRegistration>, DiscoveryError> {
@@ -365,7 +365,7 @@ impl RegistrationState {
         let (mut change, mut events) = (Change::new(), Vec::new());
         let now = SystemTime::now();
         for (id, stored) in self.records().iter().filter(|(_, stored)| stored.record.is_over(now)) {
-            change = change.expect(SPACE, id, Some(stored.revision)).remove(SPACE, id);
+            change = change.expect_revision(SPACE, id, Some(stored.revision)).remove(SPACE, id);
             if stored.record.is_waiting() {
                 events.push(Event::ended(&stored.record, AuditResult::Blocked, "expired").build());
             }
@@ -383,7 +383,7 @@ impl RegistrationState {
     }
 
     async fn read(&self) -> Result<(), DiscoveryError> {
-        let loaded = within(self.store.answers_within(), self.store.load(SPACE)).await?;
+        let loaded = with_timeout(self.store.answer_timeout(), self.store.load(SPACE)).await?;
         let mut records = Records::new();
         for record in loaded.records {
             let Some(value) = record.value else { continue };
@@ -417,9 +417,10 @@ impl RegistrationState {
         let decided = tokio::spawn(async move {
             let server = record.program.server();
             let id = record.program.id.as_str();
-            let value = Payload::of(&record).map_err(|error| Refused::Unfit(error.to_string()))?;
+            let value =
+                Payload::of(&record).map_err(|error| Refused::InvalidParams(error.to_string()))?;
             let change = Change::new()
-                .expect(SPACE, id, before.map(|stored| stored.revision))
+                .expect_revision(SPACE, id, before.map(|stored| stored.revision))
                 .put(SPACE, id, value);
             state.commit(&turn, change, events).await.inspect_err(|_| state.refresh_later())?;
             let live = state.stored(&server).and_then(|stored| state.resume(&stored));
@@ -457,7 +458,8 @@ impl RegistrationState {
         events: Vec<AuditEvent>,
     ) -> Result<(), DiscoveryError> {
         let id = stored.record.program.id.as_str();
-        let change = Change::new().expect(SPACE, id, Some(stored.revision)).remove(SPACE, id);
+        let change =
+            Change::new().expect_revision(SPACE, id, Some(stored.revision)).remove(SPACE, id);
         self.commit(turn, change, events).await
     }
 
@@ -480,7 +482,7 @@ impl RegistrationState {
                 }
             }
         }
-        within(self.store.answers_within(), self.store.commit(change)).await?;
+        with_timeout(self.store.answer_timeout(), self.store.commit(change)).await?;
         let read = self.read().await;
         self.news.send_modify(|news| *news += 1);
         read
@@ -496,7 +498,7 @@ impl RegistrationState {
     /// Returns the time at which a waiting registration expires.
     pub(super) fn until(&self) -> Timestamp {
         let longest = Duration::from_hours(24 * 365);
-        (SystemTime::now() + self.config.expires.min(longest)).into()
+        (SystemTime::now() + self.config.ttl.min(longest)).into()
     }
 
     /// Runs a function that blocks on files, on a thread for blocking work.
@@ -506,7 +508,7 @@ impl RegistrationState {
         work: impl FnOnce(&RegistrationConfig) -> T + Send + 'static,
     ) -> Result<T, Refused> {
         let config = Arc::clone(&self.config);
-        spawn_blocking(move || work(&config)).await.map_err(|_| Refused::NotThere {
+        spawn_blocking(move || work(&config)).await.map_err(|_| Refused::MissingFile {
             server: server.clone(),
             reason: "reading its files failed".to_owned(),
         })

@@ -101,7 +101,7 @@ impl fmt::Display for PendingRegistration {
             writeln!(f, "  file       {} sha256 {sha256}", escaped(&path.to_string_lossy()))?;
         }
         if let Some(source) = &self.source {
-            let sha256 = Sha256Hash::of(source.as_bytes());
+            let sha256 = Sha256Hash::digest(source.as_bytes());
             writeln!(
                 f,
                 "  script     came with the request, {} bytes, sha256 {sha256}",

@@ -23,7 +23,7 @@ pub trait ServerRunner: ServerCatalog + 'static {
     /// Returns whether an id is taken by the configuration, faulty entries included, or is reserved.
     ///
     /// Reads a snapshot and never waits.
-    fn configured(&self, server: &ServerId) -> bool;
+    fn is_configured(&self, server: &ServerId) -> bool;
 
     /// Starts a registered server; completes once it is connected, or known and started with its first call.
     ///

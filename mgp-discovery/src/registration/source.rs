@@ -24,7 +24,7 @@ pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<Pa
     if !matches!(file.read(), Ok(Some(there)) if there == source.as_bytes()) {
         make(folder)
             .map_err(|error| format!("`{}` cannot be created: {error}", folder.display()))?;
-        let turn = file.turn(LOCK_TIMEOUT).map_err(|error| error.to_string())?;
+        let turn = file.lock(LOCK_TIMEOUT).map_err(|error| error.to_string())?;
         file.replace(&turn, source.as_bytes()).map_err(|error| error.to_string())?;
     }
     Ok(Some(file.path().to_owned()))

@@ -87,7 +87,7 @@ fn fails(count: &AtomicU32) -> bool {
 }
 
 impl ServerRunner for Shared {
-    fn configured(&self, server: &ServerId) -> bool {
+    fn is_configured(&self, server: &ServerId) -> bool {
         self.0.configured.lock().unwrap().contains(server.as_str())
     }
 
@@ -98,7 +98,7 @@ impl ServerRunner for Shared {
             if fails(&fake.broken) {
                 return Err(RpcError::new(ErrorCode::SERVER_NOT_READY, "no answer"));
             }
-            let ExpandedTarget::Program { args, .. } = launch.reach else { panic!("a program") };
+            let ExpandedTarget::Program { args, .. } = launch.target else { panic!("a program") };
             let args: Vec<_> = args.iter().map(crate::expand::Expanded::as_str).collect();
             fake.log_line(format!("start {} {}", server.id(), args.join(" ")).trim().to_owned());
             let mut running = fake.running.lock().unwrap();
@@ -165,7 +165,7 @@ fn granted(cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hi
     let is_maker = cx.principal.as_agent().is_some_and(|agent| agent.as_str().starts_with("maker"));
     let is_method = tool.starts_with("mgp.discovery.") && server.is_none();
     let is_made = server.is_some_and(|server| server.as_str().starts_with("made"));
-    if is_maker && (is_method || is_made) { Ok(()) } else { Err(Hidden::by("no entry")) }
+    if is_maker && (is_method || is_made) { Ok(()) } else { Err(Hidden::new("no entry")) }
 }
 
 impl World {
@@ -217,7 +217,7 @@ impl World {
     }
 
     pub(super) async fn waiting(&self) -> Vec<PendingRegistration> {
-        self.registrations.waiting(&operator()).await.unwrap()
+        self.registrations.pending(&operator()).await.unwrap()
     }
 
     /// Approves all waiting registrations as an operator.
@@ -251,7 +251,7 @@ fn build(
 ) -> RegistrationsBuilder {
     Registrations::builder(Arc::new(store.clone()), Arc::new(Shared(Arc::clone(fake))))
         .audit(Arc::new(audit.clone()))
-        .may(Arc::new(visibility(granted)))
+        .authorized_by(Arc::new(visibility(granted)))
         .config(config)
 }
 

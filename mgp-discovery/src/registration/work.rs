@@ -117,7 +117,7 @@ impl RegistrationState {
     }
 
     async fn start(self: Arc<Self>, server: &ServerId, sender: &ProgressSender) {
-        if self.servers.configured(server) {
+        if self.servers.is_configured(server) {
             sender.send_replace(Progress::Resting);
             return;
         }
@@ -145,7 +145,7 @@ impl RegistrationState {
     async fn leave(self: Arc<Self>, server: &ServerId, sender: &ProgressSender) {
         let (mut wait, longest) = RETRY_DELAYS;
         // A server that the configuration has by now must not be stopped here.
-        if !self.servers.configured(server) {
+        if !self.servers.is_configured(server) {
             self.drain(server).await;
         }
         loop {
@@ -162,7 +162,7 @@ impl RegistrationState {
     }
 
     async fn drain(&self, server: &ServerId) {
-        let within = self.config.drain;
+        let within = self.config.drain_timeout;
         let patience = within.saturating_add(DRAIN_GRACE_TIMEOUT);
         if timeout(patience, self.servers.drain(server, within)).await.is_err() {
             tracing::error!(%server, "drain timeout; removing the server anyway");
@@ -170,7 +170,7 @@ impl RegistrationState {
     }
 
     async fn remove(self: &Arc<Self>, server: &ServerId) -> Result<(), RpcError> {
-        if !self.servers.configured(server) {
+        if !self.servers.is_configured(server) {
             self.servers.remove(server).await?;
         }
         let turn = self.turn().await;
@@ -255,7 +255,7 @@ impl RegistrationState {
 
     /// Waits until work is over, or until the time limit of a caller.
     pub(super) async fn outcome(&self, mut live: watch::Receiver<Progress>) -> Progress {
-        let over = timeout(self.config.answers_within, live.wait_for(Progress::is_over));
+        let over = timeout(self.config.reply_timeout, live.wait_for(Progress::is_over));
         if let Ok(Ok(over)) = over.await {
             return over.clone();
         }

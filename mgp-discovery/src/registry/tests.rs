@@ -36,7 +36,7 @@ async fn listed(authority: Authority, params: &str) -> Vec<String> {
     let some = visibility(|_: &Context, server: Option<&ServerId>, tool: &str| {
         match (server.map(ServerId::as_str), tool) {
             (Some("files"), "read") | (Some("web"), _) => Ok(()),
-            _ => Err(Hidden::by("not granted")),
+            _ => Err(Hidden::new("not granted")),
         }
     });
     let mut client = mock::client(Stack::new(list_router(Arc::new(Three), Arc::new(some))));

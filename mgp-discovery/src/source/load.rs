@@ -24,7 +24,7 @@ pub struct Sources {
     /// The user's own.
     user: Option<PathBuf>,
     /// The file in place of both.
-    given: Option<PathBuf>,
+    single: Option<PathBuf>,
 }
 
 /// The merged configuration of all files.
@@ -58,31 +58,31 @@ impl Sources {
     /// Uses the files of a working directory and of a home directory.
     pub fn new(folder: impl AsRef<Path>, home: impl AsRef<Path>) -> Self {
         let project = Some(folder.as_ref().join(PROJECT_FILE));
-        Self { project, user: Some(home.as_ref().join(USER_FILE)), given: None }
+        Self { project, user: Some(home.as_ref().join(USER_FILE)), single: None }
     }
 
     /// Uses one file only, which the user named; a relative path starts at the folder that the process has now.
-    pub fn given(file: impl Into<PathBuf>) -> Self {
+    pub fn single(file: impl Into<PathBuf>) -> Self {
         let file = file.into();
         let file = std::path::absolute(&file).unwrap_or(file);
-        Self { project: None, user: None, given: Some(file) }
+        Self { project: None, user: None, single: Some(file) }
     }
 
     /// Uses the files of this process: by `$MGP_CONFIG_PATH`, its working directory and its user's home directory.
     #[must_use]
-    pub fn of_process() -> Self {
+    pub fn from_env() -> Self {
         // Shells unset a variable by making it empty.
         if let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) {
-            return Self::given(file);
+            return Self::single(file);
         }
         let project = std::env::current_dir().ok().map(|folder| folder.join(PROJECT_FILE));
         let user = std::env::home_dir().map(|home| home.join(USER_FILE));
-        Self { project, user, given: None }
+        Self { project, user, single: None }
     }
 
     /// Returns the paths of the files, whether or not they exist.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        [&self.given, &self.project, &self.user].into_iter().flatten().map(PathBuf::as_path)
+        [&self.single, &self.project, &self.user].into_iter().flatten().map(PathBuf::as_path)
     }
 
     /// Reads the files that apply. File access blocks; only the store is awaited.
@@ -97,10 +97,10 @@ impl Sources {
     }
 
     async fn read(&self, trust: &Trust) -> Result<LoadedConfig, DiscoveryError> {
-        if let Some(path) = &self.given {
-            let text = text_of(path, Origin::Given)?;
+        if let Some(path) = &self.single {
+            let text = text_of(path, Origin::Named)?;
             let text = text.ok_or_else(|| DiscoveryError::Missing { path: path.clone() })?;
-            let parsed = parsed(path, &text, Origin::Given)?;
+            let parsed = parsed(path, &text, Origin::Named)?;
             return Ok(LoadedConfig::of(parsed));
         }
         let user = self.user()?;
@@ -110,7 +110,7 @@ impl Sources {
             None => loaded.unapproved = Some(UnapprovedProject { file }),
             Some(approval) => match parsed(&file, &text, Origin::Project) {
                 Ok(project) => loaded.merge(project, &user, &approval),
-                Err(DiscoveryError::Faults(faults)) => {
+                Err(DiscoveryError::InvalidConfig(faults)) => {
                     loaded.findings.extend_from_slice(faults.findings());
                 }
                 Err(error) => return Err(error),

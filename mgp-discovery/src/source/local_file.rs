@@ -15,7 +15,7 @@ use crate::registration::{bind_file, is_code_file, runs_arguments};
 /// The reason why a file cannot be read.
 pub(crate) fn local_files(server: &ServerConfig) -> Result<LocalFiles, String> {
     let mut files = LocalFiles::new();
-    let TargetConfig::Program { command, args, cwd, .. } = &server.reach else { return Ok(files) };
+    let TargetConfig::Program { command, args, cwd, .. } = &server.target else { return Ok(files) };
     let file = std::path::absolute(&server.file).unwrap_or_default();
     let Some(project) = file.parent().and_then(|folder| folder.canonicalize().ok()) else {
         return Ok(files);

@@ -11,7 +11,7 @@ pub enum Origin {
     /// The user's own.
     User,
     /// A file the user named, by `$MGP_CONFIG_PATH` or on the command line.
-    Given,
+    Named,
 }
 
 impl fmt::Display for Origin {
@@ -19,7 +19,7 @@ impl fmt::Display for Origin {
         f.write_str(match self {
             Self::Project => "project",
             Self::User => "user",
-            Self::Given => "given",
+            Self::Named => "given",
         })
     }
 }

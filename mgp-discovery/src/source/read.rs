@@ -25,8 +25,8 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Dis
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(limits::FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > limits::FILE_BYTES {
+    file.take(limits::MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > limits::MAX_FILE_BYTES {
         return Err(DiscoveryError::TooLong { path: path.to_owned() });
     }
     let text =

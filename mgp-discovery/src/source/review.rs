@@ -113,7 +113,7 @@ fn reviewed(
     files: LocalFiles,
     own: &impl Fn(&str) -> bool,
 ) -> ReviewedServer {
-    let texts: Vec<&str> = match &server.reach {
+    let texts: Vec<&str> = match &server.target {
         TargetConfig::Program { command, args, cwd, env } => {
             let run = std::iter::once(command).chain(args).chain(cwd).map(String::as_str);
             run.chain(env.values().map(String::as_str)).collect()
@@ -121,7 +121,7 @@ fn reviewed(
         TargetConfig::Url { url, headers, .. } => {
             std::iter::once(url).chain(headers.values()).map(String::as_str).collect()
         }
-        TargetConfig::Within => Vec::new(),
+        TargetConfig::InProcess => Vec::new(),
     };
     let mut needs = Vec::new();
     for need in texts.iter().filter_map(|text| Template::parse(text).ok()).flat_map(|t| t.needs()) {
@@ -129,14 +129,14 @@ fn reviewed(
             needs.push(need);
         }
     }
-    let runs = match &server.reach {
+    let runs = match &server.target {
         TargetConfig::Program { command, args, cwd, .. } => {
             let words: Vec<_> = std::iter::once(command).chain(args).map(|w| quoted(w)).collect();
             let folder = cwd.as_ref().map(|cwd| format!(" in {}", quoted(cwd))).unwrap_or_default();
             words.join(" ") + &folder
         }
         TargetConfig::Url { url, .. } => quoted(url),
-        TargetConfig::Within => "in this process".to_owned(),
+        TargetConfig::InProcess => "in this process".to_owned(),
     };
     ReviewedServer {
         id: server.id.clone(),
@@ -154,10 +154,10 @@ fn reviewed(
 /// Values that look like secrets in clear text are hidden, and variables that can change which code runs are marked.
 #[must_use]
 pub fn settings(server: &ServerConfig) -> Vec<String> {
-    let (kind, pairs) = match &server.reach {
+    let (kind, pairs) = match &server.target {
         TargetConfig::Program { env, .. } => ("env", env),
         TargetConfig::Url { headers, .. } => ("headers", headers),
-        TargetConfig::Within => return Vec::new(),
+        TargetConfig::InProcess => return Vec::new(),
     };
     let secrets = clear_secrets(server);
     let shown = pairs.iter().map(|(name, value)| {

@@ -52,10 +52,10 @@ fn operator() -> Principal {
 }
 
 fn command(loaded: &LoadedConfig, id: &str) -> String {
-    match &loaded.config.server(id).unwrap().reach {
+    match &loaded.config.server(id).unwrap().target {
         TargetConfig::Program { command, .. } => command.clone(),
         TargetConfig::Url { url, .. } => url.clone(),
-        TargetConfig::Within => String::new(),
+        TargetConfig::InProcess => String::new(),
     }
 }
 
@@ -240,12 +240,12 @@ async fn a_named_file_replaces_all_others() {
     let place = Place::new();
     place.user(USER);
     let file = place.path("other.toml");
-    let refused = Sources::given(&file).load(&trust()).await.unwrap_err();
+    let refused = Sources::single(&file).load(&trust()).await.unwrap_err();
     assert!(refused.to_string().ends_with("create it, or name another one"), "{refused}");
     fs::write(&file, "[[servers]]\nid = 'x'\ncommand = 'x'\n").unwrap();
-    let loaded = Sources::given(&file).load(&trust()).await.unwrap();
-    assert_eq!((loaded.config.servers.len(), loaded.config.servers[0].origin), (1, Origin::Given));
-    assert!(Sources::given(&file).review().unwrap().is_none());
+    let loaded = Sources::single(&file).load(&trust()).await.unwrap();
+    assert_eq!((loaded.config.servers.len(), loaded.config.servers[0].origin), (1, Origin::Named));
+    assert!(Sources::single(&file).review().unwrap().is_none());
 }
 
 #[tokio::test]
@@ -260,7 +260,7 @@ async fn a_broken_project_does_not_stop_the_user() {
     fs::write(place.path("project/mgp.toml"), [0xff]).unwrap();
     assert_eq!(sources.load(&trust).await.unwrap().config.servers.len(), 2);
     place.user("[kernel]\npermission_policy = 3\n");
-    assert!(matches!(sources.load(&trust).await, Err(DiscoveryError::Faults(_))));
+    assert!(matches!(sources.load(&trust).await, Err(DiscoveryError::InvalidConfig(_))));
 }
 
 #[tokio::test]
@@ -307,7 +307,7 @@ async fn a_pull_cannot_change_the_script_of_an_approved_server() {
     let start = async |id: &str| {
         let loaded = sources.load(&trust).await.unwrap();
         let server = loaded.config.server(id).unwrap().clone();
-        crate::Expander::of_process().server(&server).map(drop).map_err(|error| error.to_string())
+        crate::Expander::from_env().server(&server).map(drop).map_err(|error| error.to_string())
     };
     for id in ["a", "b", "c"] {
         assert_eq!(start(id).await, Ok(()), "{id}");

@@ -59,5 +59,6 @@ impl Admission {
 ///
 /// The layer that opened the round has already verified the state it carries.
 pub(super) fn continues_round(call: &Call) -> bool {
-    matches!(call.cx().asking, CallerAccess::Via(_)) && call.params().request_state().is_some()
+    matches!(call.cx().caller_access, CallerAccess::Channel(_))
+        && call.params().request_state().is_some()
 }

@@ -41,7 +41,7 @@ impl Drain {
     /// ProcessOwner::mark(&client.cx.scope);
     /// let answer = client.request("mgp/lifecycle/shutdown", r#"{"timeout_ms":5000}"#).await.unwrap();
     /// assert_eq!(answer.as_str(), r#"{"accepted":true,"pending_requests":0,"estimated_drain_ms":0}"#);
-    /// drain.ended().await;
+    /// drain.wait_ended().await;
     /// # });
     /// ```
     #[must_use]

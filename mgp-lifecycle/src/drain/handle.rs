@@ -28,7 +28,7 @@ pub struct DrainConfig {
     /// The default time for running calls to end. Default: 30 s.
     pub timeout: Duration,
     /// The longest time a caller can ask for. Default: 10 minutes.
-    pub longest: Duration,
+    pub max_timeout: Duration,
     /// The time to notify peers that the server is gone. Default: 500 ms.
     pub notify_timeout: Duration,
     /// The server's own id.
@@ -39,7 +39,7 @@ impl Default for DrainConfig {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(30),
-            longest: Duration::from_mins(10),
+            max_timeout: Duration::from_mins(10),
             notify_timeout: Duration::from_millis(500),
             server_id: None,
         }
@@ -68,7 +68,7 @@ pub struct RemainingCalls {
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let drain = Drain::default();
 /// drain.begin(ShutdownReason::IdleTimeout, Duration::from_secs(30));
-/// drain.ended().await;
+/// drain.wait_ended().await;
 /// assert_eq!(drain.state().now(), ServerState::Disconnected);
 /// # });
 /// ```
@@ -145,7 +145,7 @@ impl Drain {
     /// Adds an observer that notifies peers of each transition with the params of `notifications/mgp.lifecycle`.
     ///
     /// The server ends after all observers completed, or took too long ([`DrainConfig::notify_timeout`]).
-    pub fn tell(
+    pub fn on_transition(
         &self,
         observer: impl Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) {
@@ -165,7 +165,7 @@ impl Drain {
         // Before the gate is closed, because refusals contain the reason.
         let _ = state.reason.set(reason);
         let is_first = state.gate.close();
-        self.shorten(timeout.min(self.config().longest));
+        self.shorten(timeout.min(self.config().max_timeout));
         if is_first {
             let entered = state.state.enter(ServerState::Draining, self.reason().as_str());
             let entered = entered.inspect_err(|error| tracing::debug!(%error, "draining anyway"));
@@ -215,7 +215,7 @@ impl Drain {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn begun(&self) {
+    pub async fn wait_begun(&self) {
         // The channel is never closed: this handle holds the sender.
         let _ = self.0.deadline.subscribe().wait_for(Option::is_some).await;
     }
@@ -224,7 +224,7 @@ impl Drain {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn ended(&self) {
+    pub async fn wait_ended(&self) {
         // The channel is never closed: this handle holds the sender.
         let _ = self.0.is_over.subscribe().wait_for(|is_over| *is_over).await;
     }

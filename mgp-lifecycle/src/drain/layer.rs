@@ -44,7 +44,7 @@ use crate::error::LifecycleError;
 ///
 /// let late = client.call("tools/call", r#"{"name":"a"}"#).await;
 /// assert_eq!(late.unwrap_err().code().0, 2001);
-/// drain.ended().await;
+/// drain.wait_ended().await;
 /// assert!(running.await.unwrap().is_ok());
 /// # });
 /// ```

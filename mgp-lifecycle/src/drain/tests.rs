@@ -91,7 +91,7 @@ async fn running_calls_complete_new_ones_are_refused_and_the_end_does_not_wait_f
         late.message(),
         "the server is shutting down (operator_request) and starts no new calls; use another one"
     );
-    drain.ended().await;
+    drain.wait_ended().await;
     assert_eq!(begun.elapsed().as_secs(), 5);
     assert!(running.await.unwrap().is_ok());
     let seen = [changes.recv().await.unwrap(), changes.recv().await.unwrap()];
@@ -130,26 +130,26 @@ async fn calls_still_running_at_the_deadline_are_answered_3003_and_dropped() {
     let running = started(&mut client).await;
     let begun = Instant::now();
     drain.begin(ShutdownReason::ConfigurationChange, Duration::from_secs(7));
-    drain.ended().await;
+    drain.wait_ended().await;
     assert_eq!(begun.elapsed().as_secs(), 7);
     let error = running.await.unwrap().unwrap_err();
     let hints = hints(&error);
     assert_eq!(error.code().0, 3003);
     assert_eq!((&hints["retryable"], &hints["details"]["started"]), (&false.into(), &true.into()));
     assert_eq!(drain.remaining().calls, 0);
-    assert_eq!(drain.state().now(), ServerState::Disconnected);
+    assert_eq!(drain.state().get(), ServerState::Disconnected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_zero_timeout_ends_at_once_and_a_long_one_is_capped() {
     for (requested, seconds) in [(Duration::ZERO, 0), (Duration::MAX, 60)] {
         let drain = Drain::default();
-        drain.configure(|config| config.longest = Duration::from_mins(1));
+        drain.configure(|config| config.max_timeout = Duration::from_mins(1));
         let mut client = takes(&drain, Duration::from_hours(1));
         let running = started(&mut client).await;
         let begun = Instant::now();
         drain.begin(ShutdownReason::OperatorRequest, requested);
-        drain.ended().await;
+        drain.wait_ended().await;
         assert_eq!(begun.elapsed().as_secs(), seconds);
         assert_eq!(running.await.unwrap().unwrap_err().code().0, 3003);
     }
@@ -168,7 +168,7 @@ async fn a_second_request_shortens_the_time_and_never_lengthens_it() {
     assert_eq!((again.calls, again.estimate.as_secs()), (1, 9));
     let late = client.request(TOOL.0, TOOL.1).await.unwrap_err();
     assert!(late.message().contains("resource_limit"), "the first reason is kept: {late}");
-    drain.ended().await;
+    drain.wait_ended().await;
     assert_eq!(begun.elapsed().as_secs(), 10);
 }
 
@@ -182,7 +182,7 @@ async fn dropped_calls_delay_no_drain() {
     drop(unpolled);
     running.abort();
     let begun = Instant::now();
-    drain.ended().await;
+    drain.wait_ended().await;
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
@@ -241,7 +241,7 @@ async fn streams_of_notifications_are_not_waited_for() {
     let mut listening = client.call("subscriptions/listen", r#"{"notifications":{}}"#);
     assert!(timeout(Duration::from_secs(1), &mut listening).await.is_err());
     assert_eq!(drain.begin(ShutdownReason::OperatorRequest, LONG).calls, 0);
-    drain.ended().await;
+    drain.wait_ended().await;
     let late = client.request("subscriptions/listen", r#"{"notifications":{}}"#).await;
     assert_eq!(late.unwrap_err().code().0, 2001);
 }
@@ -265,25 +265,25 @@ async fn peers_are_notified_in_order_and_a_slow_one_is_not_waited_for() {
     let drain = Drain::default();
     let received = Arc::new(Mutex::new(Vec::new()));
     let own = Arc::clone(&received);
-    drain.tell(move |change| {
+    drain.on_transition(move |change| {
         own.lock().push(change.new_state.to_string());
         Box::pin(async move { sleep(Duration::from_millis(10)).await })
     });
-    drain.tell(|_| Box::pin(std::future::pending()));
+    drain.on_transition(|_| Box::pin(std::future::pending()));
     let begun = Instant::now();
     drain.begin(ShutdownReason::OperatorRequest, LONG);
-    drain.ended().await;
+    drain.wait_ended().await;
     assert_eq!(begun.elapsed(), Duration::from_millis(500));
     assert_eq!(*received.lock(), ["draining"], "the second never overtakes the first");
 
     let drain = Drain::default();
     let own = Arc::clone(&received);
-    drain.tell(move |change| {
+    drain.on_transition(move |change| {
         own.lock().push(change.new_state.to_string());
         Box::pin(async move { sleep(Duration::from_millis(10)).await })
     });
     drain.begin(ShutdownReason::OperatorRequest, LONG);
-    drain.ended().await;
+    drain.wait_ended().await;
     assert_eq!(*received.lock(), ["draining", "draining", "disconnected"]);
 }
 
@@ -307,7 +307,7 @@ async fn only_the_owner_may_shut_the_server_down() {
     let again = client.request("mgp/lifecycle/shutdown", "{}").await.unwrap();
     let again: ShutdownResult = again.get().unwrap();
     assert_eq!((again.accepted, again.pending_requests), (true, Some(0)));
-    drain.ended().await;
+    drain.wait_ended().await;
     assert!(client.request("mgp/lifecycle/shutdown", "{}").await.is_ok());
 }
 
@@ -394,7 +394,7 @@ async fn a_drain_waits_for_tasks_and_gives_their_callers_time_to_poll() {
     assert!(client.request("tasks/get", &polled).await.unwrap().as_str().contains("completed"));
     tokio::task::yield_now().await;
     assert_eq!(drain.remaining().calls, 1);
-    drain.ended().await;
+    drain.wait_ended().await;
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 
@@ -405,7 +405,7 @@ async fn tasks_that_take_too_long_fail_with_3003() {
     let params = task(&mut client).await;
     let begun = Instant::now();
     drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(3));
-    drain.ended().await;
+    drain.wait_ended().await;
     assert_eq!(begun.elapsed().as_secs(), 3);
     let failed = client.request("tasks/get", &params).await.unwrap();
     // A plain caller receives a refusal as a result.
@@ -416,13 +416,13 @@ async fn tasks_that_take_too_long_fail_with_3003() {
 #[tokio::test(start_paused = true)]
 async fn an_observer_that_panics_does_not_keep_the_server_from_ending() {
     let drain = Drain::default();
-    drain.tell(|change| {
+    drain.on_transition(|change| {
         assert_eq!(change.new_state, ServerState::Draining, "this observer panics at the end");
         Box::pin(std::future::ready(()))
     });
     drain.begin(ShutdownReason::OperatorRequest, LONG);
-    timeout(LONG, drain.ended()).await.unwrap();
-    assert_eq!(drain.state().now(), ServerState::Disconnected);
+    timeout(LONG, drain.wait_ended()).await.unwrap();
+    assert_eq!(drain.state().get(), ServerState::Disconnected);
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn a_drain_that_cannot_begin_changes_nothing() {
     let begun = std::panic::catch_unwind(std::panic::AssertUnwindSafe(begin));
     assert!(begun.is_err(), "there is no runtime");
     assert!(!drain.is_draining());
-    assert_eq!(drain.state().now(), ServerState::Connected);
+    assert_eq!(drain.state().get(), ServerState::Connected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use super::era::{self, NextStep, ProbeOutcome};
 use super::negotiate;
 use super::offer::ClientOffer;
 use super::permission::PermissionFlow;
-use super::session::{HandshakeState, Phase};
+use super::state::{HandshakeState, Phase};
 
 /// Settings of [`connect`].
 #[derive(Clone)]
@@ -37,15 +37,15 @@ pub struct ConnectConfig {
     /// The time limit of the whole handshake, without the gate. Default: 30 s.
     pub handshake_timeout: Duration,
     /// Decides about the permissions a server needs, between its answer and `initialized`.
-    pub gate: Option<Arc<dyn ConnectGate>>,
+    pub permission_gate: Option<Arc<dyn ConnectGate>>,
     /// Decides about the permissions a server needs, and reports changes while it is connected (MGP §3.4).
     ///
     /// Decisions are stored by the id in [`Context::server`], so the context of the connection must have one.
     pub grantor: Option<Arc<dyn PermissionAuthority>>,
     /// The action if a permission the server needs is denied. Default: proceed.
-    pub denied: UngrantedPolicy,
+    pub on_denied: UngrantedPolicy,
     /// The action if the decision timed out. Default: proceed.
-    pub deferred: UngrantedPolicy,
+    pub on_deferred: UngrantedPolicy,
     /// The time limit of the gate, and of the grantor; then the decision is deferred. Default: 60 s.
     pub permission_timeout: Duration,
 }
@@ -56,10 +56,10 @@ impl Default for ConnectConfig {
             era: EraChoice::Auto,
             probe_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(30),
-            gate: None,
+            permission_gate: None,
             grantor: None,
-            denied: UngrantedPolicy::Proceed,
-            deferred: UngrantedPolicy::Proceed,
+            on_denied: UngrantedPolicy::Proceed,
+            on_deferred: UngrantedPolicy::Proceed,
             permission_timeout: Duration::from_mins(1),
         }
     }
@@ -141,7 +141,7 @@ pub enum ConnectError {
     #[error(
         "decisions and records of a server are stored by its id; give it one with `.server_id(…)`"
     )]
-    Nameless,
+    MissingServerId,
 }
 
 /// Performs the handshake over an outbound stack; the result is stored in the scope of the connection.
@@ -183,7 +183,7 @@ fn permission_flow(
     config: &ConnectConfig,
 ) -> Result<Option<PermissionFlow>, ConnectError> {
     let Some(grantor) = &config.grantor else { return Ok(None) };
-    let server = cx.server.clone().ok_or(ConnectError::Nameless)?;
+    let server = cx.server.clone().ok_or(ConnectError::MissingServerId)?;
     let flow = PermissionFlow::new(server, Arc::clone(grantor), config.permission_timeout);
     cx.scope.state::<HandshakeState>().set_permissions(flow.clone());
     Ok(Some(flow))
@@ -311,7 +311,7 @@ async fn initialize<S: MgpService>(
     if !Revision::LEGACY.contains(&revision) {
         return Err(ConnectError::Unsupported(revision));
     }
-    cx.scope.state::<WireRules>().settle(&revision);
+    cx.scope.state::<WireRules>().set_revision(&revision);
     let mut facts = server_facts(revision, &result.capabilities, Some(&result.server_info), offer);
     facts.instructions = result.instructions;
     Ok(store_facts(cx, Phase::Initialized, facts))
@@ -365,7 +365,7 @@ async fn run_gate(
     cx: &Context,
     config: &ConnectConfig,
 ) -> Result<(), ConnectError> {
-    let Some(gate) = &config.gate else { return Ok(()) };
+    let Some(gate) = &config.permission_gate else { return Ok(()) };
     if facts.permissions_required.is_empty() {
         return Ok(());
     }

@@ -42,7 +42,7 @@ impl CallerCapabilities {
 
     /// Returns the capabilities for a call, or `None` if its caller cannot be asked anything.
     pub(super) fn of(&self, cx: &Context) -> Option<DeclaredCapabilities> {
-        if !cx.caller.asks.any() || matches!(cx.asking, CallerAccess::Nobody) {
+        if !cx.caller.accepts.any() || matches!(cx.caller_access, CallerAccess::Unavailable) {
             return None;
         }
         let sent = cx.caller.capabilities.as_ref()?;

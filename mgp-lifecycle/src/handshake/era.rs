@@ -6,7 +6,7 @@ use mgp_types::service::HttpFailure;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
-use super::session::Phase;
+use super::state::Phase;
 use crate::error::LifecycleError;
 
 /// The facts about an inbound request that decide its route.
@@ -130,21 +130,21 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
             });
             if modern.is_empty() { NextStep::Initialize } else { NextStep::Retry(modern) }
         }
-        ProbeOutcome::Refused(error) => match HttpFailure::of(error) {
+        ProbeOutcome::Refused(error) => match HttpFailure::from_error(error) {
             Some(
-                HttpFailure::Unreached
+                HttpFailure::Unreachable
                 | HttpFailure::Status(300..=399 | 401 | 403 | 408 | 429 | 503)
-                | HttpFailure::Answered(408 | 429 | 503),
+                | HttpFailure::StatusWithError(408 | 429 | 503),
             ) => NextStep::Fail,
-            Some(HttpFailure::Answered(400..=499)) => match error.code() {
+            Some(HttpFailure::StatusWithError(400..=499)) => match error.code() {
                 ErrorCode::METHOD_NOT_FOUND => NextStep::ModernUndescribed,
                 ErrorCode::HEADER_MISMATCH | ErrorCode::MISSING_CLIENT_CAPABILITY => NextStep::Fail,
                 _ => NextStep::Initialize,
             },
             Some(
-                HttpFailure::Cut
+                HttpFailure::ConnectionLost
                 | HttpFailure::Status(500..=599)
-                | HttpFailure::Answered(500..=599),
+                | HttpFailure::StatusWithError(500..=599),
             ) => NextStep::GuessLegacy,
             _ if matches!(error.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED) => {
                 NextStep::Fail
@@ -227,7 +227,7 @@ mod tests {
                 &RpcError::new(ErrorCode(code), "no").because(fault),
             ))
         };
-        let (answered, status) = (HttpFailure::Answered, HttpFailure::Status);
+        let (answered, status) = (HttpFailure::StatusWithError, HttpFailure::Status);
         assert_eq!(step(-32601, answered(404)), NextStep::ModernUndescribed);
         // A legacy server refuses an unknown method, or a request without a session.
         assert_eq!(step(-32601, status(200)), NextStep::Initialize);
@@ -251,7 +251,7 @@ mod tests {
             assert_eq!(step(5001, status(code)), NextStep::GuessLegacy, "{code}");
             assert_eq!(step(-32603, answered(code)), NextStep::GuessLegacy, "{code}");
         }
-        assert_eq!(step(5001, HttpFailure::Cut), NextStep::GuessLegacy);
-        assert_eq!(step(2000, HttpFailure::Unreached), NextStep::Fail);
+        assert_eq!(step(5001, HttpFailure::ConnectionLost), NextStep::GuessLegacy);
+        assert_eq!(step(2000, HttpFailure::Unreachable), NextStep::Fail);
     }
 }

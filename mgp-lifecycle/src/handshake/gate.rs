@@ -27,7 +27,7 @@ pub(crate) fn check(call: &Call, caller: &PeerInfo, served: ExtensionSet) -> Gat
     }
     let inactive = match known.and_then(|info| info.extension) {
         Some(extension) => !caller.has(extension),
-        None => is_mgp_named(name) && !caller.speaks_mgp(),
+        None => is_mgp_named(name) && !caller.supports_mgp(),
     };
     let foreign = known.is_some_and(|info| !info.is_in_era(caller.era));
     if !inactive && !foreign {

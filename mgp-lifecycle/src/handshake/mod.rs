@@ -15,15 +15,15 @@ mod negotiate;
 mod offer;
 mod permission;
 pub(crate) mod plain_errors;
+mod request_meta;
 mod server;
-mod session;
-mod stamp;
+mod state;
 
 pub use client::{
     ConnectConfig, ConnectDecision, ConnectError, ConnectGate, EraChoice, UngrantedPolicy, connect,
 };
 pub use offer::{Answerer, ClientOffer, MgpOffer, ServerOffer};
 pub use permission::PermissionFlow;
+pub use request_meta::{AcceptsTask, RequestMetaLayer, RequestMetaService};
 pub use server::{Handshake, HandshakeLayer};
-pub use session::{HandshakeState, Phase};
-pub use stamp::{AcceptsTask, RequestMetaLayer, RequestMetaService};
+pub use state::{HandshakeState, Phase};

@@ -25,7 +25,7 @@ pub(crate) fn adapt_to_caller(
     info: CallInfo,
 ) -> Result<Reply, RpcError> {
     match outcome {
-        Err(error) if !caller.speaks_mgp() => {
+        Err(error) if !caller.supports_mgp() => {
             plain_error(error, info).map(|reply| with_result_type(reply, caller))
         }
         Err(error) => Err(error),

@@ -27,7 +27,7 @@ use super::gate::{self, GateDecision};
 use super::negotiate;
 use super::offer::ServerOffer;
 use super::plain_errors::{CallInfo, adapt_to_caller};
-use super::session::{HandshakeState, Phase};
+use super::state::{HandshakeState, Phase};
 
 /// Adds the handshake to a server's stack.
 ///
@@ -116,7 +116,7 @@ impl<S> Handshake<S> {
     fn call_info(&self, call: &Call) -> CallInfo {
         let tool = call.tool();
         let has_output_schema = match (&self.layer.has_output_schema, &tool) {
-            (Some(has), Some(tool)) if !call.cx().caller.speaks_mgp() => has(tool.name),
+            (Some(has), Some(tool)) if !call.cx().caller.supports_mgp() => has(tool.name),
             _ => false,
         };
         CallInfo { is_tool_call: tool.is_some(), has_output_schema }
@@ -158,8 +158,8 @@ impl<S> Handshake<S> {
         let mgp = self.negotiate_mgp(offered.as_ref(), &mut facts);
         tracing::debug!(client = %params.client_info.name, %revision, mgp = ?facts.mgp, "initialized");
         let rules = call.cx().scope.state::<WireRules>();
-        rules.settle(&revision);
-        if facts.speaks_mgp() {
+        rules.set_revision(&revision);
+        if facts.supports_mgp() {
             rules.allow_recovery();
         }
         session.settle(Phase::Initialized, Arc::new(facts));
@@ -182,12 +182,12 @@ impl<S> Handshake<S> {
         if call.is::<Ping>() {
             return Ok(Admission::Answered(Reply::empty()));
         }
-        let asks = facts.asks;
+        let asks = facts.accepts;
         set_caller(call, facts);
         // A server must not send requests before the client is ready.
         if asks.any() && phase == Phase::Ready {
             let cx = call.cx_mut();
-            cx.asking = CallerAccess::Peer(cx.peer.clone());
+            cx.caller_access = CallerAccess::Peer(cx.peer.clone());
         }
         enter(call, self.served())
     }
@@ -332,7 +332,7 @@ fn client_facts(
     info: Option<&Implementation>,
 ) -> Result<PeerInfo, RpcError> {
     let mut facts = PeerInfo::new(revision);
-    facts.asks = AcceptedRequests::of(capabilities);
+    facts.accepts = AcceptedRequests::from_capabilities(capabilities);
     facts.capabilities = Some(Payload::of(capabilities)?);
     facts.info = info.map(Payload::of).transpose()?;
     Ok(facts)

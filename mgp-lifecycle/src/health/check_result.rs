@@ -12,7 +12,7 @@ use serde::Serialize;
 /// use mgp_lifecycle::{CheckResult, IntoCheckResult};
 /// use mgp_types::mgp::HealthStatus;
 ///
-/// assert_eq!(true.into_found().status(), &HealthStatus::Healthy);
+/// assert_eq!(true.into_check_result().status(), &HealthStatus::Healthy);
 /// let lagging = CheckResult::new(HealthStatus::Degraded).value(&serde_json::json!({ "behind_secs": 12 }));
 /// assert_eq!(lagging.as_value().as_str(), r#"{"behind_secs":12}"#);
 /// ```
@@ -47,7 +47,7 @@ impl CheckResult {
     pub(super) fn resource<V: Serialize + ?Sized>(value: &V) -> Self {
         match Payload::of(value) {
             Ok(value) => Self { status: HealthStatus::Healthy, value },
-            Err(error) => Err::<(), _>(error).into_found(),
+            Err(error) => Err::<(), _>(error).into_check_result(),
         }
     }
 
@@ -71,50 +71,50 @@ impl CheckResult {
 )]
 pub trait IntoCheckResult {
     /// Converts into the result of a check.
-    fn into_found(self) -> CheckResult;
+    fn into_check_result(self) -> CheckResult;
 }
 
 // === impl IntoFound ===
 
 impl IntoCheckResult for CheckResult {
-    fn into_found(self) -> CheckResult {
+    fn into_check_result(self) -> CheckResult {
         self
     }
 }
 
 /// A check that completes is healthy.
 impl IntoCheckResult for () {
-    fn into_found(self) -> CheckResult {
-        true.into_found()
+    fn into_check_result(self) -> CheckResult {
+        true.into_check_result()
     }
 }
 
 impl IntoCheckResult for bool {
-    fn into_found(self) -> CheckResult {
+    fn into_check_result(self) -> CheckResult {
         CheckResult::new(if self { HealthStatus::Healthy } else { HealthStatus::Unhealthy })
     }
 }
 
 impl IntoCheckResult for HealthStatus {
-    fn into_found(self) -> CheckResult {
+    fn into_check_result(self) -> CheckResult {
         CheckResult::new(self)
     }
 }
 
 impl<V: Serialize> IntoCheckResult for (HealthStatus, V) {
-    fn into_found(self) -> CheckResult {
+    fn into_check_result(self) -> CheckResult {
         CheckResult::new(self.0).value(&self.1)
     }
 }
 
 /// An error is a failed check; its text is logged and not sent to the peer.
 impl<T: IntoCheckResult, E: Display> IntoCheckResult for Result<T, E> {
-    fn into_found(self) -> CheckResult {
+    fn into_check_result(self) -> CheckResult {
         match self {
-            Ok(found) => found.into_found(),
+            Ok(found) => found.into_check_result(),
             Err(error) => {
                 tracing::warn!(%error, "health check failed");
-                false.into_found()
+                false.into_check_result()
             }
         }
     }

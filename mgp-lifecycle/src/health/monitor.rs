@@ -37,7 +37,7 @@ impl Default for MonitorConfig {
 #[non_exhaustive]
 pub enum HealthSignal {
     /// An answer to an MGP ping, with a status.
-    Told(HealthStatus),
+    Reported(HealthStatus),
     /// Any answer, even an error: a server that refuses a ping is alive.
     Answered,
     /// The end of the process or connection.
@@ -51,9 +51,9 @@ pub enum HealthReason {
     /// The server did not answer in time, several times in a row.
     NoAnswer,
     /// The server reports this status.
-    Told,
+    Reported,
     /// The server answers again.
-    Answers,
+    AnswersAgain,
     /// The end of the process or connection.
     Ended,
 }
@@ -62,8 +62,8 @@ impl fmt::Display for HealthReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoAnswer => "it does not answer",
-            Self::Told => "it says so",
-            Self::Answers => "it answers again",
+            Self::Reported => "it says so",
+            Self::AnswersAgain => "it answers again",
             Self::Ended => "it ended",
         })
     }
@@ -90,15 +90,15 @@ pub enum MonitorStep {
     /// Nothing yet.
     Wait,
     /// Ping the server: by MGP, by MCP, or with any request it must answer.
-    Ask,
+    Ping,
     /// The server did not answer, which changed its health.
     Changed(HealthChange),
 }
 
 /// Evaluates the health of a server.
 ///
-/// Its driver waits until [`due`](Self::due), does what [`turn`](Self::turn) returns, and passes observations to
-/// [`seen`](Self::seen).
+/// Its driver waits until [`due`](Self::due), does what [`turn`](Self::step) returns, and passes observations to
+/// [`seen`](Self::record).
 /// A server begins as healthy, because its handshake has just succeeded.
 ///
 /// ```
@@ -109,10 +109,10 @@ pub enum MonitorStep {
 /// let now = tokio::time::Instant::now();
 /// let mut monitor = HealthMonitor::new(MonitorConfig::default(), now);
 /// let asked = monitor.due().unwrap();
-/// assert_eq!(monitor.turn(asked), MonitorStep::Ask);
-/// assert_eq!(monitor.seen(HealthSignal::Answered), None);
+/// assert_eq!(monitor.step(asked), MonitorStep::Ping);
+/// assert_eq!(monitor.record(HealthSignal::Answered), None);
 ///
-/// let change = monitor.seen(HealthSignal::Ended).unwrap();
+/// let change = monitor.record(HealthSignal::Ended).unwrap();
 /// assert_eq!((change.to, change.reason), (HealthStatus::Unhealthy, HealthReason::Ended));
 /// assert_eq!(monitor.due(), None);
 /// # });
@@ -173,7 +173,7 @@ impl HealthMonitor {
 
     /// Returns the step that is due now.
     #[must_use]
-    pub fn turn(&mut self, now: Instant) -> MonitorStep {
+    pub fn step(&mut self, now: Instant) -> MonitorStep {
         if self.due().is_none_or(|due| now < due) {
             return MonitorStep::Wait;
         }
@@ -184,11 +184,11 @@ impl HealthMonitor {
         // After a late ping the next one is not sent sooner.
         self.next = now + self.config.interval.max(Duration::from_millis(1));
         self.answer_deadline = Some(now + self.config.timeout);
-        MonitorStep::Ask
+        MonitorStep::Ping
     }
 
     /// Records an observation; returns the change of health, if any.
-    pub fn seen(&mut self, sign: HealthSignal) -> Option<HealthChange> {
+    pub fn record(&mut self, sign: HealthSignal) -> Option<HealthChange> {
         if self.is_over {
             return None;
         }
@@ -197,7 +197,7 @@ impl HealthMonitor {
                 self.is_over = true;
                 self.change_to(HealthStatus::Unhealthy, HealthReason::Ended)
             }
-            HealthSignal::Told(status) => self.record_status(&status),
+            HealthSignal::Reported(status) => self.record_status(&status),
             HealthSignal::Answered => self.record_answer(None),
         }
     }
@@ -207,11 +207,11 @@ impl HealthMonitor {
             HealthStatus::Healthy => self.record_answer(Some(HealthStatus::Healthy)),
             HealthStatus::Unhealthy => {
                 self.answer_deadline = None;
-                let unhealthy = self.record_failure(HealthReason::Told);
+                let unhealthy = self.record_failure(HealthReason::Reported);
                 // It still answers, so it does not become unhealthy at once.
                 unhealthy.or_else(|| match self.health {
                     HealthStatus::Healthy => {
-                        self.change_to(HealthStatus::Degraded, HealthReason::Told)
+                        self.change_to(HealthStatus::Degraded, HealthReason::Reported)
                     }
                     _ => None,
                 })
@@ -238,14 +238,14 @@ impl HealthMonitor {
         let has_recovered = self.good >= self.config.recoveries;
         match (&self.health, status) {
             (HealthStatus::Healthy, Some(HealthStatus::Degraded)) => {
-                self.change_to(HealthStatus::Degraded, HealthReason::Told)
+                self.change_to(HealthStatus::Degraded, HealthReason::Reported)
             }
             // A server that reports no status is healthy if it answers.
             (HealthStatus::Unhealthy, status) if has_recovered => {
-                self.change_to(status.unwrap_or(HealthStatus::Healthy), HealthReason::Answers)
+                self.change_to(status.unwrap_or(HealthStatus::Healthy), HealthReason::AnswersAgain)
             }
             (HealthStatus::Degraded, Some(HealthStatus::Healthy)) if has_recovered => {
-                self.change_to(HealthStatus::Healthy, HealthReason::Told)
+                self.change_to(HealthStatus::Healthy, HealthReason::Reported)
             }
             (HealthStatus::Degraded, Some(HealthStatus::Degraded)) => {
                 self.good = 0;
@@ -277,21 +277,21 @@ mod tests {
     #[track_caller]
     fn ask(monitor: &mut HealthMonitor) {
         let due = monitor.due().unwrap();
-        assert_eq!(monitor.turn(due - Duration::from_millis(1)), MonitorStep::Wait);
-        assert_eq!(monitor.turn(due), MonitorStep::Ask);
+        assert_eq!(monitor.step(due - Duration::from_millis(1)), MonitorStep::Wait);
+        assert_eq!(monitor.step(due), MonitorStep::Ping);
     }
 
     /// Advances to the next ping and past its deadline.
     #[track_caller]
     fn miss(monitor: &mut HealthMonitor) -> MonitorStep {
         ask(monitor);
-        monitor.turn(monitor.due().unwrap())
+        monitor.step(monitor.due().unwrap())
     }
 
     #[track_caller]
     fn report(monitor: &mut HealthMonitor, status: HealthStatus) -> Option<HealthStatus> {
         ask(monitor);
-        monitor.seen(HealthSignal::Told(status)).map(|change| change.to)
+        monitor.record(HealthSignal::Reported(status)).map(|change| change.to)
     }
 
     #[tokio::test(start_paused = true)]
@@ -302,7 +302,7 @@ mod tests {
             (MonitorStep::Wait, MonitorStep::Wait)
         );
         ask(&mut monitor);
-        assert_eq!(monitor.seen(HealthSignal::Answered), None, "an answer resets the count");
+        assert_eq!(monitor.record(HealthSignal::Answered), None, "an answer resets the count");
         assert_eq!(
             (miss(&mut monitor), miss(&mut monitor)),
             (MonitorStep::Wait, MonitorStep::Wait)
@@ -312,11 +312,11 @@ mod tests {
         assert_eq!(change.reason, HealthReason::NoAnswer);
         assert_eq!(miss(&mut monitor), MonitorStep::Wait, "the change is reported once");
         ask(&mut monitor);
-        assert_eq!(monitor.seen(HealthSignal::Answered), None);
-        assert_eq!(monitor.seen(HealthSignal::Answered), None, "a burst of answers counts once");
+        assert_eq!(monitor.record(HealthSignal::Answered), None);
+        assert_eq!(monitor.record(HealthSignal::Answered), None, "a burst of answers counts once");
         ask(&mut monitor);
-        let change = monitor.seen(HealthSignal::Answered).unwrap();
-        assert_eq!((change.to, change.reason), (HealthStatus::Healthy, HealthReason::Answers));
+        let change = monitor.record(HealthSignal::Answered).unwrap();
+        assert_eq!((change.to, change.reason), (HealthStatus::Healthy, HealthReason::AnswersAgain));
     }
 
     #[tokio::test(start_paused = true)]
@@ -326,9 +326,9 @@ mod tests {
         for round in 1..5 {
             let due = monitor.due().unwrap();
             assert_eq!(due, start + Duration::from_secs(15 * round));
-            assert_eq!(monitor.turn(due), MonitorStep::Ask);
+            assert_eq!(monitor.step(due), MonitorStep::Ping);
             assert_eq!(monitor.due(), Some(due + Duration::from_secs(5)));
-            assert_eq!(monitor.seen(HealthSignal::Answered), None);
+            assert_eq!(monitor.record(HealthSignal::Answered), None);
         }
     }
 
@@ -351,9 +351,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_process_that_ended_is_unhealthy_at_once_and_not_pinged_again() {
         let mut monitor = monitor();
-        let change = monitor.seen(HealthSignal::Ended).unwrap();
+        let change = monitor.record(HealthSignal::Ended).unwrap();
         assert_eq!((change.to, change.reason), (HealthStatus::Unhealthy, HealthReason::Ended));
-        assert_eq!((monitor.due(), monitor.seen(HealthSignal::Answered)), (None, None));
-        assert_eq!(monitor.turn(Instant::now() + Duration::from_hours(1)), MonitorStep::Wait);
+        assert_eq!((monitor.due(), monitor.record(HealthSignal::Answered)), (None, None));
+        assert_eq!(monitor.step(Instant::now() + Duration::from_hours(1)), MonitorStep::Wait);
     }
 }

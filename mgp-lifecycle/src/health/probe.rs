@@ -67,7 +67,7 @@ impl Probe {
             let outcome = timeout(within, (run.probe.run)()).await;
             run.end(outcome.unwrap_or_else(|_| {
                 tracing::warn!(name = %run.probe.name, ?within, "health check timeout");
-                false.into_found()
+                false.into_check_result()
             }));
         }));
     }
@@ -85,7 +85,11 @@ impl Probe {
     pub(super) fn result(&self, within: Duration) -> Option<CheckResult> {
         let latest = self.latest.borrow();
         let is_late = latest.begun.is_some_and(|begun| begun.elapsed() >= within);
-        if latest.is_running && is_late { Some(false.into_found()) } else { latest.result.clone() }
+        if latest.is_running && is_late {
+            Some(false.into_check_result())
+        } else {
+            latest.result.clone()
+        }
     }
 
     /// Returns the server's status by the latest result.
@@ -116,7 +120,7 @@ impl Drop for ProbeRun {
     fn drop(&mut self) {
         let result = self.result.take().unwrap_or_else(|| {
             tracing::error!(name = %self.probe.name, "health check panicked, or its runtime stopped");
-            false.into_found()
+            false.into_check_result()
         });
         self.probe.latest.send_modify(|latest| {
             (latest.result, latest.is_running) = (Some(result), false);

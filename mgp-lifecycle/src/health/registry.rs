@@ -133,7 +133,7 @@ impl Health {
     {
         let run = Box::new(move || {
             let running = run();
-            Box::pin(async move { running.await.into_found() }) as _
+            Box::pin(async move { running.await.into_check_result() }) as _
         });
         let bound = self.0.config.probes;
         self.change(|parts| {
@@ -212,7 +212,7 @@ impl Health {
 
     /// Returns the number of health requests that are being answered.
     #[must_use]
-    pub fn asking(&self) -> usize {
+    pub fn open_requests(&self) -> usize {
         self.0.open_requests.load(Ordering::Relaxed)
     }
 
@@ -262,7 +262,8 @@ impl Health {
                 }
                 (ProbeKind::Resource, _) => {}
                 (_, result) => {
-                    let value = result.unwrap_or_else(|| false.into_found()).as_value().clone();
+                    let value =
+                        result.unwrap_or_else(|| false.into_check_result()).as_value().clone();
                     checks.insert(&probe.name, value);
                 }
             }
@@ -271,7 +272,7 @@ impl Health {
         result.uptime_secs = Some(self.uptime());
         result.tools_total = value(&parts.tools_total);
         result.tools_available = value(&parts.tools_available);
-        let open_requests = self.asking() as u64;
+        let open_requests = self.open_requests() as u64;
         result.pending_requests = parts.pending.as_ref().map(|count| count(open_requests));
         result.resources = Some(resources);
         result.checks = Some(checks);
@@ -331,7 +332,7 @@ impl Health {
 
     fn current_status(&self, parts: &Parts) -> HealthStatus {
         let within = self.0.config.effective_timeout();
-        let drains = parts.state.as_ref().is_some_and(|state| state.now() == ServerState::Draining);
+        let drains = parts.state.as_ref().is_some_and(|state| state.get() == ServerState::Draining);
         let mut worst = if drains { HealthStatus::Degraded } else { HealthStatus::Healthy };
         for probe in &parts.probes {
             match probe.status(within) {

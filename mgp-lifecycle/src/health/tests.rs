@@ -268,7 +268,7 @@ async fn the_layer_answers_for_a_hanging_server_and_passes_other_calls() {
     let mut client = mock::client(Stack::new(HealthLayer::new(health.clone()).layer(hangs)));
     assert!(client.request("mgp/health/ping", "{}").await.is_ok());
     assert!(client.request("mgp/health/status", "{}").await.is_ok());
-    assert_eq!(health.asking(), 0);
+    assert_eq!(health.open_requests(), 0);
 
     let mut client = mock::client(Stack::new(HealthLayer::new(health).layer(Router::new())));
     assert_eq!(client.request("tools/list", "{}").await.unwrap_err().code().0, -32601);

@@ -26,12 +26,12 @@ use crate::error::LifecycleError;
 #[non_exhaustive]
 pub struct LimitConfig {
     /// The most tool calls that run at once. Default: 256.
-    pub running: usize,
+    pub max_running: usize,
     /// The most tool calls that wait for a permit. Default: 1024.
     ///
     /// When the queue is full, the newest call of the caller with the most waiting calls is refused with 3001.
     /// If no other caller has more waiting calls than the new one, the new call is refused.
-    pub waiting: usize,
+    pub max_waiting: usize,
     /// The most tool calls of one caller that run at once; further ones wait while others pass. Default: no limit.
     pub running_per_caller: Option<usize>,
     /// The most tool calls of one caller that wait; further ones are refused with 3001. Default: no limit.
@@ -52,8 +52,8 @@ impl LimitConfig {
 impl Default for LimitConfig {
     fn default() -> Self {
         Self {
-            running: 256,
-            waiting: 1024,
+            max_running: 256,
+            max_waiting: 1024,
             running_per_caller: None,
             waiting_per_caller: None,
             tools: HashMap::new(),
@@ -73,7 +73,7 @@ impl Default for LimitConfig {
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let mut config = LimitConfig::default();
-/// (config.running, config.waiting) = (1, 0);
+/// (config.max_running, config.max_waiting) = (1, 0);
 /// let slow = Stack::from_fn(|_| async { tokio::task::yield_now().await; Ok(Reply::empty()) });
 /// let mut client = mock::client(Stack::new(ConcurrencyLimitLayer::new(config).layer(slow)));
 /// let first = client.call("tools/call", r#"{"name":"a"}"#);

@@ -78,7 +78,7 @@ impl FairSemaphore {
     pub(super) fn new(config: LimitConfig) -> Self {
         Self {
             count: AtomicU64::new(0),
-            running: u64::try_from(config.running).unwrap_or(u64::MAX).min(ONE_WAITING / 2),
+            running: u64::try_from(config.max_running).unwrap_or(u64::MAX).min(ONE_WAITING / 2),
             is_plain: config.running_per_caller.is_none() && config.tools.is_empty(),
             config,
             queue: Mutex::new(QueueState {
@@ -149,7 +149,7 @@ impl FairSemaphore {
         if self.config.waiting_per_caller.is_some_and(|max| queue.waiting.len_of(&caller) >= max) {
             return Err(LifecycleError::Saturated);
         }
-        let evicted = if queue.waiting.len() >= self.config.waiting {
+        let evicted = if queue.waiting.len() >= self.config.max_waiting {
             let evicted = queue.waiting.evict_for(&caller).ok_or(LifecycleError::Saturated)?;
             self.count.fetch_sub(ONE_WAITING, Ordering::AcqRel);
             Some(evicted)

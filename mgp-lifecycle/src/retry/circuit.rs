@@ -41,8 +41,12 @@ pub(super) enum Evidence {
 
 impl Evidence {
     pub(super) fn of(error: &RpcError) -> Self {
-        let broke =
-            || matches!(HttpFailure::of(error), Some(HttpFailure::Unreached | HttpFailure::Cut));
+        let broke = || {
+            matches!(
+                HttpFailure::from_error(error),
+                Some(HttpFailure::Unreachable | HttpFailure::ConnectionLost)
+            )
+        };
         if is_unreachable(error.code()) || broke() { Self::Unreachable } else { Self::Unknown }
     }
 
@@ -223,7 +227,8 @@ mod tests {
             let away = matches!(code.0, 2000 | 5001 | 5002);
             check(*code, if away { Evidence::Unreachable } else { Evidence::Unknown });
         }
-        let cut = RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFailure::Cut);
+        let cut =
+            RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFailure::ConnectionLost);
         assert_eq!(Evidence::of(&cut), Evidence::Unreachable);
     }
 }

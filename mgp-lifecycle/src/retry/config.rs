@@ -16,7 +16,7 @@ use super::circuit::CircuitConfig;
 /// use std::time::Duration;
 ///
 /// let mut config = RetryConfig::default();
-/// config.retries = 5;
+/// config.max_retries = 5;
 /// config.max_wait = Duration::from_secs(2);
 /// let config = config
 ///     .repeat(|call| call.tool().is_some_and(|tool| tool.name == "send_report"))
@@ -28,7 +28,7 @@ use super::circuit::CircuitConfig;
 #[must_use]
 pub struct RetryConfig {
     /// The most retries of a call. Default: 3.
-    pub retries: u32,
+    pub max_retries: u32,
     /// The longest single wait; if a server wants a longer one, the call is not retried. Default: 10 s.
     pub max_wait: Duration,
     /// The first wait if the server does not send one. Default: 500 ms.
@@ -102,7 +102,7 @@ impl RetryConfig {
 impl Default for RetryConfig {
     fn default() -> Self {
         Self {
-            retries: 3,
+            max_retries: 3,
             max_wait: Duration::from_secs(10),
             first_wait: Duration::from_millis(500),
             total_timeout: Duration::from_secs(30),
@@ -116,7 +116,7 @@ impl Default for RetryConfig {
 }
 
 mgp_types::opaque_debug!(RetryConfig {
-    retries,
+    max_retries,
     max_wait,
     first_wait,
     total_timeout,

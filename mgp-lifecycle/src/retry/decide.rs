@@ -63,7 +63,7 @@ impl Situation<'_> {
         if let Err(stop) = self.may_run_again() {
             return Decision::Stop(stop);
         }
-        let max = hints.max_retries.unwrap_or(u32::MAX).min(config.retries);
+        let max = hints.max_retries.unwrap_or(u32::MAX).min(config.max_retries);
         if self.made >= max {
             return Decision::Stop(StopReason::Exhausted);
         }
@@ -79,9 +79,9 @@ impl Situation<'_> {
         let started = self.failure.may_have_run() || self.delivered > Delivered::Nothing;
         match self.repeat {
             _ if self.delivered == Delivered::Chunk => Err(StopReason::Delivered),
-            RepeatPolicy::Asked => Err(StopReason::Irreversible),
-            RepeatPolicy::Unstarted if started => Err(StopReason::MayHaveRun),
-            RepeatPolicy::Unstarted | RepeatPolicy::Freely => Ok(()),
+            RepeatPolicy::OnRequest => Err(StopReason::Irreversible),
+            RepeatPolicy::IfNotStarted if started => Err(StopReason::MayHaveRun),
+            RepeatPolicy::IfNotStarted | RepeatPolicy::Always => Ok(()),
         }
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn may_replace(
         return Err(FallbackRefusal::Same);
     }
     let other = other.ok_or(FallbackRefusal::Unlisted)?;
-    if other.repeat == RepeatPolicy::Asked {
+    if other.repeat == RepeatPolicy::OnRequest {
         return Err(FallbackRefusal::Irreversible);
     }
     let risk = known.map_or(RiskLevel::Safe, ToolRetryInfo::max_fallback_risk);
@@ -165,7 +165,7 @@ mod tests {
         hints: r#"{"retryable":true}"#,
         made: 0,
         left: Duration::from_secs(30),
-        repeat: RepeatPolicy::Unstarted,
+        repeat: RepeatPolicy::IfNotStarted,
         delivered: Delivered::Nothing,
         jitter: 0.0,
     };
@@ -192,7 +192,7 @@ mod tests {
         for hints in [r#"{"retryable":false}"#, "{}", r#"{"retry_after_ms":5,"max_retries":9}"#] {
             check(&Case { hints, ..CASE }, No(StopReason::NotRetryable));
             check(
-                &Case { hints, repeat: RepeatPolicy::Freely, ..CASE },
+                &Case { hints, repeat: RepeatPolicy::Always, ..CASE },
                 No(StopReason::NotRetryable),
             );
         }
@@ -265,19 +265,19 @@ mod tests {
         for code in [2000, 2001, 2002, 3000, 3001] {
             check(&Case { code, ..CASE }, ms(500));
             check(
-                &Case { code, repeat: RepeatPolicy::Asked, ..CASE },
+                &Case { code, repeat: RepeatPolicy::OnRequest, ..CASE },
                 No(StopReason::Irreversible),
             );
             check(&Case { code, hints: STARTED, ..CASE }, No(StopReason::MayHaveRun));
-            check(&Case { code, hints: STARTED, repeat: RepeatPolicy::Freely, ..CASE }, ms(500));
+            check(&Case { code, hints: STARTED, repeat: RepeatPolicy::Always, ..CASE }, ms(500));
         }
         for code in [3003, 5000, 5001, 5002, -32603, 0, 9999] {
             check(&Case { code, ..CASE }, No(StopReason::MayHaveRun));
             check(
-                &Case { code, repeat: RepeatPolicy::Asked, ..CASE },
+                &Case { code, repeat: RepeatPolicy::OnRequest, ..CASE },
                 No(StopReason::Irreversible),
             );
-            check(&Case { code, repeat: RepeatPolicy::Freely, ..CASE }, ms(500));
+            check(&Case { code, repeat: RepeatPolicy::Always, ..CASE }, ms(500));
         }
     }
 
@@ -285,9 +285,9 @@ mod tests {
     fn delivered_items_are_not_delivered_twice() {
         let delivered = Delivered::Item;
         check(&Case { delivered, ..CASE }, No(StopReason::MayHaveRun));
-        check(&Case { delivered, repeat: RepeatPolicy::Freely, ..CASE }, ms(500));
+        check(&Case { delivered, repeat: RepeatPolicy::Always, ..CASE }, ms(500));
         check(
-            &Case { delivered: Delivered::Chunk, repeat: RepeatPolicy::Freely, ..CASE },
+            &Case { delivered: Delivered::Chunk, repeat: RepeatPolicy::Always, ..CASE },
             No(StopReason::Delivered),
         );
     }
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_fallback_is_listed_and_no_more_dangerous() {
         let known = |risk: &str| ToolRetryInfo {
-            repeat: RepeatPolicy::Unstarted,
+            repeat: RepeatPolicy::IfNotStarted,
             risk: risk.into(),
             is_declared: true,
         };
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(may_replace(("a", Some(&safe)), ("a", Some(&safe))), Err(FallbackRefusal::Same));
         // An irreversible tool is never called without consent, and an undeclared one vouches for little.
         let dangerous = known("dangerous");
-        let wipe = ToolRetryInfo { repeat: RepeatPolicy::Asked, ..dangerous.clone() };
+        let wipe = ToolRetryInfo { repeat: RepeatPolicy::OnRequest, ..dangerous.clone() };
         let silent = ToolRetryInfo { is_declared: false, ..dangerous.clone() };
         assert_eq!(
             may_replace(("a", Some(&dangerous)), ("b", Some(&wipe))),

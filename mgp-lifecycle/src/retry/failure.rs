@@ -1,6 +1,6 @@
 //! The recovery hints of a failed attempt: of an error, or of a refusal that was sent as a result (MGP §14.5).
 
-use mgp_types::service::{Body, HttpFailure, Reply, is_lost};
+use mgp_types::service::{Body, HttpFailure, Reply, is_connection_lost};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
 
@@ -59,7 +59,7 @@ impl Failure {
             return None;
         }
         let hints = serde_json::from_str::<Hints>(raw).ok();
-        let hints = hints.and_then(|hints| Recovery::read(&hints.content));
+        let hints = hints.and_then(|hints| Recovery::from_payload(&hints.content));
         Some(Self { code, hints: hints.unwrap_or_default() })
     }
 
@@ -76,12 +76,14 @@ impl Failure {
 /// Returns the hints of an error, with what is known of it on this side.
 fn hints(error: &RpcError) -> Recovery {
     let sent = error.as_recovery().cloned().unwrap_or_default();
-    match HttpFailure::of(error) {
+    match HttpFailure::from_error(error) {
         // Lost on this side: the peer did not send that it must not be retried, so the tool's definition decides.
-        Some(HttpFailure::Cut) => {
+        Some(HttpFailure::ConnectionLost) => {
             mark_started(Recovery::for_repeatable(error.code()).unwrap_or(sent))
         }
-        None if is_lost(error) => mark_started(Recovery::default_for(error.code()).unwrap_or(sent)),
+        None if is_connection_lost(error) => {
+            mark_started(Recovery::default_for(error.code()).unwrap_or(sent))
+        }
         // Proxies answer 503 also to requests that they had forwarded.
         Some(HttpFailure::Status(500..)) => mark_started(sent),
         _ => sent,
@@ -158,16 +160,16 @@ mod tests {
 
     #[test]
     fn a_call_lost_in_transit_may_have_run() {
-        use mgp_types::service::{closed, lost};
-        check_error(&closed("it is gone"), (true, false));
-        check_error(&lost("it died"), (true, true));
+        use mgp_types::service::{connection_closed, connection_lost};
+        check_error(&connection_closed("it is gone"), (true, false));
+        check_error(&connection_lost("it died"), (true, true));
         // An error of a peer with the same text is taken as sent.
-        let sent = lost("it died");
+        let sent = connection_lost("it died");
         let sent =
             RpcError::new(sent.code(), "it died").recovery(sent.as_recovery().unwrap().clone());
         check_error(&sent, (false, true));
         check_error(
-            &RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFailure::Cut),
+            &RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFailure::ConnectionLost),
             (true, true),
         );
         check_error(&RpcError::new(ErrorCode::UPSTREAM_ERROR, "ran"), (false, true));
@@ -182,7 +184,7 @@ mod tests {
         check_error(&status(ErrorCode::RATE_LIMITED, 429), (true, false));
         // The server itself sent it.
         let answered = RpcError::new(ErrorCode::SERVER_NOT_READY, "no");
-        check_error(&answered.because(HttpFailure::Answered(503)), (true, false));
+        check_error(&answered.because(HttpFailure::StatusWithError(503)), (true, false));
     }
 
     #[test]

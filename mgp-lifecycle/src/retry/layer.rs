@@ -194,7 +194,7 @@ impl RequestKind {
             return None;
         }
         if call.is::<ToolsList>() {
-            let further = call.params().mentions("\"cursor\"");
+            let further = call.params().may_contain_member("\"cursor\"");
             return Some(Self::List(if further { ListPage::Next } else { ListPage::First }));
         }
         let reads = call.is::<ResourcesRead>()

@@ -89,7 +89,7 @@ impl<S: MgpService> RetryableCall<S> {
         let mut decision = self.decide(failure, made, end, self.repeat());
         // The tool's definition may permit a second run; the server is asked only if the answer would matter.
         if decision == Decision::Stop(StopReason::MayHaveRun)
-            && matches!(self.decide(failure, made, end, RepeatPolicy::Freely), Decision::Retry(_))
+            && matches!(self.decide(failure, made, end, RepeatPolicy::Always), Decision::Retry(_))
             && self.learn(end).await
         {
             decision = self.decide(failure, made, end, self.repeat());
@@ -124,13 +124,13 @@ impl<S: MgpService> RetryableCall<S> {
     /// Returns whether the call may run twice.
     fn repeat(&self) -> RepeatPolicy {
         let Some(tool) = self.call.tool().filter(|_| self.kind == RequestKind::Tool) else {
-            return RepeatPolicy::Freely;
+            return RepeatPolicy::Always;
         };
         if self.context.config.repeats(&self.call) {
-            return RepeatPolicy::Freely;
+            return RepeatPolicy::Always;
         }
         let known = self.context.known(&self.server, tool.name);
-        known.map_or(RepeatPolicy::Unstarted, |known| known.repeat)
+        known.map_or(RepeatPolicy::IfNotStarted, |known| known.repeat)
     }
 
     /// Returns the call of the next attempt: same logical call and trace, new key.
@@ -139,7 +139,7 @@ impl<S: MgpService> RetryableCall<S> {
         let cx = call.cx_mut();
         cx.logical.get_or_insert_with(|| cx.key.to_text());
         cx.key = CallKey::next();
-        if !attempt.waited.is_zero() {
+        if !attempt.delay.is_zero() {
             // Decisions of layers further out may no longer hold.
             WaitMark::mark(cx);
         }
@@ -171,11 +171,11 @@ impl<S: MgpService> RetryableCall<S> {
         self.probe = self.server.admit().ok()?;
         let attempt = RetryAttempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
         let mut call = self.attempt(attempt);
-        call.params_mut().retarget(Target::Tool(proposed.into()));
+        call.params_mut().set_target(Target::Tool(proposed.into()));
         // Answers to questions belong to the tool that asked.
         let hop = call.hop_mut();
         (hop.input_responses, hop.request_state) = (None, None);
-        self.call.params_mut().retarget(Target::Tool(proposed.into()));
+        self.call.params_mut().set_target(Target::Tool(proposed.into()));
         let outcome = self.inner.call(call).await;
         self.record(&outcome, made + 2, Duration::ZERO);
         match outcome {
@@ -246,7 +246,7 @@ fn list_request(call: &Call, cursor: Option<Payload>, end: Deadline) -> Call {
     let params = params.and_then(|text| Params::split(ToolsList::METHOD, text.into()).ok());
     let method = Method::from_static(ToolsList::METHOD);
     let mut list = Call::request(method, params.unwrap_or_default(), cx);
-    *list.hop_mut() = call.hop().speaker();
+    *list.hop_mut() = call.hop().sender_members();
     list
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_types::service::{
     AuditOutcome as Ending, AuditSink, BoxFuture, Call, CallKey, CallRecord, CallerRequest,
     Deadline, InputRequired, MemoryAudit, Outlet, OutletItem, Reply, RetryAttempt, Stack, WaitMark,
-    lost, mock,
+    connection_lost, mock,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, Recovery, RetryStrategy, RpcError};
@@ -133,7 +133,7 @@ async fn a_call_that_must_not_be_retried_fails_at_once() {
         with_hints(5000, r#"{"retryable":true}"#),
         with_hints(3003, r#"{"retryable":true}"#),
         code(ErrorCode::UPSTREAM_UNAVAILABLE),
-        lost("the child died"),
+        connection_lost("the child died"),
         // Longer than the longest wait.
         with_hints(3000, r#"{"retryable":true,"retry_after_ms":1000000000000}"#),
         with_hints(3000, r#"{"retryable":true,"max_retries":0}"#),
@@ -178,7 +178,7 @@ async fn no_wait_is_begun_that_outlives_the_deadline_or_the_total() {
     assert_eq!((server.count(), began.elapsed().as_secs()), (3, 8));
 
     let mut config = RetryConfig::default();
-    (config.retries, config.total_timeout) = (100, Duration::from_secs(10));
+    (config.max_retries, config.total_timeout) = (100, Duration::from_secs(10));
     let (server, began) = (Server::failing(slow), Instant::now());
     server.client(&RetryLayer::new(config)).request("tools/call", CALL).await.unwrap_err();
     assert_eq!((server.count(), began.elapsed().as_secs()), (3, 8));
@@ -325,7 +325,7 @@ async fn attempts_are_of_one_logical_call_and_one_trace_with_a_key_each() {
     for again in [second, third] {
         assert_eq!(again.cx().logical.as_deref().map(str::to_owned), logical);
         assert_eq!(again.cx().trace, first.cx().trace);
-        assert!(WaitMark::is(again.cx()) && !WaitMark::is(first.cx()));
+        assert!(WaitMark::is_set(again.cx()) && !WaitMark::is_set(first.cx()));
         assert_eq!(again.tool().unwrap().arguments, first.tool().unwrap().arguments);
     }
     assert!(first.cx().trace.is_some());
@@ -346,7 +346,7 @@ async fn each_attempt_is_an_event_of_its_own() {
     let audited = Stack::from_fn(move |call: Call| {
         let (sink, below) = (sink.clone(), below.clone());
         async move {
-            let ticket = sink.begin(CallRecord::of(&call).unwrap()).await.unwrap();
+            let ticket = sink.begin(CallRecord::from_call(&call).unwrap()).await.unwrap();
             let outcome = below.send(call).await;
             ticket.finish(match &outcome {
                 Ok(_) => Ending::Success,

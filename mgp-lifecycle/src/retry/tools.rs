@@ -14,11 +14,11 @@ use tokio::time::Instant;
 #[non_exhaustive]
 pub enum RepeatPolicy {
     /// Always: it is read-only, or a second run has the same effect as one.
-    Freely,
+    Always,
     /// Only if the call never started; also the value of an unknown tool.
-    Unstarted,
+    IfNotStarted,
     /// Only if the caller allows it: the tool is dangerous and irreversible.
-    Asked,
+    OnRequest,
 }
 
 /// The properties of a tool that decide about retries.
@@ -49,11 +49,11 @@ impl ToolRetryInfo {
         let idempotent = hints.is_some_and(|hints| is_set(hints.idempotent_hint));
         let irreversible = security.is_some_and(is_irreversible);
         let repeat = if irreversible && risk >= RiskLevel::Dangerous {
-            RepeatPolicy::Asked
+            RepeatPolicy::OnRequest
         } else if idempotent || reads && !destroys && !irreversible {
-            RepeatPolicy::Freely
+            RepeatPolicy::Always
         } else {
-            RepeatPolicy::Unstarted
+            RepeatPolicy::IfNotStarted
         };
         let hinted =
             hints.is_some_and(|hints| hints.read_only_hint.or(hints.destructive_hint).is_some());
@@ -170,33 +170,37 @@ mod tests {
 
     #[test]
     fn a_definition_decides_about_a_second_call() {
-        use RepeatPolicy::{Asked, Freely, Unstarted};
+        use RepeatPolicy::{Always, IfNotStarted, OnRequest};
         use RiskLevel::{Dangerous, Moderate, Safe};
 
-        check("", Dangerous, Unstarted);
-        check(r#","annotations":{"readOnlyHint":true}"#, Safe, Freely);
-        check(r#","annotations":{"readOnlyHint":true}"#, Dangerous, Unstarted);
+        check("", Dangerous, IfNotStarted);
+        check(r#","annotations":{"readOnlyHint":true}"#, Safe, Always);
+        check(r#","annotations":{"readOnlyHint":true}"#, Dangerous, IfNotStarted);
         check(
             r#","annotations":{"readOnlyHint":true,"destructiveHint":true}"#,
             Dangerous,
-            Unstarted,
+            IfNotStarted,
         );
-        check(r#","annotations":{"readOnlyHint":false}"#, Moderate, Unstarted);
+        check(r#","annotations":{"readOnlyHint":false}"#, Moderate, IfNotStarted);
         check(
             r#","annotations":{"idempotentHint":true,"destructiveHint":true}"#,
             Dangerous,
-            Freely,
+            Always,
         );
-        check(r#","security":{"risk_level":"safe"}"#, Safe, Freely);
-        check(r#","security":{"risk_level":"moderate"}"#, Moderate, Unstarted);
-        check(r#","security":{"risk_level":"dangerous","reversible":true}"#, Dangerous, Unstarted);
-        check(r#","security":{"risk_level":"dangerous","reversible":false}"#, Dangerous, Asked);
+        check(r#","security":{"risk_level":"safe"}"#, Safe, Always);
+        check(r#","security":{"risk_level":"moderate"}"#, Moderate, IfNotStarted);
+        check(
+            r#","security":{"risk_level":"dangerous","reversible":true}"#,
+            Dangerous,
+            IfNotStarted,
+        );
+        check(r#","security":{"risk_level":"dangerous","reversible":false}"#, Dangerous, OnRequest);
         let both = r#","annotations":{"idempotentHint":true},"security":{"risk_level":"dangerous","reversible":false}"#;
-        check(both, Dangerous, Asked);
-        check(r#","security":{"risk_level":"safe","reversible":false}"#, Safe, Unstarted);
-        check(r#","security":{"risk_level":"safe","reversible":false}"#, Dangerous, Asked);
+        check(both, Dangerous, OnRequest);
+        check(r#","security":{"risk_level":"safe","reversible":false}"#, Safe, IfNotStarted);
+        check(r#","security":{"risk_level":"safe","reversible":false}"#, Dangerous, OnRequest);
         // A malformed declaration is ignored.
-        check(r#","security":{"risk_level":7}"#, Dangerous, Unstarted);
+        check(r#","security":{"risk_level":7}"#, Dangerous, IfNotStarted);
     }
 
     #[track_caller]

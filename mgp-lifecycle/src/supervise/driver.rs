@@ -74,7 +74,7 @@ pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 /// server.start().await;
 /// assert_eq!(server.ready().await.unwrap(), "client");
 ///
-/// let rest = server.ended().await;
+/// let rest = server.wait().await;
 /// assert_eq!(rest.state, ServerState::Error);
 /// assert_eq!(
 ///     &*rest.reason,
@@ -91,12 +91,12 @@ pub fn supervise<S: Spawn>(
     let (live, live_receiver) = watch::channel(None);
     let (status, status_receiver) = watch::channel(Status::default());
     let reports = broadcast::Sender::new(MAX_REPORT_LAG);
-    if let Some(rests) = rest_of(&state.now()) {
+    if let Some(rests) = rest_of(&state.get()) {
         // The edge exists; if the state has changed since, the next change corrects it.
         let _ = state.enter(rests, "supervision begins");
     }
     let driver = Driver {
-        machine: Supervisor::new(config, fastrand::u64(..)).found(state.now()),
+        machine: Supervisor::new(config, fastrand::u64(..)).found(state.get()),
         spawn: Arc::new(spawn),
         incarnation: Incarnation::new(),
         begun: Instant::now(),
@@ -236,7 +236,7 @@ impl<S: Spawn> Drop for Driver<S> {
         if self.machine.rest().is_some() {
             return;
         }
-        let (from, restarts) = (self.state.now(), self.machine.restarts());
+        let (from, restarts) = (self.state.get(), self.machine.restarts());
         if let Some(to) = rest_of(&from) {
             let (at, elapsed, limit) = (Timestamp::now(), self.begun.elapsed(), None);
             let reason = RUNTIME_STOPPED.into();

@@ -204,5 +204,5 @@ mgp_types::opaque_debug!(Supervised<C> { state });
 pub(super) const RUNTIME_STOPPED: &str = "its runtime was shut down";
 
 pub(super) fn runtime_stopped(state: &StateHandle, restarts: u64) -> RestState {
-    RestState { state: state.now(), reason: RUNTIME_STOPPED.into(), restarts, limit: None }
+    RestState { state: state.get(), reason: RUNTIME_STOPPED.into(), restarts, limit: None }
 }

@@ -11,7 +11,7 @@ use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
 use tokio::time::timeout;
 
-use crate::catch_panic::panicked;
+use crate::catch_panic::panic_error;
 
 /// The time a server may take to end after a failed handshake, so that its exit is reported instead.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(250);
@@ -114,14 +114,14 @@ impl<T: Spawned> Incarnation<T> {
                 let outcome = ready.ready().await;
                 if outcome.is_err() {
                     // Gives the exit time to become known.
-                    let _ = timeout(EXIT_TIMEOUT, ready.ended()).await;
+                    let _ = timeout(EXIT_TIMEOUT, ready.wait()).await;
                 }
                 outcome
             });
             outcome.await.unwrap_or_else(|| Err(SpawnError::new("the handshake panicked")))
         }));
         self.ending = Some(Box::pin(async move {
-            let exit = catch_panic(async { ended.ended().await }).await;
+            let exit = catch_panic(async { ended.wait().await }).await;
             exit.unwrap_or_else(|| Exit::failure("waiting for its end panicked"))
         }));
     }
@@ -156,7 +156,7 @@ async fn catch_panic<T>(future: impl Future<Output = T>) -> Option<T> {
         Ok(polled) => polled.map(Some),
         Err(panic) => {
             // `panicked` logs the panic; there is no caller to answer.
-            let _ = panicked(&*panic);
+            let _ = panic_error(&*panic);
             Poll::Ready(None)
         }
     })

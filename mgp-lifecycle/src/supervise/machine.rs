@@ -299,7 +299,7 @@ impl Supervisor {
     /// Handles a server that ended or must end: decides what follows, and stops what remains of it.
     fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
         self.pause(now);
-        let how = clipped(&exit.how);
+        let how = clipped(&exit.description);
         let after = if exit.is_success { ServerState::Disconnected } else { ServerState::Error };
         let next = match self.after_end(exit, Arc::clone(&how), now) {
             AfterStop::GiveUp { limit, how } => {

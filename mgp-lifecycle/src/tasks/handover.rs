@@ -119,7 +119,7 @@ impl CallStage {
             handed_over: Notify::new(),
         });
         let cx = call.cx_mut();
-        cx.asking = CallerAccess::Via(Arc::clone(&this) as Arc<dyn CallerChannel>);
+        cx.caller_access = CallerAccess::Channel(Arc::clone(&this) as Arc<dyn CallerChannel>);
         let outlet = std::mem::replace(&mut cx.outlet, Outlet::none());
         let stage = Arc::clone(&this);
         cx.outlet = outlet.wrap(|inner| Arc::new(RequestOutlet { inner, stage }));
@@ -210,7 +210,7 @@ impl CallStage {
 
     /// Makes the open questions of the round the reply of the call.
     fn suspend(&self, round: &mut Round) {
-        if let CallerAccess::Via(asker) = &self.own.asking
+        if let CallerAccess::Channel(asker) = &self.own.caller_access
             && let Some(reply) = asker.take_suspended()
         {
             round.reply = Some(reply);
@@ -259,7 +259,7 @@ impl CallStage {
 
     /// Returns the answer of an earlier round: it is ready at once or not at all, and dropping a question withdraws it.
     fn earlier_answer(&self, key: &str, ask: &CallerRequest) -> Option<Result<Payload, RpcError>> {
-        let CallerAccess::Via(asker) = &self.own.asking else { return None };
+        let CallerAccess::Channel(asker) = &self.own.caller_access else { return None };
         let mut answer = asker.ask(key, ask.clone());
         match answer.as_mut().poll(&mut Poller::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Some(answer),
@@ -301,13 +301,13 @@ async fn ask_legacy(entry: &Entry, own: Context, ask: CallerRequest) -> Result<P
 impl CallerChannel for CallStage {
     fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
         let mut stage = self.stage.lock();
-        match (&mut *stage, &self.own.asking) {
+        match (&mut *stage, &self.own.caller_access) {
             (Stage::Task(entry), _) => {
                 let entry = Arc::clone(entry);
                 drop(stage);
                 self.ask_in_task(&entry, key, ask)
             }
-            (Stage::Request(round), CallerAccess::Via(asker)) => {
+            (Stage::Request(round), CallerAccess::Channel(asker)) => {
                 round.asked |= round.polling == Some(thread::current().id());
                 asker.ask(key, ask)
             }
@@ -319,20 +319,20 @@ impl CallerChannel for CallStage {
     }
 
     fn forget_early(&self, key: &str) {
-        if let CallerAccess::Via(asker) = &self.own.asking {
+        if let CallerAccess::Channel(asker) = &self.own.caller_access {
             asker.forget_early(key);
         }
     }
 
     fn kept(&self, key: &str) -> Option<Payload> {
-        match &self.own.asking {
-            CallerAccess::Via(asker) => asker.kept(key),
+        match &self.own.caller_access {
+            CallerAccess::Channel(asker) => asker.kept(key),
             _ => None,
         }
     }
 
     fn keep(&self, key: &str, value: &Payload) {
-        if let CallerAccess::Via(asker) = &self.own.asking {
+        if let CallerAccess::Channel(asker) = &self.own.caller_access {
             asker.keep(key, value);
         }
     }

@@ -83,7 +83,7 @@ impl TasksLayer {
     /// Ignores calls whose caller cannot wait for a task, e.g. if looking up a tool is expensive.
     ///
     /// Tools that run only as a task must then be refused by the service that runs them.
-    pub fn only_if_asked(mut self) -> Self {
+    pub fn only_if_requested(mut self) -> Self {
         self.only_if_requested = true;
         self
     }

@@ -51,7 +51,7 @@ impl Plan {
             return if task_only { Err(LifecycleError::TasksNotOffered.into()) } else { Ok(None) };
         }
         let grace = (!config.grace.is_zero()).then_some(config.grace);
-        Ok(Some(Self { era: Era::Modern, ttl: config.ttl.min(config.ttl_max), grace, task_only }))
+        Ok(Some(Self { era: Era::Modern, ttl: config.ttl.min(config.max_ttl), grace, task_only }))
     }
 
     fn legacy(
@@ -66,7 +66,7 @@ impl Plan {
         }
         // Older revisions have no tasks, whatever a caller sends.
         let requested = if call.cx().caller.revision < Revision::V2025_11_25
-            || !call.params().mentions("\"task\"")
+            || !call.params().may_contain_member("\"task\"")
         {
             None
         } else {
@@ -82,7 +82,7 @@ impl Plan {
                     .ttl
                     .map_or(config.ttl, Duration::from_millis)
                     .max(MIN_TTL)
-                    .min(config.ttl_max);
+                    .min(config.max_ttl);
                 Ok(Some(Self { era: Era::Legacy, ttl, grace: None, task_only: true }))
             }
             None if *support == TaskSupport::Required => {
@@ -105,7 +105,7 @@ fn supports_tasks(support: &TaskSupport) -> bool {
 pub(super) fn can_wait_for_task(call: &Call) -> bool {
     match call.cx().caller.era {
         Era::Modern => offers_tasks(&call.cx().caller),
-        Era::Legacy => call.params().mentions("\"task\""),
+        Era::Legacy => call.params().may_contain_member("\"task\""),
     }
 }
 

@@ -176,7 +176,7 @@ impl Tasks {
     ) -> Result<Option<Arc<Entry>>, LifecycleError> {
         let own = self.by_id.values().filter(|entry| entry.owner == *owner).count();
         let own_full = own >= config.max_per_principal;
-        if !own_full && self.by_id.len() < config.max {
+        if !own_full && self.by_id.len() < config.max_tasks {
             return Ok(None);
         }
         let can_be_evicted =

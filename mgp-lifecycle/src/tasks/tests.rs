@@ -42,7 +42,7 @@ fn modern(stack: Stack) -> Client {
     let mut client = mock::client(stack);
     let mut facts = PeerInfo::new(Revision::MODERN);
     facts.capabilities = Some(Payload::from_trusted(OFFER));
-    facts.asks.elicitation = true;
+    facts.accepts.elicitation = true;
     client.cx.caller = Arc::new(facts);
     client
 }

@@ -123,7 +123,7 @@ impl Spawned for Child {
         })
     }
 
-    fn ended(&self) -> BoxFuture<'static, Exit> {
+    fn wait(&self) -> BoxFuture<'static, Exit> {
         let (behavior, number) = (self.behavior, self.number);
         let (alive, record) = (Arc::clone(&self.alive), Arc::clone(&self.record));
         Box::pin(async move {
@@ -256,7 +256,7 @@ async fn a_stop_waits_until_all_processes_have_ended() {
     server.start().await;
     server.ready().await.unwrap();
     server.stop(OPERATOR).await;
-    assert_eq!((record.alive(), server.state().now()), (0, ServerState::Disconnected));
+    assert_eq!((record.alive(), server.state().get()), (0, ServerState::Disconnected));
     assert_eq!(*record.stopped.lock().unwrap(), [Some(OPERATOR)]);
     let rest = server.ended().await;
     assert_eq!((&*rest.reason, rest.limit), ("operator_request", None));
@@ -308,10 +308,10 @@ async fn a_stop_before_there_is_anything_to_stop_ends_the_start() {
 async fn a_slow_server_gets_its_time() {
     let (server, record) = begin(Behavior::Slow(secs(29)), SuperviseConfig::default());
     server.start().await;
-    assert_eq!(server.state().now(), ServerState::Connecting);
+    assert_eq!(server.state().get(), ServerState::Connecting);
     assert_eq!(server.ready().await.unwrap(), 1);
     sleep(secs(1000)).await;
-    assert_eq!((server.state().now(), record.started()), (ServerState::Connected, 1));
+    assert_eq!((server.state().get(), record.started()), (ServerState::Connected, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -364,11 +364,11 @@ async fn a_health_report_affects_only_its_incarnation() {
     server.start().await;
     server.ready().await.unwrap();
     server.unhealthy(1, "three pings unanswered").await;
-    assert_eq!(server.state().now(), ServerState::Restarting);
+    assert_eq!(server.state().get(), ServerState::Restarting);
     assert_eq!(server.ready().await.unwrap(), 2);
     server.unhealthy(1, "three pings unanswered").await;
     sleep(secs(100)).await;
-    assert_eq!((server.state().now(), record.started()), (ServerState::Connected, 2));
+    assert_eq!((server.state().get(), record.started()), (ServerState::Connected, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -397,7 +397,7 @@ async fn a_crash_loop_without_handles_ends() {
     let mut reports = server.reports();
     server.start().await;
     sleep(ms(1100)).await;
-    assert_eq!(server.state().now(), ServerState::Restarting);
+    assert_eq!(server.state().get(), ServerState::Restarting);
     drop(server);
     while reports.recv().await.is_ok() {}
     sleep(secs(100)).await;
@@ -454,7 +454,7 @@ async fn a_running_state_of_an_earlier_supervisor_is_brought_to_rest() {
     ] {
         let spawn = FakeSpawn { behavior: Behavior::Runs, record: Arc::default() };
         let server = supervise(spawn, SuperviseConfig::default(), StateHandle::new(before));
-        assert_eq!(server.state().now(), rests);
+        assert_eq!(server.state().get(), rests);
         server.start().await;
         assert_eq!(server.ready().await.unwrap(), 1);
     }

@@ -73,7 +73,7 @@ impl Access {
     ///
     /// # Cancel safety
     /// As [`revoke`](Self::revoke).
-    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
+    pub async fn remove_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let _changing = self.entries().begin_change().await;
         let is_meant = |entry: &Entry| entry.access.server_id == server.as_str();
         let told = |entry: &Entry| {
@@ -160,9 +160,9 @@ impl Access {
                 return Err(Refusal::TooManyEntries(MAX_ENTRIES).into());
             }
             let change = Change::new()
-                .expect(Rules::SPACE, &key, before.map(|found| found.revision))
+                .expect_revision(Rules::SPACE, &key, before.map(|found| found.revision))
                 .put(Rules::SPACE, &key, Payload::of(&entry)?);
-            let event = Event::access_granted(check.principal, &entry).during(check.trace);
+            let event = Event::access_granted(check.principal, &entry).trace(check.trace);
             let event = match before {
                 Some(found) => event.before(&found.entry.to_told()),
                 None => event,
@@ -204,10 +204,10 @@ impl Access {
             let (mut change, mut events) = (Change::new(), Vec::with_capacity(gone.len()));
             for found in &gone {
                 change = change
-                    .expect(Rules::SPACE, &found.key, Some(found.revision))
+                    .expect_revision(Rules::SPACE, &found.key, Some(found.revision))
                     .remove(Rules::SPACE, &found.key);
                 let event = Event::access_revoked(check.principal, &found.entry);
-                events.push(event.during(check.trace).build());
+                events.push(event.trace(check.trace).build());
             }
             if gone.is_empty() {
                 return Ok(revoked(params, &gone));

@@ -72,7 +72,7 @@ impl<'a> AdminCheck<'a> {
         let error = RpcError::from(refusal);
         if !self.is_recorded {
             let event = Event::administration_refused(self.principal, server, method, &error);
-            let event = event.during(self.trace).build();
+            let event = event.trace(self.trace).build();
             if let Err(unaudited) = audit.record(event).await {
                 // It is refused all the same.
                 tracing::error!(error = %unaudited, method, "a refused call could not be recorded");

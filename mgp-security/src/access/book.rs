@@ -166,7 +166,7 @@ impl Access {
     }
 
     pub(crate) fn default_policy(&self, server: Option<&ServerId>) -> DefaultPolicy {
-        self.0.policies.of(server).default_policy
+        self.0.policies.get(server).default_policy
     }
 
     /// Reads what decides about one principal.
@@ -336,7 +336,7 @@ impl Visibility for Access {
 pub(crate) fn hidden(ruling: Result<AccessRuling<'_>, CredentialsExpired>) -> Result<(), Hidden> {
     match ruling {
         Ok(ruling) if ruling.is_allowed() => Ok(()),
-        Ok(ruling) => Err(Hidden::by(ruling.to_decision().rule().as_str().to_owned())),
-        Err(ended) => Err(Hidden::by(ended.to_string())),
+        Ok(ruling) => Err(Hidden::new(ruling.to_decision().rule().as_str().to_owned())),
+        Err(ended) => Err(Hidden::new(ended.to_string())),
     }
 }

@@ -110,7 +110,7 @@ impl Entry {
 
     /// Returns the id of the entry for callers; an entry that replaces it has the same.
     pub(super) fn id(key: &str) -> Id {
-        let hash = Sha256Hash::of(key.as_bytes()).to_string();
+        let hash = Sha256Hash::digest(key.as_bytes()).to_string();
         Id::String(hash[..16].into())
     }
 

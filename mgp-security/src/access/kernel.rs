@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::CallToolResult;
-use mgp_types::method::{self, Kind, method_of_tool};
+use mgp_types::method::{self, Kind, find_kernel_tool};
 use mgp_types::service::{
     BoxFuture, Call, CallRecord, Context, Either, Method, MgpService, Params, Reply, Router, Target,
 };
@@ -112,7 +112,7 @@ impl Served {
     fn method(&self, call: &Call) -> Option<&'static str> {
         // Notifications too: one must not find another way.
         let Some(Target::Tool(name)) = call.params().target() else { return None };
-        let tool = method_of_tool(name)?;
+        let tool = find_kernel_tool(name)?;
         let method = tool.method.unwrap_or(tool.name);
         self.methods.contains(&method).then_some(method)
     }

@@ -82,7 +82,7 @@ impl<'a> Credentials<'a> {
     #[inline]
     pub(crate) fn check_end(self) -> Result<(), CredentialsExpired> {
         match self.0 {
-            Some(pass) if !pass.is_good() => Err(CredentialsExpired::new()),
+            Some(pass) if !pass.is_valid() => Err(CredentialsExpired::new()),
             _ => Ok(()),
         }
     }

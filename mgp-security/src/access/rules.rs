@@ -104,7 +104,7 @@ impl Expiring for Rules {
 
     fn end(change: Change, found: &Found<Entry>) -> Result<(Change, AuditEvent), ChangeError> {
         let change = change
-            .expect(Self::SPACE, &found.key, Some(found.revision))
+            .expect_revision(Self::SPACE, &found.key, Some(found.revision))
             .remove(Self::SPACE, &found.key);
         let event = Event::access_revoked(Actor::kernel(), &found.entry).cause("expired");
         Ok((change, event.build()))

@@ -74,7 +74,7 @@ fn in_short(arguments: &str) -> String {
         all.to_string()
     });
     let shown = visible(shorter.as_deref().unwrap_or(arguments), MAX_ARGUMENTS);
-    let (length, hash) = (arguments.len(), Sha256Hash::of(arguments.as_bytes()));
+    let (length, hash) = (arguments.len(), Sha256Hash::digest(arguments.as_bytes()));
     format!("{shown}\nNot all of the arguments is shown: {length} bytes with the SHA-256 {hash}")
 }
 
@@ -140,7 +140,7 @@ mod tests {
         let shown = in_short(&arguments);
         assert!(shown.contains(r#""path":"/etc/passwd""#), "{shown}");
         assert!(shown.contains("(4760 more characters)"), "{shown}");
-        assert!(shown.contains(&Sha256Hash::of(arguments.as_bytes()).to_string()), "{shown}");
+        assert!(shown.contains(&Sha256Hash::digest(arguments.as_bytes()).to_string()), "{shown}");
         assert!(shown.len() < 1200, "{}", shown.len());
         // If that is not enough, the hash distinguishes two of them.
         let many = |middle: &str| format!("[{}{middle}{}]", "1,".repeat(3000), ",1".repeat(3000));

@@ -89,12 +89,12 @@ impl Approver for ElicitApprover {
             return Err(error);
         }
         let (key, ask) = form(&question, &cx.principal)?;
-        let answer: ElicitResult = cx.ask_afresh(&key, ask).await?.get()?;
+        let answer: ElicitResult = cx.ask_again(&key, ask).await?.get()?;
         Ok(read(&question, &cx.principal, &answer))
     }
 
     /// Returns five minutes; the time-out of the caller, who is the one being asked, may end the call earlier.
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         Duration::from_mins(5)
     }
 }
@@ -159,12 +159,16 @@ fn read(question: &Question, principal: &Principal, answer: &ElicitResult) -> De
     for permission in form_permissions(permissions) {
         let answer =
             if yes(permission.as_str()) { GrantDecision::Approved } else { GrantDecision::Denied };
-        decision.single.insert(permission.clone(), answer.into());
+        decision.per_permission.insert(permission.clone(), answer.into());
     }
-    if decision.single.len() < permissions.len() {
+    if decision.per_permission.len() < permissions.len() {
         // Permissions that were not on the form are undecided.
         decision.answer = GrantDecision::Deferred;
-    } else if decision.single.values().any(|grant| grant.decision() != GrantDecision::Approved) {
+    } else if decision
+        .per_permission
+        .values()
+        .any(|grant| grant.decision() != GrantDecision::Approved)
+    {
         decision.answer = GrantDecision::Denied;
     }
     let chosen = content.decode::<String>(TERM_FIELD).ok().flatten();

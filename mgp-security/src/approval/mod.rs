@@ -1,9 +1,9 @@
 //! Approvers, who decide about the permissions of a server and about single calls (MGP §3.4, §4.4).
 
+mod chain;
 mod configured;
 mod describe;
 mod elicit;
-mod first;
 mod inbox;
 mod terminal;
 
@@ -19,9 +19,9 @@ use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{Object, RpcError, Sha256Hash, Timestamp};
 
+pub use chain::ApproverChain;
 pub use configured::ConfiguredApprover;
 pub use elicit::ElicitApprover;
-pub use first::ApproverChain;
 pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
 pub use terminal::TerminalApprover;
 
@@ -48,7 +48,7 @@ pub trait Approver: Send + Sync {
     }
 
     /// Returns the time limit for a decision; a later decision counts as not approved. 30 seconds by default.
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         Duration::from_secs(30)
     }
 }
@@ -63,8 +63,8 @@ impl Approver for Arc<dyn Approver> {
         (**self).grants(server, permission)
     }
 
-    fn patience(&self) -> Duration {
-        (**self).patience()
+    fn timeout(&self) -> Duration {
+        (**self).timeout()
     }
 }
 
@@ -122,7 +122,7 @@ pub struct Decision {
     /// The answer for the permissions without an entry in `single`, or for the call.
     pub answer: GrantDecision,
     /// The answers for single permissions, which may have limits.
-    pub single: BTreeMap<Permission, Grant>,
+    pub per_permission: BTreeMap<Permission, Grant>,
     /// The name of the person, or `configuration`.
     pub by: String,
     /// The origin.
@@ -152,7 +152,7 @@ impl Decision {
     pub fn new(answer: GrantDecision, by: impl Into<String>) -> Self {
         Self {
             answer,
-            single: BTreeMap::new(),
+            per_permission: BTreeMap::new(),
             by: by.into(),
             source: DecisionSource::Person,
             expires_at: None,

@@ -36,9 +36,9 @@ impl Caller {
         let mut facts = PeerInfo::default();
         let mut asks = AcceptedRequests::default();
         asks.elicitation = true;
-        facts.asks = asks;
+        facts.accepts = asks;
         cx.caller = Arc::new(facts);
-        cx.asking = CallerAccess::Via(Arc::new(self.clone()));
+        cx.caller_access = CallerAccess::Channel(Arc::new(self.clone()));
         cx
     }
 
@@ -55,7 +55,7 @@ impl CallerChannel for Caller {
 }
 
 fn about(about: QuestionSubject) -> Question {
-    Question::new(about, Some("files".into()), Principal::local(), Sha256Hash::of(b"x"))
+    Question::new(about, Some("files".into()), Principal::local(), Sha256Hash::digest(b"x"))
 }
 
 fn call(arguments: &str) -> Question {
@@ -147,7 +147,7 @@ async fn each_permission_is_decided_separately_and_for_a_term() {
     let one = json!({"filesystem.read": true, "shell.execute": false, "holds for": "1 day"});
     let (decision, ..) = elicit(question(), json!({"action": "accept", "content": one})).await;
     assert_eq!(decision.answer, GrantDecision::Denied);
-    let single = |name: &str| decision.single[&Permission::from(name)].decision();
+    let single = |name: &str| decision.per_permission[&Permission::from(name)].decision();
     assert_eq!(single("filesystem.read"), GrantDecision::Approved);
     assert_eq!(single("shell.execute"), GrantDecision::Denied);
     let end = decision.expires_at.unwrap().to_system_time().unwrap();
@@ -181,7 +181,7 @@ async fn no_user_decides_for_a_tenant_without_an_expiry() {
         json!({"action": "accept", "content": {"holds for": "until revoked"}}),
     ] {
         let (decision, ..) = elicit(permissions(&["filesystem.read"]), declines).await;
-        let single = decision.single.get(&Permission::FilesystemRead);
+        let single = decision.per_permission.get(&Permission::FilesystemRead);
         assert_eq!(single.map_or(decision.answer, Grant::decision), GrantDecision::Denied);
         assert!(ends_soon(&decision), "{decision:?}");
     }
@@ -196,7 +196,7 @@ async fn permissions_beyond_the_form_are_undecided() {
     let (decision, _, params) =
         elicit(permissions(&names), json!({"action": "accept", "content": content})).await;
     assert_eq!(decision.answer, GrantDecision::Deferred);
-    assert_eq!(decision.single.len(), 32);
+    assert_eq!(decision.per_permission.len(), 32);
     let fields = params["requestedSchema"]["properties"].as_object().unwrap();
     assert_eq!(fields.len(), 33);
     assert_eq!(fields["holds for"]["type"], "string");
@@ -220,24 +220,24 @@ async fn the_first_available_approver_decides() {
     let caller = Caller::answering(yes);
     let listed =
         || ConfiguredApprover::new().tool("files", "ls").permissions(["filesystem".into()]);
-    let approver = ApproverChain::of(listed()).then(ElicitApprover::everyone());
+    let approver = ApproverChain::new(listed()).then(ElicitApprover::everyone());
     let decision = approver.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("local", 1));
     let read = permissions(&["filesystem.read"]);
     assert!(approver.grants(None, &Permission::FilesystemRead));
     assert!(!approver.grants(None, &Permission::ShellExecute));
     assert!(listed().decide(&caller.cx(), read).await.is_err(), "nothing of it is kept");
-    let listed_call = ApproverChain::of(ConfiguredApprover::new().tool("files", "rm"))
+    let listed_call = ApproverChain::new(ConfiguredApprover::new().tool("files", "rm"))
         .then(ElicitApprover::everyone());
     let decision = listed_call.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("configuration", 1));
     assert_eq!(decision.actor(), Actor::new("kernel", "configuration"), "no user did it");
     let declines = Caller::answering(json!({"action": "decline"}));
-    let approver = ApproverChain::of(ElicitApprover::everyone())
+    let approver = ApproverChain::new(ElicitApprover::everyone())
         .then(ConfiguredApprover::new().tool("files", "rm"));
     let decision = approver.decide(&declines.cx(), call("{}")).await.unwrap();
     assert_eq!(decision.answer, GrantDecision::Denied, "a no is a decision");
-    assert!(ApproverChain::of(listed()).decide(&caller.cx(), call("{}")).await.is_err());
+    assert!(ApproverChain::new(listed()).decide(&caller.cx(), call("{}")).await.is_err());
     let other = Question { server: Some("other".into()), ..call("{}") };
     let configured = ConfiguredApprover::new().tool("files", "rm");
     assert!(configured.decide(&caller.cx(), other).await.is_err());
@@ -374,9 +374,9 @@ fn time_limits_of_a_chain_do_not_overflow() {
             std::future::pending().await
         }
 
-        fn patience(&self) -> Duration {
+        fn timeout(&self) -> Duration {
             Duration::MAX
         }
     }
-    assert_eq!(ApproverChain::of(Patient).then(Patient).patience(), Duration::MAX);
+    assert_eq!(ApproverChain::new(Patient).then(Patient).timeout(), Duration::MAX);
 }

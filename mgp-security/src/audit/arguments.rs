@@ -3,7 +3,7 @@
 use std::fmt;
 
 use mgp_types::service::{ArgumentsDigest, CallRecord, DigestForm};
-use mgp_types::{Payload, canonical, is_canonical, unguessable};
+use mgp_types::{Payload, canonical, is_canonical, random_name};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use siphasher::sip128::SipHasher24;
@@ -115,7 +115,7 @@ impl ArgumentRecorder {
         if self.arguments == Arguments::Redacted {
             start.arguments = Some(digested);
         } else {
-            start.note("arguments", self.shown(&form, digested));
+            start.add_note("arguments", self.shown(&form, digested));
         }
     }
 
@@ -202,7 +202,7 @@ impl MemberNames {
 }
 
 fn random_key() -> Option<[u8; 32]> {
-    let secret = unguessable().and_then(|first| Ok(first + &unguessable()?));
+    let secret = random_name().and_then(|first| Ok(first + &random_name()?));
     match secret {
         Ok(secret) => Some(blake3::derive_key("mgp audit arguments v1", secret.as_bytes())),
         Err(error) => {
@@ -232,7 +232,7 @@ mod tests {
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
         let params = Params::split("tools/call", r#"{"name":"t"}"#.into()).unwrap();
         let call = Call::request(Method::of("tools/call"), params, cx);
-        let mut start = CallRecord::of(&call).unwrap();
+        let mut start = CallRecord::from_call(&call).unwrap();
         ArgumentRecorder::new(config).note(text, &mut start);
         let event = EndedCall::now(start.into(), AuditOutcome::Success).to_event();
         event.details.unwrap().get("arguments").unwrap().clone()

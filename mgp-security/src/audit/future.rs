@@ -111,8 +111,8 @@ impl<S: MgpService> State<S, S::Future> {
         let cx = call.cx_mut();
         // Layers further in add facts to it; the handler that runs the call marks it as run.
         cx.extensions.insert_shared(Arc::clone(ticket.start()));
-        let asker = match &cx.asking {
-            CallerAccess::Via(asker) => Some(Arc::clone(asker)),
+        let asker = match &cx.caller_access {
+            CallerAccess::Channel(asker) => Some(Arc::clone(asker)),
             _ => None,
         };
         Self::Running { future: inner.call(call), ticket: Some(ticket), asker, sink }

@@ -98,7 +98,7 @@ impl CallSettings {
         call.tool()?;
         // Events of one call are joined by their trace id.
         call.cx_mut().trace_or_new();
-        let mut start = CallRecord::of(call)?;
+        let mut start = CallRecord::from_call(call)?;
         if let Some(arguments) = call.params().arguments() {
             self.arguments.note(arguments, &mut start);
         }
@@ -108,7 +108,7 @@ impl CallSettings {
         if let Some(tenant) = tenant_of(&start.principal)
             && let Ok(tenant) = Payload::of(tenant)
         {
-            start.note("tenant", tenant);
+            start.add_note("tenant", tenant);
         }
         start.risk = match &self.risk {
             Some(risk_of) => risk_of(call),

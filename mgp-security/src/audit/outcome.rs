@@ -26,7 +26,7 @@ impl RoundEnd {
             Ok(Reply::None) => AuditOutcome::Cancelled,
             Ok(_) => AuditOutcome::Success,
             Err(error) => {
-                let ran = ticket.is_some_and(|ticket| ticket.start().has_run());
+                let ran = ticket.is_some_and(|ticket| ticket.start().was_executed());
                 if !ran && refuses(error.code()) {
                     AuditOutcome::Blocked { code: error.code(), rule: Rule::of(error).cloned() }
                 } else {
@@ -47,7 +47,7 @@ impl RoundEnd {
         if let AuditOutcome::Blocked { code, rule } = &outcome {
             second = second_event(*code, rule.as_ref(), ticket.start());
             if let Some(reason) = code.name().and_then(|name| Payload::of(name).ok()) {
-                ticket.start().note("reason", reason);
+                ticket.start().add_note("reason", reason);
             }
         }
         ticket.finish(outcome);
@@ -64,7 +64,7 @@ fn second_event(code: ErrorCode, rule: Option<&Rule>, start: &CallRecord) -> Opt
         ErrorCode::CODE_SAFETY_VIOLATION => Event::code_rejected(by, server, tool),
         _ => return None,
     };
-    Some(event.rule(rule).during(start.trace.as_deref()).build())
+    Some(event.rule(rule).trace(start.trace.as_deref()).build())
 }
 
 /// Returns whether a code means that the call never ran: it was refused, or there was no capacity, server or tool.

@@ -123,7 +123,7 @@ async fn a_call_has_its_golden_file() {
     });
     let no_mowing = gate(|call| match call.tool() {
         Some(tool) if tool.name == "mow" => {
-            Err(error(1001).because(Hidden::by("server_grant deny")))
+            Err(error(1001).because(Hidden::new("server_grant deny")))
         }
         _ => Ok(()),
     });
@@ -151,7 +151,7 @@ async fn other_messages_are_not_recorded() {
 #[tokio::test]
 async fn a_refusal_names_its_rule() {
     let log = MemoryAudit::new();
-    let no = gate(|_| Err(error(1001).because(Hidden::by("server_grant deny"))));
+    let no = gate(|_| Err(error(1001).because(Hidden::new("server_grant deny"))));
     let mut client = mock::client(audited(&log, Stack::new(no.layer(answers(Ok(Reply::empty()))))));
     client.request("tools/call", CALL).await.unwrap_err();
     check(
@@ -170,7 +170,7 @@ async fn a_refusal_with_its_own_event_type_is_recorded_twice() {
         for slow in [false, true] {
             let log = MemoryAudit::new();
             let wait = if slow { Duration::from_millis(5) } else { Duration::ZERO };
-            let no = gate(move |_| Err(error(code).because(Hidden::by("the rule"))));
+            let no = gate(move |_| Err(error(code).because(Hidden::new("the rule"))));
             let sink = Slow(log.clone(), wait);
             let layer = AuditLayer::new(Arc::new(sink)).server("garden");
             let stack = Stack::new(layer.layer(no.layer(answers(Ok(Reply::empty())))));
@@ -286,10 +286,10 @@ async fn round(stack: &Stack, state: RoundState) -> (Result<Reply, RpcError>, Ro
     let rounds = Rounds::new(state);
     let mut client = mock::client(stack.clone());
     client.cx.logical = Some("logical-1".into());
-    client.cx.asking = CallerAccess::Via(Arc::new(rounds.clone()));
+    client.cx.caller_access = CallerAccess::Channel(Arc::new(rounds.clone()));
     let running = client.call("tools/call", CALL);
     let asking: Arc<dyn CallerChannel> = Arc::new(rounds.clone());
-    let reply = CallerAccess::Via(asking).drive(running).await;
+    let reply = CallerAccess::Channel(asking).run_round(running).await;
     (reply, rounds.state())
 }
 
@@ -308,11 +308,11 @@ fn asking_gate(inner: Stack) -> Stack {
 async fn rounds_are_counted_once() {
     let log = MemoryAudit::new();
     let tool = Stack::from_fn(|call: Call| async move {
-        let asking = call.cx().asking.clone();
+        let asking = call.cx().caller_access.clone();
         let answer = async {
             call.cx().ask("tool", CallerRequest::new("x/name", Payload::empty_object())).await
         };
-        asking.drive(async { answer.await.map(Reply::raw) }).await
+        asking.run_round(async { answer.await.map(Reply::raw) }).await
     });
     let stack = audited(&log, asking_gate(tool));
     let mut state = RoundState::default();
@@ -509,7 +509,7 @@ async fn a_tool_call_as_a_notification_is_blocked_and_recorded() {
     let refused = client.notify("tools/call", CALL).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::INVALID_REQUEST);
     client.notify("notifications/initialized", "{}").await.unwrap();
-    assert_eq!(seen.seen().len(), 1, "other notifications pass");
+    assert_eq!(seen.received().len(), 1, "other notifications pass");
     let events = log.events();
     assert_eq!((events.len(), events[0].event_type.as_str()), (1, "TOOL_BLOCKED"));
     let shown = serde_json::to_string(&events[0]).unwrap();

@@ -86,7 +86,7 @@ pub(crate) fn see(
     hidden(view.judge(Credentials::of(cx), server, Some(tool), need, &at, default))?;
     match definitions.tools_of(server) {
         Some(tools) if !tools.state(tool).is_callable() => {
-            Err(Hidden::by("its definition waits for an operator"))
+            Err(Hidden::new("its definition waits for an operator"))
         }
         _ => Ok(()),
     }
@@ -156,7 +156,7 @@ pub(crate) fn admit(sources: &Sources, cx: &Context, tool: Option<&str>) -> Resu
     let Some(access) = &sources.access else { return Ok(()) };
     let clock = || sources.now();
     let (server, at) = (sources.server_of(cx), Moment::of(&clock));
-    let default = || sources.policies.of(server).default_policy;
+    let default = || sources.policies.get(server).default_policy;
     check_access(&access.view(&cx.principal), cx, server, tool, &at, default, &mut NoSteps)
 }
 

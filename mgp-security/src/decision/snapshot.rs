@@ -132,7 +132,7 @@ impl<'a> Snapshot<'a> {
     }
 
     pub(super) fn policy(&self, server: Option<&ServerId>) -> Arc<ServerPolicy> {
-        Arc::clone(self.policy.get_or_init(|| self.sources.policies.of(server)))
+        Arc::clone(self.policy.get_or_init(|| self.sources.policies.get(server)))
     }
 
     /// Returns what is known of a tool.

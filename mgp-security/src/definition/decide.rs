@@ -11,8 +11,8 @@ use super::definitions::Definitions;
 use super::pin::{Pin, PinKind, PinPair};
 use super::refused::DecisionRefused;
 use super::review::Finding;
-use super::seen::changed;
-use super::standing::HeldDefinition;
+use super::server_listing::changed;
+use super::state::HeldDefinition;
 use crate::access::{About, AdminCheck, Need};
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -156,7 +156,7 @@ impl Definitions {
     ///
     /// # Cancel safety
     /// As [`forget`](Self::forget).
-    pub async fn deregistered(&self, server: &ServerId) -> Result<(), Refusal> {
+    pub async fn remove_server(&self, server: &ServerId) -> Result<(), Refusal> {
         let told = |count| {
             Event::definitions_forgotten(Actor::kernel(), server, count).cause("deregistered")
         };

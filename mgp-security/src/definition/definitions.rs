@@ -13,7 +13,7 @@ use mgp_types::{Payload, Sha256Hash, canonical_hash, mcp};
 
 use super::DefinitionState;
 use super::pin::PinTable;
-use super::seen::ServerListing;
+use super::server_listing::ServerListing;
 use super::table::{KnownTool, Table, Tools};
 use crate::hooks::{HookState, Hooks};
 use crate::policy::Policies;
@@ -35,13 +35,13 @@ use crate::tool::{Assess, Assessment};
 /// let tool = |text: &str| Payload::parse(format!(r#"{{"name":"read","description":"{text}","inputSchema":{{}}}}"#)).unwrap();
 ///
 /// definitions.observe(&files, &[tool("Reads a file.")]).await.unwrap();
-/// assert_eq!(definitions.standing(Some(&files), "read"), DefinitionState::Pinned);
+/// assert_eq!(definitions.state(Some(&files), "read"), DefinitionState::Pinned);
 ///
 /// definitions.observe(&files, &[tool("Reads any file.")]).await.unwrap();
-/// let DefinitionState::Changed(held) = definitions.standing(Some(&files), "read") else { panic!("it changed") };
+/// let DefinitionState::Changed(held) = definitions.state(Some(&files), "read") else { panic!("it changed") };
 /// let ada = Principal::new("acme", "ada").operator();
 /// definitions.approve(&ada, &files, "read", &held.fingerprint, Some("we asked for it")).await.unwrap();
-/// assert_eq!(definitions.standing(Some(&files), "read"), DefinitionState::Pinned);
+/// assert_eq!(definitions.state(Some(&files), "read"), DefinitionState::Pinned);
 /// # });
 /// ```
 #[derive(Clone)]
@@ -126,7 +126,7 @@ impl Definitions {
 
     /// Returns what holds for a tool that is not known.
     pub(crate) fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        let policy = self.0.policies.of(server);
+        let policy = self.0.policies.get(server);
         let pair = |book: &PinTable| book.get(server?, tool)?.pinned.clone();
         let pin = self.0.pins.now().ok().and_then(|book| pair(&book));
         pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
@@ -174,7 +174,7 @@ impl Definitions {
 
     /// Returns the state of the definition of a tool.
     #[must_use]
-    pub fn standing(&self, server: Option<&ServerId>, tool: &str) -> DefinitionState {
+    pub fn state(&self, server: Option<&ServerId>, tool: &str) -> DefinitionState {
         self.tools(server).map_or(DefinitionState::Unseen, |tools| tools.state(tool).clone())
     }
 
@@ -204,7 +204,7 @@ impl Definitions {
     }
 
     /// Notes that a server has reported changed tools: the next call of one lists them again.
-    pub fn stale(&self, server: &ServerId) {
+    pub fn mark_stale(&self, server: &ServerId) {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.stale();
         }
@@ -254,7 +254,7 @@ impl DefinitionCore {
         let mut own = Arc::default();
         let mut servers = BTreeMap::new();
         for (server, seen) in &*seen {
-            let policy = self.policies.of(server.as_ref());
+            let policy = self.policies.get(server.as_ref());
             let tools = seen.tools(
                 server.as_ref(),
                 &book,

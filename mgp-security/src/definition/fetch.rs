@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::DefinitionState;
 use super::definitions::Definitions;
 use super::reply::{self, Page};
-use super::seen::Whole;
+use super::server_listing::Whole;
 use super::table::DefinitionRule;
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -68,7 +68,7 @@ impl Definitions {
             Err(ListError::Local(error)) => return Err(error),
             // A tool whose definition may have changed is not called by the old one.
             Err(ListError::Server(error))
-                if self.standing(Some(server), tool) != DefinitionState::Unseen =>
+                if self.state(Some(server), tool) != DefinitionState::Unseen =>
             {
                 return Err(unlisted(error).into());
             }
@@ -107,7 +107,7 @@ impl Definitions {
             return Ok(());
         }
         let event = Event::risk_overridden(Actor::kernel(), Some(server), tool, before, after)
-            .during(call.cx().trace.as_deref());
+            .trace(call.cx().trace.as_deref());
         let audit = self.0.pins.audit();
         audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
         known.unrecorded.store(false, Ordering::Release);
@@ -146,7 +146,7 @@ async fn list<S: MgpService>(
         let mut call =
             Call::ask::<ToolsList>(&params, own(on_behalf.cx())).map_err(ListError::Local)?;
         // The layers further out have written their part already.
-        *call.hop_mut() = on_behalf.hop().speaker();
+        *call.hop_mut() = on_behalf.hop().sender_members();
         let reply = inner.call(call).await.map_err(ListError::Server)?;
         let Page { tools: more, next } = reply::read(&reply).map_err(ListError::Server)?;
         tools.extend(more);
@@ -170,7 +170,7 @@ fn own(cx: &Context) -> Context {
     own.wire_id = None;
     own.logical = None;
     own.outlet = Outlet::none();
-    own.asking = CallerAccess::Nobody;
+    own.caller_access = CallerAccess::Unavailable;
     // Notes of layers further out are about their call, not about this one.
     own.extensions = Extensions::default();
     own

@@ -59,7 +59,7 @@ impl Inspection {
         let shown = Shown {
             tool: Arc::new(tool.clone()),
             text: Payload::empty_object(),
-            fingerprint: Sha256Hash::of(b""),
+            fingerprint: Sha256Hash::digest(b""),
         };
         Self { shown: Some(shown), findings: Vec::new() }
     }

@@ -14,8 +14,8 @@ use super::inspection::Inspection;
 use super::name::{NameFlaw, Shadows};
 use super::pin::{Pin, PinKind, PinTable};
 use super::review::Severity;
-use super::seen::{FlawRecord, ListedTool, ServerListing, TOOLS_MAX, Whole, standing};
-use super::standing::{DefinitionState, HeldDefinition};
+use super::server_listing::{FlawRecord, ListedTool, ServerListing, TOOLS_MAX, Whole, standing};
+use super::state::{DefinitionState, HeldDefinition};
 use crate::audit::{DefinitionFlag, Event};
 use crate::state::{ChangeError, Snapshot};
 
@@ -169,7 +169,7 @@ impl Definitions {
         let (mut named, mut fresh) = (ToolsByName::new(), HashSet::new());
         let (mut hashes, mut is_crowded) = (Vec::with_capacity(tools.len()), false);
         for raw in tools {
-            let hash = Sha256Hash::of(raw.as_str().as_bytes());
+            let hash = Sha256Hash::digest(raw.as_str().as_bytes());
             hashes.push(hash);
             let listed = if let Some(listed) = known.get(&hash) {
                 Arc::clone(listed)
@@ -266,7 +266,10 @@ impl Definitions {
                     else {
                         continue;
                     };
-                    change = put(change.expect(PinTable::SPACE, key(PinKind::Pinned), None), &pin)?;
+                    change = put(
+                        change.expect_revision(PinTable::SPACE, key(PinKind::Pinned), None),
+                        &pin,
+                    )?;
                     events.extend(
                         listed
                             .inspection

@@ -59,7 +59,7 @@ pub(super) struct PinPair {
 impl Pin {
     /// Returns the fingerprint of the stored definition.
     pub(super) fn hash(&self) -> Sha256Hash {
-        Sha256Hash::of(self.shown.as_str().as_bytes())
+        Sha256Hash::digest(self.shown.as_str().as_bytes())
     }
 
     /// Returns what calls need by the stored definition.

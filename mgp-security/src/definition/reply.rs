@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::DefinitionState;
 use super::definitions::Definitions;
 use super::refused::DefinitionRefused;
-use super::seen::Whole;
+use super::server_listing::Whole;
 use crate::error::Refusal;
 
 /// One page of a list.
@@ -72,7 +72,7 @@ pub(super) fn show(
 ) -> Option<Payload> {
     let tool: Extras = raw.get().ok()?;
     let name: String = tool.get("name")?.get().ok()?;
-    let standing = definitions.standing(Some(server), &name);
+    let standing = definitions.state(Some(server), &name);
     if standing == DefinitionState::Pinned {
         // A later list may have been read since, with another definition.
         if hash.is_some() && definitions.listed(server, &name) != hash.copied() {

@@ -66,7 +66,7 @@ impl Shown {
             seen.insert("security", own_words(&Payload::of(&security)?));
         }
         let text = exact(&canonical(Payload::of(&seen)?.as_str())?);
-        let fingerprint = Sha256Hash::of(text.as_bytes());
+        let fingerprint = Sha256Hash::digest(text.as_bytes());
         Ok(Self { tool: tool.into(), text: Payload::from_trusted(text), fingerprint })
     }
 }

@@ -107,7 +107,7 @@ impl World {
     }
 
     fn standing(&self, tool: &str) -> DefinitionState {
-        self.definitions.standing(Some(&files()), tool)
+        self.definitions.state(Some(&files()), tool)
     }
 
     fn held(&self, tool: &str) -> Arc<HeldDefinition> {
@@ -358,12 +358,12 @@ async fn a_server_that_says_its_tools_changed_is_asked_again_before_a_call() {
     world.call("read").await.unwrap();
     world.liar.lists(&[READ_MORE]);
     world.call("read").await.unwrap();
-    world.definitions.stale(&files());
+    world.definitions.mark_stale(&files());
     assert_eq!(world.call("read").await.unwrap_err().code(), ErrorCode::TOOL_DISABLED);
     assert_eq!(world.liar.counted(), (2, 2));
 
     world.liar.lists(&[READ]);
-    world.definitions.stale(&files());
+    world.definitions.mark_stale(&files());
     *world.liar.fails.lock().unwrap() = Some(RpcError::internal("no"));
     let error = world.call("read").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
@@ -431,11 +431,11 @@ async fn a_server_that_looks_like_another_is_not_let_in() {
         let id = ServerId::from(id);
         definitions.observe(&id, &[tool(READ)]).await.unwrap();
         assert!(
-            matches!(definitions.standing(Some(&id), "read"), DefinitionState::Refused(_)),
+            matches!(definitions.state(Some(&id), "read"), DefinitionState::Refused(_)),
             "{id}"
         );
         assert!(
-            matches!(definitions.standing(Some(&id), "other"), DefinitionState::Refused(_)),
+            matches!(definitions.state(Some(&id), "other"), DefinitionState::Refused(_)),
             "{id}"
         );
     }
@@ -445,8 +445,8 @@ async fn a_server_that_looks_like_another_is_not_let_in() {
     let mail = ServerId::from("mail");
     let copy = tool(r#"{"name":"Read","inputSchema":{}}"#);
     definitions.observe(&mail, &[tool(READ), copy]).await.unwrap();
-    assert_eq!(definitions.standing(Some(&mail), "read"), DefinitionState::Pinned);
-    let DefinitionState::Flagged(held) = definitions.standing(Some(&mail), "Read") else {
+    assert_eq!(definitions.state(Some(&mail), "read"), DefinitionState::Pinned);
+    let DefinitionState::Flagged(held) = definitions.state(Some(&mail), "Read") else {
         panic!("a name that looks like another's waits");
     };
     assert_eq!(held.findings[0].what, "the name `Read` looks like `files/read`; choose another");
@@ -475,12 +475,12 @@ async fn own_tools_are_trusted_and_pinned_nowhere() {
 #[test]
 fn what_is_beyond_the_bound_is_refused() {
     use super::pin::PinTable;
-    use super::seen::{ListedTool, ServerListing, TOOLS_MAX, Whole};
+    use super::server_listing::{ListedTool, ServerListing, TOOLS_MAX, Whole};
     use mgp_types::Sha256Hash;
 
     let mut seen = ServerListing::default();
     let tools = (0..=TOOLS_MAX).map(|number| {
-        (format!("t{number}").into(), Arc::new(ListedTool::twice(Sha256Hash::of(b""))))
+        (format!("t{number}").into(), Arc::new(ListedTool::twice(Sha256Hash::digest(b""))))
     });
     seen.take(tools.collect(), Whole::Yes);
     let server = files();
@@ -503,9 +503,9 @@ async fn a_list_that_another_one_overtook_shows_nothing_that_does_not_stand() {
     definitions.observe(&server, std::slice::from_ref(&bad)).await.unwrap();
     // A list with the approved definition comes in before the other one is shown.
     definitions.observe(&server, std::slice::from_ref(&good)).await.unwrap();
-    assert_eq!(definitions.standing(Some(&server), "add"), DefinitionState::Pinned);
+    assert_eq!(definitions.state(Some(&server), "add"), DefinitionState::Pinned);
     let shown = |raw: &Payload| {
-        let hash = mgp_types::Sha256Hash::of(raw.as_str().as_bytes());
+        let hash = mgp_types::Sha256Hash::digest(raw.as_str().as_bytes());
         reply::show(&definitions, &server, &client.cx, raw, Some(&hash))
     };
     assert!(shown(&bad).is_none());

@@ -150,7 +150,7 @@ fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdi
 /// # Errors
 /// As the gate, if the call may not run any more.
 pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
-    if !WaitMark::is(call.cx()) || call.tool().is_none() {
+    if !WaitMark::is_set(call.cx()) || call.tool().is_none() {
         return Ok(());
     }
     match decide_call(sources, call, &Progress::finished()).into_outcome().0 {

@@ -121,6 +121,6 @@ fn note_risk(call: &Call, risk: &RiskLevel) {
         && start.risk.as_ref() != Some(risk)
         && let Ok(word) = Payload::of(risk)
     {
-        start.note("risk_level", word);
+        start.add_note("risk_level", word);
     }
 }

@@ -102,10 +102,10 @@ impl GovernanceBuilder {
         let access = Access::new(one, two, three);
         let inbox = inbox.map(|config| {
             let (store, audit, _) = kept();
-            Inbox::configured(store, audit, config)
+            Inbox::with_config(store, audit, config)
         });
         if let Some(inbox) = &inbox {
-            approver = Arc::new(ApproverChain::of(approver).then(inbox.clone()));
+            approver = Arc::new(ApproverChain::new(approver).then(inbox.clone()));
         }
         let (one, two, three) = kept();
         let definitions = Definitions::new(one, two, three);

@@ -236,7 +236,7 @@ impl Governance {
     /// Nothing is changed.
     pub async fn verify_log(&self) -> Result<u64, LogError> {
         let log = self.log().ok_or_else(BadRecord::no_head)?;
-        let (dir, name) = log.place();
+        let (dir, name) = log.location();
         let (dir, name) = (dir.to_owned(), name.to_owned());
         let head =
             LogHead::in_store(&**self.store(), &name).await?.ok_or_else(BadRecord::no_head)?;
@@ -326,7 +326,7 @@ mod tests {
         assert_ne!(changed, text);
         fs::write(&file, &changed).unwrap();
         let error = Governance::verify(&folder.0).await.unwrap_err();
-        assert!(matches!(error, FolderError::Log(LogError::Bad(_))), "{error}");
+        assert!(matches!(error, FolderError::Log(LogError::BadRecord(_))), "{error}");
     }
 
     async fn close(governance: Governance) {
@@ -349,13 +349,13 @@ mod tests {
         grant(&governance).await;
         close(governance).await;
         let governance = at("logs").in_folder(&folder.0).await.unwrap();
-        assert_eq!(governance.log().unwrap().place().0, folder.0.join("logs"));
+        assert_eq!(governance.log().unwrap().location().0, folder.0.join("logs"));
         assert!(allows(&governance));
         assert!(Governance::verify(&folder.0).await.is_ok(), "while it is written");
         close(governance).await;
         // A process without the configuration finds it.
         let governance = Governance::in_folder(&folder.0).await.unwrap();
-        assert_eq!(governance.log().unwrap().place().0, folder.0.join("logs"));
+        assert_eq!(governance.log().unwrap().location().0, folder.0.join("logs"));
         let ann = Principal::new("local", "ann").operator();
         governance.access().grant(&ann, AccessGrantParams::allow("bob", "disk")).await.unwrap();
         close(governance).await;

@@ -21,7 +21,7 @@ impl Governance {
     ///     governance.permissions().approve(&ann, change).await.unwrap();
     ///     governance.access().grant(&ann, AccessGrantParams::allow("ada", server)).await.unwrap();
     /// }
-    /// governance.deregistered(&"made".into()).await.unwrap();
+    /// governance.remove_server(&"made".into()).await.unwrap();
     ///
     /// let entries = async |server: &str| {
     ///     let query = AccessQueryParams::new("ada", server);
@@ -39,14 +39,14 @@ impl Governance {
     ///
     /// # Cancel safety
     /// Dropping the future may leave a part of it.
-    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
+    pub async fn remove_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let books = &*self.0;
-        books.access.deregistered(server).await?;
-        books.permissions.deregistered(server).await?;
+        books.access.remove_server(server).await?;
+        books.permissions.remove_server(server).await?;
         if let Some(inbox) = &books.inbox {
-            inbox.deregistered(server).await?;
+            inbox.forget_server(server).await?;
         }
-        books.definitions.deregistered(server).await?;
+        books.definitions.remove_server(server).await?;
         // Last: until then its rules hold.
         books.policies.remove(server);
         Ok(())

@@ -187,7 +187,7 @@ impl Governance {
     ) -> Result<(), RpcError> {
         self.admit(by, Some(server), "set_policy").await?;
         let event = Event::policy_changed(by, Some(server))
-            .before(&*self.0.policies.of(Some(server)))
+            .before(&*self.0.policies.get(Some(server)))
             .after(&policy)
             .justification(justification);
         self.0.audit.record(event.into()).await.map_err(Refusal::Unaudited)?;
@@ -210,8 +210,8 @@ impl Governance {
     ) -> Result<(), RpcError> {
         self.admit(by, Some(server), "remove_policy").await?;
         let event = Event::policy_changed(by, Some(server))
-            .before(&*self.0.policies.of(Some(server)))
-            .after(&*self.0.policies.of(None))
+            .before(&*self.0.policies.get(Some(server)))
+            .after(&*self.0.policies.get(None))
             .justification(justification);
         self.0.audit.record(event.into()).await.map_err(Refusal::Unaudited)?;
         self.0.policies.remove(server);

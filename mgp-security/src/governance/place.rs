@@ -55,7 +55,7 @@ impl LogPlace {
 
     /// Writes the events that still wait for this log, before another one takes its place.
     pub(super) async fn finish(&self, store: &Arc<dyn Store>) -> Result<(), StoreError> {
-        if store.pending(&self.name, 1).await?.is_empty() {
+        if store.pending_events(&self.name, 1).await?.is_empty() {
             return Ok(());
         }
         let config = LogConfig::new(&self.dir).name(&*self.name);

@@ -201,7 +201,7 @@ impl Permissions {
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
-    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
+    pub async fn remove_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let inner = &self.inner;
         let _changing = inner.entries.begin_change().await;
         let is_meant = |approval: &Approval| approval.server.as_deref() == Some(server.as_str());
@@ -302,7 +302,7 @@ impl PermissionCore {
             approval
         });
         let approvals: Vec<_> = approvals.collect();
-        let policy = self.policies.of(change.server.as_ref());
+        let policy = self.policies.get(change.server.as_ref());
         let stood = |permission: &Permission| {
             let stand =
                 self.stand(&policy, change.server.as_ref(), &[], permission, self.entries.now());

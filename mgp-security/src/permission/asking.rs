@@ -189,7 +189,7 @@ impl PermissionCore {
     ) -> Result<Vec<Permission>, PermissionRefused> {
         let book =
             self.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error))?;
-        let policy = self.policies.of(server);
+        let policy = self.policies.get(server);
         let held = book.held(cx.principal.tenant(), server);
         let at = self.entries.now();
         let open = needed.iter().filter(|permission| {
@@ -212,7 +212,7 @@ impl PermissionCore {
     ) -> Result<(), PermissionRefused> {
         let book =
             self.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error))?;
-        let policy = self.policies.of(server);
+        let policy = self.policies.get(server);
         let place = Self::place(&cx.principal, server);
         let held = book.held(&place.tenant, server);
         let at = self.entries.now();
@@ -255,7 +255,7 @@ impl PermissionCore {
         let mut notes = Vec::new();
         for permission in open {
             // Answers about other permissions are ignored.
-            let single = decision.single.get(permission);
+            let single = decision.per_permission.get(permission);
             let word = match single.map_or(decision.answer, Grant::decision) {
                 GrantDecision::Approved => ApprovalDecision::Approved,
                 GrantDecision::Denied => ApprovalDecision::Denied,
@@ -341,5 +341,5 @@ fn binding(
         names,
     );
     // Strings can always be encoded.
-    Sha256Hash::of(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
+    Sha256Hash::digest(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
 }

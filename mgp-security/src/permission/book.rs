@@ -126,7 +126,7 @@ pub(super) fn put(
 ) -> Result<Change, ChangeError> {
     let key = approval.key();
     let value = Payload::of(approval).map_err(ChangeError::Encode)?;
-    Ok(change.expect(Book::SPACE, key.as_str(), revision).put(Book::SPACE, key, value))
+    Ok(change.expect_revision(Book::SPACE, key.as_str(), revision).put(Book::SPACE, key, value))
 }
 
 /// Returns the event of an approval that ended by itself.

@@ -28,7 +28,7 @@ impl Grants {
     /// let decision = r#"{"request_id":"p-1","grants":{"shell":"approved","camera":"denied"}}"#;
     /// let ack = client.request("mgp/permission/response", decision).await.unwrap();
     /// assert_eq!(ack.as_str(), r#"{"request_id":"p-1","acknowledged":true,"active":["shell.execute"]}"#);
-    /// assert!(Grants::of(&client.cx).is_granted(&Permission::ShellExecute));
+    /// assert!(Grants::from_context(&client.cx).is_granted(&Permission::ShellExecute));
     /// # });
     /// ```
     #[must_use]
@@ -45,7 +45,7 @@ impl Grants {
     /// They hold for this one call: [apply](Self::apply) them to grants in the call's extensions.
     /// Decisions that cannot be read grant nothing.
     #[must_use]
-    pub fn told_in(params: &Params) -> Option<PermissionDecision> {
+    pub fn carried_by(params: &Params) -> Option<PermissionDecision> {
         let text = params.meta_str()?;
         // Most have none; this check is cheaper than the parse.
         if !text.contains("grants") {
@@ -156,7 +156,7 @@ mod tests {
                 ack.as_str(),
                 r#"{"request_id":"a","acknowledged":true,"active":["network.outbound","shell.execute"]}"#
             );
-            let grants = Grants::of(&client.cx);
+            let grants = Grants::from_context(&client.cx);
             for (name, standing) in [
                 ("shell", GrantState::Granted),
                 ("network.outbound", GrantState::Granted),
@@ -183,7 +183,7 @@ mod tests {
                 r#"{"request_id":"b","permissions":["camera","shell"],"policy":"interactive"}"#;
             let answer = client.request(method, asked).await.unwrap();
             assert_eq!(answer.as_str(), r#"{"request_id":"b","status":"waiting"}"#);
-            let grants = Grants::of(&client.cx);
+            let grants = Grants::from_context(&client.cx);
             assert_eq!(grants.standing(&Permission::Camera), GrantState::Granted);
             assert_eq!(grants.standing(&Permission::ShellExecute), GrantState::Deferred);
         }
@@ -198,7 +198,7 @@ mod tests {
         };
         let error = client.request(PermissionGrant::METHOD, &many(0, 257)).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::INVALID_PARAMS);
-        let grants = Grants::of(&client.cx);
+        let grants = Grants::from_context(&client.cx);
         assert!(!grants.is_told());
         client.request(PermissionGrant::METHOD, &many(0, 200)).await.unwrap();
         client.request(PermissionGrant::METHOD, &many(200, 400)).await.unwrap();
@@ -213,7 +213,7 @@ mod tests {
         fn check(meta: &str, expected: Option<GrantState>) {
             let params = format!(r#"{{"name":"run","_meta":{meta}}}"#);
             let params = Params::split("tools/call", params.into()).unwrap();
-            let standing = Grants::told_in(&params).map(|told| {
+            let standing = Grants::carried_by(&params).map(|told| {
                 let grants = Grants::default();
                 grants.apply(&told);
                 grants.standing(&Permission::ShellExecute)

@@ -32,7 +32,7 @@ impl PermissionAuthority for Permissions {
     }
 
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision {
-        let policy = self.inner.policies.of(Some(server));
+        let policy = self.inner.policies.get(Some(server));
         let mut known: Vec<Permission> = Permission::KNOWN.to_vec();
         known.retain(|permission| {
             is_listed(&policy, permission) || self.inner.is_configured(Some(server), permission)
@@ -47,7 +47,7 @@ impl PermissionAuthority for Permissions {
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
-        self.moves()
+        self.changes()
     }
 }
 
@@ -60,7 +60,7 @@ impl Permissions {
         permissions: &[Permission],
     ) -> PermissionDecision {
         let at = self.inner.entries.now();
-        let policy = self.inner.policies.of(Some(server));
+        let policy = self.inner.policies.get(Some(server));
         let book = self.inner.entries.state().now();
         let held =
             book.as_ref().map_or(&[][..], |book| book.held(cx.principal.tenant(), Some(server)));

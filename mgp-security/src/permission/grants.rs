@@ -75,7 +75,7 @@ struct OpenQuestions {
 impl Grants {
     /// The decisions a call works with.
     #[must_use]
-    pub fn of(cx: &Context) -> Self {
+    pub fn from_context(cx: &Context) -> Self {
         match cx.extensions.get::<Self>() {
             Some(grants) => grants.clone(),
             None => (*cx.scope.state::<Self>()).clone(),

@@ -107,7 +107,7 @@ impl Permissions {
         approver: Option<Arc<dyn Approver>>,
     ) -> Self {
         let moved = Arc::new(watch::Sender::new(0));
-        let call_wait = approver.as_ref().map_or(Duration::ZERO, Approver::patience);
+        let call_wait = approver.as_ref().map_or(Duration::ZERO, Approver::timeout);
         let inner = Arc::new(PermissionCore {
             entries: Entries::new(store, audit),
             policies,
@@ -165,7 +165,7 @@ impl Permissions {
         arguments: Option<&str>,
         at: SystemTime,
     ) -> Vec<MissingPermission> {
-        let policy = self.inner.policies.of(server);
+        let policy = self.inner.policies.get(server);
         let is_of_tools = &|_: &Permission| false;
         let need = PermissionNeed { principal, server, tool, needed, arguments, at, is_of_tools };
         self.view().missing(&need, &policy)
@@ -197,7 +197,7 @@ impl Permissions {
         tool: &str,
         at: SystemTime,
     ) -> Option<Arc<Approval>> {
-        let policy = self.inner.policies.of(server);
+        let policy = self.inner.policies.get(server);
         self.view().names_tool(principal, server, tool, &policy, at)
     }
 
@@ -211,7 +211,7 @@ impl Permissions {
 
     /// Returns a receiver of a number that grows with each change, as [`on_change`](Self::on_change) reports it.
     #[must_use]
-    pub fn moves(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.moved.subscribe()
     }
 }

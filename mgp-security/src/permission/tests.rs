@@ -97,7 +97,7 @@ struct World {
 impl World {
     fn new(policy: ApprovalPolicy, clerk: Option<&Arc<Clerk>>) -> Self {
         let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
-        let policies = Policies::all(governed(policy));
+        let policies = Policies::with_default(governed(policy));
         let approver: Option<Arc<dyn Approver>> =
             clerk.map(|clerk| Arc::new(Desk(Arc::clone(clerk))) as _);
         let permissions = Permissions::new(
@@ -116,7 +116,7 @@ impl World {
 
     /// Lets the configuration list permissions.
     fn list(&self, permissions: &[&str]) {
-        let mut policy = ServerPolicy::clone(&self.policies.of(None));
+        let mut policy = ServerPolicy::clone(&self.policies.get(None));
         policy.permissions = permissions.iter().map(|name| (*name).into()).collect();
         self.policies.set("files", policy);
     }

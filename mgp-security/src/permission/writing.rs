@@ -37,7 +37,7 @@ impl PermissionCore {
         told: &ChangeCause<'_>,
     ) -> Result<(), PermissionRefused> {
         let still_open = |before: Option<&Found<Approval>>, answer: &Approval| {
-            let policy = self.policies.of(place.server.as_ref());
+            let policy = self.policies.get(place.server.as_ref());
             let held: Vec<StoredApproval> =
                 before.map(|found| StoredApproval::of(&found.entry)).into_iter().collect();
             let stand = self.stand(
@@ -121,7 +121,7 @@ fn event(
     };
     let mut event = of(actor.clone(), server.as_ref(), &approval.permission)
         .tool(told.tool)
-        .during(told.trace)
+        .trace(told.trace)
         .scope(approval.scope.as_ref())
         .justification(approval.justification.as_deref())
         .expires_at(approval.expires_at.as_ref());

@@ -31,7 +31,7 @@ impl<S: Snapshot> State<S> {
             let mut change = Change::new();
             for found in &gone {
                 change = change
-                    .expect(S::SPACE, &found.key, Some(found.revision))
+                    .expect_revision(S::SPACE, &found.key, Some(found.revision))
                     .remove(S::SPACE, &found.key);
             }
             let events = gone.iter().filter_map(|found| told(&found.entry)).collect();

@@ -73,16 +73,16 @@ impl Store for Announced {
         self.1.clone()
     }
 
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         most: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.0.pending(log, most)
+        self.0.pending_events(log, most)
     }
 
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.0.settle(log, through)
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.acknowledge(log, through)
     }
 }
 
@@ -165,16 +165,16 @@ impl Store for Late {
         self.store.revision()
     }
 
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         most: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.store.pending(log, most)
+        self.store.pending_events(log, most)
     }
 
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.store.settle(log, through)
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.store.acknowledge(log, through)
     }
 }
 
@@ -201,7 +201,7 @@ async fn state_that_was_never_opened_decides_nothing() {
     let store = MemoryStore::new();
     store.commit(put("denied", 7)).await.unwrap();
     let state = Late::state(&store, &Arc::default());
-    assert!(matches!(state.now().map(drop), Err(StoreError::Unread)));
+    assert!(matches!(state.now().map(drop), Err(StoreError::NotLoaded)));
     state.open().await.unwrap();
     assert_eq!(state.now().unwrap().0, 7);
 }
@@ -282,7 +282,7 @@ async fn a_refused_change_is_not_recorded_and_a_made_one_is_recorded_once() {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
     let state = State::<Sum>::new(Arc::new(store.clone()), Arc::new(audit.clone()));
     let revision = store.commit(put("a", 1)).await.unwrap();
-    let after = |revision| put("a", 2).expect(Sum::SPACE, "a", Some(revision));
+    let after = |revision| put("a", 2).expect_revision(Sum::SPACE, "a", Some(revision));
     assert!(state.commit(after(revision + 1), vec![event()]).await.is_err());
     assert!(audit.events().is_empty());
     state.commit(after(revision), vec![event()]).await.unwrap();
@@ -310,5 +310,8 @@ async fn an_event_is_recorded_in_a_log_of_another_store() {
     let state = State::<Sum>::new(Arc::new(of_book.clone()), Arc::new(log.clone()));
     state.write(vec![("a".to_owned(), Some(1))], vec![event()]).await.unwrap();
     assert_eq!(log.query(crate::AuditQuery::new()).await.unwrap().events.len(), 1);
-    assert!(of_book.pending("audit", 9).await.unwrap().is_empty(), "no log takes it from there");
+    assert!(
+        of_book.pending_events("audit", 9).await.unwrap().is_empty(),
+        "no log takes it from there"
+    );
 }

@@ -168,11 +168,11 @@ pub(crate) fn grant(rng: &mut Rng, now: SystemTime) -> AccessGrantParams {
     if of_tool {
         grant = grant.tool(pick(rng, &TOOLS));
         if permission == AccessPermission::Allow && one_in(rng, 4) {
-            grant = grant.never_confirmed();
+            grant = grant.without_confirmation();
         }
     }
     if !of_tool && permission == AccessPermission::Allow && one_in(rng, 6) {
-        grant = grant.never_confirmed();
+        grant = grant.without_confirmation();
     }
     if one_in(rng, 4) {
         grant = grant.until(now + Duration::from_hours(1));
@@ -310,7 +310,7 @@ impl World {
             self.change_definition(rng);
         }
         if one_in(rng, 4) {
-            self.governance.definitions().stale(&files());
+            self.governance.definitions().mark_stale(&files());
         }
     }
 
@@ -377,9 +377,9 @@ impl World {
                         access.grant(&operator(), denied).await.unwrap();
                     }
                     1 => {
-                        let everyone = AccessRevokeParams::of("*", "files");
+                        let everyone = AccessRevokeParams::server_grant("*", "files");
                         access.revoke(&operator(), everyone).await.unwrap();
-                        let own = AccessRevokeParams::of("ada", "files");
+                        let own = AccessRevokeParams::server_grant("ada", "files");
                         access.revoke(&operator(), own).await.unwrap();
                     }
                     2 => governance.policies().set("files", policy(rng)),
@@ -393,7 +393,7 @@ impl World {
                     }
                     5 => clock.store(2 * 3600, Ordering::Relaxed),
                     8 => permissions.declared(&server, &[pick(rng, &NEEDED)]),
-                    6 => governance.definitions().stale(&server),
+                    6 => governance.definitions().mark_stale(&server),
                     7 if !is_own => {
                         let other = Payload::parse(definition(rng, tool)).unwrap();
                         governance.definitions().observe(&server, &[other]).await.unwrap();

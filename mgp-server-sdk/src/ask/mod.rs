@@ -83,7 +83,7 @@ pub trait ContextExt {
     ///
     /// Use it in long calls, so that they do not occupy a connection.
     /// Returns `false` if the caller cannot reconnect: all but callers of revision 2025-11-25 over HTTP.
-    fn hang_up(&self) -> bool;
+    fn end_stream(&self) -> bool;
 
     /// Sends a log message to the caller: text, or any value that serializes to JSON.
     #[must_use = "a message is sent when it is awaited"]
@@ -124,8 +124,8 @@ impl ContextExt for Context {
         })
     }
 
-    fn hang_up(&self) -> bool {
-        self.peer.hang_up(self.key)
+    fn end_stream(&self) -> bool {
+        self.peer.end_stream(self.key)
     }
 
     fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> BoxFuture<'static, ()> {
@@ -148,11 +148,11 @@ struct Question {
 impl Question {
     /// Creates the next question of a call; its number is fixed now, not when it is awaited.
     fn new(cx: &Context, kind: &str) -> Self {
-        let key = match (&cx.asking, cx.extensions.get::<QuestionCounter>()) {
+        let key = match (&cx.caller_access, cx.extensions.get::<QuestionCounter>()) {
             (_, Some(order)) => {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
-            (CallerAccess::Via(_), None) => None,
+            (CallerAccess::Channel(_), None) => None,
             // The key is not sent.
             (_, None) => Some(kind.to_owned()),
         };
@@ -167,7 +167,7 @@ impl Question {
     ) -> BoxFuture<'static, Result<Payload, RpcError>> {
         Box::pin(async move {
             let ask = ask?;
-            if self.cx.caller.asks.offers(ask.method()) {
+            if self.cx.caller.accepts.accepts(ask.method()) {
                 needs.check(&self.cx)?;
             }
             let key = self.key.ok_or_else(|| {

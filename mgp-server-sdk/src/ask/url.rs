@@ -6,7 +6,7 @@ use mgp_types::mcp::{
 };
 use mgp_types::method::{ElicitationComplete, ElicitationCreate, Request};
 use mgp_types::service::{BoxFuture, Call, CallerRequest, Context};
-use mgp_types::{ErrorCode, Payload, RpcError, unguessable};
+use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 
 use super::elicit::unknown;
 use super::{ClientCapability, Question, read};
@@ -99,7 +99,7 @@ impl IntoFuture for UrlElicitation {
         let mut params = ElicitParams::new(self.message);
         params.mode = Some(ElicitMode::Url);
         params.url = Some(self.url);
-        let id = is_legacy.then(|| self.id.map_or_else(unguessable, Ok)).transpose();
+        let id = is_legacy.then(|| self.id.map_or_else(random_name, Ok)).transpose();
         let params = id.map(|id| {
             params.elicitation_id = id;
             params

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_lifecycle::{LifecycleError, panicked, spawn_watched};
+use mgp_lifecycle::{LifecycleError, panic_error, spawn_watched};
 use mgp_types::RpcError;
 use mgp_types::service::{Context, Extensions, Reply};
 use tokio::task::JoinHandle;
@@ -25,14 +25,14 @@ impl HandlerConfig {
         cx: &Context,
         handler: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
     ) -> Result<Reply, RpcError> {
-        let asking = cx.asking.clone();
+        let asking = cx.caller_access.clone();
         // Questions of a round are collected where the handler is polled, so that a round is one poll.
-        let running = async move { asking.drive(handler).await };
+        let running = async move { asking.run_round(handler).await };
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));
         match (&mut task.0).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(LifecycleError::TimedOut(self.timeout).into()),
-            Err(error) if error.is_panic() => Err(panicked(&*error.into_panic())),
+            Err(error) if error.is_panic() => Err(panic_error(&*error.into_panic())),
             Err(_) => Err(RpcError::internal("the handler was stopped with its runtime")),
         }
     }

@@ -46,7 +46,7 @@ macro_rules! handler {
                 )*
                 let era = request.cx.caller.era;
                 // The arguments are valid: from here on an error is the function's own.
-                CallRecord::mark_ran(&request.cx);
+                CallRecord::mark_executed(&request.cx);
                 drop(request);
                 let running = self($($value),*);
                 Box::pin(async move { running.await.into_result_for(era) })

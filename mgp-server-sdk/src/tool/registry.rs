@@ -295,7 +295,7 @@ impl Tools {
         };
         let snapshot = self.snapshot();
         if snapshot.settings.hides_refused {
-            let grants = Grants::of(cx);
+            let grants = Grants::from_context(cx);
             if grants.is_told() {
                 let shown = |entry: &Entry| {
                     admit(&grants, &entry.definition.name, &entry.permissions).is_ok()
@@ -327,7 +327,7 @@ impl Tools {
             entry.check_headers(&call)?;
         }
         if !entry.permissions.is_empty() {
-            admit(&Grants::of(call.cx()), tool.name, &entry.permissions)?;
+            admit(&Grants::from_context(call.cx()), tool.name, &entry.permissions)?;
         }
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
         if !is_object {

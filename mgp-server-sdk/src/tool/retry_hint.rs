@@ -103,7 +103,7 @@ pub(super) fn is_repeatable(definition: &mcp::Tool) -> bool {
     let security = definition.find_security();
     let declared = security.as_ref().and_then(Lenient::valid);
     let risk = declared.map_or(RiskLevel::Moderate, |security| security.risk_level.clone());
-    ToolRetryInfo::of(definition, risk).repeat == RepeatPolicy::Freely
+    ToolRetryInfo::of(definition, risk).repeat == RepeatPolicy::Always
 }
 
 #[cfg(test)]

@@ -10,17 +10,19 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::extract::ToolRequest;
 use super::{ExecutionMode, Tool};
-use mgp_lifecycle::{panicked, spawn_watched};
+use mgp_lifecycle::{panic_error, spawn_watched};
 
 impl Tool {
     pub(crate) fn start(&self, request: ToolRequest) -> Running {
-        let asking = request.cx.asking.clone();
+        let asking = request.cx.caller_access.clone();
         match self.mode {
             ExecutionMode::Inline => {
                 let function = (self.run)(request);
                 Running::Inline(match asking {
                     // Only questions of a round need to be driven; the extra box costs as much as a lookup.
-                    CallerAccess::Via(_) => Box::pin(async move { asking.drive(function).await }),
+                    CallerAccess::Channel(_) => {
+                        Box::pin(async move { asking.run_round(function).await })
+                    }
                     _ => function,
                 })
             }
@@ -28,9 +30,9 @@ impl Tool {
                 let function = (self.run)(request);
                 // Questions of a round are collected where the function is polled, so that a round is one poll.
                 // A function should not block its thread, but pings are answered even if it does.
-                Running::Task(AbortOnDrop(spawn_watched(
-                    async move { asking.drive(function).await },
-                )))
+                Running::Task(AbortOnDrop(spawn_watched(async move {
+                    asking.run_round(function).await
+                })))
             }
             ExecutionMode::Blocking => {
                 let run = std::sync::Arc::clone(&self.run);
@@ -65,7 +67,7 @@ impl Future for Running {
 
 fn failed(error: JoinError) -> RpcError {
     if error.is_panic() {
-        return panicked(&*error.into_panic());
+        return panic_error(&*error.into_panic());
     }
     RpcError::internal("the tool was stopped with its runtime")
 }

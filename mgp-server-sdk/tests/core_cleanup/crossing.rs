@@ -42,7 +42,7 @@ async fn the_end_of_the_input_lets_calls_finish_and_drops_the_rest() {
     assert!(raw.line().await.contains(r#""id":2,"result""#));
     assert_eq!(raw.line().await, "", "the one that hangs is not answered");
     assert!(matches!(end(raw.run).await, CloseReason::Eof));
-    assert_eq!(started.elapsed().as_secs(), Limits::default().linger.as_secs());
+    assert_eq!(started.elapsed().as_secs(), Limits::default().linger_timeout.as_secs());
     quiet(&[], &calls, &alive).await;
     assert!(raw.scope.is_ended());
 }

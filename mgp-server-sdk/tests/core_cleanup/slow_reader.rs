@@ -63,10 +63,10 @@ async fn a_peer_that_never_reads() {
 
     let closed = end(run).await;
     assert!(
-        matches!(closed, CloseReason::Stalled(after) if after == Limits::default().stall),
+        matches!(closed, CloseReason::Stalled(after) if after == Limits::default().stall_timeout),
         "{closed}"
     );
-    assert_eq!(started.elapsed().as_secs(), Limits::default().stall.as_secs());
+    assert_eq!(started.elapsed().as_secs(), Limits::default().stall_timeout.as_secs());
     assert!(scope.is_ended());
     assert!(writing.await.unwrap() > 0);
     assert_eq!((monitor.unread_bytes(), monitor.running(), monitor.held_bytes()), (0, 0, 0));

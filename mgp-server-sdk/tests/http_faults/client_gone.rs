@@ -219,11 +219,14 @@ async fn times_may_be_endless() {
     let world = World::open(|server| {
         server
             .config(|config| {
-                (config.quiet, config.keep_alive, config.stall) = (never, never, never);
-                (config.body_time, config.idle, config.retry) = (never, never, never);
+                (config.stream_delay, config.keep_alive_interval, config.stall_timeout) =
+                    (never, never, never);
+                (config.body_timeout, config.session_ttl, config.retry_delay) =
+                    (never, never, never);
             })
             .connections(|limits| {
-                (limits.head_time, limits.stall, limits.grace) = (never, never, never);
+                (limits.head_timeout, limits.stall_timeout, limits.drain_timeout) =
+                    (never, never, never);
             })
     })
     .await;

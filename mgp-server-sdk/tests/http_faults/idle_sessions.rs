@@ -34,7 +34,7 @@ fn service(sessions: usize) -> (HttpService, Arc<AtomicUsize>) {
         async move { next.send(call).await }
     });
     let mut config = open_to_all();
-    (config.sessions, config.idle) = (sessions, IDLE);
+    (config.sessions, config.session_ttl) = (sessions, IDLE);
     let server = server(&Hold::default()).around(counts);
     (server.into_http_service(config).unwrap(), ended)
 }

@@ -122,7 +122,7 @@ async fn attacked(seed: u64, all: &[Dice]) {
     let server = server(&Hold::default()).tool(echo);
     let monitor = server.monitor();
     let mut config = open_to_all();
-    config.idle = SECOND * 60;
+    config.session_ttl = SECOND * 60;
     config.body_bytes = 100_000;
     let service = server.into_http_service(config).unwrap();
     let mut mutator = mutate::Mutator::new(seed);

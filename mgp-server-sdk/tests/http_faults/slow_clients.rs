@@ -22,12 +22,12 @@ async fn impatient() -> World {
     World::open(|server| {
         server
             .config(|config| {
-                config.body_time = SHORT;
-                config.stall = SHORT;
+                config.body_timeout = SHORT;
+                config.stall_timeout = SHORT;
             })
             .connections(|limits| {
-                limits.head_time = SHORT;
-                limits.stall = SHORT;
+                limits.head_timeout = SHORT;
+                limits.stall_timeout = SHORT;
             })
     })
     .await

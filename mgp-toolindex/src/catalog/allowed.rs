@@ -34,7 +34,7 @@ pub trait Allowed: Send + Sync {
     ///
     /// Without it nothing is cached, and each search decides about every tool that passes the filter: acceptable for
     /// some thousand tools.
-    fn standing(&self) -> Option<AllowedKey> {
+    fn cache_key(&self) -> Option<AllowedKey> {
         None
     }
 
@@ -87,8 +87,8 @@ impl<A: Allowed + ?Sized> Allowed for &A {
         (**self).allows(server, tool)
     }
 
-    fn standing(&self) -> Option<AllowedKey> {
-        (**self).standing()
+    fn cache_key(&self) -> Option<AllowedKey> {
+        (**self).cache_key()
     }
 
     fn extent(&self) -> Extent {

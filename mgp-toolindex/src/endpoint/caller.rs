@@ -49,7 +49,7 @@ impl Allowed for Caller {
         visibility.sees(&self.cx, Some(&self.server(server)), tool).is_ok()
     }
 
-    fn standing(&self) -> Option<AllowedKey> {
+    fn cache_key(&self) -> Option<AllowedKey> {
         let principal = &self.cx.principal;
         // Quoted, so that different names never have the same key.
         let agent = principal.as_agent().map(|agent| format!("{:?}", agent.as_str()));

@@ -85,11 +85,11 @@ fn search_available(
     query: &Query,
     caller: &Caller,
 ) -> Result<SearchResult, RpcError> {
-    let mut found = inner.index.search(&query.clone().most(Query::CAP), caller)?;
+    let mut found = inner.index.search(&query.clone().limit(Query::CAP), caller)?;
     let before = found.hits.len();
     found.hits.retain(|hit| inner.standing(caller.cx(), &hit.tool) != Availability::Refused);
     found.total_available = found.total_available.saturating_sub(before - found.hits.len());
-    found.hits.truncate(query.how_many());
+    found.hits.truncate(query.max_hits());
     Ok(found)
 }
 
@@ -133,7 +133,7 @@ fn read(cx: &Context, params: &DiscoverToolsParams) -> Result<Query, RpcError> {
         .max_results
         .map_or(Query::DEFAULT_MOST, |max| usize::try_from(max).unwrap_or(Query::CAP));
     let mut query =
-        Query::new(text.trim()).most(max).filter(bounds::filter(params.filter.clone())?);
+        Query::new(text.trim()).limit(max).filter(bounds::filter(params.filter.clone())?);
     query = query.principal(&cx.principal);
     query.strategy.clone_from(&params.strategy);
     Ok(match params.explain {

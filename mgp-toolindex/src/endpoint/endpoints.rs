@@ -41,7 +41,7 @@ const MAX_UNCACHED_DECISIONS: usize = 2000;
 /// let tool = |name: &str| Tool::new(name.to_owned(), RawObject::empty());
 /// index.put(ServerEntry::new("files").tools([tool("read_file"), tool("delete_file")])).unwrap();
 /// let no_delete = visibility(|_, _, tool| match tool {
-///     "delete_file" => Err(Hidden::by("deleting is disabled")),
+///     "delete_file" => Err(Hidden::new("deleting is disabled")),
 ///     _ => Ok(()),
 /// });
 /// let endpoints = Endpoints::new(index, Sessions::new()).visibility(no_delete);
@@ -111,7 +111,7 @@ impl Endpoints {
     ///
     /// The hook is called for tools that were found. Tools that a caller can never call belong to
     /// [`visibility`](Self::visibility), which also hides them from counts and categories.
-    pub fn standing(self, standing: impl AvailabilityCheck + 'static) -> Self {
+    pub fn availability(self, standing: impl AvailabilityCheck + 'static) -> Self {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
     }
 
@@ -121,7 +121,7 @@ impl Endpoints {
     }
 
     /// Sets a hook that is called whenever a request or an eviction has changed the session of a caller, and so its
-    /// list of tools. For calls, [`called`](Self::called) returns the same.
+    /// list of tools. For calls, [`called`](Self::record_call) returns the same.
     pub fn on_change(self, hook: impl Fn(&Context) + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.changed = Some(Arc::new(hook)))
     }
@@ -144,7 +144,7 @@ impl Endpoints {
     /// # Errors
     /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to
     /// another principal; then nothing is recorded.
-    pub fn called(
+    pub fn record_call(
         &self,
         cx: &Context,
         handle: Option<&str>,
@@ -152,7 +152,8 @@ impl Endpoints {
         outcome: UseOutcome,
     ) -> Result<bool, SessionError> {
         let session = self.0.sessions.find(cx, handle)?;
-        let is_new = session.as_ref().is_some_and(|session| self.0.sessions.used(session, tool));
+        let is_new =
+            session.as_ref().is_some_and(|session| self.0.sessions.record_use(session, tool));
         if let Some(history) = self.0.index.history() {
             let key = search_key(cx, session.as_ref());
             history.record_call(&cx.principal, key, &tool.tool_id(), outcome);

@@ -75,7 +75,7 @@ pub struct CreationRequest {
 #[non_exhaustive]
 pub enum CreationOutcome {
     /// The tool is being created; the text describes what to expect.
-    Begun(String),
+    Started(String),
     /// The tool is not created, for this reason.
     Refused(String),
 }

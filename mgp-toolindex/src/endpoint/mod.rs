@@ -19,4 +19,4 @@ pub use self::endpoints::Endpoints;
 pub use self::hooks::{
     Availability, AvailabilityCheck, CreationOutcome, CreationRequest, ToolCreator,
 };
-pub use self::present::present;
+pub use self::present::render_results;

@@ -12,7 +12,7 @@ use mgp_types::mgp::{ContextBudget, DiscoverToolsResult, FoundTool, ToolSecurity
 use crate::catalog::IndexedTool;
 use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
-use crate::tokens::tokens_at_most;
+use crate::tokens::max_tokens_of;
 
 /// The tokens that are kept for each later tool: enough for four of five real tools, a tenth of the reserve.
 const KEPT_TOKENS: u32 = 300;
@@ -41,7 +41,7 @@ const JOINT_TOKENS: u32 = 8;
 /// assert!(result.omitted.is_none());
 /// ```
 #[must_use]
-pub fn present(found: &SearchResult, budget: &ContextBudget) -> DiscoverToolsResult {
+pub fn render_results(found: &SearchResult, budget: &ContextBudget) -> DiscoverToolsResult {
     present_as(found, budget, |tool| {
         found.hits.iter().filter(|hit| hit.tool.name() == tool.name()).nth(1).is_none()
     })
@@ -68,7 +68,7 @@ pub(super) fn present_as(
         .into();
     }
     result.omitted = Some(found.hits.len() as u64);
-    let envelope = serde_json::to_string(&result).map_or(0, |text| tokens_at_most(&text));
+    let envelope = serde_json::to_string(&result).map_or(0, |text| max_tokens_of(&text));
     let hits = found.hits.iter().map(|hit| RenderedTool::hit(hit, is_clear(&hit.tool)));
     let (tools, omitted) = render_all(hits.collect(), room(budget, envelope));
     result.tools = tools;
@@ -180,7 +180,7 @@ fn other_tokens(rendered: &FoundTool) -> u32 {
     end.push_str(",\"trimmed\":true}");
     [server, score, end]
         .iter()
-        .map(|text| tokens_at_most(text))
+        .map(|text| max_tokens_of(text))
         .fold(JOINT_TOKENS, u32::saturating_add)
 }
 

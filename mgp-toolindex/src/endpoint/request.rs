@@ -21,7 +21,7 @@ use super::present::loaded;
 use crate::catalog::IndexedTool;
 use crate::meta::name_for;
 use crate::search::{Explain, Filter, Hit, Query};
-use crate::tokens::tokens_at_most;
+use crate::tokens::max_tokens_of;
 
 /// The conditions under which a tool fulfils a capability: the least coverage of its words, with the least score.
 ///
@@ -95,7 +95,7 @@ impl Decision {
             params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
         let near = match context {
             Some(context) => {
-                inner.index.search(&ask(caller, context).most(Query::CAP), caller)?.hits
+                inner.index.search(&ask(caller, context).limit(Query::CAP), caller)?.hits
             }
             None => Vec::new(),
         };
@@ -205,7 +205,7 @@ impl Decision {
         let plan = inner.sessions.plan();
         let is_clear = |tool: &IndexedTool| name_for(tool, &inner.index, caller) == tool.name();
         let render_all = |result: &RequestToolsResult| {
-            let envelope = serde_json::to_string(result).map_or(0, |text| tokens_at_most(&text));
+            let envelope = serde_json::to_string(result).map_or(0, |text| max_tokens_of(&text));
             let tools = self.tools.iter().map(|tool| (tool, is_clear(tool)));
             loaded(tools, plan.budget_of(&cx.principal), envelope)
         };
@@ -239,7 +239,7 @@ fn search(
 ) -> Result<(Vec<Hit>, bool), RpcError> {
     let wanted = &params.requirements;
     let find = |filter: Filter| -> Result<Vec<Hit>, RpcError> {
-        let query = ask(caller, capability.trim()).most(MAX_CANDIDATES).filter(filter);
+        let query = ask(caller, capability.trim()).limit(MAX_CANDIDATES).filter(filter);
         let mut hits = inner.index.search(&query.explain(Explain::Yes), caller)?.hits;
         hits.retain(|hit| fulfils(inner, capability, hit));
         Ok(hits)
@@ -332,7 +332,7 @@ fn untyped(
     let wanted = &params.requirements;
     let lacks = |input: &[String], output: &[String]| -> Result<bool, RpcError> {
         let filter = typed(input, output).server(tool.server_id());
-        let query = ask(caller, capability).most(Query::CAP).filter(filter);
+        let query = ask(caller, capability).limit(Query::CAP).filter(filter);
         let hits = inner.index.search(&query, caller)?.hits;
         Ok(!hits.iter().any(|hit| hit.tool.name() == tool.name()))
     };
@@ -369,7 +369,7 @@ async fn create(
                 task_trace_id: params.task_trace_id,
             };
             match create.create(cx, wanted).await {
-                CreationOutcome::Begun(what) => {
+                CreationOutcome::Started(what) => {
                     result.status = RequestStatus::CreationOutcome;
                     what
                 }

@@ -171,7 +171,7 @@ async fn a_tool_without_access_is_not_found_counted_or_named() {
         .visibility(visibility(move |cx: &Context, server, _: &str| {
             assert_eq!(cx.principal.subject().as_str(), "local");
             match server.map(mgp_types::service::ServerId::as_str) {
-                Some("files") if !decides.load(Ordering::Relaxed) => Err(Hidden::by("not files")),
+                Some("files") if !decides.load(Ordering::Relaxed) => Err(Hidden::new("not files")),
                 _ => Ok(()),
             }
         }))
@@ -285,11 +285,11 @@ async fn exact_counts_make_room_and_estimates_never_overflow() {
     let counter = TokenCounter::new();
     let index = bulky();
     for _ in 0..2 {
-        let found = index.search(&Query::new("report").most(50), &crate::AllTools).unwrap();
+        let found = index.search(&Query::new("report").limit(50), &crate::AllTools).unwrap();
         for reserve in [60_u64, 200, 500, 1000, 3000] {
             let mut budget = default_budget();
             budget.discovery_reserve = reserve;
-            let told = Payload::of(&present(&found, &budget)).unwrap();
+            let told = Payload::of(&render_results(&found, &budget)).unwrap();
             let count = counter.count(told.as_str());
             assert!(u64::from(count) <= reserve, "{count} of {reserve}");
             assert!(reserve < 3000 || count > 1800, "{count}");
@@ -375,7 +375,7 @@ async fn a_preferred_risk_comes_first_and_a_greater_one_is_reported() {
 
 #[tokio::test]
 async fn tools_that_need_approval_are_pending_and_refused_ones_are_hidden() {
-    let endpoints = endpoints().standing(|_: &Context, tool: &IndexedTool| match tool.name() {
+    let endpoints = endpoints().availability(|_: &Context, tool: &IndexedTool| match tool.name() {
         "train_model" => Availability::NeedsApproval {
             permissions: vec![Permission::from("code_execution")],
             how: Some("run `mgp approve 7`".to_owned()),
@@ -415,7 +415,7 @@ impl ToolCreator for Workshop {
 #[tokio::test]
 async fn a_missing_tool_is_created_only_with_a_hook() {
     for (creating, status) in [
-        (CreationOutcome::Begun("it waits for approval".to_owned()), "creating"),
+        (CreationOutcome::Started("it waits for approval".to_owned()), "creating"),
         (CreationOutcome::Refused("the operator is asleep".to_owned()), "unavailable"),
     ] {
         let mut client = client(&endpoints().create(Workshop(creating)));
@@ -471,7 +471,7 @@ async fn stateless_requests_get_a_handle_that_no_other_principal_can_use() {
 #[tokio::test]
 async fn pinned_tools_are_not_loaded_and_stay() {
     let pins = Pins::new().everyone(["read_file"]);
-    let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
+    let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let mut client = client(&Endpoints::new(index(), sessions));
     let asked = json!({"requirements": {"capabilities": ["read file"]}});
     let answer = ask(&mut client, "request", asked).await;

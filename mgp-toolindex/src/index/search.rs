@@ -67,7 +67,7 @@ impl SharedIndex {
         let mut round = 0;
         loop {
             round += 1;
-            let ranking = rank(&view, query, within.as_deref(), query.most)?;
+            let ranking = rank(&view, query, within.as_deref(), query.limit)?;
             let mut dropped = Vec::new();
             let mut hits = Vec::with_capacity(ranking.hits.len());
             for ranked in ranking.hits {

@@ -36,7 +36,7 @@ const MAX_REMOVED: usize = 4096;
 /// let put = index.put(ServerEntry::new("files").description("The user's files").tool(tool))?;
 /// assert_eq!(put.added, 1);
 ///
-/// let found = index.search(&Query::new("file contents").most(5), &AllTools)?;
+/// let found = index.search(&Query::new("file contents").limit(5), &AllTools)?;
 /// assert_eq!(found.hits[0].tool.name(), "read_file");
 /// assert_eq!(index.remove("files")?, 1);
 /// # Ok::<(), mgp_toolindex::IndexError>(())

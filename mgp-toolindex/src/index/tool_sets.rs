@@ -87,7 +87,7 @@ impl ToolSets {
             return None;
         }
         let allows = |record: &Record| allowed.allows(&record.entry.server.id, record.entry.name());
-        let Some(key) = allowed.standing() else {
+        let Some(key) = allowed.cache_key() else {
             let set = match within {
                 Some(within) => {
                     let mut set = within.clone();

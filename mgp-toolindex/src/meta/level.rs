@@ -39,7 +39,7 @@ use crate::tokens::lean;
 /// assert_eq!(tools(ContextLevel::Hybrid)[0].name, "mgp_tools_discover");
 /// ```
 #[must_use]
-pub fn surface(
+pub fn listed_tools(
     level: &ContextLevel,
     meta: &MetaTools,
     index: &ToolIndex,

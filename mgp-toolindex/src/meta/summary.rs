@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::catalog::{Allowed, CategoryNode, CategoryTree};
 use crate::index::ToolIndex;
-use crate::tokens::tokens_at_most;
+use crate::tokens::max_tokens_of;
 
 /// The most tokens of the short summary.
 const MAX_SHORT_TOKENS: u32 = 64;
@@ -35,7 +35,7 @@ impl Summary {
         let largest = categories.roots.iter().filter_map(|node| name(&node.path)).take(MAX_NAMED);
         for (number, name) in largest.enumerate() {
             let more = if number == 0 { format!(" about {name}") } else { format!(", {name}") };
-            if tokens_at_most(&text) + tokens_at_most(&more) > MAX_SHORT_TOKENS - 8 {
+            if max_tokens_of(&text) + max_tokens_of(&more) > MAX_SHORT_TOKENS - 8 {
                 break;
             }
             text.push_str(&more);
@@ -52,9 +52,9 @@ impl Summary {
         let lines =
             if cost(&deep) <= MAX_LONG_TOKENS { deep } else { lines(&categories.roots, false) };
         let mut text = head;
-        let mut tokens = tokens_at_most(&text);
+        let mut tokens = max_tokens_of(&text);
         for line in lines {
-            tokens += tokens_at_most(&line);
+            tokens += max_tokens_of(&line);
             if tokens > MAX_LONG_TOKENS {
                 text.push_str("\n…");
                 break;
@@ -87,7 +87,7 @@ fn head(tools: usize) -> String {
 }
 
 fn cost(lines: &[String]) -> u32 {
-    lines.iter().map(|line| tokens_at_most(line)).fold(0, u32::saturating_add)
+    lines.iter().map(|line| max_tokens_of(line)).fold(0, u32::saturating_add)
 }
 
 /// Returns a line for each top-level category, with the categories directly below it.
@@ -162,6 +162,6 @@ mod tests {
         let many: Vec<String> = (0..3000).map(|number| format!("category {number}")).collect();
         let many: Vec<_> = many.iter().map(|name| (name.as_str(), 1)).collect();
         let text = Summary::index(&index(&many), &AllTools).to_string();
-        assert!(tokens_at_most(&text) < 4600 && text.ends_with('…'), "{}", tokens_at_most(&text));
+        assert!(max_tokens_of(&text) < 4600 && text.ends_with('…'), "{}", max_tokens_of(&text));
     }
 }

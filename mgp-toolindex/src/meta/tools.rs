@@ -1,7 +1,7 @@
 //! The meta tools: tools to find, call and request other tools (MGP §16.5).
 
 use mgp_types::mcp::Tool;
-use mgp_types::method::{Request, TOOLS_CALL, ToolsDiscover, ToolsRequest, method_of_tool};
+use mgp_types::method::{Request, TOOLS_CALL, ToolsDiscover, ToolsRequest, find_kernel_tool};
 use mgp_types::{Payload, RawObject};
 
 use super::summary::Summary;
@@ -24,7 +24,7 @@ pub enum Spelling {
 #[non_exhaustive]
 pub enum MetaTool {
     /// Searches for tools (MGP §16.5).
-    Find,
+    Discover,
     /// Calls a found tool: hosts only let a model call tools that are listed.
     Call,
     /// Requests tools for the rest of the session (MGP §16.6).
@@ -55,13 +55,15 @@ impl MetaTool {
     /// Returns the meta tool of a name, in any spelling.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
-        let known = method_of_tool(name)?;
-        [Self::Find, Self::Call, Self::Request].into_iter().find(|tool| tool.name() == known.name)
+        let known = find_kernel_tool(name)?;
+        [Self::Discover, Self::Call, Self::Request]
+            .into_iter()
+            .find(|tool| tool.name() == known.name)
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Find => dotted(ToolsDiscover::METHOD),
+            Self::Discover => dotted(ToolsDiscover::METHOD),
             Self::Call => TOOLS_CALL,
             Self::Request => dotted(ToolsRequest::METHOD),
         }
@@ -70,7 +72,7 @@ impl MetaTool {
 
 /// Returns the dotted tool name of a method.
 fn dotted(method: &'static str) -> &'static str {
-    method_of_tool(method).map_or(method, |tool| tool.name)
+    find_kernel_tool(method).map_or(method, |tool| tool.name)
 }
 
 impl MetaTools {
@@ -78,7 +80,7 @@ impl MetaTools {
     pub fn new() -> Self {
         Self {
             spelling: Spelling::default(),
-            listed: vec![MetaTool::Find, MetaTool::Call, MetaTool::Request],
+            listed: vec![MetaTool::Discover, MetaTool::Call, MetaTool::Request],
         }
     }
 
@@ -111,7 +113,7 @@ impl MetaTools {
             Spelling::Slashes => tool.name().replace('.', "/"),
         };
         let (description, schema) = match tool {
-            MetaTool::Find => (format!("{FIND} {summary}"), FIND_SCHEMA),
+            MetaTool::Discover => (format!("{FIND} {summary}"), FIND_SCHEMA),
             MetaTool::Call => (CALL.to_owned(), CALL_SCHEMA),
             MetaTool::Request => (REQUEST.to_owned(), REQUEST_SCHEMA),
         };
@@ -192,7 +194,7 @@ mod tests {
             let meta = MetaTools::new().spelling(spelling).without(MetaTool::Request);
             let tools = meta.list(&ToolIndex::new(), &AllTools);
             assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), expected);
-            assert_eq!(MetaTool::of(expected[0]), Some(MetaTool::Find));
+            assert_eq!(MetaTool::of(expected[0]), Some(MetaTool::Discover));
             assert_eq!(MetaTool::of(expected[1]), Some(MetaTool::Call));
         }
         assert_eq!(MetaTool::of("mgp_tools_request"), Some(MetaTool::Request));

@@ -22,15 +22,15 @@ pub enum Explain {
 /// ```
 /// use mgp_toolindex::{Filter, Query};
 ///
-/// let query = Query::new("read a file").most(3).filter(Filter::new().category("filesystem"));
-/// assert_eq!((query.text(), query.how_many()), ("read a file", 3));
+/// let query = Query::new("read a file").limit(3).filter(Filter::new().category("filesystem"));
+/// assert_eq!((query.text(), query.max_hits()), ("read a file", 3));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct Query {
     pub(crate) text: String,
     pub(crate) strategy: Option<SearchStrategy>,
-    pub(crate) most: usize,
+    pub(crate) limit: usize,
     pub(crate) filter: Filter,
     pub(crate) explain: Explain,
     pub(crate) principal: Option<Principal>,
@@ -48,7 +48,7 @@ impl Query {
         Self {
             text: text.into(),
             strategy: None,
-            most: Self::DEFAULT_MOST,
+            limit: Self::DEFAULT_MOST,
             filter: Filter::default(),
             explain: Explain::No,
             principal: None,
@@ -62,8 +62,8 @@ impl Query {
     }
 
     /// Sets the greatest number of tools, from 1 to [`Query::CAP`].
-    pub fn most(mut self, most: usize) -> Self {
-        self.most = most.clamp(1, Self::CAP);
+    pub fn limit(mut self, most: usize) -> Self {
+        self.limit = most.clamp(1, Self::CAP);
         self
     }
 
@@ -99,7 +99,7 @@ impl Query {
 
     /// Returns the greatest number of tools.
     #[must_use]
-    pub fn how_many(&self) -> usize {
-        self.most
+    pub fn max_hits(&self) -> usize {
+        self.limit
     }
 }

@@ -180,7 +180,7 @@ fn unknown_words_are_taken_as_typing_errors() {
 fn every_clause_finds_its_tool() {
     let text =
         "Tell me the weather of the city tomorrow. Then send an email to my brother about it";
-    let found = ask(&index(), &Query::new(text).most(2).explain(Explain::Yes));
+    let found = ask(&index(), &Query::new(text).limit(2).explain(Explain::Yes));
     let mut ids = ids(&found);
     ids.sort();
     assert_eq!(ids, ["office.send_mail", "world.get_forecast"]);
@@ -221,7 +221,7 @@ fn a_search_without_meaning_falls_back_to_words() {
 #[test]
 fn an_empty_query_browses() {
     for text in ["", "  ", "?!"] {
-        let found = ask(&index(), &Query::new(text).most(4));
+        let found = ask(&index(), &Query::new(text).limit(4));
         let expected =
             ["world.read_file", "office.list_folder", "office.read_file", "office.write_file"];
         assert_eq!(ids(&found), expected);
@@ -280,9 +280,9 @@ proptest! {
             SearchStrategy::Keyword, SearchStrategy::Semantic, SearchStrategy::Category, SearchStrategy::Hybrid,
         ];
         let index = &*SHARED;
-        let all = ids(&ask(index, &Query::new("").most(50)));
+        let all = ids(&ask(index, &Query::new("").limit(50)));
         let hidden: Vec<String> = hidden.into_iter().map(|at| all[at].clone()).collect();
-        let mut query = Query::new(words.join(" ")).most(most);
+        let mut query = Query::new(words.join(" ")).limit(most);
         if let Some(strategy) = strategies.get(strategy) {
             query = query.strategy(strategy.clone());
         }

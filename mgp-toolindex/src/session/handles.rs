@@ -22,14 +22,14 @@ pub struct SessionLimits {
     /// The time after which an unused session expires: an hour.
     pub idle: Duration,
     /// The most sessions of a principal: 32.
-    pub each: usize,
+    pub max_per_principal: usize,
     /// The most sessions in all: 10,000.
-    pub all: usize,
+    pub max_total: usize,
 }
 
 impl Default for SessionLimits {
     fn default() -> Self {
-        Self { idle: Duration::from_hours(1), each: 32, all: 10_000 }
+        Self { idle: Duration::from_hours(1), max_per_principal: 32, max_total: 10_000 }
     }
 }
 
@@ -102,14 +102,14 @@ fn enforce_limits(
     limits: &SessionLimits,
 ) {
     let own = table.values().filter(|handle| handle.principal == *principal).count();
-    if own < limits.each && table.len() < limits.all {
+    if own < limits.max_per_principal && table.len() < limits.max_total {
         return;
     }
     table.retain(|_, handle| handle.used.elapsed() < limits.idle);
     let own = table.values().filter(|handle| handle.principal == *principal).count();
-    if own >= limits.each {
+    if own >= limits.max_per_principal {
         remove_oldest(table, principal);
-    } else if table.len() >= limits.all {
+    } else if table.len() >= limits.max_total {
         let mut counts: HashMap<&Principal, usize> = HashMap::new();
         for handle in table.values() {
             *counts.entry(&handle.principal).or_default() += 1;
@@ -161,7 +161,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_one_principal_removes_only_its_own_sessions() {
         let handles = Handles::default();
-        let limits = SessionLimits { each: 4, all: 6, ..SessionLimits::default() };
+        let limits =
+            SessionLimits { max_per_principal: 4, max_total: 6, ..SessionLimits::default() };
         let open = |name: &str| handles.open(&who(name), &limits).unwrap().0;
         let (ann, mallory) = (open("ann"), open("mallory"));
         for _ in 0..100 {

@@ -40,7 +40,7 @@ const MAX_PRINCIPALS: usize = 16;
 /// let sessions = Sessions::new();
 /// let cx = mock::client(Stack::new(Router::new())).cx;
 /// let session = sessions.open(&cx, None).unwrap();
-/// sessions.used(&session, &index.get("files", "read_file").unwrap());
+/// sessions.record_use(&session, &index.get("files", "read_file").unwrap());
 /// let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
 /// assert_eq!(view.cached[0].tool.name(), "read_file");
 /// ```
@@ -94,16 +94,16 @@ struct ScopeSessions(Mutex<Vec<(u64, Principal, Arc<Cache>)>>);
 impl Sessions {
     /// Creates sessions with the default budget and no pinned tools.
     pub fn new() -> Self {
-        Self::planned(ContextPlan::default(), SessionLimits::default())
+        Self::with_plan(ContextPlan::default(), SessionLimits::default())
     }
 
     /// Creates sessions with a budget, pinned tools and bounds; [`check_budget`](crate::check_budget) validates them.
-    pub fn configured(budget: ContextBudget, pins: Pins, limits: SessionLimits) -> Self {
-        Self::planned(ContextPlan::new(budget, pins), limits)
+    pub fn with_budget(budget: ContextBudget, pins: Pins, limits: SessionLimits) -> Self {
+        Self::with_plan(ContextPlan::new(budget, pins), limits)
     }
 
     /// Creates sessions with a plan, which may have budgets of single agents.
-    pub fn planned(plan: ContextPlan, limits: SessionLimits) -> Self {
+    pub fn with_plan(plan: ContextPlan, limits: SessionLimits) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let (plan, handles) = (RwLock::new(Arc::new(plan)), Handles::default());
@@ -111,7 +111,7 @@ impl Sessions {
     }
 
     /// Sets another plan for later calls; the tools in the sessions stay as far as they fit.
-    pub fn replan(&self, plan: ContextPlan) {
+    pub fn set_plan(&self, plan: ContextPlan) {
         *self.0.plan.write() = Arc::new(plan);
     }
 
@@ -178,7 +178,7 @@ impl Sessions {
     ///
     /// A pinned tool takes no further room. Returns `true` if the tool was not in the session before.
     #[expect(clippy::must_use_candidate, reason = "it is used either way")]
-    pub fn used(&self, session: &Session, tool: &IndexedTool) -> bool {
+    pub fn record_use(&self, session: &Session, tool: &IndexedTool) -> bool {
         let is_known = session.cache.mark_used(tool);
         if !is_known && let Some(held) = hold(tool, session.room.cached) {
             session.cache.insert(held, session.room.cached);

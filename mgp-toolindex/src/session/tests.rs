@@ -33,7 +33,7 @@ fn names(held: &[SessionTool]) -> Vec<&str> {
 #[test]
 fn the_least_recently_used_tools_are_evicted_first() {
     let index = index();
-    let sessions = Sessions::configured(
+    let sessions = Sessions::with_budget(
         ContextBudget::new(8000_u64, 2000_u64, 3000_u64, 400_u64),
         Pins::new(),
         SessionLimits::default(),
@@ -42,7 +42,7 @@ fn the_least_recently_used_tools_are_evicted_first() {
     let session = sessions.open(&cx, None).unwrap();
     assert_eq!(session.handle(), None);
     for name in ["t0", "t1", "t2", "t0", "t3"] {
-        sessions.used(&session, &index.get("s", name).unwrap());
+        sessions.record_use(&session, &index.get("s", name).unwrap());
     }
     let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view.cached), ["t3", "t0", "t2"]);
@@ -55,7 +55,7 @@ fn a_tool_larger_than_its_room_is_trimmed() {
     let (index, sessions) = (index(), Sessions::new());
     let cx = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&cx, None).unwrap();
-    sessions.used(&session, &index.get("s", "huge").unwrap());
+    sessions.record_use(&session, &index.get("s", "huge").unwrap());
     let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert!(view.cached[0].is_trimmed() && view.cached[0].tokens <= 3000);
     assert!(view.cached[0].text().len() < 1200);
@@ -65,12 +65,12 @@ fn a_tool_larger_than_its_room_is_trimmed() {
 fn pinned_tools_are_always_present_and_never_evicted() {
     let index = index();
     let pins = Pins::new().everyone(["t0", "gone"]).agent("bot", ["s.t1", "t0"]);
-    let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
+    let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let mut cx = cx(ScopeKind::Connection, "ann");
     cx.principal = cx.principal.agent("bot");
     let session = sessions.open(&cx, None).unwrap();
     for name in ["t0", "t5", "t6"] {
-        sessions.used(&session, &index.get("s", name).unwrap());
+        sessions.record_use(&session, &index.get("s", name).unwrap());
     }
     let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view.pinned), ["t0", "t1"]);
@@ -102,7 +102,7 @@ fn a_session_shows_only_current_tools_that_can_be_called() {
     let cx = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&cx, None).unwrap();
     for name in ["t0", "t1", "t2"] {
-        sessions.used(&session, &index.get("s", name).unwrap());
+        sessions.record_use(&session, &index.get("s", name).unwrap());
     }
     let view = sessions.view(&cx.principal, Some(&session), &index, &But("t1"));
     assert_eq!(names(&view.cached), ["t2", "t0"]);
@@ -119,7 +119,7 @@ fn two_principals_never_see_each_others_sessions() {
     let (index, sessions, others) = (index(), Sessions::new(), Sessions::new());
     let ann = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&ann, None).unwrap();
-    sessions.used(&session, &index.get("s", "t0").unwrap());
+    sessions.record_use(&session, &index.get("s", "t0").unwrap());
     // The same connection with another principal or agent, another connection, another instance.
     let mut bob = ann.clone();
     bob.principal = Principal::new("here", "bob");
@@ -145,7 +145,7 @@ async fn stateless_requests_have_a_session_by_its_handle() {
     assert!(sessions.find(&ann, None).unwrap().is_none());
     let session = sessions.open(&ann, None).unwrap();
     let handle = session.handle().unwrap().to_owned();
-    sessions.used(&session, &index.get("s", "t0").unwrap());
+    sessions.record_use(&session, &index.get("s", "t0").unwrap());
     let next = cx(ScopeKind::Request, "ann");
     let again = sessions.find(&next, Some(&handle)).unwrap().unwrap();
     assert_eq!(sessions.view(&next.principal, Some(&again), &index, &AllTools).cached.len(), 1);
@@ -187,7 +187,7 @@ fn an_invalid_budget_names_what_does_not_fit() {
     assert!(check_budget(&default_budget(), &pins[1..]).is_ok());
     // It still works: pinned tools are present, and the sum stays below the maximum.
     let pins = Pins::new().everyone(["huge", "t0"]);
-    let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
+    let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let who = Principal::local();
     let view = sessions.view(&who, None, &index, &AllTools);
     assert_eq!(names(&view.pinned), ["huge", "t0"]);
@@ -201,7 +201,7 @@ fn a_new_plan_applies_to_the_next_call_and_sessions_stay() {
     cx.principal = Principal::new("here", "ann").agent("bot");
     let session = sessions.open(&cx, None).unwrap();
     for name in ["t0", "t1", "t2"] {
-        sessions.used(&session, &index.get("s", name).unwrap());
+        sessions.record_use(&session, &index.get("s", name).unwrap());
     }
     let view = || {
         let session = sessions.find(&cx, None).unwrap();
@@ -209,9 +209,9 @@ fn a_new_plan_applies_to_the_next_call_and_sessions_stay() {
     };
     assert_eq!(names(&view().cached), ["t2", "t1", "t0"]);
 
-    sessions.replan(ContextPlan::new(default_budget(), Pins::new().agent("bot", ["t2"])));
+    sessions.set_plan(ContextPlan::new(default_budget(), Pins::new().agent("bot", ["t2"])));
     assert_eq!((names(&view().pinned), names(&view().cached)), (vec!["t2"], vec!["t1", "t0"]));
 
-    sessions.replan(ContextPlan::new(default_budget(), Pins::new()).agent("bot", 1100));
+    sessions.set_plan(ContextPlan::new(default_budget(), Pins::new()).agent("bot", 1100));
     assert_eq!((view().max_tokens, view().cached.len()), (1100, 2), "what does not fit goes");
 }

@@ -7,7 +7,7 @@ use mgp_types::{Payload, RpcError};
 use serde_json::{Map, Value};
 
 use crate::catalog::IndexedTool;
-use crate::tokens::{lean, lean_of, tokens_at_most};
+use crate::tokens::{lean, lean_of, max_tokens_of};
 
 /// The parts of a tool that a model reads, possibly reduced.
 #[derive(Clone, Debug)]
@@ -139,7 +139,7 @@ fn fit_definition(definition: &str, tokens: u32, max: u32) -> Option<Fitted> {
         let description = description().map(|text| shorten(text, step.description).into_owned());
         let schema = object(&reduce(&schema, step, step.depth)).ok()?;
         let text = lean_of(&members.name, description.as_deref(), schema.as_payload().as_str());
-        let tokens = tokens_at_most(&text);
+        let tokens = max_tokens_of(&text);
         (tokens <= max).then_some(Fitted { description, schema, tokens, is_trimmed: true })
     })
 }
@@ -275,13 +275,13 @@ mod tests {
     #[test]
     fn a_tool_that_is_too_large_is_reduced_and_can_be_called() {
         let definition = large();
-        let tokens = tokens_at_most(&lean::lean(&definition));
+        let tokens = max_tokens_of(&lean::lean(&definition));
         let mut last = usize::MAX;
         for max in [20_000, 6_000, 3_000, 1_000, 250, 100] {
             let fitted = fit_definition(&definition, tokens, max).unwrap();
             assert!(fitted.is_trimmed && fitted.tokens <= max, "{max}");
             let text = text_of(&fitted);
-            assert_eq!(tokens_at_most(&text), fitted.tokens);
+            assert_eq!(max_tokens_of(&text), fitted.tokens);
             assert!(text.len() <= last && !text.contains("$schema") && !text.contains("examples"));
             last = text.len();
             let schema: Value = fitted.schema.get().unwrap();

@@ -4,7 +4,7 @@ use std::fmt;
 #[cfg(feature = "tokens")]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::tokens_at_most;
+use super::max_tokens_of;
 
 /// The quality of a token count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,11 +71,11 @@ impl TokenCounter {
                     0..MAX_ENCODED_BYTES => {
                         u32::try_from(encoder.encode_ordinary(stretch).len()).unwrap_or(u32::MAX)
                     }
-                    _ => tokens_at_most(stretch),
+                    _ => max_tokens_of(stretch),
                 })
                 .fold(0, u32::saturating_add);
         }
-        tokens_at_most(text)
+        max_tokens_of(text)
     }
 
     /// Counts many texts with temporary tables, and returns the quality of the counts.
@@ -110,7 +110,7 @@ impl TokenCounter {
             }
             tracing::warn!("token counting thread failed; counts are upper bounds");
         }
-        fill(&mut counts, &tokens_at_most);
+        fill(&mut counts, &max_tokens_of);
         (counts, Exactness::AtMost)
     }
 }
@@ -236,7 +236,7 @@ mod tests {
             for bytes in [60_000, 70_000, 1 << 20] {
                 let text = part.repeat(bytes / part.len());
                 let count = counter.count(&text);
-                assert!(count > 0 && count <= tokens_at_most(&text), "{part:?} {bytes}");
+                assert!(count > 0 && count <= max_tokens_of(&text), "{part:?} {bytes}");
             }
         }
         assert_eq!(counter.count("<|endoftext|>"), 7);

@@ -11,7 +11,7 @@ use super::words::is_one_token;
 ///
 /// The bound is never lower than the exact count, and about a third higher for definitions.
 #[must_use]
-pub fn tokens_at_most(text: &str) -> u32 {
+pub fn max_tokens_of(text: &str) -> u32 {
     let bytes = text.as_bytes();
     let mut at = 0;
     let mut count = 0_u32;
@@ -175,7 +175,7 @@ mod tests {
             ("文", 2),
             ("é", 1),
         ] {
-            assert_eq!(tokens_at_most(text), expected, "{text}");
+            assert_eq!(max_tokens_of(text), expected, "{text}");
         }
     }
 
@@ -200,7 +200,7 @@ mod tests {
 
         #[track_caller]
         fn check(text: &str) {
-            assert!(tokens_at_most(text) as usize >= exact(text), "{text:?}");
+            assert!(max_tokens_of(text) as usize >= exact(text), "{text:?}");
         }
 
         #[test]
@@ -289,7 +289,7 @@ mod tests {
 
             #[test]
             fn the_estimate_is_never_too_low(text in "\\PC{0,80}") {
-                prop_assert!(tokens_at_most(&text) as usize >= exact(&text));
+                prop_assert!(max_tokens_of(&text) as usize >= exact(&text));
             }
 
             #[test]
@@ -300,7 +300,7 @@ mod tests {
                     Just("read".to_owned()), Just("\":\"".to_owned()), Just("'s".to_owned()), Just("The".to_owned()),
                 ], 0..24)) {
                 let text = parts.concat();
-                prop_assert!(tokens_at_most(&text) as usize >= exact(&text), "{:?}", text);
+                prop_assert!(max_tokens_of(&text) as usize >= exact(&text), "{:?}", text);
             }
 
             #[test]
@@ -309,7 +309,7 @@ mod tests {
                     "name": words.first(), "inputSchema": {"type": "object", "properties": {"a": words, "b": number}},
                 });
                 let text = value.to_string();
-                prop_assert!(tokens_at_most(&text) as usize >= exact(&text), "{}", text);
+                prop_assert!(max_tokens_of(&text) as usize >= exact(&text), "{}", text);
             }
         }
     }

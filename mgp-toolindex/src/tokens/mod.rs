@@ -5,7 +5,7 @@
 //!
 //! - [`TokenCounter`] counts exactly (feature `tokens`). Its tables take 50 MB, so it is created for a batch, on its
 //!   own thread, and dropped afterwards.
-//! - [`tokens_at_most`] needs no tables and is never too low. It serves until a definition is counted, and for texts
+//! - [`max_tokens_of`] needs no tables and is never too low. It serves until a definition is counted, and for texts
 //!   that are made for one answer.
 
 mod counter;
@@ -15,7 +15,7 @@ mod o200k;
 mod words;
 
 pub use self::counter::{Exactness, TokenCounter};
-pub use self::estimate::tokens_at_most;
+pub use self::estimate::max_tokens_of;
 pub(crate) use self::lean::lean_of;
 
 /// The longest definition that is estimated closely, in bytes.
@@ -27,5 +27,5 @@ pub(crate) fn estimate(definition: &str) -> u32 {
     if definition.len() > MAX_ESTIMATED_BYTES {
         return u32::try_from(definition.len()).unwrap_or(u32::MAX);
     }
-    tokens_at_most(&lean::lean(definition))
+    max_tokens_of(&lean::lean(definition))
 }

@@ -91,7 +91,7 @@ fn rebuilt(index: &ToolIndex) -> ToolIndex {
 
 /// Returns the scores of the best tools of a keyword search.
 fn scores(index: &ToolIndex, text: &str) -> Vec<f32> {
-    let query = Query::new(text).most(50).strategy(SearchStrategy::Keyword);
+    let query = Query::new(text).limit(50).strategy(SearchStrategy::Keyword);
     let found = index.search(&query, &AllTools).unwrap();
     found.hits.into_iter().map(|hit| hit.score).collect()
 }

@@ -110,7 +110,7 @@ fn take(caller: &mut Caller, number: u64, sessions: &Sessions, index: &ToolIndex
         caller.uses.retain(|name| !names.contains(name));
         assert_eq!(gone.evicted, u64::try_from(before - caller.uses.len()).unwrap());
     } else {
-        sessions.used(&session, tool);
+        sessions.record_use(&session, tool);
         caller.uses.push(tool.name().to_owned());
         caller.uses.sort();
         caller.uses.dedup();

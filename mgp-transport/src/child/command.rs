@@ -136,7 +136,7 @@ impl ChildCommand {
     }
 
     /// Sets the time between closing stdin and SIGTERM in a shutdown. Default: 3 s.
-    pub fn close_grace(mut self, grace: Duration) -> Self {
+    pub fn close_timeout(mut self, grace: Duration) -> Self {
         self.timeouts.close = grace;
         self
     }
@@ -144,7 +144,7 @@ impl ChildCommand {
     /// Sets the time between SIGTERM and SIGKILL in a shutdown. Default: 3 s.
     ///
     /// Processes that a child leaves in its group when it ends get the same time.
-    pub fn term_grace(mut self, grace: Duration) -> Self {
+    pub fn term_timeout(mut self, grace: Duration) -> Self {
         self.timeouts.term = grace;
         self
     }

@@ -70,7 +70,7 @@ impl Child {
 
     /// Waits until the child has ended and its group is empty.
     ///
-    /// Processes left in the group are then ended; see [`ChildCommand::term_grace`](super::ChildCommand::term_grace).
+    /// Processes left in the group are then ended; see [`ChildCommand::term_timeout`](super::ChildCommand::term_timeout).
     ///
     /// # Cancel safety
     ///

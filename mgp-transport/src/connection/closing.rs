@@ -35,7 +35,7 @@ where
     /// Lets running calls finish after the peer closed its side.
     pub(super) fn start_lingering(&mut self) {
         self.phase = Phase::PeerClosed;
-        let end = Instant::now() + self.connection.limits.linger;
+        let end = Instant::now() + self.connection.limits.linger_timeout;
         self.deadline = Some(Box::pin(sleep_until(end)));
     }
 
@@ -44,7 +44,8 @@ where
         self.phase = Phase::Draining;
         self.deadline = None;
         let limits = &self.connection.limits;
-        self.hard_deadline = Instant::now().checked_add(limits.stall.max(limits.linger));
+        self.hard_deadline =
+            Instant::now().checked_add(limits.stall_timeout.max(limits.linger_timeout));
     }
 
     /// Stops reading; queued bytes are written within the linger time, however long the peer was waited for before.
@@ -57,7 +58,7 @@ where
     pub(super) fn wait_or_close(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         let is_written = self.unwritten() == 0;
         let limits = &self.connection.limits;
-        let (stall, linger) = (limits.stall, limits.linger);
+        let (stall, linger) = (limits.stall_timeout, limits.linger_timeout);
         match self.phase {
             Phase::Open => {
                 // Senders and their callers wait from here on, so the peer may not block them for ever.

@@ -103,7 +103,7 @@ where
         self.end();
         if !matches!(closed, CloseReason::Io(_) | CloseReason::Stalled(_)) {
             // Writers with a buffer of their own (files, terminals) are done only once they are shut down.
-            let linger = self.connection.limits.linger;
+            let linger = self.connection.limits.linger_timeout;
             let _ = timeout(linger, self.connection.writer.shutdown()).await;
         }
         tracing::debug!(reason = %closed, "connection ended");
@@ -306,7 +306,7 @@ where
         let error = match line {
             Line::Text(text) => return self.read_message(text, None),
             Line::NotText(bytes) => {
-                if let Some(answer) = Message::answer_of(&bytes) {
+                if let Some(answer) = Message::response_from_invalid_utf8(&bytes) {
                     return Some((answer, CALL_COST));
                 }
                 RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is not UTF-8")
@@ -392,7 +392,8 @@ where
     }
 
     fn batch(&mut self, items: Vec<ByteString>, outer: Option<&Batch>, task: &mut Task<'_>) {
-        let allowed = outer.is_none() && self.connection.scope.state::<WireRules>().takes_batches();
+        let allowed =
+            outer.is_none() && self.connection.scope.state::<WireRules>().accepts_batches();
         if !allowed {
             let error = RpcError::invalid_request(
                 "batches (several messages in one array) are not part of this revision",
@@ -513,7 +514,7 @@ where
 
     fn refuse(&self, id: Option<&Id>, batch: Option<&Batch>, error: RpcError) {
         tracing::debug!(?id, %error, "refused a message");
-        let takes_recovery = self.connection.scope.state::<WireRules>().tells_recovery();
+        let takes_recovery = self.connection.scope.state::<WireRules>().allows_recovery();
         let error = Err(if takes_recovery { error } else { error.without_recovery() });
         match batch {
             None => self

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mgp_types::method::{Cancelled, Initialize, Notification};
 use mgp_types::service::{
-    BoxFuture, Call, Context, HopMembers, InFlight, Kind, Link, Params, Reply, closed, write_call,
+    BoxFuture, Call, Context, HopMembers, InFlight, Kind, Link, Params, Reply, connection_closed,
+    write_call,
 };
 use mgp_types::{Id, Payload, RpcError};
 
@@ -57,7 +58,7 @@ impl SendHalf {
 }
 
 fn closed_by_peer() -> RpcError {
-    closed("the peer is gone")
+    connection_closed("the peer is gone")
 }
 
 /// Removes a request when its caller stops waiting, and cancels it at the peer if it was not answered.

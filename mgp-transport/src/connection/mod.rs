@@ -53,10 +53,10 @@ pub struct Limits {
     /// above 8 times as many, finished calls keep their answers. Default: 1 MiB.
     pub unread_bytes: usize,
     /// Time for which a peer may read nothing while senders wait before the connection ends. Default: 30 s.
-    pub stall: Duration,
-    /// Time for which running calls may continue after the peer closed its side, or this side [ended](Connection::ending)
-    /// the connection; a peer that keeps reading may then take [`stall`](Self::stall) in all. Default: 2 s.
-    pub linger: Duration,
+    pub stall_timeout: Duration,
+    /// Time for which running calls may continue after the peer closed its side, or this side [ended](Connection::close_handle)
+    /// the connection; a peer that keeps reading may then take [`stall`](Self::stall_timeout) in all. Default: 2 s.
+    pub linger_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -67,8 +67,8 @@ impl Default for Limits {
             held_bytes: 64 << 20,
             notifications: 65_536,
             unread_bytes: 1 << 20,
-            stall: Duration::from_secs(30),
-            linger: Duration::from_secs(2),
+            stall_timeout: Duration::from_secs(30),
+            linger_timeout: Duration::from_secs(2),
         }
     }
 }
@@ -184,7 +184,7 @@ where
     }
 
     /// Returns a handle that ends the connection gracefully while it runs.
-    pub fn ending(&self) -> CloseHandle {
+    pub fn close_handle(&self) -> CloseHandle {
         CloseHandle(Arc::clone(&self.send_half))
     }
 
@@ -225,9 +225,9 @@ mgp_types::opaque_debug!(Connection<R, W> { principal, scope, limits });
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let (_here, there) = duplex();
 /// let connection = Connection::new(there.reader, there.writer, Stack::new(Router::new()));
-/// let ending = connection.ending();
+/// let ending = connection.close_handle();
 /// let running = tokio::spawn(connection.run());
-/// ending.begin();
+/// ending.drain();
 /// assert!(matches!(running.await.unwrap(), CloseReason::Local));
 /// # });
 /// ```
@@ -244,8 +244,8 @@ impl CloseHandle {
 
     /// Stops reading; running calls are answered, and the connection ends with the last answer.
     ///
-    /// Calls that take longer than [`Limits::linger`] are dropped.
-    pub fn begin(&self) {
+    /// Calls that take longer than [`Limits::linger_timeout`] are dropped.
+    pub fn drain(&self) {
         self.0.outbox.drain();
     }
 }

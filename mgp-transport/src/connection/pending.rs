@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 
 use mgp_types::service::{
     Call, Context, InFlight, Inbox, ItemReceiver, Outlet, OutletItem, OutletItemKind, Params,
-    QueueRoom, Reply, lost,
+    QueueRoom, Reply, connection_lost,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
@@ -161,7 +161,7 @@ impl PendingRequests {
             std::mem::take(&mut table.entries)
         };
         for entry in entries.into_values() {
-            entry.slot.finish(Err(lost(reason)));
+            entry.slot.finish(Err(connection_lost(reason)));
         }
     }
 }

@@ -7,7 +7,7 @@ use mgp_types::service::BoxFuture;
 /// Source of a client's credentials, which replaces them when a server refuses them.
 ///
 /// Credentials that are the same for every request need only [`authorization`](Self::authorization) and
-/// [`refused`](Self::refused).
+/// [`refused`](Self::handle_refusal).
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
@@ -17,7 +17,7 @@ pub trait Credentials: Send + Sync + 'static {
 
     /// Returns the credentials of one request; called each time it is sent, so that a proof serves one sending only.
     // Not `async`: it is called for each request, and a future written by hand holds no more than it needs.
-    fn shown<'a>(
+    fn for_request<'a>(
         &'a self,
         _request: RequestTarget<'a>,
     ) -> BoxFuture<'a, Result<RequestCredentials, RpcError>> {
@@ -26,12 +26,12 @@ pub trait Credentials: Send + Sync + 'static {
 
     /// Receives the nonce of an answer for later proofs (`DPoP-Nonce`, RFC 9449 §8.2). Refusals carry theirs in
     /// [`CredentialRefusal::nonce`] instead.
-    fn nonce(&self, _nonce: &str) {}
+    fn handle_nonce(&self, _nonce: &str) {}
 
     /// Handles a refusal; after `Ok` the request is sent again, after an error it fails with it.
     ///
     /// Implementations must bound how often they return `Ok`.
-    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError>;
+    async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError>;
 }
 
 /// The request that is about to be sent.
@@ -67,7 +67,7 @@ pub struct CredentialRefusal {
     /// Nonce for later proofs (`DPoP-Nonce`).
     pub nonce: Option<String>,
     /// Number of refusals of the request, this one included.
-    pub times: u32,
+    pub attempts: u32,
 }
 
 impl<'a> RequestTarget<'a> {
@@ -97,7 +97,7 @@ impl CredentialRefusal {
     /// Creates the first refusal of a request.
     #[must_use]
     pub fn new(status: u16, challenges: Vec<String>, shown: Option<String>) -> Self {
-        Self { status, challenges, shown, nonce: None, times: 1 }
+        Self { status, challenges, shown, nonce: None, attempts: 1 }
     }
 
     /// Sets the nonce for later proofs.
@@ -109,8 +109,8 @@ impl CredentialRefusal {
 
     /// Sets the number of refusals of the request, this one included.
     #[must_use]
-    pub fn times(mut self, times: u32) -> Self {
-        self.times = times;
+    pub fn attempts(mut self, times: u32) -> Self {
+        self.attempts = times;
         self
     }
 }

@@ -100,7 +100,7 @@ impl MethodInfo {
 
     /// Returns whether only this kernel has the method.
     #[must_use]
-    pub fn is_kernels(&self) -> bool {
+    pub fn is_kernel_only(&self) -> bool {
         self.section == KERNEL
     }
 

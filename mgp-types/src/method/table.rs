@@ -423,7 +423,7 @@ mod tests {
                 info.name.starts_with("mgp/") || info.name.starts_with("notifications/mgp.");
             assert_eq!(info.is_mgp(), is_mgp, "{}", info.name);
             let is_kernels = info.name.starts_with("mgp/kernel/");
-            assert_eq!(info.is_kernels(), is_kernels, "{}", info.name);
+            assert_eq!(info.is_kernel_only(), is_kernels, "{}", info.name);
             assert_eq!(is_mgp && !is_kernels, info.extension.is_some(), "{}", info.name);
         }
         for name in ["", "tools", "tools/call/", "zzz", "mgp/tools/sessions"] {

@@ -78,7 +78,7 @@ pub const TOOLS_CALL: &str = "mgp.tools.call";
 
 /// Returns the kernel tool of a name: `mgp/tools/discover`, `mgp.tools.discover` or `mgp_tools_discover`.
 #[must_use]
-pub fn method_of_tool(name: &str) -> Option<&'static KernelToolName> {
+pub fn find_kernel_tool(name: &str) -> Option<&'static KernelToolName> {
     let plain = |byte: u8| if matches!(byte, b'/' | b'.') { b'_' } else { byte };
     name.starts_with("mgp").then_some(())?;
     KERNEL_TOOLS.iter().find(|tool| tool.name.bytes().map(plain).eq(name.bytes().map(plain)))
@@ -99,20 +99,20 @@ mod tests {
         for name in
             ["mgp/tools/session/evict", "mgp.tools.session.evict", "mgp_tools_session_evict"]
         {
-            assert_eq!(method_of_tool(name).unwrap().method, Some("mgp/tools/session/evict"));
+            assert_eq!(find_kernel_tool(name).unwrap().method, Some("mgp/tools/session/evict"));
         }
-        assert!(method_of_tool("tools_session").is_none());
+        assert!(find_kernel_tool("tools_session").is_none());
         for name in [AUDIT_REPLAY, TOOLS_CALL] {
-            assert!(method_of_tool(name).unwrap().method.is_none());
+            assert!(find_kernel_tool(name).unwrap().method.is_none());
         }
         assert_eq!(tool_spelling("mgp/tools/discover"), "mgp_tools_discover");
         for tool in KERNEL_TOOLS {
             assert!(tool.method.is_none_or(|method| crate::method::lookup(method).is_some()));
         }
         // An operator's method without a row would be an unknown tool instead of a refusal.
-        let kernel = crate::method::methods().filter(|info| info.is_kernels());
+        let kernel = crate::method::methods().filter(|info| info.is_kernel_only());
         for info in kernel.filter(|info| info.kind == crate::method::Kind::Request) {
-            assert!(method_of_tool(info.name).is_some(), "{}", info.name);
+            assert!(find_kernel_tool(info.name).is_some(), "{}", info.name);
         }
     }
 }

@@ -207,7 +207,7 @@ impl AccessGrantParams {
     /// Lets the calls it allows run without confirmation, even if a tool requires one; for a whole server this includes
     /// tools that are added later.
     #[must_use]
-    pub fn never_confirmed(mut self) -> Self {
+    pub fn without_confirmation(mut self) -> Self {
         self.extra.insert("confirm", Payload::from_trusted(r#""never""#));
         self
     }
@@ -226,11 +226,11 @@ impl AccessRevokeParams {
     /// ```
     /// use mgp_types::mgp::{AccessRevokeParams, EntryType};
     ///
-    /// assert_eq!(AccessRevokeParams::of("ada", "disk").entry_type, EntryType::ServerGrant);
-    /// assert_eq!(AccessRevokeParams::of("ada", "disk").tool("wipe").entry_type, EntryType::ToolGrant);
+    /// assert_eq!(AccessRevokeParams::server_grant("ada", "disk").entry_type, EntryType::ServerGrant);
+    /// assert_eq!(AccessRevokeParams::server_grant("ada", "disk").tool("wipe").entry_type, EntryType::ToolGrant);
     /// ```
     #[must_use]
-    pub fn of(agent: impl Into<String>, server: impl Into<String>) -> Self {
+    pub fn server_grant(agent: impl Into<String>, server: impl Into<String>) -> Self {
         Self::new(agent, server, EntryType::ServerGrant)
     }
 

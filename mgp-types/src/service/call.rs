@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::CallerAccess;
+use super::caller_access::CallerAccess;
 use super::hop::HopMembers;
 use super::outlet::Outlet;
 use super::params::Target;
@@ -88,7 +88,7 @@ impl Call {
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;
-        inner.params.forget_hop();
+        inner.params.remove_hop_members();
         inner.hop = None;
         inner.related = None;
         inner.cx.key = CallKey::next();
@@ -142,7 +142,7 @@ impl Call {
     /// Returns the members that this hop adds to the params when it sends them.
     #[must_use]
     pub fn hop(&self) -> &HopMembers {
-        static NOTHING: HopMembers = HopMembers::nothing();
+        static NOTHING: HopMembers = HopMembers::new();
         self.0.hop.as_deref().unwrap_or(&NOTHING)
     }
 
@@ -221,7 +221,7 @@ pub struct Context {
     /// The output for partial results.
     pub outlet: Outlet,
     /// The way to ask the caller.
-    pub asking: CallerAccess,
+    pub caller_access: CallerAccess,
     /// The time at which the caller stops waiting.
     pub deadline: Deadline,
     /// Values that layers pass to layers further in.
@@ -244,7 +244,7 @@ impl Context {
             logical: None,
             trace: None,
             outlet: Outlet::none(),
-            asking: CallerAccess::Nobody,
+            caller_access: CallerAccess::Unavailable,
             deadline: Deadline::none(),
             extensions: Extensions::default(),
         }
@@ -265,12 +265,12 @@ impl Context {
     /// # Cancel safety
     /// Dropping the future withdraws the question.
     pub async fn ask(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
-        if !self.caller.asks.offers(ask.method()) {
+        if !self.caller.accepts.accepts(ask.method()) {
             return Err(not_offered(self, ask.method()));
         }
-        match &self.asking {
-            CallerAccess::Nobody => Err(cannot_ask(key)),
-            CallerAccess::Via(asker) => asker.ask(key, ask).await,
+        match &self.caller_access {
+            CallerAccess::Unavailable => Err(cannot_ask(key)),
+            CallerAccess::Channel(asker) => asker.ask(key, ask).await,
             CallerAccess::Peer(peer) => {
                 let params = Params::split(ask.method(), ask.params().as_shared().clone())?;
                 let mut cx = self.clone();
@@ -297,8 +297,8 @@ impl Context {
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
-    pub async fn ask_afresh(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
-        if let CallerAccess::Via(asker) = &self.asking {
+    pub async fn ask_again(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
+        if let CallerAccess::Channel(asker) = &self.caller_access {
             asker.forget_early(key);
         }
         self.ask(key, ask).await
@@ -313,7 +313,7 @@ impl Context {
         T: Serialize + DeserializeOwned,
         F: Future<Output = Result<T, RpcError>>,
     {
-        let CallerAccess::Via(asker) = &self.asking else { return make().await };
+        let CallerAccess::Channel(asker) = &self.caller_access else { return make().await };
         if let Some(kept) = asker.kept(key) {
             return kept.get();
         }

@@ -29,7 +29,7 @@ pub struct HopMembers {
 impl HopMembers {
     /// Creates an empty addition.
     #[must_use]
-    pub const fn nothing() -> Self {
+    pub const fn new() -> Self {
         Self {
             meta: Vec::new(),
             mgp: None,
@@ -41,9 +41,9 @@ impl HopMembers {
 
     /// Returns only the members that describe the sender, for further requests made on behalf of the same one.
     #[must_use]
-    pub fn speaker(&self) -> Self {
+    pub fn sender_members(&self) -> Self {
         let members = self.meta.iter().filter(|(name, _)| SENDER_MEMBERS.contains(&&**name));
-        Self { meta: members.cloned().collect(), ..Self::nothing() }
+        Self { meta: members.cloned().collect(), ..Self::new() }
     }
 
     /// Returns whether there are no members to add.

@@ -10,22 +10,22 @@ use crate::wire::RpcError;
 pub enum HttpFailure {
     /// The server was not reached.
     #[error("the server was not reached")]
-    Unreached,
+    Unreachable,
     /// The connection ended before the response, which may have been under way.
     #[error("the connection ended before the answer")]
-    Cut,
+    ConnectionLost,
     /// The server responded with this status, and without a JSON-RPC error.
     #[error("HTTP status {0}")]
     Status(u16),
     /// The server responded with this status and a JSON-RPC error.
     #[error("HTTP status {0} with a JSON-RPC error")]
-    Answered(u16),
+    StatusWithError(u16),
 }
 
 impl HttpFailure {
     /// Returns the HTTP failure behind an error; `None` if the error was an ordinary answer.
     #[must_use]
-    pub fn of(error: &RpcError) -> Option<Self> {
+    pub fn from_error(error: &RpcError) -> Option<Self> {
         error.source()?.downcast_ref().copied()
     }
 
@@ -33,8 +33,8 @@ impl HttpFailure {
     #[must_use]
     pub fn status(self) -> Option<u16> {
         match self {
-            Self::Unreached | Self::Cut => None,
-            Self::Status(status) | Self::Answered(status) => Some(status),
+            Self::Unreachable | Self::ConnectionLost => None,
+            Self::Status(status) | Self::StatusWithError(status) => Some(status),
         }
     }
 }

@@ -97,10 +97,10 @@ impl Message {
     /// use mgp_types::service::Message;
     ///
     /// let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"text\":\"caf\xe9\"}}";
-    /// assert!(matches!(Message::answer_of(line), Some(Message::Response { outcome: Err(_), .. })));
+    /// assert!(matches!(Message::response_from_invalid_utf8(line), Some(Message::Response { outcome: Err(_), .. })));
     /// ```
     #[must_use]
-    pub fn answer_of(line: &[u8]) -> Option<Self> {
+    pub fn response_from_invalid_utf8(line: &[u8]) -> Option<Self> {
         let read = Self::parse(String::from_utf8_lossy(line).into_owned().into());
         let Ok(Self::Response { id: id @ Some(_), outcome }) = read else { return None };
         let error = RpcError::internal("the peer's answer is not UTF-8 text");

@@ -68,14 +68,14 @@ impl Client {
 /// A peer that answers with a stack and records the received calls.
 #[derive(Clone, Debug)]
 pub struct MockPeer {
-    seen: Arc<Mutex<Vec<Call>>>,
+    received: Arc<Mutex<Vec<Call>>>,
     stack: Stack,
 }
 
 /// Creates a peer that answers with a stack.
 #[must_use]
 pub fn peer(stack: Stack) -> MockPeer {
-    MockPeer { seen: Arc::default(), stack }
+    MockPeer { received: Arc::default(), stack }
 }
 
 impl MockPeer {
@@ -87,14 +87,14 @@ impl MockPeer {
 
     /// Returns the received calls.
     #[must_use]
-    pub fn seen(&self) -> Vec<Call> {
-        self.seen.lock().clone()
+    pub fn received(&self) -> Vec<Call> {
+        self.received.lock().clone()
     }
 }
 
 impl Link for MockPeer {
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        self.seen.lock().push(call.clone());
+        self.received.lock().push(call.clone());
         self.stack.send(call)
     }
 }

@@ -4,10 +4,10 @@
 //! Requests and notifications are both [`Call`]s. The [`Peer`] at the end of an outbound stack is such a service too,
 //! so a layer works on either side.
 
-mod ask;
-mod attempt;
 mod audit;
 mod call;
+mod caller_access;
+mod credential_grant;
 mod deadline;
 mod either;
 mod extensions;
@@ -26,7 +26,6 @@ mod method;
 pub mod mock;
 mod outlet;
 mod params;
-mod pass;
 mod peer;
 mod peer_info;
 mod permission_authority;
@@ -34,6 +33,7 @@ mod principal;
 mod question;
 mod ready_per_call;
 mod reply;
+mod retry_attempt;
 mod router;
 mod rule;
 mod scope;
@@ -50,13 +50,13 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use crate::method::Kind;
-pub use ask::{CallerAccess, CallerChannel, RoundState, Rounds};
-pub use attempt::RetryAttempt;
 pub use audit::{
     ArgumentsDigest, AuditError, AuditFuture, AuditOutcome, AuditSink, CallRecord, DigestForm,
     EndedCall, MemoryAudit, SuspendedCalls, Ticket, TicketSink,
 };
 pub use call::{Call, Context, ToolCall};
+pub use caller_access::{CallerAccess, CallerChannel, RoundState, Rounds};
+pub use credential_grant::CredentialGrant;
 pub use deadline::Deadline;
 pub use either::Either;
 pub use extensions::Extensions;
@@ -74,14 +74,17 @@ pub use message::{CutMessage, InvalidMessage, Message, write_answer, write_call}
 pub use method::Method;
 pub use outlet::{ConsumerGone, Outlet, OutletItem, OutletItemKind, Progress, Sink};
 pub use params::{MetaKey, Params, Target};
-pub use pass::CredentialGrant;
-pub use peer::{InFlight, Inbox, ItemReceiver, Link, Peer, QueueRoom, closed, is_lost, lost};
+pub use peer::{
+    InFlight, Inbox, ItemReceiver, Link, Peer, QueueRoom, connection_closed, connection_lost,
+    is_connection_lost,
+};
 pub use peer_info::{AcceptedRequests, PeerInfo};
 pub use permission_authority::PermissionAuthority;
 pub use principal::{AgentId, Authority, PeerProcess, Principal, ServerId, Subject, TenantId};
 pub use question::{CallerRequest, InputRequired, result_type};
 pub use ready_per_call::{ReadyPerCall, ReadyPerCallService};
 pub use reply::{Body, Reply};
+pub use retry_attempt::RetryAttempt;
 pub use router::{RoutedService, Router, RouterLayer};
 pub use rule::Rule;
 pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};

@@ -36,7 +36,7 @@ pub trait Link: Send + Sync + 'static {
     fn close(&self, _reason: &str) {}
 
     /// Ends the stream on which a call is answered, if its caller can resume; returns whether it did.
-    fn hang_up(&self, _call: CallKey) -> bool {
+    fn end_stream(&self, _call: CallKey) -> bool {
         false
     }
 }
@@ -106,7 +106,7 @@ impl Peer {
         struct NoLink;
         impl Link for NoLink {
             fn send(&self, _: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-                Box::pin(std::future::ready(Err(closed("there is no connection"))))
+                Box::pin(std::future::ready(Err(connection_closed("there is no connection"))))
             }
 
             fn is_closed(&self) -> bool {
@@ -120,7 +120,7 @@ impl Peer {
     #[must_use]
     pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if call.tool().is_some() {
-            CallRecord::mark_ran(call.cx());
+            CallRecord::mark_executed(call.cx());
         }
         self.0.send(call)
     }
@@ -152,8 +152,8 @@ impl Peer {
     ///
     /// Returns whether it did.
     #[expect(clippy::must_use_candidate, reason = "a call goes on either way")]
-    pub fn hang_up(&self, call: CallKey) -> bool {
-        self.0.hang_up(call)
+    pub fn end_stream(&self, call: CallKey) -> bool {
+        self.0.end_stream(call)
     }
 
     /// Creates the context of an outgoing call to this peer.
@@ -165,26 +165,26 @@ impl Peer {
 
 /// Returns the error of a call whose connection is closed.
 #[must_use]
-pub fn closed(why: &str) -> RpcError {
+pub fn connection_closed(why: &str) -> RpcError {
     RpcError::new(crate::wire::ErrorCode::SERVER_NOT_READY, format!("connection closed: {why}"))
 }
 
 /// Returns the error of a call that was sent before its connection ended: it may have run.
 ///
-/// The code is that of [`closed`], but the hints forbid a retry and `details.started` is set: a caller that does not
-/// know the tool must not run it twice. A caller that knows it can be repeated checks [`is_lost`].
+/// The code is that of [`connection_closed`], but the hints forbid a retry and `details.started` is set: a caller that does not
+/// know the tool must not run it twice. A caller that knows it can be repeated checks [`is_connection_lost`].
 #[must_use]
-pub fn lost(why: &str) -> RpcError {
-    let error = closed(why).because(Lost);
+pub fn connection_lost(why: &str) -> RpcError {
+    let error = connection_closed(why).because(Lost);
     let Some(hints) = error.as_recovery().cloned() else { return error };
     let mut details = crate::Object::new();
     details.insert("started", crate::Payload::from_trusted("true"));
     error.recovery(hints.no_retry().details(details))
 }
 
-/// Returns whether an error was created by [`lost`] on this side; no peer can send such an error.
+/// Returns whether an error was created by [`connection_lost`] on this side; no peer can send such an error.
 #[must_use]
-pub fn is_lost(error: &RpcError) -> bool {
+pub fn is_connection_lost(error: &RpcError) -> bool {
     std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Lost>)
 }
 

@@ -31,7 +31,7 @@ pub struct PeerInfo {
     /// The permissions that the party declares (§2.3).
     pub permissions_required: Vec<String>,
     /// The requests that the party accepts.
-    pub asks: AcceptedRequests,
+    pub accepts: AcceptedRequests,
     /// `true` if a modern server declares that it can ask its callers everything that a legacy one can.
     pub asks_in_rounds: bool,
 }
@@ -51,7 +51,7 @@ pub struct AcceptedRequests {
 impl AcceptedRequests {
     /// Reads the capabilities of a client.
     #[must_use]
-    pub fn of(capabilities: &ClientCapabilities) -> Self {
+    pub fn from_capabilities(capabilities: &ClientCapabilities) -> Self {
         Self {
             elicitation: capabilities.elicitation.is_some(),
             sampling: capabilities.sampling.is_some(),
@@ -61,7 +61,7 @@ impl AcceptedRequests {
 
     /// Returns whether the client accepts requests of a method.
     #[must_use]
-    pub fn offers(self, method: &str) -> bool {
+    pub fn accepts(self, method: &str) -> bool {
         match method {
             "elicitation/create" => self.elicitation,
             "sampling/createMessage" => self.sampling,
@@ -99,7 +99,7 @@ impl PeerInfo {
             claimed_server_id: None,
             claimed_trust_level: None,
             permissions_required: Vec::new(),
-            asks: AcceptedRequests::default(),
+            accepts: AcceptedRequests::default(),
             asks_in_rounds: false,
         }
     }
@@ -119,7 +119,7 @@ impl PeerInfo {
 
     /// Returns whether MGP was negotiated.
     #[must_use]
-    pub fn speaks_mgp(&self) -> bool {
+    pub fn supports_mgp(&self) -> bool {
         self.mgp.is_some()
     }
 }

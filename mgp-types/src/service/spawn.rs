@@ -64,7 +64,7 @@ pub trait Spawned: Send + Sync + 'static {
     fn ready(&self) -> BoxFuture<'static, Result<Self::Client, SpawnError>>;
 
     /// Waits until the server has ended, for any reason, and returns the reason.
-    fn ended(&self) -> BoxFuture<'static, Exit>;
+    fn wait(&self) -> BoxFuture<'static, Exit>;
 
     /// Stops the server and everything it started; completes when all has ended.
     ///
@@ -83,7 +83,7 @@ pub struct Exit {
     /// `true` if it ended without failure: a process with code 0, a connection closed by the server.
     pub is_success: bool,
     /// A description, e.g. "exited with code 1".
-    pub how: String,
+    pub description: String,
     /// The reason that the server announced, if it did.
     pub reason: Option<ShutdownReason>,
 }
@@ -92,13 +92,13 @@ impl Exit {
     /// Creates an end without failure.
     #[must_use]
     pub fn success(how: impl Into<String>) -> Self {
-        Self { is_success: true, how: how.into(), reason: None }
+        Self { is_success: true, description: how.into(), reason: None }
     }
 
     /// Creates a failure.
     #[must_use]
     pub fn failure(how: impl Into<String>) -> Self {
-        Self { is_success: false, how: how.into(), reason: None }
+        Self { is_success: false, description: how.into(), reason: None }
     }
 
     /// Sets the reason that the server announced (`notifications/mgp.lifecycle`).
@@ -111,7 +111,7 @@ impl Exit {
 
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.how)
+        f.write_str(&self.description)
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Context, Rule, ServerId};
 /// use mgp_types::service::{AllVisible, Hidden, Visibility, mock, visibility, Router, Stack};
 ///
 /// let no_shell = visibility(|_, _, tool| match tool {
-///     "shell" => Err(Hidden::by("`shell` is disabled")),
+///     "shell" => Err(Hidden::new("`shell` is disabled")),
 ///     _ => Ok(()),
 /// });
 /// let cx = mock::client(Stack::new(Router::new())).cx;
@@ -39,7 +39,7 @@ pub struct Hidden {
 impl Hidden {
     /// Creates the error from a rule.
     #[must_use]
-    pub fn by(rule: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+    pub fn new(rule: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self { rule: Rule::new(rule) }
     }
 

@@ -11,9 +11,9 @@ use super::Context;
 /// use mgp_types::service::{Reply, Stack, WaitMark, mock};
 ///
 /// let mut cx = mock::client(Stack::from_fn(|_| async { Ok(Reply::empty()) })).cx;
-/// assert!(!WaitMark::is(&cx));
+/// assert!(!WaitMark::is_set(&cx));
 /// WaitMark::mark(&mut cx);
-/// assert!(WaitMark::is(&cx));
+/// assert!(WaitMark::is_set(&cx));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct WaitMark(());
@@ -26,7 +26,7 @@ impl WaitMark {
 
     /// Returns whether the call is marked.
     #[must_use]
-    pub fn is(cx: &Context) -> bool {
+    pub fn is_set(cx: &Context) -> bool {
         cx.extensions.get::<Self>().is_some()
     }
 }

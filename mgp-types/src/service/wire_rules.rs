@@ -15,13 +15,13 @@ pub struct WireRules {
 impl WireRules {
     /// Returns whether several messages may be sent in one array: only in revision 2025-03-26.
     #[must_use]
-    pub fn takes_batches(&self) -> bool {
+    pub fn accepts_batches(&self) -> bool {
         self.revision() == Some(&Revision::V2025_03_26)
     }
 
     /// Returns whether the peer negotiated MGP, so that errors of the transport itself may carry `_mgp`.
     #[must_use]
-    pub fn tells_recovery(&self) -> bool {
+    pub fn allows_recovery(&self) -> bool {
         self.recovery.load(Ordering::Relaxed)
     }
 
@@ -37,7 +37,7 @@ impl WireRules {
     }
 
     /// Records the negotiated revision; only the first call has an effect.
-    pub fn settle(&self, revision: &Revision) {
+    pub fn set_revision(&self, revision: &Revision) {
         self.revision.get_or_init(|| revision.clone());
     }
 }

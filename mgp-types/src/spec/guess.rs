@@ -50,7 +50,7 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
         return shapes(info)?.result;
     }
     let results = methods()
-        .filter(|info| !info.is_kernels())
+        .filter(|info| !info.is_kernel_only())
         .filter_map(|info| Some((info, shapes(info)?.result?)))
         .filter(|(_, shape)| shape.name != "RawObject");
     let results = results.map(|(info, shape)| {

@@ -69,7 +69,7 @@ impl Store for MemoryStore {
     ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
         let data = self.0.data.lock();
         if since < data.forgotten {
-            return Box::pin(ready(Err(StoreError::Forgotten)));
+            return Box::pin(ready(Err(StoreError::TooOld)));
         }
         Box::pin(ready(Ok(data.since(space, Some(since)))))
     }
@@ -88,7 +88,7 @@ impl Store for MemoryStore {
         self.0.revision.subscribe()
     }
 
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         limit: usize,
@@ -99,7 +99,7 @@ impl Store for MemoryStore {
         Box::pin(ready(Ok(found)))
     }
 
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
         self.0.data.lock().pending.retain(|(name, event)| name != log || event.number > through);
         Box::pin(ready(Ok(())))
     }

@@ -26,7 +26,7 @@ pub use memory::MemoryStore;
 pub use rusqlite as sql;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Db, DbConfig, DbError, Durability};
-pub use within::within;
+pub use within::with_timeout;
 
 /// The maximum number of remembered removals; a reader that lags further behind must load everything again.
 const MAX_REMOVALS: usize = 4096;
@@ -65,7 +65,7 @@ pub trait Store: Send + Sync {
     /// Returns the changes in a space after a revision; removed records have no value.
     ///
     /// # Errors
-    /// Returns [`StoreError::Forgotten`] if the revision is too old, else the error of reading the store.
+    /// Returns [`StoreError::TooOld`] if the revision is too old, else the error of reading the store.
     fn changes(
         &self,
         space: &'static str,
@@ -88,7 +88,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read.
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         limit: usize,
@@ -98,10 +98,10 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be written.
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>>;
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns the time a caller waits for an answer before it gets [`StoreError::Late`]; 500 ms by default.
-    fn answers_within(&self) -> Duration {
+    /// Returns the time a caller waits for an answer before it gets [`StoreError::Timeout`]; 500 ms by default.
+    fn answer_timeout(&self) -> Duration {
         Duration::from_millis(500)
     }
 }
@@ -190,7 +190,7 @@ impl Change {
     }
 
     /// Makes the change depend on the revision of a record, or on its absence.
-    pub fn expect(
+    pub fn expect_revision(
         mut self,
         space: &'static str,
         key: impl Into<String>,
@@ -251,7 +251,7 @@ pub enum StoreError {
     },
     /// The changes since that revision are no longer known; load everything again.
     #[error("changes that old are forgotten; load everything again")]
-    Forgotten,
+    TooOld,
     /// The store is full, or too many operations wait for it.
     #[error("the store is busy: {0}")]
     Busy(&'static str),
@@ -259,7 +259,7 @@ pub enum StoreError {
     #[error(
         "the store did not answer within {0:?}; the change may still be kept, so read again before retrying"
     )]
-    Late(Duration),
+    Timeout(Duration),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -267,7 +267,7 @@ pub enum StoreError {
     #[error(
         "the content of the store is not known; open it first, or wait until it can be read again"
     )]
-    Unread,
+    NotLoaded,
     /// The content cannot be read: a newer version wrote it, or it is damaged.
     #[error("the store cannot be used: {0}")]
     Unreadable(String),
@@ -288,10 +288,10 @@ impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         let (code, message) = match &error {
             // Another change was first, or there is no room now: a retry helps.
-            StoreError::Conflict { .. } | StoreError::Forgotten | StoreError::Busy(_) => {
+            StoreError::Conflict { .. } | StoreError::TooOld | StoreError::Busy(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
-            StoreError::Late(_) => (ErrorCode::TIMEOUT, error.to_string()),
+            StoreError::Timeout(_) => (ErrorCode::TIMEOUT, error.to_string()),
             // The operator must act; the details are not shown to callers.
             _ => (
                 ErrorCode::SERVER_NOT_READY,

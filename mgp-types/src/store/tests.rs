@@ -38,16 +38,19 @@ async fn a_change_that_expects_otherwise_changes_nothing() {
     on_each(async |store| {
         let first = store.commit(Change::new().put("s", "a", one())).await.unwrap();
         let change = Change::new().put("s", "b", one()).event("log", event("u"));
-        let refused = store.commit(change.expect("s", "a", None)).await.unwrap_err();
+        let refused = store.commit(change.expect_revision("s", "a", None)).await.unwrap_err();
         let StoreError::Conflict { space: "s", key } = refused else { panic!("{refused}") };
         assert_eq!(key, "a");
         assert_eq!(store.load("s").await.unwrap().records.len(), 1);
-        assert!(store.pending("log", 9).await.unwrap().is_empty());
-        let right = Change::new().remove("s", "a").expect("s", "a", Some(first));
+        assert!(store.pending_events("log", 9).await.unwrap().is_empty());
+        let right = Change::new().remove("s", "a").expect_revision("s", "a", Some(first));
         assert_eq!(store.commit(right).await.unwrap(), 2);
         assert_eq!(*store.revision().borrow(), 2);
         // A removed record leaves no trace.
-        store.commit(Change::new().put("s", "a", one()).expect("s", "a", None)).await.unwrap();
+        store
+            .commit(Change::new().put("s", "a", one()).expect_revision("s", "a", None))
+            .await
+            .unwrap();
     })
     .await;
 }
@@ -56,11 +59,11 @@ async fn a_change_that_expects_otherwise_changes_nothing() {
 async fn every_expectation_counts_before_anything_is_written() {
     on_each(async |store| {
         let change = Change::new().put("s", "a", one());
-        let both = change.expect("s", "a", None).expect("s", "b", Some(1));
+        let both = change.expect_revision("s", "a", None).expect_revision("s", "b", Some(1));
         assert!(
             matches!(store.commit(both).await, Err(StoreError::Conflict { key, .. }) if key == "b")
         );
-        let own = Change::new().put("s", "a", one()).expect("s", "a", None);
+        let own = Change::new().put("s", "a", one()).expect_revision("s", "a", None);
         assert_eq!(store.commit(own).await.unwrap(), 1);
     })
     .await;
@@ -122,7 +125,7 @@ async fn removals_are_remembered_for_a_while() {
         assert_eq!(store.changes("s", 1).await.unwrap().records.len(), 1);
         let gone = every.skip(1).fold(Change::new(), |change, key| change.remove("s", key));
         store.commit(gone).await.unwrap();
-        assert!(matches!(store.changes("s", 1).await, Err(StoreError::Forgotten)));
+        assert!(matches!(store.changes("s", 1).await, Err(StoreError::TooOld)));
         assert_eq!(store.changes("s", 2).await.unwrap().records.len(), MAX_REMOVALS);
         assert!(store.load("s").await.unwrap().records.is_empty());
     })
@@ -134,16 +137,16 @@ async fn events_wait_for_their_log_under_numbers_that_only_grow() {
     on_each(async |store| {
         let change = Change::new().event("a", event("1")).event("b", event("2"));
         store.commit(change.event("a", event("3"))).await.unwrap();
-        let waiting = store.pending("a", 9).await.unwrap();
+        let waiting = store.pending_events("a", 9).await.unwrap();
         assert_eq!(waiting, [PendingEvent::new(1, event("1")), PendingEvent::new(3, event("3"))]);
-        assert_eq!(store.pending("a", 1).await.unwrap(), waiting[..1]);
+        assert_eq!(store.pending_events("a", 1).await.unwrap(), waiting[..1]);
 
-        store.settle("a", 3).await.unwrap();
-        assert!(store.pending("a", 9).await.unwrap().is_empty());
-        assert_eq!(store.pending("b", 9).await.unwrap().len(), 1);
-        store.settle("b", u64::MAX).await.unwrap();
+        store.acknowledge("a", 3).await.unwrap();
+        assert!(store.pending_events("a", 9).await.unwrap().is_empty());
+        assert_eq!(store.pending_events("b", 9).await.unwrap().len(), 1);
+        store.acknowledge("b", u64::MAX).await.unwrap();
         store.commit(Change::new().event("a", event("4"))).await.unwrap();
-        assert_eq!(store.pending("a", usize::MAX).await.unwrap()[0].number, 4);
+        assert_eq!(store.pending_events("a", usize::MAX).await.unwrap()[0].number, 4);
     })
     .await;
 }
@@ -156,7 +159,7 @@ async fn a_change_whose_event_cannot_be_stored_is_refused() {
         let more = Change::new().put("s", "a", one()).event("b", event("u"));
         assert!(matches!(store.commit(more.clone()).await, Err(StoreError::Busy(_))));
         assert!(store.load("s").await.unwrap().records.is_empty());
-        store.settle("a", 1).await.unwrap();
+        store.acknowledge("a", 1).await.unwrap();
         store.commit(more).await.unwrap();
     })
     .await;
@@ -170,7 +173,10 @@ async fn subscribers_are_notified_before_a_commit_returns() {
         let revision = store.commit(Change::new().put("s", "a", one())).await.unwrap();
         assert!(news.has_changed().unwrap());
         assert_eq!(*news.borrow_and_update(), revision);
-        store.commit(Change::new().put("s", "a", one()).expect("s", "a", None)).await.unwrap_err();
+        store
+            .commit(Change::new().put("s", "a", one()).expect_revision("s", "a", None))
+            .await
+            .unwrap_err();
         assert!(!news.has_changed().unwrap());
     })
     .await;
@@ -231,7 +237,7 @@ mod random {
             Edit::Put(space, key, value) => change.put(space, *key, Payload::of(value).unwrap()),
             Edit::Remove(space, key) => change.remove(space, *key),
             Edit::Expect(space, key, back) => {
-                change.expect(space, *key, back.map(|back| newest.saturating_sub(back)))
+                change.expect_revision(space, *key, back.map(|back| newest.saturating_sub(back)))
             }
             Edit::Tell(log, id) => change.event(*log, event(&id.to_string())),
         })
@@ -247,7 +253,7 @@ mod random {
             }
         }
         for log in ["l", "m"] {
-            seen.push(format!("{:?}", store.pending(log, 7).await));
+            seen.push(format!("{:?}", store.pending_events(log, 7).await));
         }
         format!("{newest} {seen:#?}")
     }
@@ -281,8 +287,8 @@ mod random {
                             assert_eq!(format!("{one:?}"), format!("{other:?}"));
                         }
                         Step::Settle(log, number) => {
-                            memory.settle(log, number).await.unwrap();
-                            db.settle(log, number).await.unwrap();
+                            memory.acknowledge(log, number).await.unwrap();
+                            db.acknowledge(log, number).await.unwrap();
                         }
                         Step::Reopen => {
                             db.close().await;

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::StoreError;
 
-/// Waits for the result of a store operation, usually for [`Store::answers_within`](super::Store::answers_within).
+/// Waits for the result of a store operation, usually for [`Store::answer_timeout`](super::Store::answer_timeout).
 ///
 /// A change may be applied nevertheless, so a caller that times out must read again before it reports a result.
 /// An immediate answer needs no timer; any other needs a runtime with timers (`enable_all`, as in `#[tokio::main]`).
@@ -20,22 +20,22 @@ use super::StoreError;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let store = MemoryStore::new();
-/// assert!(within(store.answers_within(), store.load("fruit")).await.is_ok());
+/// assert!(within(store.answer_timeout(), store.load("fruit")).await.is_ok());
 ///
 /// let late = within(Duration::from_millis(1), std::future::pending::<Result<(), _>>()).await;
-/// assert!(matches!(late, Err(StoreError::Late(_))));
+/// assert!(matches!(late, Err(StoreError::Timeout(_))));
 /// # });
 /// ```
 ///
 /// # Errors
-/// Returns [`StoreError::Late`] if there was no answer in time, else the error of the operation.
+/// Returns [`StoreError::Timeout`] if there was no answer in time, else the error of the operation.
 ///
 /// # Panics
 /// Panics if it has to wait and the runtime has no timers.
 ///
 /// # Cancel safety
 /// The operation may or may not be applied.
-pub async fn within<T>(
+pub async fn with_timeout<T>(
     limit: Duration,
     operation: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
@@ -44,7 +44,7 @@ pub async fn within<T>(
     if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(operation.as_mut().poll(task))).await {
         return answer;
     }
-    timeout(limit, operation).await.unwrap_or(Err(StoreError::Late(limit)))
+    timeout(limit, operation).await.unwrap_or(Err(StoreError::Timeout(limit)))
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn an_immediate_answer_needs_no_timer() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        assert_eq!(runtime.block_on(within(Duration::ZERO, ready(Ok(7)))).unwrap(), 7);
+        assert_eq!(runtime.block_on(with_timeout(Duration::ZERO, ready(Ok(7)))).unwrap(), 7);
     }
 
     #[tokio::test(start_paused = true)]
@@ -65,8 +65,8 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(secs)).await;
             Ok(secs)
         };
-        assert_eq!(within(Duration::from_secs(2), slow(1)).await.unwrap(), 1);
-        let late = within(Duration::from_secs(2), slow(3)).await.unwrap_err();
+        assert_eq!(with_timeout(Duration::from_secs(2), slow(1)).await.unwrap(), 1);
+        let late = with_timeout(Duration::from_secs(2), slow(3)).await.unwrap_err();
         let error = crate::RpcError::from(late);
         assert_eq!(
             error.to_string(),

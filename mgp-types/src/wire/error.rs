@@ -242,7 +242,7 @@ fn split(data: Option<Payload>) -> (Option<Payload>, Option<Recovery>) {
     let Ok(mut members) = serde_json::from_str::<Extras>(data.as_str()) else {
         return (Some(data), None);
     };
-    let Some(recovery) = members.get(MGP).and_then(Recovery::read) else {
+    let Some(recovery) = members.get(MGP).and_then(Recovery::from_payload) else {
         return (Some(data), None);
     };
     members.remove(MGP);

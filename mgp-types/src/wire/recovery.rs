@@ -96,7 +96,7 @@ impl Recovery {
     /// A fraction is rounded up and a large number clamped, since each reader has its own bounds.
     /// Returns `None` if the hints cannot be read.
     #[must_use]
-    pub fn read(hints: &Payload) -> Option<Self> {
+    pub fn from_payload(hints: &Payload) -> Option<Self> {
         let text = hints.as_str();
         // Nearly all hints are well-formed.
         if let Ok(hints) = serde_json::from_str(text) {
@@ -212,7 +212,7 @@ mod tests {
             let text = format!(
                 r#"{{"retryable":true,"retry_after_ms":{figure},"max_retries":{figure},"x":1}}"#
             );
-            let hints = Recovery::read(&Payload::parse(text).unwrap())?;
+            let hints = Recovery::from_payload(&Payload::parse(text).unwrap())?;
             assert!(hints.is_retryable() && hints.extra.len() == 1);
             Some((hints.retry_after_ms?, hints.max_retries?))
         };
@@ -230,7 +230,7 @@ mod tests {
         ] {
             assert_eq!(read(figure), expected, "{figure}");
         }
-        assert_eq!(Recovery::read(&Payload::parse("7".to_owned()).unwrap()), None);
+        assert_eq!(Recovery::from_payload(&Payload::parse("7".to_owned()).unwrap()), None);
     }
 
     #[test]

@@ -145,9 +145,9 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
     let plan = Plan::new(&file, &reads)?;
     let after = Config::parse(&file, plan.text())?.config;
     servers.extend(plan.lines().iter().map(|line| {
-        let (id, left_out) = match &line.fate {
+        let (id, left_out) = match &line.outcome {
             ImportOutcome::Added(id) => (Some(id.clone()), None),
-            ImportOutcome::Left(reason) => (None, Some(reason.clone())),
+            ImportOutcome::Skipped(reason) => (None, Some(reason.clone())),
             _ => (None, None),
         };
         let server = id.as_ref().and_then(|id| after.server(id));
@@ -204,7 +204,7 @@ async fn grants(
     file: &Path,
 ) -> CliResult<Vec<GrantResult>> {
     // No approvals are needed: the file is the user's own.
-    let given = mgp_discovery::Sources::given(file);
+    let given = mgp_discovery::Sources::single(file);
     let trust =
         mgp_discovery::Trust::new(std::sync::Arc::new(mgp_types::store::MemoryStore::new()));
     let config = given.load(&trust).await?.config;

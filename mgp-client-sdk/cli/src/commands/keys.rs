@@ -100,7 +100,7 @@ impl From<&KeyRecord> for KeyInfo {
         let grant = record.grant();
         let ended =
             |end: &Timestamp| end.to_system_time().is_none_or(|end| end <= SystemTime::now());
-        let status = match (record.revoked(), grant.as_expires()) {
+        let status = match (record.revoked(), grant.expiry()) {
             (Some(_), _) => "revoked",
             (None, Some(end)) if ended(end) => "expired",
             _ => "valid",
@@ -115,7 +115,7 @@ impl From<&KeyRecord> for KeyInfo {
             permissions: grant.permissions().to_vec(),
             status,
             created: record.created().clone(),
-            expires: grant.as_expires().cloned(),
+            expires: grant.expiry().cloned(),
         }
     }
 }
@@ -166,7 +166,7 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             }
             control::admit_change(global).await?;
             let audit = OfflineAudit::open(global).await?;
-            let new = store.recorded(operator(), audit.sink()).issue(grant).await?;
+            let new = store.with_audit(operator(), audit.sink()).issue(grant).await?;
             audit.close().await?;
             let key = NewKey {
                 id: new.id().to_owned(),
@@ -178,7 +178,7 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
         Keys::Revoke { id } => {
             control::admit_change(global).await?;
             let audit = OfflineAudit::open(global).await?;
-            let revoked = store.recorded(operator(), audit.sink()).revoke(id).await;
+            let revoked = store.with_audit(operator(), audit.sink()).revoke(id).await;
             audit.close().await?;
             revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))?;
             ActionReport::new(&**id, "revoked").print(global)

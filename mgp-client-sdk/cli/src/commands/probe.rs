@@ -85,7 +85,7 @@ pub(super) struct Prober {
 impl Prober {
     /// Creates a prober with a time limit for each server.
     pub(super) fn new(timeout: Duration) -> Self {
-        Self { expander: Expander::of_process(), timeout, starts: Semaphore::new(MAX_STARTING) }
+        Self { expander: Expander::from_env(), timeout, starts: Semaphore::new(MAX_STARTING) }
     }
 
     /// Starts a server and lists its tools, which are recorded in the definitions.
@@ -98,7 +98,7 @@ impl Prober {
         match self.start(server, definitions, &stderr).await {
             Ok(probed) => Ok(probed),
             Err(reason) => {
-                if matches!(server.reach, TargetConfig::Program { .. }) {
+                if matches!(server.target, TargetConfig::Program { .. }) {
                     sleep(STDERR_DELAY).await;
                 }
                 Err(ProbeError { reason: stderr.redact(&reason), stderr: stderr.best_line() })
@@ -154,7 +154,7 @@ impl Prober {
             let listed: Vec<Tool> =
                 raw.iter().filter_map(|tool| serde_json::from_str(tool.as_str()).ok()).collect();
             let names = listed.iter().map(|tool| tool.name.clone()).collect();
-            let state = |tool: &Tool| definitions.standing(Some(&server.id), &tool.name);
+            let state = |tool: &Tool| definitions.state(Some(&server.id), &tool.name);
             ProbedServer {
                 era: match facts.era {
                     Era::Modern => "modern",
@@ -185,9 +185,9 @@ impl Prober {
             .init_timeout(self.timeout)
             .era(server.era.into());
         if server.mgp.is_none() {
-            builder = builder.plain();
+            builder = builder.without_mgp();
         }
-        let ExpandedServer { id, reach, .. } = expanded;
+        let ExpandedServer { id, target: reach, .. } = expanded;
         let connected = match reach {
             ExpandedTarget::Program { command, args, cwd, env } => {
                 let path = env.get("PATH").map(Expanded::as_str);
@@ -199,8 +199,8 @@ impl Prober {
                     .server(id.as_str())
                     .cwd(cwd)
                     .on_stderr(move |line| stderr.push(line))
-                    .close_grace(EXIT_TIMEOUT)
-                    .term_grace(EXIT_TIMEOUT);
+                    .close_timeout(EXIT_TIMEOUT)
+                    .term_timeout(EXIT_TIMEOUT);
                 builder.spawn(program).await
             }
             ExpandedTarget::Url { url, headers, .. } => {
@@ -305,7 +305,7 @@ fn error_chain(error: &mgp_client_sdk::Error) -> String {
 pub(super) fn describe_reach(server: &ServerConfig) -> String {
     let secret: Vec<String> =
         clear_secrets(server).into_iter().map(|secret| secret.place).collect();
-    match &server.reach {
+    match &server.target {
         TargetConfig::Program { command, args, .. } => {
             let args = args.iter().enumerate().map(|(at, arg)| {
                 let is_secret = secret.contains(&format!("args[{at}]"));

@@ -334,9 +334,9 @@ async fn add(global: &Global, add: &Add) -> CliResult {
     let Some(line) = plan.lines().first() else {
         return Err(Failure::failed("nothing was added"));
     };
-    let notes = match &line.fate {
+    let notes = match &line.outcome {
         ImportOutcome::Added(_) => line.notes.clone(),
-        ImportOutcome::Left(reason) => {
+        ImportOutcome::Skipped(reason) => {
             return Err(Failure::failed(format!("`{}` was not added: {reason}", add.id)));
         }
         _ => Vec::new(),
@@ -412,7 +412,7 @@ fn absolute(path: &str) -> String {
 async fn grants(global: &Global, add: &Add, file: &Path) -> CliResult<Vec<GrantResult>> {
     // No approvals are needed: the file is the user's own.
     let trust = Trust::new(Arc::new(MemoryStore::new()));
-    let config = Sources::given(file).load(&trust).await?.config;
+    let config = Sources::single(file).load(&trust).await?.config;
     let Some(server) = config.server(&add.id) else { return Ok(Vec::new()) };
     let agents: Vec<String> = if add.agent.is_empty() {
         config.agents.keys().cloned().collect()
@@ -480,7 +480,7 @@ async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
             // The file of a project may have a server of this id too.
             let is_gone = rm.config.sources().load(&trust).await?.config.server(id).is_none();
             if is_gone {
-                governance.deregistered(&ServerId::from(&**id)).await?;
+                governance.remove_server(&ServerId::from(&**id)).await?;
             }
             is_gone
         }

@@ -196,7 +196,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         revoked?;
         return ActionReport::new(real.display().to_string(), "revoked").print(global);
     }
-    let Some(review) = Sources::of_process().review()? else {
+    let Some(review) = Sources::from_env().review()? else {
         return Err(Failure::failed(
             "there is no ./mgp.toml to approve; run `mgp trust` in the folder of the project",
         ));

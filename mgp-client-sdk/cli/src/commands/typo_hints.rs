@@ -51,7 +51,7 @@ fn hint(kind: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
 async fn configured(global: &Global, name: &str) -> CliResult<BTreeSet<String>> {
     let db = state::db(global).await?;
     let is_registered = Registrations::is_approved_in(&db, &ServerId::from(name)).await?;
-    let loaded = Sources::of_process().load(&Trust::new(Arc::new(db))).await?;
+    let loaded = Sources::from_env().load(&Trust::new(Arc::new(db))).await?;
     let known = loaded.config.servers.into_iter().map(|server| server.id.to_string());
     let known = known.chain(loaded.broken).chain([KERNEL_ID.to_owned()]);
     Ok(known.chain(is_registered.then(|| name.to_owned())).collect())

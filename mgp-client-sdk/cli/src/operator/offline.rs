@@ -16,7 +16,7 @@ use crate::{prompt, state};
 pub(crate) async fn admit_offline(global: &Global) -> CliResult {
     check_place()?;
     let trust = Trust::new(Arc::new(state::db(global).await?));
-    let proof = Sources::of_process().load(&trust).await?.config.kernel.operator_proof;
+    let proof = Sources::from_env().load(&trust).await?.config.kernel.operator_proof;
     match (proof, own_place()) {
         (OperatorProof::Passphrase, _) => check_passphrase(global),
         (_, Place::Inside(reason)) => Err(Failure::failed(format!("{reason}; {OUTSIDE_REMEDY}"))),

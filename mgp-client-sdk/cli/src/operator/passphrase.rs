@@ -53,13 +53,13 @@ impl PassphraseFile {
         getrandom::fill(&mut salt)
             .map_err(|error| Failure::failed(format!("no random numbers: {error}")))?;
         let stored = Stored { revision: REVISION, salt, hash: hash(passphrase, &salt)? };
-        let turn = self.0.turn(LOCK_TIMEOUT)?;
+        let turn = self.0.lock(LOCK_TIMEOUT)?;
         Ok(self.0.replace(&turn, &serde_json::to_vec(&stored)?)?)
     }
 
     /// Removes the passphrase; returns whether there was one.
     pub(crate) fn remove(&self) -> CliResult<bool> {
-        let _turn = self.0.turn(LOCK_TIMEOUT)?;
+        let _turn = self.0.lock(LOCK_TIMEOUT)?;
         match std::fs::remove_file(self.0.path()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),

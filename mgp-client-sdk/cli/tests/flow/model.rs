@@ -43,7 +43,7 @@ impl Model {
         let builder = Client::builder("host", "1").on_change(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
         });
-        let builder = if speaks == Speaks::Plain { builder.plain() } else { builder };
+        let builder = if speaks == Speaks::Plain { builder.without_mgp() } else { builder };
         let host = world.host("ada", era, builder).await;
         let mut model = Self { host, knows: BTreeMap::new(), changes, way };
         model.look().await;

@@ -24,7 +24,7 @@ async fn it_is_listed_by_configuration_and_to_hosts_that_negotiated_tool_discove
     for era in ERAS {
         let others = ExtensionSet::EMPTY.with(Extension::ToolSecurity).with(Extension::Discovery);
         let builder = || Client::builder("host", "1");
-        let host = world.host("ada", era, builder().plain()).await;
+        let host = world.host("ada", era, builder().without_mgp()).await;
         assert_eq!(listed(&host).await, two, "{era:?}");
         plain.push(host);
         let host = world.host("ada", era, builder().mgp(others)).await;
@@ -56,7 +56,7 @@ async fn it_is_listed_by_configuration_and_to_hosts_that_negotiated_tool_discove
 #[tokio::test]
 async fn a_call_is_answered_even_if_the_tool_is_not_listed() {
     let world = World::new(DESK);
-    let host = world.host("ada", Era::Legacy, Client::builder("host", "1").plain()).await;
+    let host = world.host("ada", Era::Legacy, Client::builder("host", "1").without_mgp()).await;
     world.knows(5).await;
     for name in ["mgp_tools_request", "mgp.tools.request", "mgp/tools/request"] {
         let wish = serde_json::json!({"requirements": {"capabilities": ["read a file"]}});

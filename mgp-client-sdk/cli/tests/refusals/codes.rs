@@ -66,7 +66,7 @@ async fn hosts(world: &World) -> Vec<(Era, bool, Client)> {
     for era in ERAS {
         for plain in [true, false] {
             let builder = Client::builder("host", "1");
-            let builder = if plain { builder.plain() } else { builder };
+            let builder = if plain { builder.without_mgp() } else { builder };
             let agent = format!("ada{}", hosts.len());
             hosts.push((era, plain, world.host(&agent, era, builder).await));
         }

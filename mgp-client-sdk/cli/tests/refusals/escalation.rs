@@ -37,7 +37,7 @@ fn tries() -> Vec<(&'static str, Value)> {
         "command": "/bin/true", "reason": "operator_request", "fingerprint": "0".repeat(64),
     });
     let mut tries: Vec<_> = methods()
-        .filter(|info| info.is_kernels() && info.kind == Kind::Request)
+        .filter(|info| info.is_kernel_only() && info.kind == Kind::Request)
         .map(|info| (info.name, params.clone()))
         .collect();
     tries.extend(
@@ -92,7 +92,7 @@ async fn one_granted_tool_gives_nothing_else() {
         builder.on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
     };
     let hosts = [
-        ("plain", world.host("ada", Era::Legacy, builder().plain()).await),
+        ("plain", world.host("ada", Era::Legacy, builder().without_mgp()).await),
         ("legacy", world.host("ada", Era::Legacy, builder()).await),
         ("modern", world.host("ada", Era::Modern, builder()).await),
         ("http", serving.comes(&key).await),

@@ -31,7 +31,7 @@ async fn hosts(world: &World) -> Vec<(String, Client)> {
             let builder = Client::builder("host", "1").timeout(Duration::from_mins(2));
             let builder =
                 builder.on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) });
-            let builder = if plain { builder.plain() } else { builder };
+            let builder = if plain { builder.without_mgp() } else { builder };
             let host = world.host(&agent, era, builder).await;
             hosts.push((agent, host));
         }

@@ -82,7 +82,7 @@ impl World {
         let temp = folder();
         let folder = temp.path().canonicalize().unwrap();
         fs::write(folder.join("mgp.toml"), config).unwrap();
-        let sources = Sources::given(folder.join("mgp.toml"));
+        let sources = Sources::single(folder.join("mgp.toml"));
         let builder = more(Kernel::builder().sources(sources));
         let kernel = builder.in_folder(folder.join("state")).await.unwrap();
         Self { folder, kernel, _temp: temp }
@@ -98,7 +98,7 @@ impl World {
         drop(std::mem::replace(&mut self.kernel, Kernel::builder().build().await.unwrap()));
         let mut in_use = String::new();
         for _ in 0..500 {
-            let sources = Sources::given(self.folder.join("mgp.toml"));
+            let sources = Sources::single(self.folder.join("mgp.toml"));
             match Kernel::builder().sources(sources).in_folder(self.folder.join("state")).await {
                 Ok(kernel) => {
                     self.kernel = kernel;
@@ -179,7 +179,7 @@ impl World {
     pub(crate) async fn approve(&self, id: &str) {
         let operator = Principal::local().operator();
         let registrations = self.kernel.registrations();
-        let waiting = registrations.waiting(&operator).await.unwrap();
+        let waiting = registrations.pending(&operator).await.unwrap();
         let waits = waiting.iter().find(|waiting| waiting.server.as_str() == id).unwrap();
         let reply =
             registrations.approve(&operator, &waits.server, &waits.fingerprint, &[]).await.unwrap();

@@ -21,7 +21,7 @@ pub(super) async fn list(
     params: KernelApprovalsParams,
 ) -> Result<KernelApprovalsResult, RpcError> {
     let requests = inbox(&kernel)?.list(&cx.principal).await?;
-    let registrations = kernel.registrations().waiting(&cx.principal).await?;
+    let registrations = kernel.registrations().pending(&cx.principal).await?;
     let mut approvals: Vec<_> = requests.iter().map(approval_of_request).collect();
     approvals.extend(registrations.iter().map(approval_of_registration));
     if let Some(id) = &params.id {
@@ -80,7 +80,7 @@ async fn find_registration(
     cx: &Context,
     id: &str,
 ) -> Result<Option<PendingRegistration>, RpcError> {
-    let waiting = kernel.registrations().waiting(&cx.principal).await?;
+    let waiting = kernel.registrations().pending(&cx.principal).await?;
     Ok(waiting.into_iter().find(|waiting| waiting.fingerprint.to_string() == id))
 }
 
@@ -123,7 +123,7 @@ async fn record_reason(
 ) -> Result<(), RpcError> {
     let Some(because) = params.because.as_deref() else { return Ok(()) };
     let event = Event::administered(&cx.principal, Some(&waiting.server), method)
-        .during(cx.trace.as_deref())
+        .trace(cx.trace.as_deref())
         .justification(because);
     let recorded = kernel.governance().audit().record(event.build()).await;
     recorded.map_err(|error| Refusal::Unaudited(error).into())

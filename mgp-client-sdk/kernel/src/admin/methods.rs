@@ -86,7 +86,7 @@ pub(super) async fn record(
     server: Option<&ServerId>,
     method: &'static str,
 ) -> Result<(), RpcError> {
-    let event = Event::administered(&cx.principal, server, method).of_call(cx);
+    let event = Event::administered(&cx.principal, server, method).in_call(cx);
     let recorded = kernel.governance().audit().record(event.build()).await;
     recorded.map_err(|error| Refusal::Unaudited(error).into())
 }

@@ -68,7 +68,7 @@ pub(super) async fn revoke(
     let governance = kernel.governance();
     // Approvals in the inbox are revoked first, so that no call uses one in between.
     let unused = match governance.inbox() {
-        Some(inbox) => inbox.taken_back(&cx.principal, server.id(), &permissions).await?,
+        Some(inbox) => inbox.forget_approvals(&cx.principal, server.id(), &permissions).await?,
         None => Vec::new(),
     };
     let mut result = change_result(&governance.permissions().revoke(&cx.principal, change).await?);

@@ -23,7 +23,7 @@ pub(super) async fn info(
     _: Context,
     _: KernelInfoParams,
 ) -> Result<KernelInfoResult, RpcError> {
-    let (reachable, servers) = (kernel.reachable(), kernel.0.fleet.all());
+    let (reachable, servers) = (kernel.endpoints(), kernel.0.fleet.all());
     let tools = servers.keys().map(|id| kernel.index().tools_of(id.as_str()).len() as u64);
     let mut info = KernelInfoResult::new(
         env!("CARGO_PKG_VERSION"),
@@ -49,7 +49,7 @@ pub(super) async fn info(
         let mut client = KernelClient::new(operator);
         client.agent = agent(&connected.principal);
         client.since = Some(connected.since);
-        client.transport = Some(connected.carrier.as_str().to_owned());
+        client.transport = Some(connected.transport.as_str().to_owned());
         client.last_seen = connected.last_seen;
         client
     });
@@ -77,8 +77,8 @@ pub(super) async fn sessions(
             ScopeKind::Session => Some(ClientTransport::Http),
             _ => clients
                 .iter()
-                .find(|one| one.carrier != ClientTransport::Http && one.principal == cx.principal)
-                .map(|one| one.carrier),
+                .find(|one| one.transport != ClientTransport::Http && one.principal == cx.principal)
+                .map(|one| one.transport),
         };
         let mut session = session(&kernel, &cx)?;
         session.transport = carrier.map(|carrier| carrier.as_str().to_owned());
@@ -93,7 +93,7 @@ pub(super) async fn sessions(
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, recent.principal);
         let mut session = session(&kernel, &cx)?;
-        session.transport = Some(recent.carrier.as_str().to_owned());
+        session.transport = Some(recent.transport.as_str().to_owned());
         (session.since, session.last_seen) = (Some(recent.since), recent.last_seen);
         result.sessions.push(session);
     }
@@ -107,7 +107,7 @@ pub(super) async fn stop(
     params: KernelStopParams,
 ) -> Result<KernelStopResult, RpcError> {
     record(&kernel, &cx, None, KernelStop::METHOD).await?;
-    kernel.ask_to_leave(params.timeout_ms.map(Duration::from_millis));
+    kernel.request_stop(params.timeout_ms.map(Duration::from_millis));
     Ok(KernelStopResult::new(true))
 }
 

@@ -1,7 +1,7 @@
 //! The tools: their definitions, who sees them, their cost in tokens, and decisions about definitions that wait.
 
 use mgp_security::{DefinitionState, Difference, Finding};
-use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, name_for, surface, tokens_at_most};
+use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, listed_tools, max_tokens_of, name_for};
 use mgp_types::mgp::{
     ContextLevel, KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
@@ -101,13 +101,13 @@ fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> Kerne
 fn unlisted_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
     let definition = kernel.governance().definitions().definition(Some(server), tool);
     let text = definition.and_then(|tool| serde_json::to_string(&*tool).ok());
-    described_tool(kernel, server, tool, text.map_or(0, |text| tokens_at_most(&text)))
+    described_tool(kernel, server, tool, text.map_or(0, |text| max_tokens_of(&text)))
 }
 
 fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -> KernelTool {
     let definitions = kernel.governance().definitions();
     let risk = definitions.assessment(Some(server), tool).effective_risk.clone();
-    let standing = definitions.standing(Some(server), tool);
+    let standing = definitions.state(Some(server), tool);
     let mut described = KernelTool::new(
         format!("{server}.{tool}"),
         tool,
@@ -169,7 +169,7 @@ fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensRes
     let session = parts.sessions.view(&cx.principal, None, kernel.index(), &caller);
     let list = |level| {
         let meta_tools = parts.meta_tools.listed(&cx);
-        let tools = surface(&level, &meta_tools, kernel.index(), &caller, &session);
+        let tools = listed_tools(&level, &meta_tools, kernel.index(), &caller, &session);
         let text = serde_json::to_string(&tools).unwrap_or_default();
         u64::from(TokenCounter::new().count(&text))
     };

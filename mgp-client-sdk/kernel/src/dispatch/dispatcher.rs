@@ -41,7 +41,7 @@ impl Dispatcher {
         let search = Endpoints::new(index, sessions.clone())
             .visibility(view.clone())
             .version(move || versions.version())
-            .standing(view.clone())
+            .availability(view.clone())
             .create(meta_tools.clone())
             // Hosts that honour it list the requested tools from now on.
             .on_change(move |cx| notifications.tools_changed(|other| *other == cx.principal));

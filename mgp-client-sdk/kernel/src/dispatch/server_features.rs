@@ -117,7 +117,7 @@ async fn read_resource(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, 
     let is_renamed = key != *uri;
     let era = call.cx().caller.era;
     if is_renamed {
-        call.params_mut().retarget(Target::Resource(key.as_str().into()));
+        call.params_mut().set_target(Target::Resource(key.as_str().into()));
     }
     let mut reply = server.send(call, found.has_access).await?;
     if is_renamed && matches!(reply, Reply::Complete(_)) {
@@ -251,7 +251,7 @@ async fn get_prompt(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, Rpc
     let found = find_prompt(&dispatcher, call.cx(), &name).await?;
     let ServerEntry { server, key } = found.entry;
     if key != *name {
-        call.params_mut().retarget(Target::Prompt(key.as_str().into()));
+        call.params_mut().set_target(Target::Prompt(key.as_str().into()));
     }
     server.send(call, found.has_access).await
 }
@@ -339,7 +339,7 @@ fn ambiguous(cx: &Context, what: &str, name: &str, names: &[String]) -> RpcError
         quoted(name),
         names.join(", ")
     );
-    let code = if cx.caller.speaks_mgp() {
+    let code = if cx.caller.supports_mgp() {
         ErrorCode::TOOL_NAME_CONFLICT
     } else {
         ErrorCode::INVALID_PARAMS
@@ -353,7 +353,7 @@ pub(super) fn unknown_resource(cx: &Context, uri: &str) -> RpcError {
         uri: &'a str,
     }
     let code = match cx.caller.era {
-        _ if cx.caller.speaks_mgp() => ErrorCode::RESOURCE_NOT_FOUND,
+        _ if cx.caller.supports_mgp() => ErrorCode::RESOURCE_NOT_FOUND,
         Era::Legacy => ErrorCode::MCP_RESOURCE_NOT_FOUND,
         Era::Modern => ErrorCode::INVALID_PARAMS,
     };

@@ -10,7 +10,7 @@ use super::server_features::{find_resource, unknown_resource};
 
 #[async_trait]
 impl ResourceSubscriber for Dispatcher {
-    async fn watch(&self, cx: &Context, uri: &str) -> Result<ResourceSubscription, RpcError> {
+    async fn subscribe(&self, cx: &Context, uri: &str) -> Result<ResourceSubscription, RpcError> {
         let found = find_resource(self, cx, uri).await?;
         if !found.has_access {
             return Err(unknown_resource(cx, uri));

@@ -1,6 +1,6 @@
 //! `tools/list`: the tools to find tools, and the tools in the caller's session (MGP §16.3).
 
-use mgp_toolindex::surface;
+use mgp_toolindex::listed_tools;
 use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
 use mgp_types::mgp::{ContextLevel, Extension};
 use mgp_types::service::{Call, Reply};
@@ -27,7 +27,7 @@ pub(super) fn list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcErr
     let level =
         if hops::is_from_kernel(cx) { ContextLevel::Standard } else { ContextLevel::Hybrid };
     let meta_tools = parts.meta_tools.listed(cx);
-    let mut tools = surface(&level, &meta_tools, index, &caller, &view);
+    let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     let is_shown = cx.caller.has(Extension::ToolSecurity);
     tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;
     let mut list = ListToolsResult::new(tools);

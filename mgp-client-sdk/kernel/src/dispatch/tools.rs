@@ -9,7 +9,7 @@ use mgp_toolindex::{
     AllTools, Allowed, ForwardedCall, IndexedTool, MetaTool, Resolved, UseOutcome,
 };
 use mgp_types::mcp::{CallToolParams, TaskSupport};
-use mgp_types::method::method_of_tool;
+use mgp_types::method::find_kernel_tool;
 use mgp_types::mgp::CallExtension;
 use mgp_types::service::{Call, Context, MgpService, Params, Reply, Target, Visibility as _};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
@@ -41,7 +41,7 @@ impl<S: MgpService> Service<Call> for Unwrap<S> {
         if call.tool().and_then(|tool| MetaTool::of(tool.name)) == Some(MetaTool::Call)
             && let Ok(named) = call.tool_arguments().get::<CallToolParams>()
             // `mgp_tools_call` is not a method, so it cannot name itself.
-            && method_of_tool(&named.name).is_some_and(|tool| tool.method.is_some())
+            && find_kernel_tool(&named.name).is_some_and(|tool| tool.method.is_some())
         {
             let arguments = named.arguments.unwrap_or_default().into();
             *call.params_mut() = Params::tool(&named.name, &arguments);
@@ -99,7 +99,7 @@ pub(super) fn call(
             };
             let handle = named.session_handle.as_deref();
             // This fails only for a handle that has expired during the call.
-            if search.called(&cx, handle, &tool, outcome).unwrap_or_default() {
+            if search.record_call(&cx, handle, &tool, outcome).unwrap_or_default() {
                 // Hosts that honour it list the tool from now on.
                 let notifications = &fleet.context().notifications;
                 notifications.tools_changed(|other| *other == cx.principal);
@@ -165,11 +165,11 @@ fn resolve_tool(
         },
     };
     header_params::check(dispatcher, call, &tool)?;
-    if call.params().mentions("\"task\"") {
+    if call.params().may_contain_member("\"task\"") {
         // The task is the kernel's; the server gets a call without one.
         *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
     }
-    call.params_mut().retarget(Target::Tool(tool.name().into()));
+    call.params_mut().set_target(Target::Tool(tool.name().into()));
     Ok(if is_visible { ResolvedTool::Visible(tool) } else { ResolvedTool::Found(tool) })
 }
 
@@ -190,7 +190,7 @@ fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
     let tool = call.tool()?;
     let is_object = tool.arguments.is_none_or(|arguments| arguments.starts_with('{'));
-    if !is_object || call.params().mentions("\"server_id\"") {
+    if !is_object || call.params().may_contain_member("\"server_id\"") {
         return None;
     }
     let visible = VisibleTools { view, cx: call.cx() };

@@ -38,12 +38,14 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
         server.id().as_str(),
         server.state(),
         reach(&config),
-        context.governance.policies().of(Some(server.id())).trust.clone(),
+        context.governance.policies().get(Some(server.id())).trust.clone(),
         server.restarts(),
         match config.origin {
             _ if server.approved().is_some() => "registered".to_owned(),
-            _ if matches!(config.reach, TargetConfig::Within) => "within this process".to_owned(),
-            Origin::Project | Origin::User | Origin::Given => config.file.display().to_string(),
+            _ if matches!(config.target, TargetConfig::InProcess) => {
+                "within this process".to_owned()
+            }
+            Origin::Project | Origin::User | Origin::Named => config.file.display().to_string(),
             _ => "registered".to_owned(),
         },
     );
@@ -65,7 +67,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
 
 /// Returns how a server is reached, as configured: without the values of variables, and without secrets.
 fn reach(server: &ServerConfig) -> String {
-    let mut text = match &server.reach {
+    let mut text = match &server.target {
         TargetConfig::Program { command, args, .. } => {
             let mut line = command.clone();
             let secrets = clear_secrets(server);
@@ -133,7 +135,7 @@ fn flaw_of_id(fleet: &Fleet, server: &ManagedServer) -> Option<String> {
 fn lack_of_all_tools(fleet: &Fleet, server: &ManagedServer, described: &KernelServer) -> String {
     let is_known = fleet.is_known(server);
     match &described.status {
-        ServerState::Error | ServerState::Restarting => match server.config().reach {
+        ServerState::Error | ServerState::Restarting => match server.config().target {
             TargetConfig::Url { .. } => "it cannot be reached".to_owned(),
             _ => "it does not start".to_owned(),
         },

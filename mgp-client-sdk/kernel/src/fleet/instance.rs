@@ -227,10 +227,10 @@ impl InstanceParts {
             .config(|config| {
                 config.plain_traceparent = traceparent;
                 config.connect.permission_timeout = wait;
-                (config.connect.denied, config.connect.deferred) = (ungranted, ungranted);
+                (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
         builder = match &config.mgp {
-            None => builder.plain(),
+            None => builder.without_mgp(),
             Some(mgp) if !mgp.extensions.is_empty() => {
                 builder.limit_extensions(ExtensionSet::from_names(&mgp.extensions))
             }
@@ -276,7 +276,7 @@ fn handle_notifications(
         questions.find_unattributed(method, asked.as_ref())
     })
     .on_change(move |change| changes.handle(change, &changed))
-    .answers(Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
+    .handlers(Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
         forward_log(&logs, logged.as_ref(), &served, &cx, message);
         std::future::ready(Ok(()))
     }))

@@ -71,7 +71,7 @@ impl KnownServers {
 fn digest(server: &ServerConfig, tools: usize) -> String {
     let mut text = String::new();
     // Quoted, so that no two entries have the same text; writing to a string does not fail.
-    let _ = match &server.reach {
+    let _ = match &server.target {
         TargetConfig::Program { command, args, cwd, env } => {
             write!(text, "program {command:?} {args:?} {cwd:?} {env:?} {:?}", server.pass_env)
         }
@@ -86,5 +86,5 @@ fn digest(server: &ServerConfig, tools: usize) -> String {
         let _ = write!(text, " {era:?}");
     }
     let _ = write!(text, " {offered:?} {}", server.file.display());
-    format!("{} {tools}", Sha256Hash::of(text.as_bytes()))
+    format!("{} {tools}", Sha256Hash::digest(text.as_bytes()))
 }

@@ -74,7 +74,9 @@ pub(super) fn forward_log(
     let own = cx.scope.id();
     let calls: Vec<_> = in_flight
         .iter()
-        .filter(|call| call.cx.scope.id() != own || !matches!(call.cx.asking, CallerAccess::Nobody))
+        .filter(|call| {
+            call.cx.scope.id() != own || !matches!(call.cx.caller_access, CallerAccess::Unavailable)
+        })
         .collect();
     let Ok(params) = Payload::of(&message) else { return };
     if let Some(first) = calls.first() {
@@ -101,7 +103,7 @@ pub(super) fn forward_log(
         tracing::debug!(%server, "log message dropped: it belongs to no call, and there are several callers");
         return;
     }
-    for cx in clients.into_iter().filter(|cx| Logger::is_heard_by(&cx.scope, level)) {
+    for cx in clients.into_iter().filter(|cx| Logger::is_sent_to(&cx.scope, level)) {
         if let Ok(call) = Call::tell::<LogMessage>(&message, cx.clone()) {
             // It may wait for a client that reads slowly.
             tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
@@ -138,7 +140,7 @@ impl<S: MgpService> Service<Call> for Level<S> {
 
     fn call(&mut self, mut call: Call) -> S::Future {
         if call.cx().callee.era == Era::Modern
-            && let Some(level) = Logger::level_of(call.cx())
+            && let Some(level) = Logger::min_level(call.cx())
             && let Ok(level) = Payload::of(&level)
         {
             call.hop_mut().meta.push((key::LOG_LEVEL.into(), level));

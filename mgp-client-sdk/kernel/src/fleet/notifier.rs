@@ -73,7 +73,9 @@ impl ServerNotifier {
             return None;
         }
         let mut askable = self.clients(owner);
-        askable.retain(|cx| cx.caller.asks.roots && !matches!(cx.asking, CallerAccess::Nobody));
+        askable.retain(|cx| {
+            cx.caller.accepts.roots && !matches!(cx.caller_access, CallerAccess::Unavailable)
+        });
         if askable.len() == 1 { askable.pop() } else { None }
     }
 

@@ -43,7 +43,7 @@ pub(crate) enum SessionUse {
 impl SessionUse {
     /// Returns whether a caller loses something in a session of the modern era.
     pub(super) fn needs_legacy(self, cx: &Context) -> bool {
-        let is_affected = self == Self::Subscription || cx.caller.asks.any();
+        let is_affected = self == Self::Subscription || cx.caller.accepts.any();
         cx.caller.era == Era::Legacy && is_affected
     }
 }
@@ -76,7 +76,7 @@ impl Session {
     }
 
     pub(super) fn state(&self) -> ServerState {
-        self.client.state().now()
+        self.client.state().get()
     }
 
     /// Returns the client if it accepts calls; a draining one accepts none.

@@ -44,7 +44,7 @@ pub(super) fn target(
         let (server, expander) = (Arc::clone(&server), expander.clone());
         let (local, log, config) = (local.clone(), Arc::clone(&log), config.clone());
         Box::pin(async move {
-            if let (TargetConfig::Within, Some(create)) = (&server.reach, local) {
+            if let (TargetConfig::InProcess, Some(create)) = (&server.target, local) {
                 return Ok(in_memory(&create));
             }
             let pass_env = [&config.config().kernel.pass_env[..], &server.pass_env].concat();
@@ -76,7 +76,7 @@ fn resolved(
     log: Arc<ServerLog>,
     pass_env: &[String],
 ) -> Result<ServerTarget, SpawnError> {
-    let ExpandedServer { id, reach, .. } = server;
+    let ExpandedServer { id, target: reach, .. } = server;
     match reach {
         ExpandedTarget::Program { command, args, cwd, env } => {
             let program = ChildCommand::new(command.as_str())

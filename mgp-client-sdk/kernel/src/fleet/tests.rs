@@ -51,7 +51,7 @@ impl World {
         mgp.default_policy = DefaultPolicy::OptOut;
         mgp.isolation = isolation;
         mgp.risk = ["which", "slow"].map(|tool| (tool.to_owned(), RiskLevel::Safe)).into();
-        let kernel = Kernel::builder().local_as("clock", mgp, numbered).build().await.unwrap();
+        let kernel = Kernel::builder().local_with("clock", mgp, numbered).build().await.unwrap();
         let client = TestClient::new(kernel.server()).await;
         let world = Self { kernel, client, made, resources };
         world.becomes(ServerState::Connected).await;
@@ -283,7 +283,7 @@ async fn an_idle_server_is_stopped_until_the_next_call() {
     let mut mgp = GovernanceConfig::default();
     mgp.default_policy = DefaultPolicy::OptOut;
     mgp.risk.insert("now".to_owned(), RiskLevel::Safe);
-    let kernel = Kernel::builder().local_as("clock", mgp, clock).build().await.unwrap();
+    let kernel = Kernel::builder().local_with("clock", mgp, clock).build().await.unwrap();
     becomes(&kernel, ServerState::Connected).await;
     while kernel.index().tools_of("clock").is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -31,7 +31,7 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
     let mut summary = ServerSummary::new(server.id().as_str(), server.state());
     let tools = context.index.tools_of(server.id().as_str());
     summary.tools = tools.iter().map(|tool| tool.name().to_owned()).collect();
-    let policy = context.governance.policies().of(Some(server.id()));
+    let policy = context.governance.policies().get(Some(server.id()));
     summary.trust_level = Some(policy.trust.clone());
     let extensions = add_capability(&mut summary, server);
     let words = extensions.without(Extension::ErrorHandling).iter();
@@ -218,6 +218,6 @@ async fn admit_shutdown(
 ) -> Result<(), RpcError> {
     let method = LifecycleShutdown::METHOD;
     governance.operators_only_at(cx, server.cloned(), Administration::Changes, method).await?;
-    let event = Event::administered(&cx.principal, server, method).of_call(cx);
+    let event = Event::administered(&cx.principal, server, method).in_call(cx);
     governance.audit().record(event.build()).await.map_err(|error| Refusal::Unaudited(error).into())
 }

@@ -13,7 +13,7 @@ async fn an_agent_is_refused_every_operator_method_in_every_spelling() {
     let world = World::new().await;
     let agent = world.agent().await;
     let mut tried = 0;
-    let all = methods().filter(|info| info.is_kernels() && info.kind == Kind::Request);
+    let all = methods().filter(|info| info.is_kernel_only() && info.kind == Kind::Request);
     let all: Vec<_> = all.map(|info| info.name).collect();
     assert_eq!(all.len(), 24);
     for name in &all {

@@ -77,14 +77,14 @@ async fn an_unknown_server_is_named_in_the_error() {
 async fn the_kernel_describes_itself_and_can_be_stopped() {
     let world = World::new().await;
     let operator = world.operator().await;
-    world.kernel.set_reachable(|reachable| reachable.http = Some("http://127.0.0.1:1".to_owned()));
+    world.kernel.set_endpoints(|reachable| reachable.http = Some("http://127.0.0.1:1".to_owned()));
     let info = operator.request::<KernelInfo>(&KernelInfoParams::new()).await.unwrap();
     assert_eq!((info.servers, info.tools, info.pid), (1, 3, std::process::id()));
     assert_eq!(info.http.as_deref(), Some("http://127.0.0.1:1"));
     let mut params = KernelStopParams::new();
     params.timeout_ms = Some(5000);
     assert!(operator.request::<KernelStop>(&params).await.unwrap().accepted);
-    assert_eq!(world.kernel.asked_to_leave().await, Some(Duration::from_secs(5)));
+    assert_eq!(world.kernel.stop_requested().await, Some(Duration::from_secs(5)));
     world.end().await;
 }
 

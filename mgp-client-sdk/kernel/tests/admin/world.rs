@@ -41,7 +41,7 @@ impl World {
         mgp.risk = [("now", RiskLevel::Safe), ("slow", RiskLevel::Safe)]
             .map(|(tool, risk)| (tool.to_owned(), risk))
             .into();
-        let kernel = Kernel::builder().local_as("clock", mgp, clock);
+        let kernel = Kernel::builder().local_with("clock", mgp, clock);
         let kernel = kernel.in_folder(folder.path()).await.unwrap();
         let world = Self { _folder: folder, kernel, has_new_text };
         world

@@ -74,7 +74,7 @@ async fn permissions_follow_the_configured_policy() {
 #[tokio::test]
 async fn auto_approve_asks_for_shell_and_code_all_the_same() {
     let world = World::new(&open("", "[kernel]\npermission_policy = 'auto_approve'")).await;
-    let policy = world.kernel.governance().policies().of(Some(&"a".into()));
+    let policy = world.kernel.governance().policies().get(Some(&"a".into()));
     let except = [Permission::ShellExecute, Permission::CodeExecution];
     assert_eq!(policy.auto_approve_except, except);
     world.end().await;
@@ -99,7 +99,7 @@ async fn risk_confirm_and_validators_apply_to_single_tools() {
     }
     let world =
         World::new(&open("validators = { look = 'readonly' }\nrisk = { look = 'safe' }", "")).await;
-    let policy = world.kernel.governance().policies().of(Some(&"a".into()));
+    let policy = world.kernel.governance().policies().get(Some(&"a".into()));
     assert_eq!(policy.validators["look"], Validator::from("readonly"));
     assert_eq!(policy.risk["look"], RiskLevel::Safe);
     world.end().await;
@@ -114,7 +114,7 @@ async fn the_audit_log_is_kept_as_configured() {
     let agent = world.agent("ada").await;
     agent.call("look").arg("word", "hello there").await.unwrap();
     let log = world.kernel.governance().log().unwrap();
-    assert_eq!(log.place().0, world.folder().join("elsewhere"));
+    assert_eq!(log.location().0, world.folder().join("elsewhere"));
     log.flush().await.unwrap();
     let page = log.query(AuditQuery::new().tool("look").event_type("TOOL_EXECUTED")).await.unwrap();
     let text = serde_json::to_string(&page.events).unwrap();

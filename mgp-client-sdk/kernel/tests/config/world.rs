@@ -119,7 +119,7 @@ impl World {
 }
 
 async fn start(folder: &Path) -> Result<Kernel, KernelError> {
-    let sources = Sources::given(folder.join("mgp.toml"));
+    let sources = Sources::single(folder.join("mgp.toml"));
     Kernel::builder().sources(sources).in_folder(folder.join("state")).await
 }
 

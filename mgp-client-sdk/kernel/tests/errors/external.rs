@@ -71,7 +71,7 @@ async fn code_5002_upstream_unavailable() {
     // A server that was unreachable several times in a row gets no calls for a while.
     tokio::time::pause();
     let mut config = RetryConfig::default();
-    (config.retries, config.circuit.failures) = (0, 1);
+    (config.max_retries, config.circuit.failures) = (0, 1);
     let builder = Client::builder("gateway", "1").server_id("below").retry(config);
     let (client, _) = gateway::through(builder, Server::new("below", "1")).await;
     client.close().await;

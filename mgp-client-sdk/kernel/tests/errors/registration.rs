@@ -33,7 +33,7 @@ impl ServerCatalog for Configured {
 }
 
 impl ServerRunner for Configured {
-    fn configured(&self, server: &ServerId) -> bool {
+    fn is_configured(&self, server: &ServerId) -> bool {
         server.as_str() == "files"
     }
 
@@ -54,7 +54,7 @@ impl ServerRunner for Configured {
 fn registrations(may: impl Visibility + 'static) -> (Registrations, MemoryAudit) {
     let audit = MemoryAudit::new();
     let registrations = Registrations::builder(Arc::new(MemoryStore::new()), Arc::new(Configured))
-        .may(Arc::new(may))
+        .authorized_by(Arc::new(may))
         .audit(Arc::new(audit.clone()))
         .build();
     (registrations, audit)
@@ -185,7 +185,7 @@ async fn as_tools_the_methods_answer_the_same_in_every_spelling_and_are_recorded
 
         // A caller without a grant is refused, and only the audit of the call records it.
         let (registrations, audit) =
-            registrations(visibility(|_, _, _| Err(Hidden::by("no entry"))));
+            registrations(visibility(|_, _, _| Err(Hidden::new("no entry"))));
         let mut peer = Peer::join(&kernel(&registrations, &audit), PEERS[0]).await;
         let answer = peer.ask("tools/call", call).await;
         ExpectedError::new(ErrorCode::PERMISSION_DENIED)

@@ -64,7 +64,7 @@ fn now() -> Tool {
 async fn code_3001_resource_exhausted() {
     let held = HeldTool::default();
     let mut limit = LimitConfig::default();
-    (limit.running, limit.waiting) = (1, 0);
+    (limit.max_running, limit.max_waiting) = (1, 0);
     let stack = Server::new("s", "1").tool(held.tool("hold")).limit(limit).into_stack().unwrap();
     let mut first = Peer::join(&stack, PEERS[0]).await;
     let running = first.send("tools/call", json!({ "name": "hold" })).await;
@@ -181,7 +181,7 @@ async fn code_3003_timeout() {
     // A call that waited too long for its turn has not begun.
     let held = HeldTool::default();
     let mut limit = LimitConfig::default();
-    (limit.running, limit.waiting) = (1, 9);
+    (limit.max_running, limit.max_waiting) = (1, 9);
     let hurried = around(|mut call: Call, next: Stack| async move {
         if call.tool().is_some_and(|tool| tool.name == "now") {
             call.cx_mut().deadline = Deadline::after(Duration::from_millis(1500));

@@ -20,7 +20,7 @@ use crate::peer::{Dialect, PEERS, Peer};
 pub(crate) fn open_to_all() -> Governance {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
-    Governance::builder().policies(Policies::all(policy)).build()
+    Governance::builder().policies(Policies::with_default(policy)).build()
 }
 
 fn tool(name: &'static str) -> Tool {
@@ -210,7 +210,7 @@ async fn code_1010_validation_blocked() {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
     let governance = Governance::builder()
-        .policies(Policies::all(policy))
+        .policies(Policies::with_default(policy))
         .validator(Validator::Sandbox, Never)
         .build();
     let run = tool("run").risk(RiskLevel::Safe).validator(Validator::Sandbox);

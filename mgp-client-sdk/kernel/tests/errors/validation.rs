@@ -116,8 +116,8 @@ async fn code_4003_tool_name_conflict() {
         || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
     let mut mgp = GovernanceConfig::default();
     mgp.default_policy = DefaultPolicy::OptOut;
-    let builder = Kernel::builder().local_as("one", mgp.clone(), clock);
-    let kernel = builder.local_as("two", mgp, clock).build().await.unwrap();
+    let builder = Kernel::builder().local_with("one", mgp.clone(), clock);
+    let kernel = builder.local_with("two", mgp, clock).build().await.unwrap();
     let is_known = |id: &str| !kernel.index().tools_of(id).is_empty();
     for _ in 0..1_000 {
         if is_known("one") && is_known("two") {

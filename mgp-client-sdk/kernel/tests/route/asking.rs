@@ -51,7 +51,7 @@ fn curious(era: Era) -> Server {
 const TOOLS: [&str; 4] = ["form", "page", "model", "roots"];
 
 async fn world(era: Era) -> Kernel {
-    let kernel = build(Kernel::builder().local_as("c", open(&TOOLS), move || curious(era))).await;
+    let kernel = build(Kernel::builder().local_with("c", open(&TOOLS), move || curious(era))).await;
     wait_for_tools(&kernel, "c", 4).await;
     kernel
 }
@@ -164,7 +164,7 @@ fn looking(seen: &Arc<Mutex<Vec<String>>>) -> Server {
 async fn roots_outside_of_calls_come_from_the_only_client_that_offers_them() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let made = Arc::clone(&seen);
-    let kernel = build(Kernel::builder().local_as("l", open(&[]), move || looking(&made))).await;
+    let kernel = build(Kernel::builder().local_with("l", open(&[]), move || looking(&made))).await;
     let plain = host(&kernel, "plain", host_of(Era::Legacy)).await;
     until("the server is connected", || async { plain.resources().await.unwrap().len() == 1 })
         .await;

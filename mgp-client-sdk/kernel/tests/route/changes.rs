@@ -27,8 +27,8 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
         let pair = format!("{above:?} {below:?}");
         let handles = Handles::default();
         let made = Arc::clone(&handles);
-        let builder =
-            Kernel::builder().local_as("c", open(&["one", "two"]), move || changing(below, &made));
+        let builder = Kernel::builder()
+            .local_with("c", open(&["one", "two"]), move || changing(below, &made));
         let kernel = build(builder).await;
         wait_for_tools(&kernel, "c", 1).await;
         let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
@@ -77,7 +77,7 @@ async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notifie
     for era in [Era::Legacy, Era::Modern] {
         let handles = Handles::default();
         let builder = Kernel::builder()
-            .local_as("c", open(&["one"]), move || changing(Era::Modern, &handles));
+            .local_with("c", open(&["one"]), move || changing(Era::Modern, &handles));
         let kernel = build(builder).await;
         wait_for_tools(&kernel, "c", 1).await;
         let changes: Arc<Mutex<[usize; 2]>> = Arc::default();
@@ -121,7 +121,7 @@ async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
             });
             changing(below, &made).tool(die)
         };
-        let kernel = build(Kernel::builder().local_as("c", mgp, make)).await;
+        let kernel = build(Kernel::builder().local_with("c", mgp, make)).await;
         wait_for_tools(&kernel, "c", 2).await;
         let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
         let sink = Arc::clone(&changes);

@@ -39,7 +39,7 @@ fn apart() -> Server {
         if cx.caller.era == Era::Modern { "modern" } else { "legacy" }
     });
     let asks = Tool::new("asks", "Names what it may ask", |cx: Context| async move {
-        let asks = cx.caller.asks;
+        let asks = cx.caller.accepts;
         format!("{} {} {}", asks.elicitation, asks.sampling, asks.roots)
     });
     let touch = Tool::new("touch", "Changes the news", move || {
@@ -58,7 +58,7 @@ async fn world(create: fn() -> Server) -> (Kernel, Arc<AtomicUsize>) {
         counts.fetch_add(1, Ordering::SeqCst);
         create()
     };
-    let kernel = build(Kernel::builder().local_as("a", open(&TOOLS), counted)).await;
+    let kernel = build(Kernel::builder().local_with("a", open(&TOOLS), counted)).await;
     wait_for_tools(&kernel, "a", TOOLS.len()).await;
     (kernel, starts)
 }
@@ -185,7 +185,7 @@ async fn a_question_keeps_its_key_while_nothing_else_has_it() {
             });
             limit_era(Server::new("a", "1").tool(form), below)
         };
-        let kernel = build(Kernel::builder().local_as("a", open(&TOOLS), create)).await;
+        let kernel = build(Kernel::builder().local_with("a", open(&TOOLS), create)).await;
         wait_for_tools(&kernel, "a", 1).await;
         let mut caller = mock::client(kernel.server().into_stack().unwrap());
         let params = format!(r#"{{"name":"form",{META}}}"#);

@@ -48,7 +48,7 @@ async fn world(era: Era) -> (Kernel, Arc<Notify>, Arc<Notify>) {
     let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let parts = (Arc::clone(&begun), Arc::clone(&dropped));
     let make = move || worker(era, Arc::clone(&parts.0), Arc::clone(&parts.1));
-    let kernel = build(Kernel::builder().local_as("w", open(&["steps", "waits"]), make)).await;
+    let kernel = build(Kernel::builder().local_with("w", open(&["steps", "waits"]), make)).await;
     wait_for_tools(&kernel, "w", 2).await;
     (kernel, begun, dropped)
 }

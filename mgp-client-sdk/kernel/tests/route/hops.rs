@@ -17,10 +17,10 @@ async fn a_server_behind_two_kernels_is_reached_through_both() {
             .tool(Tool::new("now", "The time of day", || async { "noon" }))
             .resource(Resource::text("file:///a", "a", "text"))
     };
-    let inner = build(Kernel::builder().local_as("clock", open(&["now"]), clock)).await;
+    let inner = build(Kernel::builder().local_with("clock", open(&["now"]), clock)).await;
     wait_for_tools(&inner, "clock", 1).await;
     let behind = inner.clone();
-    let builder = Kernel::builder().local_as("inner", open(&["now"]), move || behind.server());
+    let builder = Kernel::builder().local_with("inner", open(&["now"]), move || behind.server());
     let outer = build(builder).await;
     wait_for_tools(&outer, "inner", 1).await;
     for era in [Era::Legacy, Era::Modern] {
@@ -40,7 +40,7 @@ async fn a_server_behind_two_kernels_is_reached_through_both() {
 async fn a_kernel_that_has_itself_among_its_servers_refuses_the_circle() {
     let own: Arc<OnceLock<Kernel>> = Arc::default();
     let later = Arc::clone(&own);
-    let builder = Kernel::builder().local_as("self", open(&[]), move || later.wait().server());
+    let builder = Kernel::builder().local_with("self", open(&[]), move || later.wait().server());
     let kernel = build(builder).await;
     own.set(kernel.clone()).unwrap();
     let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
@@ -62,7 +62,7 @@ async fn the_lists_of_a_kernel_behind_itself_stop_growing() {
             .resource(Resource::text("file:///a", "a", "text"))
             .prompt(Prompt::new("plan", "Plans", || async { "plan" }))
     };
-    let builder = Kernel::builder().local_as("files", open(&[]), files).local_as(
+    let builder = Kernel::builder().local_with("files", open(&[]), files).local_with(
         "self",
         open(&[]),
         move || later.wait().server(),

@@ -48,8 +48,8 @@ fn weather(era: Era, text: &'static str) -> Server {
 
 async fn both(era: Era) -> Kernel {
     let builder = Kernel::builder()
-        .local_as("rain", open(&[]), move || weather(era, "rain"))
-        .local_as("My_sun", open(&[]), move || weather(era, "sun"));
+        .local_with("rain", open(&[]), move || weather(era, "rain"))
+        .local_with("My_sun", open(&[]), move || weather(era, "sun"));
     let kernel = build(builder).await;
     let host = host(&kernel, "first", host_of(Era::Legacy)).await;
     until("both are listed", || async { host.resources().await.unwrap().len() == 4 }).await;
@@ -119,8 +119,8 @@ async fn an_agent_sees_the_entries_of_the_servers_it_has_access_to() {
     let mut closed = open(&[]);
     closed.default_policy = mgp_types::mgp::DefaultPolicy::OptIn;
     let builder = Kernel::builder()
-        .local_as("rain", open(&[]), || weather(Era::Modern, "rain"))
-        .local_as("sun", closed, || weather(Era::Modern, "sun"));
+        .local_with("rain", open(&[]), || weather(Era::Modern, "rain"))
+        .local_with("sun", closed, || weather(Era::Modern, "sun"));
     let kernel = build(builder).await;
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     until("rain is listed", || async { ann.resources().await.unwrap().len() == 2 }).await;
@@ -154,8 +154,11 @@ async fn long_lists_come_in_pages() {
             })
         }
     };
-    let builder =
-        Kernel::builder().local_as("a", open(&[]), many("a")).local_as("b", open(&[]), many("b"));
+    let builder = Kernel::builder().local_with("a", open(&[]), many("a")).local_with(
+        "b",
+        open(&[]),
+        many("b"),
+    );
     let kernel = build(builder).await;
     let host = host(&kernel, "ann", host_of(Era::Modern)).await;
     until("all are listed", || async { host.resources().await.unwrap().len() == 800 }).await;
@@ -174,7 +177,7 @@ async fn a_list_is_known_to_the_next_kernel_without_a_start() {
     let made = Arc::new(AtomicUsize::new(0));
     let builder = || {
         let made = Arc::clone(&made);
-        Kernel::builder().local_as("rain", open(&[]), move || {
+        Kernel::builder().local_with("rain", open(&[]), move || {
             made.fetch_add(1, Ordering::SeqCst);
             weather(Era::Modern, "rain")
         })
@@ -223,7 +226,7 @@ async fn no_server_can_take_the_names_of_another() {
             .prompt(Prompt::new("evil.own", "Is its own", || async { "of evil" }))
     };
     let builder =
-        Kernel::builder().local_as("files", open(&[]), files).local_as("evil", open(&[]), evil);
+        Kernel::builder().local_with("files", open(&[]), files).local_with("evil", open(&[]), evil);
     let kernel = build(builder).await;
     let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
     let renamed = "mgp+evil:mgp+files:file:///b";
@@ -277,7 +280,7 @@ async fn the_first_request_of_a_host_waits_for_new_servers() {
             weather(Era::Modern, "rain").tool(Tool::new("look", "Looks out", || async { "rain" }))
         };
         let fresh = async || {
-            let builder = Kernel::builder().local_as("rain", open(&["look"]), slow);
+            let builder = Kernel::builder().local_with("rain", open(&["look"]), slow);
             let kernel = build(builder).await;
             let host = host(&kernel, "ann", host_of(above)).await;
             (kernel, host)
@@ -305,7 +308,7 @@ async fn a_server_that_cannot_start_delays_no_list() {
     let config = Config::parse("mgp.toml", text).unwrap().config;
     let builder = Kernel::builder()
         .config(config)
-        .local_as("rain", open(&[]), || weather(Era::Modern, "rain"));
+        .local_with("rain", open(&[]), || weather(Era::Modern, "rain"));
     let kernel = build(builder).await;
     let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
     let asked = tokio::time::timeout(std::time::Duration::from_secs(5), host.resources()).await;

@@ -22,8 +22,8 @@ fn server(id: &'static str) -> impl Fn() -> Server + Send + Sync + 'static {
 
 async fn world() -> Kernel {
     let builder = Kernel::builder()
-        .local_as("a", open(&["which", "a_time"]), server("a"))
-        .local_as("b", open(&["which", "b_time"]), server("b"));
+        .local_with("a", open(&["which", "a_time"]), server("a"))
+        .local_with("b", open(&["which", "b_time"]), server("b"));
     let kernel = build(builder).await;
     wait_for_tools(&kernel, "a", 2).await;
     wait_for_tools(&kernel, "b", 2).await;
@@ -116,7 +116,7 @@ async fn tools_are_listed_with_their_security_to_callers_that_negotiated_it() {
         for (builder, is_shown) in [
             (host_of(era).mgp(security), true),
             (host_of(era).mgp(ExtensionSet::EMPTY.with(Extension::Streaming)), false),
-            (host_of(era).plain(), false),
+            (host_of(era).without_mgp(), false),
         ] {
             let host = host(&kernel, "ada", builder).await;
             host.call("a.which").await.unwrap();

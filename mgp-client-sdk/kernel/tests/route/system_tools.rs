@@ -19,7 +19,7 @@ async fn world(era: Era) -> Kernel {
     let now = |name: &str| Tool::new(name.to_owned(), "The time", || async { "noon" });
     let new = move || limit_era(Server::new("new", "1").tool(now("new_time")), era);
     let old = move || limit_era(Server::new("old", "1").tool(now("old_time")).without_mgp(), era);
-    let builder = Kernel::builder().local_as("new", open(&["new_time"]), new).local_as(
+    let builder = Kernel::builder().local_with("new", open(&["new_time"]), new).local_with(
         "old",
         open(&["old_time"]),
         old,
@@ -78,7 +78,7 @@ async fn the_status_of_a_kernel_counts_the_tools_behind_it() {
     kernel.stop_server(&ServerId::from("new")).await.unwrap();
     let status = status_of(&host, None).await;
     assert_eq!((status.tools_total, status.tools_available), (Some(2), Some(1)), "{status:?}");
-    let _present = kernel.clients().enter(Principal::local(), mgp_kernel::ClientTransport::Socket);
+    let _present = kernel.clients().add(Principal::local(), mgp_kernel::ClientTransport::Socket);
     let resources = status_of(&host, None).await.resources.unwrap();
     assert_eq!(resources.get("open_connections").unwrap().as_str(), "1");
     host.close().await;
@@ -89,7 +89,7 @@ async fn the_status_of_a_kernel_counts_the_tools_behind_it() {
 async fn health_is_a_tool_of_the_kernel_in_every_spelling() {
     let kernel = world(Era::Legacy).await;
     for era in [Era::Legacy, Era::Modern] {
-        let host = host(&kernel, "ada", host_of(era).plain()).await;
+        let host = host(&kernel, "ada", host_of(era).without_mgp()).await;
         for name in ["mgp.health.ping", "mgp_health_ping", "mgp/health/ping"] {
             let answer = structured(&host, name, json!({ "server_id": "old" })).await;
             assert_eq!(answer["status"], "healthy", "{answer}");
@@ -133,7 +133,7 @@ async fn a_call_is_cancelled_by_a_tool() {
         });
         Server::new("w", "1").tool(waits)
     };
-    let kernel = build(Kernel::builder().local_as("w", open(&["waits"]), make)).await;
+    let kernel = build(Kernel::builder().local_with("w", open(&["waits"]), make)).await;
     wait_for_tools(&kernel, "w", 1).await;
     let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
     let unknown = structured(&host, "mgp.stream.cancel", json!({ "request_id": 4711 })).await;

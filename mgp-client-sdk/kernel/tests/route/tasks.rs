@@ -48,7 +48,7 @@ async fn world(era: Era) -> (Kernel, Arc<Notify>) {
     let may_end = Arc::new(Notify::new());
     let ends = Arc::clone(&may_end);
     let make = move || slow(era, Arc::clone(&ends));
-    let kernel = build(Kernel::builder().local_as("s", open(&TOOLS), make)).await;
+    let kernel = build(Kernel::builder().local_with("s", open(&TOOLS), make)).await;
     wait_for_tools(&kernel, "s", 3).await;
     (kernel, may_end)
 }

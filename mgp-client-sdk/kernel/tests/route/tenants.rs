@@ -112,7 +112,7 @@ async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Receiv
 async fn world(mgp: GovernanceConfig, era: Era) -> Kernel {
     let both = Arc::new(Barrier::new(2));
     let make = move || shared(era, Arc::clone(&both));
-    let kernel = build(Kernel::builder().local_as("s", mgp, make)).await;
+    let kernel = build(Kernel::builder().local_with("s", mgp, make)).await;
     wait_for_tools(&kernel, "s", 3).await;
     kernel
 }
@@ -226,7 +226,7 @@ async fn an_unused_instance_is_stopped_to_make_room() {
             async { "hello" }
         }))
     };
-    let kernel = build(Kernel::builder().local_as("s", mgp, make)).await;
+    let kernel = build(Kernel::builder().local_with("s", mgp, make)).await;
     wait_for_tools(&kernel, "s", 1).await;
     assert_eq!(made.load(Ordering::SeqCst), 1, "the shared instance, whose lists are read");
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
@@ -280,7 +280,7 @@ async fn a_log_message_after_calls_of_two_principals_is_dropped() {
             });
         limit_era(Server::new("s", "1").tool(later).logging(), Era::Legacy)
     };
-    let kernel = build(Kernel::builder().local_as("s", open(&["later"]), make)).await;
+    let kernel = build(Kernel::builder().local_with("s", open(&["later"]), make)).await;
     wait_for_tools(&kernel, "s", 1).await;
     let (ann, of_ann) = tenant(&kernel, "ann", Era::Legacy).await;
     ann.set_level(LogLevel::Debug).await.unwrap();

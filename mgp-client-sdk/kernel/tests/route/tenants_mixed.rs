@@ -72,7 +72,7 @@ async fn world(era: Era) -> (Kernel, Arc<Shared>) {
     let shared = Arc::new(shared);
     let made = Arc::clone(&shared);
     let make = move || server(&made, era);
-    let kernel = build(Kernel::builder().local_as("s", open(&["talk", "hold"]), make)).await;
+    let kernel = build(Kernel::builder().local_with("s", open(&["talk", "hold"]), make)).await;
     wait_for_tools(&kernel, "s", 2).await;
     (kernel, shared)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mgp_types::{RpcError, unguessable};
+use mgp_types::{RpcError, random_name};
 use p256::ecdsa::signature::Signer as _;
 use p256::ecdsa::{Signature, SigningKey};
 use serde::de::Error as _;
@@ -87,7 +87,7 @@ impl ProofKey {
     ) -> Result<String, AuthError> {
         let hash = |token: &Secret| URL_SAFE_NO_PAD.encode(Sha256::digest(token.expose()));
         let claims = Claims {
-            jti: unguessable()?,
+            jti: random_name()?,
             htm: method,
             htu: plain(url)?,
             iat: now(),

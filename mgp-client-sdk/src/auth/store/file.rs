@@ -71,7 +71,7 @@ impl TokenStore for FileTokens {
 
     async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError> {
         self.run(move |file| {
-            let turn = file.turn(WRITE_LOCK_TIMEOUT)?;
+            let turn = file.lock(WRITE_LOCK_TIMEOUT)?;
             let mut entries = read(file)?;
             entries.save(entry);
             write(file, &turn, entries)
@@ -88,7 +88,7 @@ impl TokenStore for FileTokens {
         let until = Instant::now() + RENEWAL_LOCK_TIMEOUT;
         loop {
             let name = name.clone();
-            if let Some(turn) = self.run(move |file| Ok(file.try_turn(&name)?)).await? {
+            if let Some(turn) = self.run(move |file| Ok(file.try_lock(&name)?)).await? {
                 return Ok(RenewalLock::new(turn));
             }
             if Instant::now() >= until {
@@ -199,7 +199,7 @@ mod tests {
             [r#"{"version":1,"entries":["s3cret"]}"#, r#"{"version":9,"entries":[]}"#, "s3cret"]
         {
             let file = PrivateFile::new(file_in(&folder), MAX_FILE_BYTES);
-            file.replace(&file.turn(WRITE_LOCK_TIMEOUT).unwrap(), text.as_bytes()).unwrap();
+            file.replace(&file.lock(WRITE_LOCK_TIMEOUT).unwrap(), text.as_bytes()).unwrap();
             let error = tokens.save(entry("a")).await.unwrap_err();
             assert!(matches!(error, TokenStoreError::Damaged { .. }), "{error}");
             assert!(!format!("{error} {error:?}").contains("s3cret"));

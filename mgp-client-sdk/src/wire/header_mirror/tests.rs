@@ -24,7 +24,7 @@ fn server(lists: &Arc<AtomicUsize>, calls: &Arc<Mutex<Vec<String>>>) -> Stack {
             r#"{"resultType":"complete","content":[]}"#.to_owned()
         } else {
             lists.fetch_add(1, Ordering::Relaxed);
-            if call.params().mentions("\"cursor\"") {
+            if call.params().may_contain_member("\"cursor\"") {
                 format!(r#"{{"resultType":"complete","tools":[{VALID}]}}"#)
             } else {
                 format!(
@@ -114,7 +114,7 @@ async fn a_schema_that_changed_is_fetched_once_more() {
                 match call.cx().extensions.get::<HeaderParams>() {
                     Some(_) => Ok(r#"{"content":[]}"#.to_owned()),
                     None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
-                        .because(HttpFailure::Answered(400))),
+                        .because(HttpFailure::StatusWithError(400))),
                 }
             } else if listed.fetch_add(1, Ordering::Relaxed) == 1 && changes {
                 Ok(format!(r#"{{"tools":[{VALID}]}}"#))
@@ -132,7 +132,9 @@ async fn a_schema_that_changed_is_fetched_once_more() {
 
 #[tokio::test]
 async fn a_call_that_may_have_run_is_not_repeated() {
-    for fault in [Some(HttpFailure::Answered(200)), Some(HttpFailure::Answered(500)), None] {
+    for fault in
+        [Some(HttpFailure::StatusWithError(200)), Some(HttpFailure::StatusWithError(500)), None]
+    {
         let made = Arc::new(AtomicUsize::new(0));
         let called = Arc::clone(&made);
         let server = Stack::from_fn(move |call: Call| {
@@ -181,7 +183,7 @@ async fn a_failed_list_is_not_requested_with_every_call() {
             match call.cx().extensions.get::<HeaderParams>() {
                 Some(_) => Ok(Reply::empty()),
                 None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
-                    .because(HttpFailure::Answered(400))),
+                    .because(HttpFailure::StatusWithError(400))),
             }
         } else if listed.fetch_add(1, Ordering::Relaxed) == 0 {
             Err(RpcError::internal("no list"))
@@ -208,7 +210,7 @@ async fn a_list_with_too_many_pages_is_not_read_with_every_call() {
     let server = Stack::from_fn(move |call: Call| {
         let answer = if call.is::<ToolsCall>() {
             Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
-                .because(HttpFailure::Answered(400)))
+                .because(HttpFailure::StatusWithError(400)))
         } else {
             listed.fetch_add(1, Ordering::Relaxed);
             Ok(Reply::raw(Payload::from_trusted(r#"{"tools":[],"nextCursor":"more"}"#)))

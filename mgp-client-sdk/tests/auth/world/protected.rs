@@ -19,7 +19,7 @@ impl World {
         for times in 1..=32 {
             // Proofs do not cover the query.
             let url = format!("{SERVER}?key=value");
-            let shown = oauth.shown(RequestTarget::new("POST", &url)).await?;
+            let shown = oauth.for_request(RequestTarget::new("POST", &url)).await?;
             let header = shown.headers.iter().find(|(name, _)| *name == "dpop");
             let proof = header.map(|(_, proof)| proof.as_str());
             let authorization = shown.authorization.as_deref().unwrap_or_default();
@@ -28,7 +28,7 @@ impl World {
                 Ok(granted) if words(needs).is_subset(&granted) => {
                     if self.switches().server_wants == NonceRule::Rotated {
                         self.state().at_server.rotate();
-                        oauth.nonce(&self.state().at_server.nonce());
+                        oauth.handle_nonce(&self.state().at_server.nonce());
                     }
                     return Ok(token.to_owned());
                 }
@@ -45,7 +45,7 @@ impl World {
                     CredentialRefusal::new(401, vec![challenge], shown.authorization).nonce(nonce)
                 }
             };
-            oauth.refused(refusal.times(times)).await?;
+            oauth.handle_refusal(refusal.attempts(times)).await?;
         }
         panic!("the client never gives up");
     }

@@ -18,7 +18,7 @@ use super::world::{World, ann, mallory};
 fn everyone() -> Policies {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
-    Policies::all(policy)
+    Policies::with_default(policy)
 }
 
 fn entry(permission: AccessPermission) -> AccessGrantParams {
@@ -95,16 +95,16 @@ impl Store for Brittle {
         self.inner.revision()
     }
 
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         most: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.or(self.inner.pending(log, most))
+        self.or(self.inner.pending_events(log, most))
     }
 
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.or(self.inner.settle(log, through))
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.or(self.inner.acknowledge(log, through))
     }
 }
 
@@ -254,8 +254,10 @@ async fn a_risk_lowered_by_the_operator_is_recorded_for_own_tools_too() {
     policy.default_policy = DefaultPolicy::OptOut;
     policy.risk.insert("wipe".to_owned(), RiskLevel::Safe);
     let log = MemoryAudit::new();
-    let governance =
-        Governance::builder().audit(Arc::new(log.clone())).policies(Policies::all(policy)).build();
+    let governance = Governance::builder()
+        .audit(Arc::new(log.clone()))
+        .policies(Policies::with_default(policy))
+        .build();
     let world = World { governance, log, ..World::new() };
     let stack: Stack = world.disk().into_stack().unwrap();
     let mut agent = RawClient::modern(&stack, mallory());

@@ -41,7 +41,10 @@ fn lenient(approver: ElicitApprover) -> Governance {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
     policy.risk.insert("wipe".to_owned(), RiskLevel::Moderate);
-    Governance::builder().policies(mgp_security::Policies::all(policy)).approver(approver).build()
+    Governance::builder()
+        .policies(mgp_security::Policies::with_default(policy))
+        .approver(approver)
+        .build()
 }
 
 /// Answers every question like an obedient agent; returns the final result and the number of questions.
@@ -121,7 +124,7 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
         let mut policy = ServerPolicy::default();
         policy.default_policy = DefaultPolicy::OptOut;
         let below = Governance::builder()
-            .policies(mgp_security::Policies::all(policy))
+            .policies(mgp_security::Policies::with_default(policy))
             .approver(ElicitApprover::everyone())
             .build();
         let ran = Arc::new(AtomicUsize::new(0));

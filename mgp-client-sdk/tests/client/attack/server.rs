@@ -40,7 +40,7 @@ fn governed(person: Person) -> (Governance, MemoryAudit, ClientBuilder) {
     let log = MemoryAudit::new();
     let governance = Governance::builder()
         .audit(Arc::new(log.clone()))
-        .policies(Policies::all(policy))
+        .policies(Policies::with_default(policy))
         .approver(person)
         .build();
     let builder = Client::builder("test", "1").governed(&governance, "disk");
@@ -148,7 +148,7 @@ async fn a_server_that_flips_between_two_definitions_is_never_called_with_the_ot
         list["tools"][0]["description"] = json!(text);
         let (tools, _) = tokio::join!(listing, script.serve("tools/list", list));
         assert_eq!(tools.is_empty(), bad, "round {round}");
-        assert_eq!(definitions.standing(Some(&disk), "look") == DefinitionState::Pinned, !bad);
+        assert_eq!(definitions.state(Some(&disk), "look") == DefinitionState::Pinned, !bad);
         if bad {
             assert_eq!(client.call_tool("look", ()).await.unwrap_err().code().0, 4002);
         }
@@ -169,7 +169,7 @@ async fn ever_new_tool_names_do_not_fill_the_store() {
             .collect();
         definitions.observe(&disk, &tools).await.unwrap();
     }
-    let standing = |name: &str| definitions.standing(Some(&disk), name);
+    let standing = |name: &str| definitions.state(Some(&disk), name);
     assert_eq!(standing("t0_0"), DefinitionState::Pinned);
     assert_eq!(standing("t1_3999"), DefinitionState::Pinned);
     assert!(

@@ -89,7 +89,7 @@ async fn access_revoked_while_a_call_waits_for_its_turn_runs_nothing() {
     for modern in [false, true] {
         let world = World::open().await;
         let mut limit = mgp_lifecycle::LimitConfig::default();
-        limit.running = 1;
+        limit.max_running = 1;
         let server: Server = world.disk().limit(limit);
         let stack: Stack = server.into_stack().unwrap();
         let mut agent = if modern {

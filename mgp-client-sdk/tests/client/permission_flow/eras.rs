@@ -54,10 +54,11 @@ async fn both_sides_of_ours_agree_in_both_eras() {
 #[tokio::test]
 async fn a_client_without_an_authority_runs_tools_as_before() {
     for era in ERAS {
-        let client = TestClient::through(server(), Client::builder("c", "1").era(era)).await;
+        let client = TestClient::with_builder(server(), Client::builder("c", "1").era(era)).await;
         assert_eq!(client.text("run", ()).await, "unknown");
         let client =
-            TestClient::through(server(), Client::builder("c", "1").plain().era(era)).await;
+            TestClient::with_builder(server(), Client::builder("c", "1").without_mgp().era(era))
+                .await;
         assert_eq!(client.text("run", ()).await, "unknown");
     }
 }
@@ -72,8 +73,8 @@ async fn a_hop_decides_itself_for_each_pair_of_eras() {
                 let board = ToolRouter::new().route("run", hop);
                 let upstream = Server::new("hub", "1")
                     .endpoints(Router::new().route(ToolsCall::METHOD, Stack::new(board)));
-                let client = Client::builder("c", "1").plain().era(above);
-                let client = TestClient::through(upstream, client).await;
+                let client = Client::builder("c", "1").without_mgp().era(above);
+                let client = TestClient::with_builder(upstream, client).await;
                 let result = client.call("run").await.unwrap();
                 assert_eq!(
                     result.is_error == Some(true),

@@ -154,8 +154,8 @@ async fn an_undecided_permission_is_deferred_and_sent_once_it_is_decided() {
 async fn a_connection_can_be_closed_for_want_of_a_permission() {
     let strict = |authority: &TestAuthority| {
         authority.client().config(|config| {
-            config.connect.denied = UngrantedPolicy::Close;
-            config.connect.deferred = UngrantedPolicy::Close;
+            config.connect.on_denied = UngrantedPolicy::Close;
+            config.connect.on_deferred = UngrantedPolicy::Close;
         })
     };
     for (extension, _, method) in SPELLINGS {
@@ -203,5 +203,5 @@ async fn decisions_need_a_server_id() {
     let (end, _script) = Script::new();
     let builder = Client::builder("test", "1").grantor(std::sync::Arc::new(authority));
     let error = builder.connect(end.reader, end.writer).await.unwrap_err();
-    assert!(matches!(error, Error::Connect(ConnectError::Nameless)), "{error}");
+    assert!(matches!(error, Error::Connect(ConnectError::MissingServerId)), "{error}");
 }

@@ -12,8 +12,8 @@ use crate::registry::list_router;
 #[tokio::test(start_paused = true)]
 async fn registrations_are_counted_in_all_and_for_each() {
     let bounds = |config: &mut RegistrationConfig| {
-        (config.most, config.most_each) = (5, 3);
-        (config.waiting, config.waiting_each) = (3, 2);
+        (config.max, config.max_each) = (5, 3);
+        (config.max_pending, config.max_pending_each) = (3, 2);
     };
     let world = World::with(bounds, |builder| builder);
     let two = Principal::local().agent("maker-two");
@@ -39,7 +39,7 @@ async fn registrations_are_counted_in_all_and_for_each() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kernel_without_registrations_refuses_all() {
-    let world = World::with(|config| config.most = 0, |builder| builder);
+    let world = World::with(|config| config.max = 0, |builder| builder);
     refused(world.register(operator(), count("a")).await, 4100, "not registered here");
 }
 
@@ -135,15 +135,15 @@ impl Store for Late {
     fn revision(&self) -> watch::Receiver<u64> {
         self.0.revision()
     }
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         most: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.0.pending(log, most)
+        self.0.pending_events(log, most)
     }
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.0.settle(log, through)
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.acknowledge(log, through)
     }
 }
 
@@ -205,7 +205,7 @@ async fn a_log_that_takes_its_events_from_the_store_gets_them_with_the_change() 
     }
     let world = World::with(|_| {}, |builder| builder.audit(Arc::new(Outbox)));
     world.register(maker(), count("a")).await.unwrap();
-    let pending = world.store.pending("log", 9).await.unwrap();
+    let pending = world.store.pending_events("log", 9).await.unwrap();
     let names: Vec<_> = pending.iter().map(|it| it.event.event_type.as_str()).collect();
     assert_eq!(names, ["dev.cloto.server_registered", "dev.cloto.approval_requested"]);
 }
@@ -216,7 +216,7 @@ fn futures_can_be_sent() {
     fn sent<T: Send>(_: T) {}
     let world = World::new();
     let (cx, by) = (mock::client(Stack::new(world.registrations.router())).cx, operator());
-    let (server, hash) = (ServerId::from("a"), mgp_types::Sha256Hash::of(b""));
+    let (server, hash) = (ServerId::from("a"), mgp_types::Sha256Hash::digest(b""));
     sent(world.registrations.register(&cx, mgp_types::mgp::RegisterParams::new("a")));
     sent(world.registrations.deregister(&cx, mgp_types::mgp::DeregisterParams::new("a")));
     sent(world.registrations.approve(&by, &server, &hash, &[]));

@@ -61,7 +61,7 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     assert_eq!(waiting.argv[1..], ["a b", "\u{1b}[2J", "\u{202e}x"]);
     assert_eq!(waiting.env, ["API_KEY=…", "MODE=fast\n", "SESSION_TOKEN=/tmp/e.cnf"]);
     assert_eq!(waiting.cwd, world.folder.join("bin"));
-    let sha256 = Sha256Hash::of(&fs::read(&program).unwrap()).to_string();
+    let sha256 = Sha256Hash::digest(&fs::read(&program).unwrap()).to_string();
     assert_eq!(waiting.files, [(program, sha256.clone())]);
     let shown = waiting.to_string();
     for words in [
@@ -84,7 +84,7 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     world.approve().await.unwrap();
     let launch = world.fake.running()[0].launch().await.unwrap();
     assert!(!format!("{launch:?}").contains("hunter2"));
-    let ExpandedTarget::Program { env, cwd, .. } = launch.reach else { panic!("a program") };
+    let ExpandedTarget::Program { env, cwd, .. } = launch.target else { panic!("a program") };
     assert_eq!((env["API_KEY"].as_str(), cwd), ("hunter2", world.folder.join("bin")));
 }
 
@@ -99,9 +99,9 @@ async fn only_the_reviewed_registration_is_approved_and_only_by_an_operator() {
         RpcError::from(reply.unwrap_err()).code().0
     };
     assert_eq!(approve(maker(), &server, &right).await, 1000);
-    assert_eq!(approve(operator(), &server, &Sha256Hash::of(b"other")).await, 4004);
+    assert_eq!(approve(operator(), &server, &Sha256Hash::digest(b"other")).await, 4004);
     assert_eq!(approve(operator(), &"other".into(), &right).await, 4004);
-    assert!(world.registrations.waiting(&maker()).await.is_err());
+    assert!(world.registrations.pending(&maker()).await.is_err());
     assert!(world.registrations.reject(&maker(), &server, &right).await.is_err());
 
     // The program was replaced while the operator reviewed it.
@@ -143,7 +143,7 @@ async fn a_rejection_is_remembered_for_the_same_request_only() {
 
 #[tokio::test(start_paused = true)]
 async fn an_undecided_registration_expires() {
-    let world = World::with(|config| config.expires = Duration::ZERO, |builder| builder);
+    let world = World::with(|config| config.ttl = Duration::ZERO, |builder| builder);
     world.register(maker(), count("made")).await.unwrap();
     std::thread::sleep(Duration::from_millis(2));
     assert!(world.waiting().await.is_empty());

@@ -171,7 +171,7 @@ async fn a_hanging_start_is_aborted_when_its_server_is_deregistered() {
         }
     }
     impl ServerRunner for Hangs {
-        fn configured(&self, _: &ServerId) -> bool {
+        fn is_configured(&self, _: &ServerId) -> bool {
             false
         }
         fn start(&self, _: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {

@@ -209,11 +209,11 @@ fn check_grants(
     config: &ConnectConfig,
 ) -> Result<(), ConnectError> {
     let denied = notice.names_with(GrantDecision::Denied, requested);
-    if !denied.is_empty() && config.denied == UngrantedPolicy::Close {
+    if !denied.is_empty() && config.on_denied == UngrantedPolicy::Close {
         return Err(ConnectError::Rejected(denied));
     }
     let deferred = notice.names_with(GrantDecision::Deferred, requested);
-    if !deferred.is_empty() && config.deferred == UngrantedPolicy::Close {
+    if !deferred.is_empty() && config.on_deferred == UngrantedPolicy::Close {
         return Err(ConnectError::Deferred(deferred));
     }
     Ok(())

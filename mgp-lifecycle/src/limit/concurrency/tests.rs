@@ -12,7 +12,7 @@ use super::*;
 const CALL: &str = r#"{"name":"a"}"#;
 
 fn config(running: usize, waiting: usize) -> LimitConfig {
-    LimitConfig { running, waiting, ..LimitConfig::default() }
+    LimitConfig { max_running: running, max_waiting: waiting, ..LimitConfig::default() }
 }
 
 /// Counts running calls, and records the order of their callers.
@@ -203,7 +203,7 @@ async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
             if random.u8(0..4) == 0 {
                 calls.swap_remove(random.usize(0..calls.len())).abort();
             }
-            assert!(layer.running() <= bounds.running && layer.waiting() <= bounds.waiting);
+            assert!(layer.running() <= bounds.max_running && layer.waiting() <= bounds.max_waiting);
         }
         let mut ran = 0;
         for call in calls {
@@ -213,7 +213,7 @@ async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
                 assert_eq!(refused.code().0, 3001);
             }
         }
-        assert!(ran > 0 && recorder.peak.load(Ordering::SeqCst) <= bounds.running, "{seed}");
+        assert!(ran > 0 && recorder.peak.load(Ordering::SeqCst) <= bounds.max_running, "{seed}");
         assert_eq!((layer.running(), layer.waiting()), (0, 0), "{seed}");
         assert_eq!(recorder.running.load(Ordering::SeqCst), 0);
     }

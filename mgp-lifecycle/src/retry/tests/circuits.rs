@@ -6,7 +6,7 @@ use crate::CircuitConfig;
 /// Returns a layer without retries, so that every failure is a call.
 fn circuit(failures: u32) -> RetryLayer {
     let mut config = RetryConfig::default();
-    config.retries = 0;
+    config.max_retries = 0;
     config.circuit = CircuitConfig { failures, ..CircuitConfig::default() };
     RetryLayer::new(config).server("shop")
 }

@@ -32,7 +32,7 @@ async fn a_task_is_unknown_to_another_principal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_table_refuses_new_tasks_and_evicts_delivered_ones() {
-    let layer = layer(TasksConfig { max: 3, max_per_principal: 2, ..config() });
+    let layer = layer(TasksConfig { max_tasks: 3, max_per_principal: 2, ..config() });
     let begun = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&begun);
     let stack = over(&layer, move |call| {
@@ -68,7 +68,7 @@ async fn a_full_table_refuses_new_tasks_and_evicts_delivered_ones() {
 async fn a_thousand_tasks_leave_nothing_behind() {
     let live = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&live);
-    let layer = layer(TasksConfig { max: 1000, max_per_principal: 1000, ..config() });
+    let layer = layer(TasksConfig { max_tasks: 1000, max_per_principal: 1000, ..config() });
     let mut client = modern(over(&layer, move |call| {
         let live = LiveGuard::new(&count);
         async move {

@@ -90,21 +90,21 @@ async fn a_task_asks_its_legacy_caller_on_a_connection_that_waits() {
         text_result(&format!("{} {}", early.as_str(), late.as_str()))
     }));
     let mut facts = PeerInfo::new(Revision::V2025_11_25);
-    facts.asks = AcceptedRequests::default();
-    facts.asks.elicitation = true;
+    facts.accepts = AcceptedRequests::default();
+    facts.accepts.elicitation = true;
     client.cx.caller = Arc::new(facts);
     client.cx.peer = first.peer();
-    client.cx.asking = CallerAccess::Peer(first.peer());
+    client.cx.caller_access = CallerAccess::Peer(first.peer());
     let id = call_as_task(&mut client).await;
     settle().await;
-    assert_eq!(first.seen().len(), 1);
-    let meta: Value = first.seen()[0].hop().meta[0].1.get().unwrap();
+    assert_eq!(first.received().len(), 1);
+    let meta: Value = first.received()[0].hop().meta[0].1.get().unwrap();
     assert_eq!(meta["taskId"], id.as_str());
 
     client.cx.peer = second.peer();
     let result = request(&mut client, "tasks/result", &format!(r#"{{"taskId":"{id}"}}"#)).await;
     assert_eq!(result["content"][0]["text"], r#""yes" "yes""#);
-    assert_eq!((first.seen().len(), second.seen().len()), (1, 1));
+    assert_eq!((first.received().len(), second.received().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ async fn a_task_waits_for_answers_and_takes_them_one_by_one() {
         tokio::task::yield_now().await;
         ask_two(call.cx()).await
     }));
-    client.cx.asking = CallerAccess::Via(Arc::new(Rounds::default()));
+    client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::default()));
     let task = call(&mut client).await;
     settle().await;
     let seen = get(&mut client, &task).await;
@@ -49,7 +49,7 @@ async fn a_question_in_the_request_is_a_round_and_the_next_round_a_task() {
     let stack = over(&layer, |call| async move {
         let cx = call.cx().clone();
         // A tool that runs on its own tokio task and is driven where it is polled, as in the SDK.
-        let asking = cx.asking.clone();
+        let asking = cx.caller_access.clone();
         let tool = async move {
             let name = cx.ask("name", elicit()).await?;
             TaskTicket::of(&cx).unwrap().begin().await?;
@@ -57,10 +57,10 @@ async fn a_question_in_the_request_is_a_round_and_the_next_round_a_task() {
             let again = cx.ask("name", elicit()).await?;
             text_result(&format!("{} {} {}", name.as_str(), sure.as_str(), again.as_str()))
         };
-        tokio::spawn(async move { asking.drive(tool).await }).await.unwrap()
+        tokio::spawn(async move { asking.run_round(tool).await }).await.unwrap()
     });
     let mut client = modern(stack);
-    client.cx.asking = CallerAccess::Via(Arc::new(Rounds::default()));
+    client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::default()));
     let Ok(Reply::InputRequired(needed)) = client.call("tools/call", r#"{"name":"a"}"#).await
     else {
         panic!("the question must be a round")
@@ -69,7 +69,7 @@ async fn a_question_in_the_request_is_a_round_and_the_next_round_a_task() {
 
     let mut state = RoundState::default();
     state.answers.insert("name".to_owned(), Payload::of("Ada").unwrap());
-    client.cx.asking = CallerAccess::Via(Arc::new(Rounds::new(state)));
+    client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::new(state)));
     let before = tokio::time::Instant::now();
     let task = call(&mut client).await;
     assert_eq!(
@@ -93,7 +93,7 @@ async fn a_question_in_the_request_is_a_round_and_the_next_round_a_task() {
 async fn a_gate_that_asks_in_its_first_poll_is_a_round() {
     let layer = layer(config());
     let mut client = modern(over(&layer, |call| async move { ask_two(call.cx()).await }));
-    client.cx.asking = CallerAccess::Via(Arc::new(Rounds::default()));
+    client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::default()));
     let Ok(Reply::InputRequired(needed)) = client.call("tools/call", r#"{"name":"a"}"#).await
     else {
         panic!("the questions must be a round")
@@ -127,7 +127,7 @@ async fn the_asker_of_a_call_delegates_stored_values_and_rounds() {
         let seed: u32 = call.cx().once("seed", || async { Ok(1) }).await?;
         text_result(&seed.to_string())
     }));
-    client.cx.asking = CallerAccess::Via(Arc::new(rounds));
+    client.cx.caller_access = CallerAccess::Channel(Arc::new(rounds));
     assert_eq!(call(&mut client).await["content"][0]["text"], "7");
 }
 
@@ -135,16 +135,16 @@ async fn the_asker_of_a_call_delegates_stored_values_and_rounds() {
 async fn a_question_that_races_with_the_hand_over_is_never_lost() {
     // On real threads and in real time; the bound only ends a test that hangs.
     let all = async {
-        let layer = layer(TasksConfig { max: 1000, max_per_principal: 1000, ..config() });
+        let layer = layer(TasksConfig { max_tasks: 1000, max_per_principal: 1000, ..config() });
         let stack = over(&layer, |call| async move {
             let cx = call.cx().clone();
-            let asking = cx.asking.clone();
+            let asking = cx.caller_access.clone();
             let tool = async move { ask_two(&cx).await };
-            tokio::spawn(async move { asking.drive(tool).await }).await.unwrap()
+            tokio::spawn(async move { asking.run_round(tool).await }).await.unwrap()
         });
         let mut client = modern(stack);
         for _ in 0..500 {
-            client.cx.asking = CallerAccess::Via(Arc::new(Rounds::default()));
+            client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::default()));
             let reply = client.call("tools/call", r#"{"name":"a"}"#).await.unwrap();
             if let Reply::InputRequired(needed) = &reply {
                 assert!(!needed.asks.is_empty());

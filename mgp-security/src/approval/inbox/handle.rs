@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use mgp_types::mgp::{Actor, GrantDecision, Permission};
 use mgp_types::service::{AuditSink, Context, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
-use mgp_types::{ErrorCode, RpcError, unguessable};
+use mgp_types::{ErrorCode, RpcError, random_name};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -28,23 +28,23 @@ pub struct InboxConfig {
     /// The time a call waits for a decision before it gets the approval id instead. 25 s.
     pub wait: Duration,
     /// The time a request waits for an operator. 24 h.
-    pub open_for: Duration,
+    pub request_ttl: Duration,
     /// The time for which an answer can be used. 1 h.
-    pub good_for: Duration,
+    pub answer_ttl: Duration,
     /// The maximum number of open requests per caller; further ones are refused. 16.
-    pub open_each: usize,
+    pub max_open_per_caller: usize,
     /// The maximum number of open requests; further ones are refused. 256.
-    pub open_all: usize,
+    pub max_open: usize,
 }
 
 impl Default for InboxConfig {
     fn default() -> Self {
         Self {
             wait: Duration::from_secs(25),
-            open_for: Duration::from_hours(24),
-            good_for: Duration::from_hours(1),
-            open_each: 16,
-            open_all: 256,
+            request_ttl: Duration::from_hours(24),
+            answer_ttl: Duration::from_hours(1),
+            max_open_per_caller: 16,
+            max_open: 256,
         }
     }
 }
@@ -97,12 +97,12 @@ impl Inbox {
     /// Creates an inbox over a store, whose content is read by [`open`](Self::open).
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
-        Self::configured(store, audit, InboxConfig::default())
+        Self::with_config(store, audit, InboxConfig::default())
     }
 
     /// Creates an inbox with other limits.
     #[must_use]
-    pub fn configured(
+    pub fn with_config(
         store: Arc<dyn Store>,
         audit: Arc<dyn AuditSink>,
         config: InboxConfig,
@@ -136,7 +136,7 @@ impl Inbox {
         self.listed(AdminCheck::without_call(by)).await
     }
 
-    /// Approves a request; the approval can be used once, within [`InboxConfig::good_for`].
+    /// Approves a request; the approval can be used once, within [`InboxConfig::answer_ttl`].
     ///
     /// # Errors
     /// 1000 if `by` is not an operator, or is the waiting agent; −32602 if no open request of its tenant has the id; other codes if
@@ -179,7 +179,7 @@ impl Inbox {
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
-    pub async fn taken_back(
+    pub async fn forget_approvals(
         &self,
         by: &Principal,
         server: &ServerId,
@@ -237,7 +237,7 @@ impl Inbox {
             let mut settled = ApprovalRequest::clone(request);
             settled.state = RequestState::Settled;
             settled.decided_by = Some(by.subject().as_str().to_owned());
-            settled.expires_at = (now + self.0.config.good_for).into();
+            settled.expires_at = (now + self.0.config.answer_ttl).into();
             let event = Event::approval_decided(by, &settled.id, settled.state.as_str())
                 .server(Some(server))
                 .tool(settled.tool.as_deref());
@@ -259,7 +259,7 @@ impl Inbox {
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
-    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
+    pub async fn forget_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let _turn = self.0.turn.lock().await;
         let is_affected =
             |request: &ApprovalRequest| request.server_id.as_deref() == Some(server.as_str());
@@ -320,7 +320,7 @@ impl Inbox {
         decided.state = state;
         decided.decided_by = Some(by.subject().as_str().to_owned());
         decided.justification = justification.map(str::to_owned);
-        decided.expires_at = (now + self.0.config.good_for).into();
+        decided.expires_at = (now + self.0.config.answer_ttl).into();
         let event = Event::approval_decided(by, id, state.as_str())
             .server(decided.server_id.as_deref().map(ServerId::from).as_ref())
             .tool(decided.tool.as_deref())
@@ -378,14 +378,14 @@ impl Inbox {
     ) -> Result<Arc<ApprovalRequest>, RpcError> {
         let config = &self.0.config;
         let own = requests.open(now).filter(|request| request.is_of(&question.principal)).count();
-        if own >= config.open_each || requests.open(now).count() >= config.open_all {
+        if own >= config.max_open_per_caller || requests.open(now).count() >= config.max_open {
             return Err(RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
                 "too many open approval requests; an operator decides them, see `mgp approvals ls`",
             ));
         }
-        let id: String = unguessable()?.chars().take(10).collect();
-        let request = ApprovalRequest::of(question, id, now, now + config.open_for);
+        let id: String = random_name()?.chars().take(10).collect();
+        let request = ApprovalRequest::of(question, id, now, now + config.request_ttl);
         let event =
             Event::approval_requested(&question.principal, &request.id, Some(&request.expires_at))
                 .server(question.server.as_ref())
@@ -433,7 +433,7 @@ impl Approver for Inbox {
     }
 
     /// Returns a little more than [`InboxConfig::wait`], so that the waiting call gets the approval id.
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         self.0.config.wait + Duration::from_secs(4)
     }
 }

@@ -25,8 +25,8 @@ impl World {
 
     async fn over(store: Arc<MemoryStore>) -> Self {
         let audit = Arc::new(MemoryAudit::new());
-        let config = InboxConfig { open_each: 2, open_all: 3, ..InboxConfig::default() };
-        let inbox = Inbox::configured(store.clone(), audit.clone(), config);
+        let config = InboxConfig { max_open_per_caller: 2, max_open: 3, ..InboxConfig::default() };
+        let inbox = Inbox::with_config(store.clone(), audit.clone(), config);
         inbox.open().await.unwrap();
         let cx = mock::client(Stack::new(Router::new())).cx;
         Self { store, audit, inbox, cx }
@@ -52,7 +52,7 @@ fn ann() -> Principal {
 
 fn wipe(principal: &Principal, what: &str) -> Question {
     let arguments = format!(r#"{{"what":"{what}"}}"#);
-    let binding = Sha256Hash::of(format!("{principal:?} {arguments}").as_bytes());
+    let binding = Sha256Hash::digest(format!("{principal:?} {arguments}").as_bytes());
     let about =
         QuestionSubject::Call { tool: "wipe".to_owned(), arguments, risk: RiskLevel::Dangerous };
     Question::new(about, Some("disk".into()), principal.clone(), binding)
@@ -94,7 +94,8 @@ async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
     let world = World::open().await;
     let both = vec![Permission::Camera, Permission::SystemInfo];
     let about = QuestionSubject::Permissions { permissions: both.clone(), tool: None };
-    let question = Question::new(about, Some("disk".into()), agent("eve"), Sha256Hash::of(b"x"));
+    let question =
+        Question::new(about, Some("disk".into()), agent("eve"), Sha256Hash::digest(b"x"));
     let disk = ServerId::from("disk");
     let deciding = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -123,7 +124,7 @@ async fn unused_approvals_of_revoked_permissions_are_removed() {
     let asked = |permission: Permission| {
         let about =
             QuestionSubject::Permissions { permissions: vec![permission.clone()], tool: None };
-        let binding = Sha256Hash::of(permission.as_str().as_bytes());
+        let binding = Sha256Hash::digest(permission.as_str().as_bytes());
         Question::new(about, Some("disk".into()), agent("eve"), binding)
     };
     let questions = [Permission::Camera, Permission::SystemInfo].map(asked);
@@ -134,16 +135,16 @@ async fn unused_approvals_of_revoked_permissions_are_removed() {
     let (camera, disk) = ([Permission::Camera], ServerId::from("disk"));
     let (bob, other) = (Principal::new("acme", "bob").operator(), ServerId::from("other"));
     for (by, server) in [(&bob, &disk), (&ann(), &other)] {
-        let none = world.inbox.taken_back(by, server, &camera).await.unwrap();
+        let none = world.inbox.forget_approvals(by, server, &camera).await.unwrap();
         assert!(none.is_empty(), "{by:?} {server}");
     }
-    assert_eq!(world.inbox.taken_back(&ann(), &disk, &camera).await.unwrap(), camera);
+    assert_eq!(world.inbox.forget_approvals(&ann(), &disk, &camera).await.unwrap(), camera);
     assert_eq!(world.events().last().unwrap(), "dev.cloto.approval_decided");
     let answers = [world.ask(&questions[0]).await, world.ask(&questions[1]).await];
     let answers = answers.map(|decision| decision.answer);
     assert_eq!(answers, [GrantDecision::Deferred, GrantDecision::Approved]);
     // An open request stays.
-    assert!(world.inbox.taken_back(&ann(), &disk, &camera).await.unwrap().is_empty());
+    assert!(world.inbox.forget_approvals(&ann(), &disk, &camera).await.unwrap().is_empty());
     assert_eq!(world.inbox.list(&ann()).await.unwrap().len(), 2);
 }
 

@@ -30,7 +30,7 @@ impl Event {
         Self::new(EventType::ToolBlocked, by, AuditResult::Blocked)
             .server(server)
             .tool(tool)
-            .during(trace)
+            .trace(trace)
             .code(ErrorCode::INVALID_REQUEST)
             .rule(Some(&Rule::new(REQUESTS_ONLY)))
     }

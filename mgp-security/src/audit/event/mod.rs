@@ -89,7 +89,7 @@ pub(super) fn tenant_of(principal: &Principal) -> Option<&str> {
 /// let mut entry = AccessEntry::new(EntryType::ToolGrant, "agent.one", "files", AccessPermission::Allow);
 /// entry.tool_name = Some("read".to_owned());
 /// let entry = Entry::new("acme", entry);
-/// let event = Event::access_granted(&operator, &entry).during(Some("trace-1")).build();
+/// let event = Event::access_granted(&operator, &entry).trace(Some("trace-1")).build();
 /// assert_eq!(event.event_type.as_str(), "ACCESS_GRANTED");
 /// assert_eq!((event.actor.kind.as_str(), event.actor.id.as_str()), ("user", "ada"));
 /// assert_eq!(event.target.unwrap().tool_name.as_deref(), Some("read"));
@@ -137,14 +137,14 @@ impl Event {
     }
 
     /// Sets the trace id of the call that caused it.
-    pub fn during(mut self, trace: Option<&str>) -> Self {
+    pub fn trace(mut self, trace: Option<&str>) -> Self {
         self.0.trace_id = trace.map(str::to_owned);
         self
     }
 
     /// Sets the trace id and the server of the call that caused it.
-    pub fn of_call(self, cx: &Context) -> Self {
-        self.during(cx.trace.as_deref()).server(cx.server.as_ref())
+    pub fn in_call(self, cx: &Context) -> Self {
+        self.trace(cx.trace.as_deref()).server(cx.server.as_ref())
     }
 
     /// Sets the time of the event.

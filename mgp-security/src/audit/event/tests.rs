@@ -47,7 +47,7 @@ fn all() -> Vec<AuditEvent> {
     let on = Some(&garden);
     let ada = Principal::new("acme", "ada").operator();
     let agent = Principal::new("acme", "ada").agent("agent.one");
-    let (old, new) = (Sha256Hash::of(b"old"), Sha256Hash::of(b"new"));
+    let (old, new) = (Sha256Hash::digest(b"old"), Sha256Hash::digest(b"new"));
     let dusk = Timestamp::from("2026-03-04T18:00:00.000Z");
     let outbound = &Permission::NetworkOutbound;
     let mut entry =
@@ -68,7 +68,7 @@ fn all() -> Vec<AuditEvent> {
             .scope(&scope)
             .justification("for the forecast")
             .expires_at(&dusk),
-        Event::administration_refused(&agent, on, "grant", &refused).during(Some("trace-77")),
+        Event::administration_refused(&agent, on, "grant", &refused).trace(Some("trace-77")),
         Event::permission_revoked(Actor::kernel(), on, outbound)
             .before("approved")
             .cause("expired"),
@@ -79,10 +79,10 @@ fn all() -> Vec<AuditEvent> {
             .restart_limit_exceeded(5, Duration::from_mins(5)),
         Event::validation_failed(&agent, on, "water")
             .rule(Some(&Rule::new("validator network")))
-            .during(Some("trace-77")),
+            .trace(Some("trace-77")),
         Event::code_rejected(&agent, on, "grow")
             .rule(Some(&Rule::new("code_safety strict")))
-            .during(Some("trace-77")),
+            .trace(Some("trace-77")),
         Event::risk_overridden(
             Actor::user("ada"),
             on,
@@ -97,10 +97,10 @@ fn all() -> Vec<AuditEvent> {
         Event::project_revoked(&ada, "/home/ada/plot/mgp.toml", &old.to_string(), &[]),
         Event::approval_requested(&agent, "a1", Some(&dusk)).server(on).tool("mow"),
         Event::confirmation_given(&ada, on, "mow", &RiskLevel::Dangerous, &new)
-            .during(Some("trace-77")),
+            .trace(Some("trace-77")),
         Event::confirmation_denied(Actor::kernel(), on, "mow", &RiskLevel::Dangerous, &new)
             .cause("expired")
-            .during(Some("trace-77")),
+            .trace(Some("trace-77")),
         Event::definition_pinned(&garden, "water", &old),
         Event::definition_changed(&garden, "water", &old, &new, &["description"]),
         Event::definition_approved(&ada, &garden, "water", &new).before(&old.to_string()),

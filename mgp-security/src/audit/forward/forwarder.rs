@@ -24,7 +24,7 @@ pub enum Delivery {
     /// sent again.
     ///
     /// The sink must serve that tool, and must ignore events that it already has.
-    Asked,
+    Confirmed,
 }
 
 /// Sends the events of a log to the sinks an operator configured, in order, with their numbers.
@@ -48,7 +48,7 @@ pub enum Delivery {
 /// let archive = mock::peer(Stack::from_fn(|_| async { Ok(Reply::None) }));
 /// let mut forwarding = forwarder.forward("archive", archive.peer()).unwrap();
 /// log.record(Event::policy_changed(Actor::kernel(), None).build()).await.unwrap();
-/// forwarding.reaches(1).await;
+/// forwarding.wait_for(1).await;
 /// assert_eq!(archive.seen().len(), 1);
 ///
 /// assert!(forwarder.forward("anybody", archive.peer()).is_err());
@@ -78,7 +78,7 @@ impl Forwarder {
 
     /// Returns whether a sink was added.
     #[must_use]
-    pub fn names(&self, sink: &str) -> bool {
+    pub fn has_sink(&self, sink: &str) -> bool {
         self.sinks.contains_key(sink)
     }
 
@@ -125,7 +125,7 @@ pub struct Forwarding {
 impl Forwarding {
     /// Returns the number of the last event that the sink is known to have.
     #[must_use]
-    pub fn reached(&self) -> u64 {
+    pub fn delivered(&self) -> u64 {
         *self.progress.borrow()
     }
 
@@ -133,7 +133,7 @@ impl Forwarding {
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
-    pub async fn reaches(&mut self, seq: u64) {
+    pub async fn wait_for(&mut self, seq: u64) {
         // An error means that the task has ended.
         let _ = self.progress.wait_for(|reached| *reached >= seq).await;
     }

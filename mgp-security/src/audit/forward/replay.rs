@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_types::mcp::CallToolResult;
-use mgp_types::method::{AUDIT_REPLAY, Request, ToolsCall, method_of_tool};
+use mgp_types::method::{AUDIT_REPLAY, Request, ToolsCall, find_kernel_tool};
 use mgp_types::mgp::{AuditEvent, AuditReplayParams, AuditReplayResult};
 use mgp_types::service::{AuditSink, Call, Context, Params, Reply, Router, Stack, Target};
 use mgp_types::store::StoreError;
@@ -92,8 +92,11 @@ impl Replay {
     /// [`router`](Self::router).
     #[must_use]
     pub fn router_for(&self, sink: &str, forwarder: &Forwarder) -> Router {
-        let access =
-            if forwarder.names(sink) { ReplayAccess::NamedSink } else { ReplayAccess::Operators };
+        let access = if forwarder.has_sink(sink) {
+            ReplayAccess::NamedSink
+        } else {
+            ReplayAccess::Operators
+        };
         let own = self.clone();
         self.routes(access).route(
             ToolsCall::METHOD,
@@ -128,7 +131,7 @@ impl Replay {
 
     async fn answer_tool(&self, access: ReplayAccess, call: Call) -> Result<Reply, RpcError> {
         let meant = match call.params().target() {
-            Some(Target::Tool(name)) => method_of_tool(name),
+            Some(Target::Tool(name)) => find_kernel_tool(name),
             _ => None,
         };
         if meant.is_none_or(|tool| tool.name != AUDIT_REPLAY) {

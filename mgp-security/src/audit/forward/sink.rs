@@ -113,7 +113,7 @@ impl SinkTask {
                 *at = *last;
             }
         }
-        if self.confirm == Delivery::Asked {
+        if self.confirm == Delivery::Confirmed {
             confirm_all(&self.peer, &sent, at).await?;
         }
         Ok(())

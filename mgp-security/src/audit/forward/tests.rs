@@ -114,13 +114,13 @@ fn forwarder(log: &MemoryAudit, store: &MemoryStore, confirm: Delivery) -> Forwa
 }
 
 async fn reaches(forwarding: &mut super::Forwarding, seq: u64) {
-    timeout(Duration::from_mins(10), forwarding.reaches(seq)).await.unwrap();
-    assert_eq!(forwarding.reached(), seq);
+    timeout(Duration::from_mins(10), forwarding.wait_for(seq)).await.unwrap();
+    assert_eq!(forwarding.delivered(), seq);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_events_come_in_order_each_once() {
-    for confirm in [Delivery::Sent, Delivery::Asked] {
+    for confirm in [Delivery::Sent, Delivery::Confirmed] {
         let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
         write(&log, 500).await;
         let forwarder = forwarder(&log, &store, confirm);
@@ -141,7 +141,7 @@ async fn a_sink_that_was_away_loses_nothing() {
     archive.0.is_away.store(true, Ordering::SeqCst);
     write(&log, 250).await;
     tokio::time::sleep(Duration::from_mins(5)).await;
-    assert_eq!(forwarding.reached(), 10);
+    assert_eq!(forwarding.delivered(), 10);
     archive.0.is_away.store(false, Ordering::SeqCst);
     reaches(&mut forwarding, 260).await;
     assert_eq!(archive.arrivals(), (1..=260).collect::<Vec<_>>());
@@ -169,7 +169,7 @@ async fn what_was_lost_on_its_way_is_sent_again_where_the_sink_is_asked() {
     let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
     archive.0.loses.store(150, Ordering::SeqCst);
     write(&log, 120).await;
-    let forwarder = forwarder(&log, &store, Delivery::Asked);
+    let forwarder = forwarder(&log, &store, Delivery::Confirmed);
     let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
     reaches(&mut forwarding, 120).await;
     assert_eq!(archive.numbers(), (1..=120).collect::<Vec<_>>()[..], "{:?}", archive.arrivals());
@@ -227,7 +227,7 @@ async fn a_new_connection_takes_over() {
     write(&log, 3).await;
     reaches(&mut new, 6).await;
     // It returns although it never gets there.
-    timeout(Duration::from_secs(1), old.reaches(6)).await.unwrap();
+    timeout(Duration::from_secs(1), old.wait_for(6)).await.unwrap();
     assert_eq!((first.arrivals(), second.arrivals()), (vec![1, 2, 3], vec![4, 5, 6]));
 }
 

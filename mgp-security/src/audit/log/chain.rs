@@ -135,7 +135,7 @@ impl ChainKey {
 
     /// Creates the secret of a new log.
     pub(super) fn random() -> Result<Self, StoreError> {
-        let secret = mgp_types::unguessable().map_err(StoreError::failed)?;
+        let secret = mgp_types::random_name().map_err(StoreError::failed)?;
         Ok(Self(Some(blake3::derive_key("mgp audit chain, version 1", secret.as_bytes()))))
     }
 

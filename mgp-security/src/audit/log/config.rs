@@ -16,7 +16,7 @@ pub struct LogConfig {
     /// The size from which on a new file is begun; a group of records may exceed it.
     pub segment_bytes: u64,
     /// The number of files that are retained.
-    pub keep: FileRetention,
+    pub retention: FileRetention,
     /// The number of records after which a checkpoint is written, also after 8 MiB; opening reads back to the last one.
     pub checkpoint_every: u64,
     /// The number of records that may be queued or reserved by running calls.
@@ -57,7 +57,7 @@ impl LogConfig {
             name: "audit".to_owned(),
             fsync: Fsync::OnCheckpoint,
             segment_bytes: 64 * 1024 * 1024,
-            keep: FileRetention::All,
+            retention: FileRetention::All,
             checkpoint_every: 16_384,
             queue: 16_384,
             digest_key: None,
@@ -83,8 +83,8 @@ impl LogConfig {
     }
 
     /// Sets the number of files that are retained.
-    pub fn keep(mut self, keep: FileRetention) -> Self {
-        self.keep = keep;
+    pub fn retention(mut self, keep: FileRetention) -> Self {
+        self.retention = keep;
         self
     }
 

@@ -31,12 +31,12 @@ impl DigestKey {
     /// [`PrivateFileError`].
     pub fn open(path: &Path) -> Result<Self, PrivateFileError> {
         let file = PrivateFile::new(path, LENGTH as u64);
-        let turn = file.turn(LOCK_TIMEOUT)?;
+        let turn = file.lock(LOCK_TIMEOUT)?;
         let odd = || PrivateFileError::NotPlain { path: path.to_owned() };
         if let Some(text) = file.read()? {
             return Self::parse(&text).ok_or_else(odd);
         }
-        let secret = mgp_types::unguessable().map_err(|_| odd())?;
+        let secret = mgp_types::random_name().map_err(|_| odd())?;
         let key = Self(blake3::derive_key("mgp audit digests, version 1", secret.as_bytes()));
         file.replace(&turn, &key.file())?;
         Ok(key)

@@ -58,7 +58,7 @@ impl EventEncoder {
         {
             return out.extend_from_slice(&event);
         }
-        let at = start.started_at.checked_add(ended.took).unwrap_or(start.started_at);
+        let at = start.started_at.checked_add(ended.duration).unwrap_or(start.started_at);
         out.extend_from_slice(br#"{"timestamp":"#);
         self.time(out, at);
         trace(out, start);
@@ -87,7 +87,7 @@ impl EventEncoder {
             out.push(b',');
         }
         out.extend_from_slice(br#""duration_ms":"#);
-        number(out, u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX));
+        number(out, u64::try_from(ended.duration.as_millis()).unwrap_or(u64::MAX));
         if start.rounds() > 1 {
             out.extend_from_slice(br#","rounds":"#);
             number(out, start.rounds().into());

@@ -39,7 +39,7 @@ pub enum LogError {
     #[error(
         "the log was changed: {0}; keep its files as evidence, and continue with a log in another directory"
     )]
-    Bad(#[from] BadRecord),
+    BadRecord(#[from] BadRecord),
     /// The key for digests cannot be used.
     #[error("the key for digests cannot be used: {0}")]
     Key(#[from] PrivateFileError),

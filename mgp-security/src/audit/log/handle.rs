@@ -211,7 +211,7 @@ impl AuditLog {
 
     /// Returns the directory and the name of the log.
     #[must_use]
-    pub fn place(&self) -> (&Path, &str) {
+    pub fn location(&self) -> (&Path, &str) {
         self.0.reader.place()
     }
 
@@ -255,7 +255,7 @@ impl AuditSink for AuditLog {
             let mut suspended = shared.suspended.lock();
             // A later round of a call takes over the room and the intent of the earlier round.
             if let Some((earlier, intent)) = suspended.resume(&start) {
-                start.continues(&earlier);
+                start.continue_from(&earlier);
                 goes_on = true;
                 needs_intent &= intent.is_none();
                 earlier_intent = intent;

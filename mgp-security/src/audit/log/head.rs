@@ -57,7 +57,7 @@ impl LogHead {
     /// Reads the head in the file beside a log; returns `None` if there is no such file.
     ///
     /// # Errors
-    /// [`LogError::Io`]; [`LogError::Bad`] when it was changed.
+    /// [`LogError::Io`]; [`LogError::BadRecord`] when it was changed.
     pub fn beside(dir: &Path, name: &str) -> Result<Option<Self>, LogError> {
         let path = LogPlace::new(dir, name)?.beside("head");
         match fs::read(&path) {
@@ -182,7 +182,7 @@ impl HeadPlace {
                 let text = String::from_utf8(head.text()).map_err(StoreError::failed)?;
                 let change = Change::new()
                     .put(SPACE, name.as_str(), Payload::from_trusted(text))
-                    .expect(SPACE, name.as_str(), *revision);
+                    .expect_revision(SPACE, name.as_str(), *revision);
                 let committed = wait(store.commit(change));
                 *doubtful = match &committed {
                     Ok(at) => {

@@ -87,7 +87,7 @@ impl Outbox {
     /// Returns the next events, and leaves them in the store.
     pub(super) fn pending(&mut self) -> Result<Vec<PendingEvent>, StoreError> {
         let revision = *self.revision.borrow();
-        let pending = wait(self.store.pending(&self.log, BATCH))?;
+        let pending = wait(self.store.pending_events(&self.log, BATCH))?;
         if pending.len() < BATCH {
             self.handled = Some(revision);
         }
@@ -96,7 +96,7 @@ impl Outbox {
 
     /// Removes written events from the store.
     pub(super) fn settle(&self, through: u64) -> Result<(), StoreError> {
-        wait(self.store.settle(&self.log, through))
+        wait(self.store.acknowledge(&self.log, through))
     }
 }
 

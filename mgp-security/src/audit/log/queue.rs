@@ -215,7 +215,7 @@ impl LogQueue {
     pub(super) fn sweep(&self, closing: bool) {
         let mut suspended = self.suspended.lock();
         loop {
-            let ended = if closing { suspended.take_oldest() } else { suspended.next_ended() };
+            let ended = if closing { suspended.pop_oldest() } else { suspended.pop_expired() };
             let Some((start, intent)) = ended else { return };
             let ended = EndedCall::now(start, AuditOutcome::Cancelled);
             self.push(Item::Call { ended, intent, room: Reservation::Permit });
@@ -336,7 +336,7 @@ impl LogQueue {
                 Some(intent) => self.push(Item::Shut { intent, room: Reservation::Permit }),
             };
         }
-        self.suspended.lock().keep(start, intent);
+        self.suspended.lock().insert(start, intent);
         self.sweep(false);
     }
 }

@@ -73,7 +73,7 @@ fn verify_dir(dir: &Path) -> Result<u64, BadRecord> {
     let checked = LogHead::beside(dir, "audit")
         .and_then(|head| verify(dir, "audit", &head.ok_or_else(BadRecord::no_head)?));
     checked.map_err(|error| match error {
-        LogError::Bad(bad) => bad,
+        LogError::BadRecord(bad) => bad,
         other => panic!("{other}"),
     })
 }
@@ -86,7 +86,8 @@ fn start(tool: &str, risk: Option<RiskLevel>, logical: Option<&str>) -> CallReco
     cx.server = Some("files".into());
     let params = format!(r#"{{"name":"{tool}"}}"#);
     let params = Params::split("tools/call", params.into()).unwrap();
-    let mut start = CallRecord::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap();
+    let mut start =
+        CallRecord::from_call(&Call::request(Method::of("tools/call"), params, cx)).unwrap();
     start.risk = risk;
     start
 }

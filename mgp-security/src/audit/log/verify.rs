@@ -27,7 +27,7 @@ use super::segments::LogPlace;
 /// the chain must have announced the removal.
 ///
 /// # Errors
-/// [`LogError::Bad`] names the first bad record; other errors mean that the files cannot be read.
+/// [`LogError::BadRecord`] names the first bad record; other errors mean that the files cannot be read.
 pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
     let place = LogPlace::new(dir, name)?;
     beside(&place)?;

@@ -378,7 +378,7 @@ impl Writer {
     fn write_checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
         // The head is at least at the beginning of the checkpoint, so that opening need not read further back.
         self.save_lagging_head()?;
-        let from = match self.config.keep {
+        let from = match self.config.retention {
             FileRetention::All => None,
             FileRetention::Newest(count) => {
                 let retained = usize::try_from(count).unwrap_or(usize::MAX).max(1);

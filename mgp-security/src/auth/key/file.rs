@@ -52,7 +52,7 @@ impl FileKeys {
     ) -> Result<(), KeyError> {
         let file = self.file.clone();
         blocking(move || {
-            let turn = file.turn(LOCK_TIMEOUT).map_err(KeyStoreError::from)?;
+            let turn = file.lock(LOCK_TIMEOUT).map_err(KeyStoreError::from)?;
             let mut records = read(&file)?;
             change(&mut records)?;
             Ok(write(&file, &turn, records)?)
@@ -83,7 +83,7 @@ impl KeyStore for FileKeys {
     }
 
     fn stamp(&self) -> u64 {
-        self.file.stamp()
+        self.file.version()
     }
 }
 

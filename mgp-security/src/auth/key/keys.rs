@@ -154,12 +154,12 @@ impl ApiKeys {
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let (keys, log) = (ApiKeys::new(), MemoryAudit::new());
     /// let ann = Principal::new("acme", "ann").operator();
-    /// keys.recorded(ann, Arc::new(log.clone())).issue(KeyGrant::new("acme", "build")).await.unwrap();
+    /// keys.with_audit(ann, Arc::new(log.clone())).issue(KeyGrant::new("acme", "build")).await.unwrap();
     /// assert_eq!(log.events()[0].event_type.as_str(), "dev.cloto.key_added");
     /// # });
     /// ```
     #[must_use]
-    pub fn recorded(&self, by: Principal, audit: Arc<dyn AuditSink>) -> Self {
+    pub fn with_audit(&self, by: Principal, audit: Arc<dyn AuditSink>) -> Self {
         let auditor = Some(Arc::new(ChangeAuditor { by, audit }));
         Self { shared: Arc::clone(&self.shared), auditor }
     }
@@ -196,7 +196,7 @@ impl ApiKeys {
                 "the secret of this key is short; `issue` makes better ones"
             );
         }
-        let (owner, expires) = (grant.principal(), grant.as_expires().cloned());
+        let (owner, expires) = (grant.principal(), grant.expiry().cloned());
         self.shared.store.add(KeyRecord::new(key.id, key.hash(), grant)).await?;
         if let Some(auditor) = &self.auditor {
             let event = Event::key_added(&auditor.by, key.id, &owner).expires_at(expires.as_ref());
@@ -419,7 +419,7 @@ impl Snapshot {
         let entries = records.into_iter().map(|record| {
             let id = record.id().to_owned();
             let grant = record.grant();
-            let expires = match grant.as_expires() {
+            let expires = match grant.expiry() {
                 None => None,
                 Some(time) => Some(time.to_system_time().ok_or_else(|| {
                     KeyStoreError::Other(

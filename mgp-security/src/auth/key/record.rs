@@ -93,7 +93,7 @@ impl KeyGrant {
 
     /// Returns the expiry, if there is one.
     #[must_use]
-    pub fn as_expires(&self) -> Option<&Timestamp> {
+    pub fn expiry(&self) -> Option<&Timestamp> {
         self.expires.as_ref()
     }
 }

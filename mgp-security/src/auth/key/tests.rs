@@ -299,7 +299,7 @@ async fn a_change_that_waits_for_another_process_blocks_no_request() {
     let folder = Folder::new();
     let keys = folder.open().await.unwrap();
     let key = keys.issue(grant()).await.unwrap();
-    let held = PrivateFile::new(folder.file(), 0).turn(Duration::ZERO).unwrap();
+    let held = PrivateFile::new(folder.file(), 0).lock(Duration::ZERO).unwrap();
     let issuing = tokio::spawn({
         let keys = keys.clone();
         async move { keys.issue(grant()).await }
@@ -380,7 +380,7 @@ async fn a_file_of_another_format_is_refused() {
         ("[]".to_owned(), false),
     ] {
         let file = PrivateFile::new(folder.file(), 0);
-        file.replace(&file.turn(Duration::ZERO).unwrap(), text.as_bytes()).unwrap();
+        file.replace(&file.lock(Duration::ZERO).unwrap(), text.as_bytes()).unwrap();
         assert_eq!(folder.open().await.is_ok(), is_good, "{text}");
     }
 }
@@ -422,7 +422,7 @@ impl AuditSink for FullLog {
 async fn a_change_is_recorded_and_a_key_that_cannot_be_recorded_is_not_created() {
     let (keys, log) = (ApiKeys::new(), MemoryAudit::new());
     let ann = Principal::new("acme", "ann").operator();
-    let recorded = keys.recorded(ann.clone(), Arc::new(log.clone()));
+    let recorded = keys.with_audit(ann.clone(), Arc::new(log.clone()));
     let kept = recorded.issue(KeyGrant::new("acme", "build")).await.unwrap();
     let gone = recorded.issue(KeyGrant::new("acme", "build")).await.unwrap();
     recorded.revoke(kept.id()).await.unwrap();
@@ -435,7 +435,7 @@ async fn a_change_is_recorded_and_a_key_that_cannot_be_recorded_is_not_created()
     let text = serde_json::to_string(&events).unwrap();
     assert!(text.contains(kept.id()) && !text.contains(kept.reveal()));
 
-    let unrecorded = keys.recorded(ann, Arc::new(FullLog));
+    let unrecorded = keys.with_audit(ann, Arc::new(FullLog));
     let refused = unrecorded.issue(KeyGrant::new("acme", "build")).await.unwrap_err();
     assert!(matches!(refused, KeyError::Unaudited(_)));
     assert_eq!(keys.records().await.unwrap().len(), 1);
@@ -450,7 +450,7 @@ async fn a_key_that_another_process_just_created_is_recorded_when_revoked() {
     let (one, other) = (folder.open().await.unwrap(), folder.open().await.unwrap());
     let made = other.issue(KeyGrant::new("acme", "build")).await.unwrap();
     let ann = Principal::new("acme", "ann").operator();
-    one.recorded(ann, Arc::new(log.clone())).revoke(made.id()).await.unwrap();
+    one.with_audit(ann, Arc::new(log.clone())).revoke(made.id()).await.unwrap();
     let events = log.events();
     assert_eq!(events.len(), 1);
     let details = serde_json::to_string(&events[0].details).unwrap();

@@ -59,7 +59,7 @@ async fn of_two_look_alikes_that_connect_at_once_one_is_let_in() {
     first.unwrap();
     second.unwrap();
     let stands =
-        [&one, &other].map(|id| definitions.standing(Some(id), "t0") == DefinitionState::Pinned);
+        [&one, &other].map(|id| definitions.state(Some(id), "t0") == DefinitionState::Pinned);
     assert!(stands[0] != stands[1], "{stands:?}");
 }
 

@@ -19,7 +19,7 @@ const SAFE: &str =
 fn says_safe() -> Policies {
     let mut policy = ServerPolicy::default();
     policy.risk.insert("read".to_owned(), RiskLevel::Safe);
-    Policies::all(policy)
+    Policies::with_default(policy)
 }
 
 fn overrides(audit: &MemoryAudit) -> usize {
@@ -205,13 +205,13 @@ async fn what_is_forgotten_is_pinned_anew_and_told_in_one_event() {
     world.call("read").await.unwrap();
     assert_eq!(world.standing("read"), DefinitionState::Pinned);
 
-    world.definitions.deregistered(&files()).await.unwrap();
+    world.definitions.remove_server(&files()).await.unwrap();
     let before = world.audit.events().len();
-    world.definitions.deregistered(&files()).await.unwrap();
+    world.definitions.remove_server(&files()).await.unwrap();
     assert_eq!(world.audit.events().len(), before, "there is nothing left to forget");
     let like = ServerId::from("fi1es");
     world.definitions.observe(&like, &[copy]).await.unwrap();
-    assert_eq!(world.definitions.standing(Some(&like), "read"), DefinitionState::Pinned);
+    assert_eq!(world.definitions.state(Some(&like), "read"), DefinitionState::Pinned);
 }
 
 /// A store that can be made to fail.
@@ -241,16 +241,16 @@ impl Store for Flaky {
         self.0.revision()
     }
 
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         most: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.0.pending(log, most)
+        self.0.pending_events(log, most)
     }
 
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.0.settle(log, through)
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.acknowledge(log, through)
     }
 }
 
@@ -269,7 +269,7 @@ async fn what_is_said_while_the_store_fails_counts_once_it_is_back() {
 
     fails.store(true, Ordering::Relaxed);
     assert!(definitions.open().await.is_err());
-    definitions.stale(&files());
+    definitions.mark_stale(&files());
     liar.lists(&[READ_MORE]);
     client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     fails.store(false, Ordering::Relaxed);

@@ -17,7 +17,7 @@ fn policies() -> Policies {
     let mut policy = ServerPolicy::default();
     policy.validators.insert("run".to_owned(), Validator::Sandbox);
     policy.risk.insert("quiet".to_owned(), RiskLevel::Safe);
-    Policies::all(policy)
+    Policies::with_default(policy)
 }
 
 #[track_caller]
@@ -36,7 +36,7 @@ async fn a_tool_that_was_never_listed_keeps_the_operators_validator_and_needs_wh
     assert_eq!(world.liar.counted(), (1, 1));
     strict(&world.assessed("run"));
     world.liar.fails.lock().unwrap().replace(RpcError::internal("no list"));
-    world.definitions.stale(&files());
+    world.definitions.mark_stale(&files());
     world.call("run").await.unwrap();
     strict(&world.assessed("run"));
     assert!(world.told().is_empty());

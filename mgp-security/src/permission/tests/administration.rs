@@ -108,7 +108,7 @@ async fn an_approval_that_ended_grants_nothing_and_is_told_once() {
         None,
     );
     other.open().await.unwrap();
-    let mut moves = world.permissions.moves();
+    let mut moves = world.permissions.changes();
     let change = files(&["camera"]).until(from_now(Duration::from_millis(60)));
     world.permissions.approve(&operator(), change).await.unwrap();
     world.runs("camera").await;
@@ -146,7 +146,7 @@ async fn what_an_operator_decides_elsewhere_holds_here() {
         Policies::default(),
         None,
     );
-    let mut moves = world.permissions.moves();
+    let mut moves = world.permissions.changes();
     moves.mark_unchanged();
     other.approve(&operator(), files(&["camera"])).await.unwrap();
     moves.changed().await.unwrap();

@@ -75,10 +75,10 @@ async fn permissions_are_decided_one_by_one() {
     let mut decision = approved();
     let mut scoped = ScopedGrant::new(GrantDecision::Approved);
     scoped.scope = Some(serde_json::from_str(r#"{"paths":["/srv"]}"#).unwrap());
-    decision.single.insert(Permission::FilesystemRead, Grant::Scoped(Box::new(scoped)));
-    decision.single.insert(Permission::Camera, GrantDecision::Denied.into());
+    decision.per_permission.insert(Permission::FilesystemRead, Grant::Scoped(Box::new(scoped)));
+    decision.per_permission.insert(Permission::Camera, GrantDecision::Denied.into());
     // A decision about a permission that was not requested is ignored.
-    decision.single.insert(Permission::ShellExecute, GrantDecision::Approved.into());
+    decision.per_permission.insert(Permission::ShellExecute, GrantDecision::Approved.into());
     decision.expires_at = Some(from_now(Duration::from_mins(1)).into());
     clerk.says(Ok(decision));
     let needed = "read+camera+system.info";
@@ -261,7 +261,7 @@ impl Approver for AsksCaller {
     async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError> {
         let cx = cx.clone();
         let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
-        let answer = cx.ask_afresh(&question.binding.to_string(), ask).await?;
+        let answer = cx.ask_again(&question.binding.to_string(), ask).await?;
         let yes: bool = answer.get()?;
         let word = if yes { GrantDecision::Approved } else { GrantDecision::Denied };
         Ok(Decision::new(word, "the person at the keyboard"))
@@ -280,13 +280,13 @@ async fn a_modern_call_is_asked_in_rounds() {
     let mut client = mock::client(stack(&permissions, &ran));
     let mut facts = PeerInfo::default();
     facts.era = Era::Modern;
-    facts.asks.elicitation = true;
+    facts.accepts.elicitation = true;
     client.cx.caller = Arc::new(facts);
     let mut round = async |state: RoundState| {
         let rounds = Rounds::new(state);
-        client.cx.asking = CallerAccess::Via(Arc::new(rounds.clone()));
+        client.cx.caller_access = CallerAccess::Channel(Arc::new(rounds.clone()));
         let call = client.call("tools/call", r#"{"name":"camera"}"#);
-        let reply = client.cx.asking.drive(call).await.unwrap();
+        let reply = client.cx.caller_access.run_round(call).await.unwrap();
         (reply, rounds.state())
     };
     // Yes, before anybody asked, under the very name of the question.
@@ -361,7 +361,7 @@ async fn servers_are_told_what_stands() {
     let params = serde_json::json!({ "_meta": { key::MGP: { "grants": decision.grants } } });
     let params = mgp_types::service::Params::of("tools/call", &params).unwrap();
     let grants = Grants::default();
-    grants.apply(&Grants::told_in(&params).unwrap());
+    grants.apply(&Grants::carried_by(&params).unwrap());
     assert_eq!(grants.standing(&Permission::Camera), GrantState::Denied);
     assert_eq!(grants.standing(&Permission::FilesystemRead), GrantState::Granted);
     world.runs("com.example.x").await;

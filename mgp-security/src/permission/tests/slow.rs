@@ -40,19 +40,19 @@ impl Store for Slow {
         self.store.revision()
     }
 
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         most: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.store.pending(log, most)
+        self.store.pending_events(log, most)
     }
 
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.store.settle(log, through)
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.store.acknowledge(log, through)
     }
 
-    fn answers_within(&self) -> Duration {
+    fn answer_timeout(&self) -> Duration {
         self.answers_within
     }
 }
@@ -66,7 +66,7 @@ async fn runs_once(policy: ApprovalPolicy, approver: Option<Arc<dyn Approver>>, 
             answers_within: Duration::from_mins(5),
         }),
         Arc::new(audit.clone()),
-        Policies::all(governed(policy)),
+        Policies::with_default(governed(policy)),
         approver,
     );
     permissions.open().await.unwrap();
@@ -98,9 +98,9 @@ async fn a_store_that_is_late_refuses_and_what_it_was_given_still_counts() {
     let slow = Slow {
         store: store.clone(),
         takes: Duration::from_secs(3),
-        answers_within: MemoryStore::new().answers_within(),
+        answers_within: MemoryStore::new().answer_timeout(),
     };
-    let policies = Policies::all(governed(ApprovalPolicy::AutoApprove));
+    let policies = Policies::with_default(governed(ApprovalPolicy::AutoApprove));
     let permissions = Permissions::new(Arc::new(slow), Arc::new(audit.clone()), policies, None);
     permissions.open().await.unwrap();
     let ran = Arc::new(AtomicUsize::new(0));

@@ -228,7 +228,7 @@ impl Confirmations {
     }
 
     async fn ask(&self, cx: &Context, question: Question) -> Result<Decision, Unconfirmed> {
-        let patience = self.approver.patience().min(self.lives);
+        let patience = self.approver.timeout().min(self.lives);
         match tokio::time::timeout(patience, self.approver.decide(cx, question)).await {
             Ok(Ok(decision)) => Ok(decision),
             Ok(Err(error)) => {
@@ -275,7 +275,7 @@ impl RiskyCall {
     fn event(&self, told: EventOf, by: Actor, question: &Question) -> Event {
         let risk = &self.assessment.effective_risk;
         told(by, self.server.as_ref(), &self.tool, risk, &question.binding)
-            .during(self.cx.trace.as_deref())
+            .trace(self.cx.trace.as_deref())
     }
 
     /// Returns the question, bound to all that the answer is about.
@@ -292,7 +292,7 @@ impl RiskyCall {
             definition.as_deref(),
         ];
         // Debug escapes quotes, so no two lists of parts have the same text.
-        let binding = Sha256Hash::of(format!("{parts:?}").as_bytes());
+        let binding = Sha256Hash::digest(format!("{parts:?}").as_bytes());
         let about = QuestionSubject::Call {
             tool: self.tool.clone(),
             arguments,
@@ -315,8 +315,8 @@ struct RoundStore<'a> {
 
 impl<'a> RoundStore<'a> {
     fn of(cx: &'a Context, binding: Sha256Hash) -> Self {
-        let asker = match &cx.asking {
-            CallerAccess::Via(asker) => Some(&**asker),
+        let asker = match &cx.caller_access {
+            CallerAccess::Channel(asker) => Some(&**asker),
             _ => None,
         };
         Self { asker, key: format!("mgp.confirmed.{binding}") }
@@ -346,7 +346,7 @@ impl<'a> RoundStore<'a> {
 /// Adds a detail to the record of the call, if it has one.
 pub(crate) fn note(cx: &Context, name: &str, word: &str) {
     if let (Some(start), Ok(word)) = (cx.extensions.get::<CallRecord>(), Payload::of(word)) {
-        start.note(name, word);
+        start.add_note(name, word);
     }
 }
 

@@ -83,19 +83,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_run_is_given_out_once() {
         let used = Used::new(8);
-        let (call, binding) = (ByteString::from("call"), Sha256Hash::of(b"x"));
+        let (call, binding) = (ByteString::from("call"), Sha256Hash::digest(b"x"));
         assert_eq!(used.claim(&call, binding, 0, LIVES), Ok(1));
         assert_eq!(used.claim(&call, binding, 0, LIVES), Err(NotUsable::Used));
         assert_eq!(used.claim(&call, binding, 1, LIVES), Ok(2));
         assert_eq!(used.claim(&call, binding, 1, LIVES), Err(NotUsable::Used));
-        assert_eq!(used.claim(&call, Sha256Hash::of(b"y"), 0, LIVES), Ok(1));
+        assert_eq!(used.claim(&call, Sha256Hash::digest(b"y"), 0, LIVES), Ok(1));
         assert_eq!(used.claim(&"other".into(), binding, 0, LIVES), Ok(1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_confirmation_that_is_good_for_ever_is_used_once_too() {
         let used = Used::new(8);
-        let (call, binding) = (ByteString::from("call"), Sha256Hash::of(b"x"));
+        let (call, binding) = (ByteString::from("call"), Sha256Hash::digest(b"x"));
         assert_eq!(used.claim(&call, binding, 0, Duration::MAX), Ok(1));
         assert_eq!(used.claim(&call, binding, 0, Duration::MAX), Err(NotUsable::Used));
     }
@@ -103,7 +103,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_full_table_takes_no_more_until_something_expires() {
         let used = Used::new(2);
-        let binding = Sha256Hash::of(b"x");
+        let binding = Sha256Hash::digest(b"x");
         assert_eq!(used.claim(&"a".into(), binding, 0, LIVES), Ok(1));
         assert_eq!(used.claim(&"b".into(), binding, 0, LIVES), Ok(1));
         assert_eq!(used.claim(&"c".into(), binding, 0, LIVES), Err(NotUsable::Full));

@@ -308,12 +308,12 @@ impl Modern {
         let mut facts = PeerInfo::new(Revision::MODERN);
         let mut asks = AcceptedRequests::default();
         asks.elicitation = true;
-        facts.asks = asks;
+        facts.accepts = asks;
         client.cx.caller = Arc::new(facts);
         client.cx.logical = Some(self.state.logical.as_str().into());
-        let asking = CallerAccess::Via(Arc::new(rounds.clone()));
-        client.cx.asking = asking.clone();
-        let outcome = asking.drive(client.call("tools/call", CALL)).await;
+        let asking = CallerAccess::Channel(Arc::new(rounds.clone()));
+        client.cx.caller_access = asking.clone();
+        let outcome = asking.run_round(client.call("tools/call", CALL)).await;
         (outcome, rounds.state())
     }
 

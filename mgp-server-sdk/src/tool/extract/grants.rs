@@ -24,6 +24,6 @@ pub(crate) fn admit(
 
 impl FromCall for Grants {
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
-        Ok(Self::of(&request.cx))
+        Ok(Self::from_context(&request.cx))
     }
 }

@@ -35,7 +35,7 @@ impl Allowed for Named {
         self.tools.lock().unwrap().contains(&format!("{server}.{tool}"))
     }
 
-    fn standing(&self) -> Option<AllowedKey> {
+    fn cache_key(&self) -> Option<AllowedKey> {
         self.key.clone()
     }
 }
@@ -66,7 +66,7 @@ fn a_tool_without_access_is_in_no_list_and_no_count() {
 async fn decisions_are_cached_for_a_second_but_hits_are_checked_at_once() {
     let index = many(20);
     let allowed = Named::new(&["s.read_1", "s.read_2", "s.read_3"], Some(AllowedKey::new("me", 1)));
-    let search = || names(&index.search(&Query::new("read").most(2), &allowed).unwrap());
+    let search = || names(&index.search(&Query::new("read").limit(2), &allowed).unwrap());
     assert_eq!(search(), ["s.read_1", "s.read_2"]);
     assert_eq!(allowed.checks(), 22);
     assert_eq!(search(), ["s.read_1", "s.read_2"]);

@@ -30,7 +30,7 @@ fn seen(index: &ToolIndex) -> String {
         writeln!(all, "{:?} {} {:?}", listed.risk(), listed.tokens(), listed.hash()).unwrap();
     }
     for text in ["read a file", "letter", "folder", "sends files", "odd", "读取文件"] {
-        let found = index.search(&Query::new(text).most(9), &AllTools).unwrap();
+        let found = index.search(&Query::new(text).limit(9), &AllTools).unwrap();
         for hit in found.hits {
             writeln!(all, "{text}: {} {}", hit.tool.tool_id(), hit.score).unwrap();
         }

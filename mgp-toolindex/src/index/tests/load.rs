@@ -23,11 +23,11 @@ fn searches_run_while_servers_are_put_and_removed() {
         for _ in 0..6 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    let found = index.search(&Query::new("stays").most(10), &AllTools).unwrap();
+                    let found = index.search(&Query::new("stays").limit(10), &AllTools).unwrap();
                     let ours = found.hits.iter().filter(|hit| hit.tool.server_id() == "stays");
                     assert_eq!(ours.count(), 5);
                     let found =
-                        index.search(&Query::new("shared words").most(50), &AllTools).unwrap();
+                        index.search(&Query::new("shared words").limit(50), &AllTools).unwrap();
                     assert!(found.hits.iter().all(|hit| hit.tool.server_id() != "gone"));
                     assert!(found.hits.iter().all(|hit| hit.tool.description().is_some()));
                     searches.fetch_add(1, Ordering::Relaxed);

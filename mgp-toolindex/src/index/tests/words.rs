@@ -34,7 +34,7 @@ fn found(index: &ToolIndex) -> String {
     let mut all = String::new();
     for text in ["read mail", "what wrote 3 on day 9", "song part42", "pigeon letter", "raed fiel"]
     {
-        for hit in index.search(&Query::new(text).most(20), &AllTools).unwrap().hits {
+        for hit in index.search(&Query::new(text).limit(20), &AllTools).unwrap().hits {
             writeln!(all, "{text}: {} {}", hit.tool.tool_id(), hit.score).unwrap();
         }
     }

@@ -41,9 +41,9 @@ pub struct HttpClientConfig {
     /// Longest wait that a server may request. Default: 60 s.
     pub max_retry: Duration,
     /// Attempts in a row to resume a stream without a new event. Default: 10.
-    pub reconnects: u32,
+    pub max_reconnects: u32,
     /// Times one request is sent again with other credentials. Default: 3.
-    pub refusals: u32,
+    pub max_refusals: u32,
     /// Additional headers of every request, e.g. keys; those of the protocol take precedence.
     ///
     /// As they may be secrets, they require `https` like [`credentials`](Self::credentials), except for `User-Agent` and
@@ -73,8 +73,8 @@ impl Default for HttpClientConfig {
             idle_timeout: Duration::from_secs(55),
             retry: Duration::from_secs(1),
             max_retry: Duration::from_mins(1),
-            reconnects: 10,
-            refusals: 3,
+            max_reconnects: 10,
+            max_refusals: 3,
             headers: HeaderMap::new(),
             credentials: None,
             credentials_in_clear: false,
@@ -136,7 +136,7 @@ impl Credentials for Bearer {
         Ok(Some(self.0.clone()))
     }
 
-    async fn refused(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
+    async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
         let (code, what) = match refusal.status {
             401 => (ErrorCode::AUTH_EXPIRED, "the server refused the token"),
             _ => (ErrorCode::PERMISSION_DENIED, "the token does not allow this"),

@@ -12,7 +12,7 @@ use mgp_types::mcp::InitializeResult;
 use mgp_types::method::{Initialized, Notification as _};
 use mgp_types::service::{
     BoxFuture, Context, HopMembers, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack,
-    closed, write_call,
+    connection_closed, write_call,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
@@ -316,7 +316,7 @@ impl Core {
             }
         };
         // The caller does not wait long for a server it leaves.
-        let _ = timeout(self.limits.linger, ending).await;
+        let _ = timeout(self.limits.linger_timeout, ending).await;
     }
 
     /// Fails waiting requests; a second call does nothing.
@@ -347,13 +347,13 @@ pub(super) fn session_headers(reply: &Reply, headers: Option<&HeaderMap>) -> Ses
 fn initialized() -> Bytes {
     let mut text = Vec::new();
     let params = Params::none();
-    write_call(&mut text, None, Initialized::METHOD, &params, &HopMembers::nothing());
+    write_call(&mut text, None, Initialized::METHOD, &params, &HopMembers::new());
     text.into()
 }
 
 /// Returns the error of a call whose connection is closed.
 pub(super) fn closed_here() -> RpcError {
-    closed("the connection was closed on this side")
+    connection_closed("the connection was closed on this side")
 }
 
 /// Releases the place of a background task.

@@ -78,7 +78,7 @@ impl Core {
             }
             Ok(Message::Batch(items)) => {
                 let rules = self.scope.state::<WireRules>();
-                if may_be_array && (rules.takes_batches() || from.number().is_some()) {
+                if may_be_array && (rules.accepts_batches() || from.number().is_some()) {
                     for item in items {
                         self.receive_one(item, from, false);
                     }
@@ -125,7 +125,7 @@ impl Core {
                 ErrorCode::RESOURCE_EXHAUSTED,
                 "too many requests in flight on this connection; wait for some answers before sending more",
             );
-            let takes_recovery = self.scope.state::<WireRules>().tells_recovery();
+            let takes_recovery = self.scope.state::<WireRules>().allows_recovery();
             let error = if takes_recovery { error } else { error.without_recovery() };
             self.spawn_task(async move { core.answer(&id, &Err(error), from).await });
             return;

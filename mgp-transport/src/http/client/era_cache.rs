@@ -22,8 +22,8 @@ const ERA_TTL: Duration = Duration::from_hours(1);
 /// use mgp_types::mcp::Era;
 ///
 /// let eras = EraCache::new();
-/// eras.note("https://mcp.example:443", Era::Legacy);
-/// assert_eq!(eras.clone().of("https://mcp.example:443"), Some(Era::Legacy));
+/// eras.insert("https://mcp.example:443", Era::Legacy);
+/// assert_eq!(eras.clone().get("https://mcp.example:443"), Some(Era::Legacy));
 /// ```
 #[derive(Clone, Default)]
 pub struct EraCache(Arc<Mutex<HashMap<String, (Era, Instant)>>>);
@@ -44,14 +44,14 @@ impl EraCache {
 
     /// Returns the era of an origin, if it is known.
     #[must_use]
-    pub fn of(&self, origin: &str) -> Option<Era> {
+    pub fn get(&self, origin: &str) -> Option<Era> {
         let known = self.0.lock();
         let (era, since) = known.get(origin)?;
         (since.elapsed() < ERA_TTL).then_some(*era)
     }
 
     /// Inserts the era of an origin.
-    pub fn note(&self, origin: &str, era: Era) {
+    pub fn insert(&self, origin: &str, era: Era) {
         let mut known = self.0.lock();
         if known.len() >= MAX_ORIGINS && !known.contains_key(origin) {
             let oldest = known.iter().min_by_key(|(_, (_, since))| *since);
@@ -63,7 +63,7 @@ impl EraCache {
     }
 
     /// Removes an origin.
-    pub fn forget(&self, origin: &str) {
+    pub fn remove(&self, origin: &str) {
         self.0.lock().remove(origin);
     }
 }
@@ -78,13 +78,13 @@ mod tests {
     async fn it_is_bounded_and_ages() {
         let eras = EraCache::new();
         for number in 0..=MAX_ORIGINS {
-            eras.note(&format!("http://h{number}:80"), Era::Legacy);
+            eras.insert(&format!("http://h{number}:80"), Era::Legacy);
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         assert_eq!(eras.0.lock().len(), MAX_ORIGINS);
-        assert_eq!(eras.of("http://h0:80"), None);
-        assert_eq!(eras.of("http://h1:80"), Some(Era::Legacy));
+        assert_eq!(eras.get("http://h0:80"), None);
+        assert_eq!(eras.get("http://h1:80"), Some(Era::Legacy));
         tokio::time::advance(ERA_TTL).await;
-        assert_eq!(eras.of("http://h1:80"), None);
+        assert_eq!(eras.get("http://h1:80"), None);
     }
 }

@@ -106,14 +106,14 @@ impl From<Fault> for RpcError {
         match fault {
             Fault::Unreached { place, why } => {
                 Self::new(ErrorCode::SERVER_NOT_READY, format!("cannot reach {place}: {why}"))
-                    .because(HttpFailure::Unreached)
+                    .because(HttpFailure::Unreachable)
             }
             Fault::Untrusted { place, why } => {
                 let error = Self::new(
                     ErrorCode::SERVER_NOT_READY,
                     format!("cannot trust {place}: {why}"),
                 )
-                .because(HttpFailure::Unreached);
+                .because(HttpFailure::Unreachable);
                 // The next attempt would fail with the same certificate.
                 match Recovery::default_for(ErrorCode::SERVER_NOT_READY) {
                     Some(hints) => error.recovery(hints.no_retry()),
@@ -125,7 +125,7 @@ impl From<Fault> for RpcError {
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the connection to {place} broke before the answer: {why}"),
             )
-            .because(HttpFailure::Cut),
+            .because(HttpFailure::ConnectionLost),
             Fault::Redirect { status, to } => Self::new(
                 ErrorCode::INVALID_REQUEST,
                 format!("the server redirects to `{to}`, which is not followed; connect to that URL if you trust it"),
@@ -143,7 +143,7 @@ impl From<Fault> for RpcError {
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the stream ended before the answer: {why}"),
             )
-            .because(HttpFailure::Cut),
+            .because(HttpFailure::ConnectionLost),
             Fault::Timeout { what, bound } => {
                 Self::new(ErrorCode::TIMEOUT, format!("{what} was not accepted within {bound:?}"))
             }
@@ -229,7 +229,7 @@ mod tests {
         let error = error_for(StatusCode::UNAUTHORIZED);
         assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
         assert!(error.message().contains(".bearer(token)"), "{error}");
-        assert_eq!(HttpFailure::of(&error), Some(HttpFailure::Status(401)));
+        assert_eq!(HttpFailure::from_error(&error), Some(HttpFailure::Status(401)));
         assert_eq!(error_for(StatusCode::BAD_GATEWAY).code(), ErrorCode::UPSTREAM_ERROR);
         assert_eq!(error_for(StatusCode::GONE).code(), ErrorCode::INVALID_REQUEST);
     }

@@ -58,7 +58,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
             Ok(StreamResponse::Replaced) => return,
             Err(error) => tracing::debug!(%error, "opening the session stream failed"),
         }
-        if attempts >= core.sender.config.reconnects {
+        if attempts >= core.sender.config.max_reconnects {
             tracing::warn!(
                 server = %core.sender.endpoint, attempts,
                 "session stream lost: notifications of the server are not received any more"

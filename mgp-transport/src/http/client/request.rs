@@ -307,7 +307,7 @@ impl Core {
             .into());
         };
         loop {
-            if *attempts >= self.sender.config.reconnects {
+            if *attempts >= self.sender.config.max_reconnects {
                 let tries = format!("{why}; gave up after {attempts} attempts to resume");
                 return Err(Fault::Cut(tries).into());
             }

@@ -78,7 +78,7 @@ impl HttpSender {
         if content_kind(headers) == Some(ContentKind::Json) {
             let text = read_body(body, MAX_REFUSAL_BYTES, "the refusal").await.unwrap_or_default();
             if let Ok(refusal) = serde_json::from_str::<Refusal>(&text) {
-                return refusal.error.because(HttpFailure::Answered(status.as_u16()));
+                return refusal.error.because(HttpFailure::StatusWithError(status.as_u16()));
             }
         } else {
             super::sender::drain(body).await;

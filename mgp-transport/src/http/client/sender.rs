@@ -118,7 +118,7 @@ impl HttpSender {
                     if let Some(credentials) = &self.config.credentials
                         && is_refusal(&response)
                     {
-                        if refusals >= self.config.refusals {
+                        if refusals >= self.config.max_refusals {
                             self.pass_nonce(response.headers());
                             return Ok(response);
                         }
@@ -126,7 +126,7 @@ impl HttpSender {
                         let refusal =
                             auth_refusal(&response, sending.shown.authorization.take(), refusals);
                         drain(response.into_body()).await;
-                        credentials.refused(refusal).await?;
+                        credentials.handle_refusal(refusal).await?;
                     } else {
                         self.pass_nonce(response.headers());
                         moved = Some(self.redirected(&response, moved.is_some())?);
@@ -155,7 +155,7 @@ impl HttpSender {
     ) -> Result<RequestCredentials, RpcError> {
         match &self.config.credentials {
             Some(credentials) => {
-                credentials.shown(RequestTarget::new(method.as_str(), &destination.url)).await
+                credentials.for_request(RequestTarget::new(method.as_str(), &destination.url)).await
             }
             None => Ok(RequestCredentials::default()),
         }
@@ -198,7 +198,7 @@ impl HttpSender {
         if let Some(credentials) = &self.config.credentials
             && let Some(nonce) = nonce(headers)
         {
-            credentials.nonce(&nonce);
+            credentials.handle_nonce(&nonce);
         }
     }
 
@@ -273,7 +273,7 @@ fn auth_refusal(
     let challenges = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     CredentialRefusal::new(response.status().as_u16(), challenges.collect(), shown)
         .nonce(nonce(headers))
-        .times(times)
+        .attempts(times)
 }
 
 fn is_redirect(status: StatusCode) -> bool {

@@ -77,7 +77,7 @@ impl GuardedFetch {
     ///
     /// # Errors
     /// The errors of [`GuardedFetch::new`], and [`HttpClientError::Url`] if the URL is not valid.
-    pub fn beside(server_url: &str) -> Result<Self, HttpClientError> {
+    pub fn for_server(server_url: &str) -> Result<Self, HttpClientError> {
         let loopback = Endpoint::parse(server_url)?.is_loopback();
         Self::under(Rules { loopback, ..Rules::default() })
     }
@@ -108,7 +108,7 @@ impl GuardedFetch {
 
     /// Sets the limits of a document's time and size.
     #[must_use]
-    pub fn bounds(mut self, time: Duration, bytes: usize) -> Self {
+    pub fn with_limits(mut self, time: Duration, bytes: usize) -> Self {
         (self.time, self.bytes) = (time, bytes);
         self
     }

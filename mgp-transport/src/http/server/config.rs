@@ -22,7 +22,7 @@ pub struct HttpConfig {
     /// Maximum length of a request body; a longer one gets 413. Default: 16 MiB.
     pub body_bytes: usize,
     /// Time for a request body, plus one second for each 8 KiB received; then it gets 408. Default: 10 s.
-    pub body_time: Duration,
+    pub body_timeout: Duration,
     /// Bytes of request bodies held at once, of all callers; above it requests get 503. Default: 256 MiB.
     ///
     /// A caller may hold up to eight times the bytes that are still free, so that others always find room; above that its
@@ -35,22 +35,22 @@ pub struct HttpConfig {
     /// room.
     pub in_flight: usize,
     /// Form of the answers.
-    pub answers: AnswerMode,
+    pub answer_mode: AnswerMode,
     /// Time after which the answer of a running call becomes a stream, which keeps proxies from timing out. Default: 10 s.
-    pub quiet: Duration,
+    pub stream_delay: Duration,
     /// Interval of keep-alive comments on an idle stream. Default: 15 s.
-    pub keep_alive: Duration,
+    pub keep_alive_interval: Duration,
     /// Time a legacy client should wait before it resumes a stream that was cut. Default: 1 s.
-    pub retry: Duration,
+    pub retry_delay: Duration,
     /// Time for which a stream may block its call because the client does not read; then the call sees its
     /// caller as gone. Default: 30 s.
-    pub stall: Duration,
+    pub stall_timeout: Duration,
     /// Number of legacy sessions. At the limit the longest idle ones, of at least one minute, are ended for new ones;
     /// if there is none, a new session gets 503. For a principal with more than an eighth of all sessions only its own are
     /// ended. Default: 100,000.
     pub sessions: usize,
     /// Time after which an idle legacy session ends. Default: 30 minutes.
-    pub idle: Duration,
+    pub session_ttl: Duration,
     /// Bytes of events that a legacy stream keeps for a client that resumes it; the oldest are dropped. Default: 1 MiB.
     pub replay_bytes: usize,
     /// The same for all streams together; above it the oldest of each stream are dropped. Default: 256 MiB.
@@ -75,16 +75,16 @@ impl Default for HttpConfig {
             hosts: Vec::new(),
             origins: Vec::new(),
             body_bytes: 16 << 20,
-            body_time: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(10),
             held_bytes: 256 << 20,
             in_flight: 8_192,
-            answers: AnswerMode::AsNeeded,
-            quiet: Duration::from_secs(10),
-            keep_alive: Duration::from_secs(15),
-            retry: Duration::from_secs(1),
-            stall: Duration::from_secs(30),
+            answer_mode: AnswerMode::AsNeeded,
+            stream_delay: Duration::from_secs(10),
+            keep_alive_interval: Duration::from_secs(15),
+            retry_delay: Duration::from_secs(1),
+            stall_timeout: Duration::from_secs(30),
             sessions: 100_000,
-            idle: Duration::from_mins(30),
+            session_ttl: Duration::from_mins(30),
             replay_bytes: 1 << 20,
             store_bytes: 256 << 20,
         }

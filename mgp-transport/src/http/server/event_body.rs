@@ -95,7 +95,7 @@ impl EventBody {
 
     /// Returns the next bytes; `None` at the end.
     pub(super) fn poll_next(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
-        if self.pass.as_ref().is_some_and(|pass| !pass.is_good()) {
+        if self.pass.as_ref().is_some_and(|pass| !pass.is_valid()) {
             tracing::debug!("stream ended: the credentials of its client expired");
             self.driven = None;
             return Poll::Ready(None);

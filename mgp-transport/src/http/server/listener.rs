@@ -40,13 +40,13 @@ pub struct ConnectionLimits {
     pub per_loopback: usize,
     /// Time for the head of a request, counted from the connection or the last answer. It is checked in steps of this
     /// length, so a slow client has up to twice as long. Default: 30 s.
-    pub head_time: Duration,
+    pub head_timeout: Duration,
     /// Maximum length of a head; a longer one gets 431. Default: 64 KiB.
     pub head_bytes: usize,
     /// Time in which a client must read at least 4 KiB while bytes wait for it. Default: 30 s.
-    pub stall: Duration,
+    pub stall_timeout: Duration,
     /// Time for running answers after the listener was stopped. Default: 5 s.
-    pub grace: Duration,
+    pub drain_timeout: Duration,
     /// Counter of the listener's connections.
     pub open: OpenConnections,
 }
@@ -82,10 +82,10 @@ impl Default for ConnectionLimits {
             connections: 32_768,
             per_address: 256,
             per_loopback: 16_384,
-            head_time: Duration::from_secs(30),
+            head_timeout: Duration::from_secs(30),
             head_bytes: 64 * 1024,
-            stall: Duration::from_secs(30),
-            grace: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(5),
             open: OpenConnections::default(),
         }
     }
@@ -162,7 +162,7 @@ pub async fn listen<S, R>(
     }
     drop(listener);
     stopping.send_replace(true);
-    drain(connections, limits.grace).await;
+    drain(connections, limits.drain_timeout).await;
 }
 
 async fn drain(mut connections: JoinSet<()>, grace: Duration) {

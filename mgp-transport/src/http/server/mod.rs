@@ -82,10 +82,14 @@ impl HttpService {
     /// Creates a service for a stack.
     #[must_use]
     pub fn new(stack: Stack, config: HttpConfig) -> Self {
-        let budget =
-            EventBudget::new(config.store_bytes, config.replay_bytes, config.stall, config.retry);
+        let budget = EventBudget::new(
+            config.store_bytes,
+            config.replay_bytes,
+            config.stall_timeout,
+            config.retry_delay,
+        );
         let budget = Arc::new(budget);
-        let sessions = Sessions::new(config.sessions, config.idle, Arc::clone(&budget));
+        let sessions = Sessions::new(config.sessions, config.session_ttl, Arc::clone(&budget));
         Self(Arc::new(ServerState {
             stack,
             budget,
@@ -203,8 +207,11 @@ impl ReceivedRequest<'_> {
                 (session.stream_of(event).ok_or_else(unknown)?, Some(event.number))
             }
         };
-        let body = EventBody::new(StreamReader::new(&stream, after), self.state.config.keep_alive)
-            .with_pass(self.pass());
+        let body = EventBody::new(
+            StreamReader::new(&stream, after),
+            self.state.config.keep_alive_interval,
+        )
+        .with_pass(self.pass());
         Ok(events(HttpBody::events(body)))
     }
 

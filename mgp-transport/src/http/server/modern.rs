@@ -9,7 +9,8 @@ use mgp_types::method::{
     Cancelled, Notification as _, Request as _, SubscriptionsListen, ToolsCall,
 };
 use mgp_types::service::{
-    BoxFuture, Call, Kind, Link, MetaKey, Method, Params, Peer, Reply, closed, write_call,
+    BoxFuture, Call, Kind, Link, MetaKey, Method, Params, Peer, Reply, connection_closed,
+    write_call,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::time::timeout;
@@ -53,14 +54,14 @@ impl Post<'_> {
             Poll::Pending => stream.poll_first_output(task).map(drop),
         });
         // A call that is silent for long is answered with a stream.
-        let _ = timeout(config.quiet, begin).await;
+        let _ = timeout(config.stream_delay, begin).await;
         if let Some(outcome) = outcome {
             let answer = written(&id, &outcome);
             // It was cancelled before it wrote anything, so the client does not wait.
             if answer.is_empty() && stream.is_silent() {
                 return Ok(empty(StatusCode::ACCEPTED));
             }
-            if stream.is_silent() && config.answers == AnswerMode::AsNeeded {
+            if stream.is_silent() && config.answer_mode == AnswerMode::AsNeeded {
                 return Ok(json(status(&outcome, names_capabilities), answer));
             }
             stream.as_events(None);
@@ -73,8 +74,9 @@ impl Post<'_> {
             busy.stop_running();
         }
         let driven = DrivenCall::new(id, call, (within, busy));
-        let body =
-            EventBody::new(reader, config.keep_alive).with_call(driven).with_pass(received.pass());
+        let body = EventBody::new(reader, config.keep_alive_interval)
+            .with_call(driven)
+            .with_pass(received.pass());
         Ok(events(HttpBody::events(body)))
     }
 
@@ -137,7 +139,7 @@ impl Link for PostLink {
         }
         let stream = Arc::clone(&self.0);
         Box::pin(async move {
-            let disconnected = || closed("the client is gone");
+            let disconnected = || connection_closed("the client is gone");
             stream.room().await.map_err(|_| disconnected())?;
             stream
                 .push(|out| {

@@ -50,9 +50,9 @@ where
     busy.check_ping_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
     // A request that may only be a ping must be short in time as well.
     let time = if busy.may_only_ping() {
-        config.body_time.min(PING_BODY_TIMEOUT)
+        config.body_timeout.min(PING_BODY_TIMEOUT)
     } else {
-        config.body_time
+        config.body_timeout
     };
     let start = Instant::now();
     let expected = usize::try_from(announced).unwrap_or(0).min(bound);

@@ -173,7 +173,7 @@ impl TimeoutSocket {
         limits: &ConnectionLimits,
         activity: Arc<Activity>,
     ) -> Self {
-        let (head_timeout, stall) = (limits.head_time, limits.stall);
+        let (head_timeout, stall) = (limits.head_timeout, limits.stall_timeout);
         Self {
             socket,
             head_timeout,
@@ -346,7 +346,7 @@ mod tests {
         let _silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (socket, _) = listener.accept().await.unwrap();
         let head_time = Duration::from_millis(20);
-        let limits = ConnectionLimits { head_time, ..ConnectionLimits::default() };
+        let limits = ConnectionLimits { head_timeout: head_time, ..ConnectionLimits::default() };
         let mut socket = TimeoutSocket::new(socket, &limits, Arc::default());
         let (mut is_first, mut space) = (true, [0; 8]);
         let read = poll_fn(|task| {

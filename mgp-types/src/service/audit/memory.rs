@@ -129,7 +129,7 @@ impl AuditSink for MemoryAudit {
         }
         let mut state = self.0.state.lock();
         if logical && let Some((earlier, ())) = state.suspended.resume(&start) {
-            start.continues(&earlier);
+            start.continue_from(&earlier);
         }
         let start = Arc::new(start);
         if intent {
@@ -168,7 +168,7 @@ impl TicketSink for EventLog {
         if start.logical.is_none() {
             return;
         }
-        state.suspended.keep(start, ());
+        state.suspended.insert(start, ());
         self.sweep(&mut state);
     }
 }
@@ -184,7 +184,7 @@ impl EventLog {
     }
 
     fn sweep(&self, state: &mut LogState) {
-        while let Some((start, ())) = state.suspended.next_ended() {
+        while let Some((start, ())) = state.suspended.pop_expired() {
             self.push(state, Record::Call(EndedCall::now(start, AuditOutcome::Cancelled)));
         }
     }
@@ -221,7 +221,7 @@ mod tests {
         cx.trace = Some("trace-1".into());
         cx.server = Some("files".into());
         let params = Params::split("tools/call", r#"{"name":"rm"}"#.into()).unwrap();
-        CallRecord::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap()
+        CallRecord::from_call(&Call::request(Method::of("tools/call"), params, cx)).unwrap()
     }
 
     async fn begin(sink: &MemoryAudit, start: CallRecord) -> Ticket {
@@ -234,7 +234,7 @@ mod tests {
         let mut facts = start(None);
         facts.risk = Some(RiskLevel::Dangerous);
         let ticket = begin(&sink, facts).await;
-        ticket.start().note("validator_applied", Payload::of("sandbox").unwrap());
+        ticket.start().add_note("validator_applied", Payload::of("sandbox").unwrap());
         tokio::time::advance(Duration::from_millis(1200)).await;
         let rule = Some(Rule::new("by hand"));
         ticket.finish(AuditOutcome::Blocked { code: ErrorCode::ACCESS_DENIED, rule });

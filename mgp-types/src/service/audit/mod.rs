@@ -5,17 +5,17 @@
 //! even if the process dies, the log shows that the call was about to run.
 //! Intent records are internal to the sink: they are not among the eleven types of §6.4 and are never forwarded.
 
+mod call_record;
 mod digested;
-mod end;
+mod ended_call;
 mod memory;
-mod start;
 mod suspended;
 mod ticket;
 
+pub use call_record::CallRecord;
 pub use digested::{ArgumentsDigest, DigestForm};
-pub use end::{AuditOutcome, EndedCall};
+pub use ended_call::{AuditOutcome, EndedCall};
 pub use memory::MemoryAudit;
-pub use start::CallRecord;
 pub use suspended::SuspendedCalls;
 pub use ticket::{Ticket, TicketSink};
 
@@ -36,7 +36,7 @@ use crate::store::Store;
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
 /// let params = Params::split("tools/call", r#"{"name":"water"}"#.into()).unwrap();
-/// let start = CallRecord::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap();
+/// let start = CallRecord::from_call(&Call::request(Method::of("tools/call"), params, cx)).unwrap();
 ///
 /// let sink = MemoryAudit::new();
 /// let ticket = sink.begin(start).await.unwrap();

@@ -17,7 +17,7 @@ pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 
 /// The suspended calls of a sink, each with data of the sink.
 ///
-/// At most 1,024 calls wait, each for at most an hour; the others are returned by [`next_ended`](Self::next_ended) and
+/// At most 1,024 calls wait, each for at most an hour; the others are returned by [`next_ended`](Self::pop_expired) and
 /// must be recorded as cancelled.
 pub struct SuspendedCalls<T = ()> {
     /// Oldest first.
@@ -38,7 +38,7 @@ impl<T> SuspendedCalls<T> {
     }
 
     /// Adds a call, until its next round begins.
-    pub fn keep(&mut self, start: Arc<CallRecord>, data: T) {
+    pub fn insert(&mut self, start: Arc<CallRecord>, data: T) {
         self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
 
@@ -55,16 +55,16 @@ impl<T> SuspendedCalls<T> {
     }
 
     /// Removes and returns the oldest call, if it is too old or there are too many.
-    pub fn next_ended(&mut self) -> Option<(Arc<CallRecord>, T)> {
+    pub fn pop_expired(&mut self) -> Option<(Arc<CallRecord>, T)> {
         let oldest = self.calls.front()?;
         if self.calls.len() <= MAX_SUSPENDED && oldest.since.elapsed() < SUSPENDED_TTL {
             return None;
         }
-        self.take_oldest()
+        self.pop_oldest()
     }
 
     /// Removes and returns the oldest call.
-    pub fn take_oldest(&mut self) -> Option<(Arc<CallRecord>, T)> {
+    pub fn pop_oldest(&mut self) -> Option<(Arc<CallRecord>, T)> {
         self.calls.pop_front().map(|call| (call.start, call.data))
     }
 

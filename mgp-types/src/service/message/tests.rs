@@ -24,7 +24,7 @@ fn silent(text: &str) {
 fn forwarded(params: &str) -> String {
     let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
     let Message::Request { mut params, .. } = parse(&line) else { panic!("a request") };
-    params.forget_hop();
+    params.remove_hop_members();
     let mut out = Vec::new();
     params.write(&mut out, &HopMembers::default());
     String::from_utf8(out).unwrap()

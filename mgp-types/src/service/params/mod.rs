@@ -247,7 +247,7 @@ impl Params {
     }
 
     /// Changes the target; the body stays unchanged.
-    pub fn retarget(&mut self, target: Target) {
+    pub fn set_target(&mut self, target: Target) {
         self.parts.target = Some(target);
     }
 
@@ -372,7 +372,7 @@ impl Params {
 
     /// Returns whether the body may have a member of a quoted name; a text search, cheaper than a parse.
     #[must_use]
-    pub fn mentions(&self, quoted: &str) -> bool {
+    pub fn may_contain_member(&self, quoted: &str) -> bool {
         const ARGUMENTS: &str = "\"arguments\"";
         let body = &self.parts.body;
         // Most bodies are the arguments alone, and text within them is not a member of the body.
@@ -389,16 +389,16 @@ impl Params {
     ///
     /// # Errors
     /// Returns the errors of [`canonical`](crate::canonical).
-    pub fn meaning(&self) -> Result<Sha256Hash, RpcError> {
+    pub fn canonical_hash(&self) -> Result<Sha256Hash, RpcError> {
         let mut body_only = self.clone();
-        body_only.forget_hop();
+        body_only.remove_hop_members();
         let mut text = Vec::new();
         body_only.write(&mut text, &HopMembers::default());
         canonical_hash(&String::from_utf8_lossy(&text))
     }
 
     /// Removes the hop-by-hop members; the next hop writes its own.
-    pub fn forget_hop(&mut self) {
+    pub fn remove_hop_members(&mut self) {
         let parts = &mut self.parts;
         parts.meta = None;
         for span in [

@@ -80,7 +80,7 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
     if conn.is_readonly("main")? {
         return Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None).into());
     }
-    conn.busy_handler(Some(busy_handler(config.patience)))?;
+    conn.busy_handler(Some(busy_handler(config.lock_timeout)))?;
     // Secrets must not be written to the system's temporary folder.
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "cell_size_check", true)?;
@@ -98,7 +98,7 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
             conn.pragma_update(None, "synchronous", "OFF")?;
         }
     }
-    enable_wal(&conn, config.patience)?;
+    enable_wal(&conn, config.lock_timeout)?;
     if purpose == Purpose::Write {
         synchronise(&conn, config.durability)?;
     }

@@ -67,11 +67,11 @@ pub struct DbConfig {
     /// The durability of commits. Default: [`Durability::Normal`].
     pub durability: Durability,
     /// The maximum number of queued changes, and of queued reads, before [`StoreError::Busy`]. Default: 1024.
-    pub waiting: usize,
+    pub max_queued: usize,
     /// The time to wait for a lock of another process before [`StoreError::Busy`]. Default: five seconds.
-    pub patience: Duration,
-    /// The time a caller waits for an answer ([`Store::answers_within`]). Default: 500 ms.
-    pub answer: Duration,
+    pub lock_timeout: Duration,
+    /// The time a caller waits for an answer ([`Store::answer_timeout`]). Default: 500 ms.
+    pub answer_timeout: Duration,
 }
 
 /// The durability of commits.
@@ -115,9 +115,9 @@ impl DbConfig {
         Self {
             path: path.into(),
             durability: Durability::default(),
-            waiting: 1024,
-            patience: Duration::from_secs(5),
-            answer: ANSWER_TIMEOUT,
+            max_queued: 1024,
+            lock_timeout: Duration::from_secs(5),
+            answer_timeout: ANSWER_TIMEOUT,
         }
     }
 
@@ -287,7 +287,7 @@ impl Store for Db {
         news
     }
 
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         limit: usize,
@@ -296,12 +296,12 @@ impl Store for Db {
         self.look_up(move |conn| records::pending(conn, &log, limit))
     }
 
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
         let log = log.to_owned();
         self.write(move |tx| records::settle(tx, &log, through))
     }
 
-    fn answers_within(&self) -> Duration {
+    fn answer_timeout(&self) -> Duration {
         self.0.answer
     }
 }

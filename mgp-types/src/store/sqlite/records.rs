@@ -35,7 +35,7 @@ pub(super) fn changes(
     let forgotten =
         conn.query_row("SELECT forgotten FROM store_state", [], |row| number(row, 0))?;
     if since < forgotten {
-        return Err(StoreError::Forgotten);
+        return Err(StoreError::TooOld);
     }
     let records = conn
         .prepare(

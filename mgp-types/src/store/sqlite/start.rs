@@ -61,7 +61,7 @@ fn in_memory() -> Result<(Db, Writer), StoreError> {
 fn in_file(config: DbConfig) -> Result<(Db, Writer), StoreError> {
     let file::OpenFile { conn, unsynced } = file::open(&config)?;
     let (news, known) = watch::channel(records::revision(&conn)?);
-    let (write, jobs) = sync_channel(config.waiting.max(1));
+    let (write, jobs) = sync_channel(config.max_queued.max(1));
     let news_of_reader = news.clone();
     let (read, reads) = reader("mgp-store-read", &config, move |conn, jobs| {
         threads::read_and_watch(conn, jobs, &news_of_reader, unsynced);
@@ -69,7 +69,7 @@ fn in_file(config: DbConfig) -> Result<(Db, Writer), StoreError> {
     let (query, queries) = reader("mgp-store-query", &config, threads::read)?;
     let queues = Queues { write, read, query };
     let kept = Writer { conn, jobs, readers: vec![reads, queries], news };
-    Ok((Db::new(queues, known, Some(config.path), config.answer), kept))
+    Ok((Db::new(queues, known, Some(config.path), config.answer_timeout), kept))
 }
 
 fn reader(
@@ -78,7 +78,7 @@ fn reader(
     run: impl FnOnce(&Connection, &Jobs) + Send + 'static,
 ) -> Result<(Queue, JoinHandle<()>), StoreError> {
     let conn = file::connect(config, file::Purpose::Read)?;
-    let (queue, jobs) = sync_channel(config.waiting.max(1));
+    let (queue, jobs) = sync_channel(config.max_queued.max(1));
     let thread = spawn(name, move || run(&conn, &jobs))?;
     Ok((queue, thread))
 }

@@ -33,7 +33,7 @@ impl Folder {
     /// Opens a store with a short timeout.
     async fn open_impatient(&self, patience: Duration) -> Db {
         let mut config = DbConfig::new(self.file());
-        (config.patience, config.waiting) = (patience, 4);
+        (config.lock_timeout, config.max_queued) = (patience, 4);
         config.open().await.unwrap()
     }
 }
@@ -80,7 +80,7 @@ async fn commits_survive_a_reopen() {
     assert_eq!(keys(&again).await, ["a"]);
     let news = again.changes("s", revision).await.unwrap().records;
     assert_eq!(news, [crate::store::Record::new("b", None, 3)]);
-    assert_eq!(again.pending("log", 9).await.unwrap()[0].event, event("u"));
+    assert_eq!(again.pending_events("log", 9).await.unwrap()[0].event, event("u"));
 }
 
 #[tokio::test]
@@ -158,7 +158,11 @@ async fn changes_of_one_batch_fail_independently() {
     let all: Vec<_> = (0..200)
         .map(|number| {
             let change = put(number.to_string());
-            db.commit(if number % 2 == 0 { change } else { change.expect("s", "none", Some(1)) })
+            db.commit(if number % 2 == 0 {
+                change
+            } else {
+                change.expect_revision("s", "none", Some(1))
+            })
         })
         .collect();
     for (number, answer) in all.into_iter().enumerate() {
@@ -475,9 +479,9 @@ async fn damage_is_an_error_and_never_a_panic() {
 async fn use_all(db: &Db) -> Result<(), StoreError> {
     db.load("s").await?;
     db.changes("s", 10).await?;
-    db.pending("log", 400).await?;
+    db.pending_events("log", 400).await?;
     db.commit(put("a").event("log", event("u"))).await?;
-    db.settle("log", 10).await
+    db.acknowledge("log", 10).await
 }
 
 #[cfg(unix)]
@@ -545,10 +549,10 @@ async fn an_unreadable_event_does_not_block_later_ones() {
     db.write(|tx| Ok(tx.execute("UPDATE store_event SET event = '{' WHERE number = 1", [])?))
         .await
         .unwrap();
-    let pending = db.pending("audit", 9).await.unwrap();
+    let pending = db.pending_events("audit", 9).await.unwrap();
     let stands = serde_json::to_string(&pending[0].event).unwrap();
     let failures = r#"{"timestamp":"1970-01-01T00:00:00.000Z","event_type":"dev.cloto.event_unreadable","actor":{"type":"kernel","id":"kernel"},"result":"FAILURE","details":{"number":1}}"#;
     assert_eq!(stands, failures);
     assert_eq!(pending[1].event, event);
-    assert_eq!(db.pending("audit", 9).await.unwrap(), pending, "the same each time");
+    assert_eq!(db.pending_events("audit", 9).await.unwrap(), pending, "the same each time");
 }

@@ -268,10 +268,10 @@ fn policies(value: Option<&Value>) -> Result<Policies, String> {
     };
     match value {
         None => Ok(Policies::default()),
-        Some(one @ Value::String(_)) => Ok(Policies::all(policy(one))),
+        Some(one @ Value::String(_)) => Ok(Policies::with_default(policy(one))),
         Some(Value::Object(servers)) => {
             let general = member(servers, &["*", "default"]).map(policy).unwrap_or_default();
-            let policies = Policies::all(general);
+            let policies = Policies::with_default(general);
             for (server, value) in servers {
                 if server != "*" && server != "default" {
                     policies.set(server.as_str(), policy(value));

@@ -98,7 +98,9 @@ async fn check(dir: &Path) -> Result<ExitCode, Failure> {
     };
     let (line, code) = match checked {
         Ok(records) => (format!("ok {records}"), ExitCode::SUCCESS),
-        Err(LogError::Bad(bad)) => (format!("bad {}: {}", bad.seq, bad.why), ExitCode::FAILURE),
+        Err(LogError::BadRecord(bad)) => {
+            (format!("bad {}: {}", bad.seq, bad.why), ExitCode::FAILURE)
+        }
         Err(LogError::Store(StoreError::Unreadable(why))) => {
             (format!("bad 0: {why}"), ExitCode::FAILURE)
         }

@@ -85,7 +85,7 @@ async fn stderr_flood(bytes: u64) -> Result<u64, Box<dyn Error>> {
     let before = memory("VmRSS:")?;
     let mut child = ChildCommand::new(zoo)
         .args(["flood-stderr", &bytes.to_string()])
-        .close_grace(Duration::from_secs(10))
+        .close_timeout(Duration::from_secs(10))
         .spawn()?;
     converse(&mut child).await?;
     let report = child.shutdown().await;

@@ -131,7 +131,7 @@ impl World {
     async fn new() -> Result<Self, Failure> {
         let mut policy = ServerPolicy::default();
         policy.default_policy = DefaultPolicy::OptIn;
-        let policies = Policies::all(policy);
+        let policies = Policies::with_default(policy);
         let definitions = Definitions::in_memory(policies.clone());
         for server in 0..SERVERS {
             definitions.learn(Some(&name("server", server)), &tools()?);

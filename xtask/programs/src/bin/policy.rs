@@ -179,7 +179,7 @@ async fn kept(
         }
     }
     store.commit(change).await?;
-    let (store, policies) = (Arc::new(store), Policies::all(policy.clone()));
+    let (store, policies) = (Arc::new(store), Policies::with_default(policy.clone()));
     let audit = || Arc::new(MemoryAudit::bounded(0));
     let access = Access::new(store.clone(), audit(), policies.clone()).clock(move || now);
     let permissions = Permissions::new(store, audit(), policies, None);

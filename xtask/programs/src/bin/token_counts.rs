@@ -5,7 +5,7 @@
 
 use std::error::Error;
 
-use mgp_toolindex::{TokenCounter, tokens_at_most};
+use mgp_toolindex::{TokenCounter, max_tokens_of};
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut texts = Vec::new();
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let counter = TokenCounter::new();
     let during = resident()?;
     drop(counter);
-    let bounds: Vec<u32> = texts.iter().map(|text| tokens_at_most(text)).collect();
+    let bounds: Vec<u32> = texts.iter().map(|text| max_tokens_of(text)).collect();
     let sum = |counts: &[u32]| counts.iter().map(|count| u64::from(*count)).sum::<u64>();
     let low = bounds.iter().zip(&counts).filter(|(bound, count)| bound < count).count();
     println!(

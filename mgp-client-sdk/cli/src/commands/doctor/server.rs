@@ -95,7 +95,7 @@ impl ServerReport {
         let mut report = Self { checks: Vec::new(), tools: 0, tokens: 0, listed: None };
         for secret in clear_secrets(server) {
             let what =
-                format!("`{}` looks like a secret in clear text ({})", secret.place, secret.why);
+                format!("`{}` looks like a secret in clear text ({})", secret.place, secret.reason);
             report.push(server, Level::Warn, what, Some(secret.remedy));
         }
         match probe {
@@ -181,7 +181,7 @@ fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
 /// Returns the remedy of an unknown failure.
 fn manual_fix(server: &ServerConfig) -> String {
     let reach = first_line(&describe_reach(server), 120);
-    match server.reach {
+    match server.target {
         TargetConfig::Program { .. } => format!("run it by hand to see its messages: {reach}"),
         _ => format!("check that the server is running, and that {reach} is its address"),
     }
@@ -206,7 +206,7 @@ fn held_definition(
     tool: &str,
     definitions: &Definitions,
 ) -> Option<(String, String)> {
-    let findings = match definitions.standing(Some(&server.id), tool) {
+    let findings = match definitions.state(Some(&server.id), tool) {
         DefinitionState::Flagged(held) | DefinitionState::Changed(held) => held.findings.clone(),
         DefinitionState::Refused(findings) => {
             let what = format!("the tool `{tool}` cannot be used: {}", join(&findings));

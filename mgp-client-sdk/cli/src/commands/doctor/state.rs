@@ -33,7 +33,7 @@ pub(super) async fn check(global: &Global) -> Vec<Check> {
         Ok(Err(FolderError::Empty(_))) => {
             Check::new("audit", Level::Ok, "no records yet")
         }
-        Ok(Err(FolderError::Log(LogError::Bad(bad)))) if is_new(&folder) => {
+        Ok(Err(FolderError::Log(LogError::BadRecord(bad)))) if is_new(&folder) => {
             tracing::debug!(%bad, "no audit log yet");
             Check::new("audit", Level::Ok, "no records yet")
         }

@@ -90,7 +90,7 @@ async fn a_call_dropped_before_its_permit_is_refunded() {
         sleep(Duration::from_secs(9)).await;
         Ok(Reply::empty())
     });
-    let config = LimitConfig { running: 1, ..LimitConfig::default() };
+    let config = LimitConfig { max_running: 1, ..LimitConfig::default() };
     let (outer, layer) = (QuotaLayer::new(Quota::per_day(8)), QuotaLayer::new(Quota::per_day(9)));
     let mut client = client(&outer, layer.layer(ConcurrencyLimitLayer::new(config).layer(slow)));
     let running = tokio::spawn(client.call("tools/call", CALL));

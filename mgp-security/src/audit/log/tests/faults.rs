@@ -334,12 +334,12 @@ impl Store for Broken {
         self.inner.revision()
     }
 
-    fn pending(
+    fn pending_events(
         &self,
         log: &str,
         most: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        let pending = self.inner.pending(log, most);
+        let pending = self.inner.pending_events(log, most);
         let rest = if self.slow { Duration::from_millis(50) } else { Duration::ZERO };
         Box::pin(async move {
             // Called by the writer thread, which nothing else waits for.
@@ -348,8 +348,8 @@ impl Store for Broken {
         })
     }
 
-    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.inner.settle(log, through)
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.inner.acknowledge(log, through)
     }
 }
 
@@ -478,7 +478,7 @@ async fn records_after_an_older_head_must_continue_it() {
     log.close().await.unwrap();
     let forged = others.load("audit").await.unwrap().records.remove(0).value.unwrap();
     let refused = AuditLog::open(folder.config(), Some(shared(&with_head(forged).await))).await;
-    assert!(matches!(refused, Err(LogError::Bad(_))), "{refused:?}");
+    assert!(matches!(refused, Err(LogError::BadRecord(_))), "{refused:?}");
 
     // A record between the head and the last checkpoint was changed.
     let first = &folder.segments()[0];
@@ -486,7 +486,7 @@ async fn records_after_an_older_head_must_continue_it() {
     fs::write(first, text).unwrap();
     let store = with_head(heads[0].clone()).await;
     let refused = AuditLog::open(folder.config(), Some(shared(&store))).await;
-    assert!(matches!(refused, Err(LogError::Bad(_))), "{refused:?}");
+    assert!(matches!(refused, Err(LogError::BadRecord(_))), "{refused:?}");
 }
 
 #[tokio::test]

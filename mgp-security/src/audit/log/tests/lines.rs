@@ -37,8 +37,8 @@ fn each_outcome_is_written_as_the_types_write_it() {
         for risk in [None, Some(RiskLevel::Safe), Some(RiskLevel::Other("o\"dd".into()))] {
             for note in ["digest", "rule", "cancelled"] {
                 let start = start("rm", risk.clone(), None);
-                start.note(note, Payload::of("x").unwrap());
-                start.note("more", Payload::parse("{\n\"a\": [1.5]}").unwrap());
+                start.add_note(note, Payload::of("x").unwrap());
+                start.add_note("more", Payload::parse("{\n\"a\": [1.5]}").unwrap());
                 check(&EndedCall::now(Arc::new(start), outcome.clone()));
             }
             check(&EndedCall::now(Arc::new(start("rm", risk, None)), outcome.clone()));
@@ -46,7 +46,7 @@ fn each_outcome_is_written_as_the_types_write_it() {
     }
     let mut bare = start("rm", None, None);
     (bare.server, bare.trace, bare.principal) = (None, None, Principal::local());
-    bare.continues(&start("rm", None, None));
+    bare.continue_from(&start("rm", None, None));
     check(&EndedCall::now(Arc::new(bare), AuditOutcome::Success));
 }
 
@@ -67,8 +67,8 @@ fn times_are_written_as_the_types_write_them() {
 #[test]
 fn a_note_of_invalid_json_does_not_break_the_line() {
     let start = start("rm", None, None);
-    start.note("odd", Payload::from_trusted("{\n"));
-    start.note("a\"b", Payload::from_trusted("\"x\"}"));
+    start.add_note("odd", Payload::from_trusted("{\n"));
+    start.add_note("a\"b", Payload::from_trusted("\"x\"}"));
     let mut out = Vec::new();
     EventEncoder::default()
         .ended(&mut out, &EndedCall::now(Arc::new(start), AuditOutcome::Success));
@@ -81,7 +81,7 @@ fn a_note_of_invalid_json_does_not_break_the_line() {
 fn long_names_and_notes_are_cut() {
     let mut start = start("rm", None, None);
     start.tool = "ü".repeat(1_000_000).into();
-    start.note("big", Payload::of(&"x".repeat(1_000_000)).unwrap());
+    start.add_note("big", Payload::of(&"x".repeat(1_000_000)).unwrap());
     let mut out = Vec::new();
     EventEncoder::default()
         .ended(&mut out, &EndedCall::now(Arc::new(start), AuditOutcome::Success));
@@ -99,8 +99,8 @@ proptest! {
         start.tool = tool.into();
         start.server = Some(server.as_str().into());
         start.trace = Some(trace.into());
-        start.note("text", Payload::of(&note).unwrap());
-        start.note("number", Payload::of(&number).unwrap());
+        start.add_note("text", Payload::of(&note).unwrap());
+        start.add_note("number", Payload::of(&number).unwrap());
         check(&EndedCall::now(Arc::new(start), AuditOutcome::Success));
     }
 

@@ -100,7 +100,7 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
     let refused = verify(&folder.dir, "audit", &head).unwrap_err().to_string();
     assert!(refused.contains("record 1: its hash does not match"), "{refused}");
     let opened = AuditLog::open(folder.config(), Some(shared(&store))).await;
-    assert!(matches!(opened, Err(LogError::Bad(_))), "{opened:?}");
+    assert!(matches!(opened, Err(LogError::BadRecord(_))), "{opened:?}");
 }
 
 /// Returns a line that follows the last one of a file, as anyone can write it who has read the format.
@@ -176,7 +176,7 @@ async fn a_truncated_or_changed_log_is_not_continued() {
     {
         fs::write(&path, text).unwrap();
         match AuditLog::open(folder.config(), None).await {
-            Err(LogError::Bad(bad)) => assert_eq!(bad.seq, seq, "{bad}"),
+            Err(LogError::BadRecord(bad)) => assert_eq!(bad.seq, seq, "{bad}"),
             other => panic!("{other:?}"),
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), text, "the evidence stays");
@@ -186,7 +186,7 @@ async fn a_truncated_or_changed_log_is_not_continued() {
 #[tokio::test]
 async fn old_files_are_removed_after_a_checkpoint_and_the_rest_verifies() {
     let folder = Folder::new();
-    let config = || folder.config().segment_bytes(2000).keep(FileRetention::Newest(3));
+    let config = || folder.config().segment_bytes(2000).retention(FileRetention::Newest(3));
     let log = AuditLog::open(config(), None).await.unwrap();
     let runs = log.begin(start("long", None, None)).await.unwrap();
     for id in 0..60 {

@@ -127,7 +127,7 @@ async fn a_store_holds_the_head_and_its_events_are_written_once() {
     let all = newest.wait_for(|newest| *newest == 3);
     tokio::time::timeout(Duration::from_secs(5), all).await.unwrap().unwrap();
     log.flush().await.unwrap();
-    assert!(store.pending("audit", 9).await.unwrap().is_empty());
+    assert!(store.pending_events("audit", 9).await.unwrap().is_empty());
     let head = LogHead::in_store(&store, "audit").await.unwrap().unwrap();
     assert_eq!(verify(&folder.dir, "audit", &head).unwrap(), 3);
     log.close().await.unwrap();
@@ -152,7 +152,7 @@ async fn an_event_written_but_not_settled_is_not_written_twice() {
     let log = AuditLog::open(folder.config(), Some(shared(&again))).await.unwrap();
     log.flush().await.unwrap();
     assert_eq!(tools(&log).await.len(), 1);
-    assert!(again.pending("audit", 9).await.unwrap().is_empty());
+    assert!(again.pending_events("audit", 9).await.unwrap().is_empty());
 }
 
 #[tokio::test]

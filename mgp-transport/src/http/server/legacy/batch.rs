@@ -28,7 +28,7 @@ impl Post<'_> {
             return Err(Refusal::Batch);
         }
         let session = self.received.session(&self.principal)?;
-        if !session.rules().takes_batches() {
+        if !session.rules().accepts_batches() {
             return Err(Refusal::Batch);
         }
         let (received, mut busy) = (self.received, self.busy);

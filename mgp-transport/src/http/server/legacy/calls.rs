@@ -194,8 +194,8 @@ async fn respond_from(
         awaited.drive(task);
         stream.poll_first_output(task)
     });
-    match timeout(config.quiet, begin).await {
-        Ok(FirstOutput::Answer(answer)) if config.answers == AnswerMode::AsNeeded => {
+    match timeout(config.stream_delay, begin).await {
+        Ok(FirstOutput::Answer(answer)) if config.answer_mode == AnswerMode::AsNeeded => {
             return Ok(json(StatusCode::OK, answer));
         }
         Ok(FirstOutput::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),
@@ -203,8 +203,8 @@ async fn respond_from(
         // It was cancelled, so the client does not wait.
         Ok(FirstOutput::Nothing) => return Ok(empty(StatusCode::ACCEPTED)),
         Ok(FirstOutput::Events) => {}
-        Err(_) => stream.as_events(session.supports_priming().then_some(config.retry)),
+        Err(_) => stream.as_events(session.supports_priming().then_some(config.retry_delay)),
     }
-    let body = EventBody::new(reader, config.keep_alive).with_pass(received.pass());
+    let body = EventBody::new(reader, config.keep_alive_interval).with_pass(received.pass());
     Ok(events(HttpBody::events(body)))
 }

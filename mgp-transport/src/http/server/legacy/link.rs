@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, InFlight, Kind, Link, Reply, closed, write_call,
+    BoxFuture, Call, CallKey, InFlight, Kind, Link, Reply, connection_closed, write_call,
 };
 use mgp_types::{Id, RpcError};
 
@@ -44,7 +44,7 @@ impl Session {
 }
 
 fn disconnected() -> RpcError {
-    closed("the client is gone")
+    connection_closed("the client is gone")
 }
 
 /// Removes a request when its caller stops waiting, and cancels it at the client if it was not answered.
@@ -83,7 +83,7 @@ impl Link for Session {
         self.sent_requests().map(PendingRequests::all).unwrap_or_default()
     }
 
-    fn hang_up(&self, call: CallKey) -> bool {
+    fn end_stream(&self, call: CallKey) -> bool {
         self.supports_priming() && self.stream(call).is_some_and(|stream| stream.hang_up())
     }
 

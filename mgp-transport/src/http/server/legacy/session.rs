@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use mgp_types::RpcError;
 use mgp_types::mcp::Revision;
+use mgp_types::random_name;
 use mgp_types::service::{CallKey, Peer, Principal, Scope, ScopeKind, WireRules};
 use mgp_types::sync::Mutex;
-use mgp_types::unguessable;
 
 use super::super::stream::{EventBudget, EventId, Stream};
 use crate::connection::PendingRequests;
@@ -51,7 +51,7 @@ impl Session {
         principal: Principal,
         budget: Arc<EventBudget>,
     ) -> Result<Arc<Self>, RpcError> {
-        let id = unguessable()?;
+        let id = random_name()?;
         Ok(Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             id,

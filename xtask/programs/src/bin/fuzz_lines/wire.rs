@@ -172,7 +172,9 @@ fn answer_to(line: &[u8]) -> Option<ExpectedAnswer> {
     }
     let Ok(text) = ByteString::try_from(Bytes::copy_from_slice(trimmed)) else {
         // A line that is not text is refused, unless it is an answer: answers are not answered.
-        return Message::answer_of(trimmed).is_none().then_some(ExpectedAnswer(None));
+        return Message::response_from_invalid_utf8(trimmed)
+            .is_none()
+            .then_some(ExpectedAnswer(None));
     };
     match Message::parse(text) {
         Ok(Message::Request { id, .. }) => Some(ExpectedAnswer(Some(id))),

@@ -64,7 +64,7 @@ pub struct EndedCall {
     /// The outcome.
     pub outcome: AuditOutcome,
     /// The duration of all rounds together.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 impl EndedCall {
@@ -72,14 +72,14 @@ impl EndedCall {
     #[must_use]
     pub fn now(start: Arc<CallRecord>, outcome: AuditOutcome) -> Self {
         let took = start.elapsed();
-        Self { start, outcome, took }
+        Self { start, outcome, duration: took }
     }
 
     /// Returns the event of §6.3.
     #[must_use]
     pub fn to_event(&self) -> AuditEvent {
         let start = &*self.start;
-        let ended_at = start.started_at.checked_add(self.took).unwrap_or(start.started_at);
+        let ended_at = start.started_at.checked_add(self.duration).unwrap_or(start.started_at);
         let mut event = AuditEvent::new(
             ended_at,
             self.outcome.event_type(),
@@ -113,7 +113,7 @@ impl EndedCall {
         if let Some(risk) = risk {
             put("risk_level", Payload::of(risk));
         }
-        put("duration_ms", Payload::of(&crate::millis(self.took)));
+        put("duration_ms", Payload::of(&crate::millis(self.duration)));
         if self.start.rounds() > 1 {
             put("rounds", Payload::of(&self.start.rounds()));
         }

@@ -11,12 +11,12 @@ use mgp_types::mcp::{Era, Revision, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, CallKey, Context, Either, Kind, MgpService, Reply, ServerId};
-use mgp_types::{ErrorCode, Payload, RpcError, push_hex, unguessable};
+use mgp_types::{ErrorCode, Payload, RpcError, push_hex, random_name};
 use tower_service::Service;
 
 use super::declared::{CallerCapabilities, DeclaredCapabilities};
 use super::offer::{Answerer, ClientOffer};
-use super::session::HandshakeState;
+use super::state::HandshakeState;
 
 /// Gives outbound calls the facts of their callee, and adds the client's `_meta` members to their wire form.
 #[derive(Clone)]
@@ -71,7 +71,7 @@ impl RequestMetaLayer {
             capabilities: DeclaredCapabilities::new(capabilities.clone())?,
             of_callers: (offer.answerer == Answerer::Caller)
                 .then(|| CallerCapabilities::new(capabilities)),
-            handle: Payload::of(&unguessable()?)?,
+            handle: Payload::of(&random_name()?)?,
         };
         Ok(Self { session, members: Arc::new(members), server: None, traces_plain: false })
     }
@@ -146,15 +146,15 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
             }
         }
         // A plain MCP peer must not receive the MGP trace member (MGP §6.5).
-        let is_traced = facts.speaks_mgp() || self.layer.traces_plain;
+        let is_traced = facts.supports_mgp() || self.layer.traces_plain;
         if is_traced && call.kind() == Kind::Request {
             let trace = call.cx_mut().trace_or_new().clone();
             let key = call.cx().key;
             let hop = call.hop_mut();
             if is_open_telemetry_id(&trace) {
-                hop.trace_id = facts.speaks_mgp().then(|| quoted(&trace));
+                hop.trace_id = facts.supports_mgp().then(|| quoted(&trace));
                 hop.meta.push((Cow::Borrowed(key::TRACEPARENT), traceparent(&trace, key)));
-            } else if facts.speaks_mgp() {
+            } else if facts.supports_mgp() {
                 hop.trace_id = Payload::of(&trace).ok();
             }
         }

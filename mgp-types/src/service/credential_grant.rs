@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// use mgp_types::service::CredentialGrant;
 ///
 /// let pass = CredentialGrant::new(["files.read"], || true);
-/// assert!(pass.permits("files.read") && !pass.permits("files.write") && pass.is_good());
+/// assert!(pass.permits("files.read") && !pass.permits("files.write") && pass.is_valid());
 /// ```
 #[derive(Clone)]
 pub struct CredentialGrant {
@@ -46,7 +46,7 @@ impl CredentialGrant {
 
     /// Returns whether the credentials are still valid, i.e. neither revoked nor expired.
     #[must_use]
-    pub fn is_good(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         (self.good)()
     }
 }

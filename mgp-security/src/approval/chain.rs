@@ -18,7 +18,7 @@ use super::{Approver, Decision, Question};
 /// ```
 /// use mgp_security::{ConfiguredApprover, ElicitApprover, ApproverChain};
 ///
-/// let approver = ApproverChain::of(ConfiguredApprover::new().tool("files", "write_file")).then(ElicitApprover::everyone());
+/// let approver = ApproverChain::new(ConfiguredApprover::new().tool("files", "write_file")).then(ElicitApprover::everyone());
 /// # drop(approver);
 /// ```
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct ApproverChain(Vec<Arc<dyn Approver>>);
 
 impl ApproverChain {
     /// Creates a chain with its first approver.
-    pub fn of(approver: impl Approver + 'static) -> Self {
+    pub fn new(approver: impl Approver + 'static) -> Self {
         Self(vec![Arc::new(approver)])
     }
 
@@ -50,7 +50,7 @@ impl Approver for ApproverChain {
         let mut last = RpcError::new(ErrorCode::PERMISSION_DENIED, "no approver is available");
         for approver in &self.0 {
             let deciding = approver.decide(cx, question.clone());
-            match tokio::time::timeout(approver.patience(), deciding).await {
+            match tokio::time::timeout(approver.timeout(), deciding).await {
                 Ok(Ok(decision)) => return Ok(decision),
                 Ok(Err(error)) => last = error,
                 // It may still decide, and the next approver could contradict it.
@@ -67,7 +67,7 @@ impl Approver for ApproverChain {
     }
 
     /// Returns the sum of the time limits.
-    fn patience(&self) -> Duration {
-        self.0.iter().map(Approver::patience).fold(Duration::ZERO, Duration::saturating_add)
+    fn timeout(&self) -> Duration {
+        self.0.iter().map(Approver::timeout).fold(Duration::ZERO, Duration::saturating_add)
     }
 }

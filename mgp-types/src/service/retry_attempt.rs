@@ -16,9 +16,9 @@ pub struct RetryAttempt {
     /// The number of repetitions, this one included.
     pub retry: u32,
     /// The error code of the previous attempt.
-    pub after: ErrorCode,
+    pub previous_code: ErrorCode,
     /// The delay before this attempt.
-    pub waited: Duration,
+    pub delay: Duration,
     /// The tool that this call replaces (`fallback_tool`).
     pub instead_of: Option<ByteString>,
 }
@@ -27,7 +27,7 @@ impl RetryAttempt {
     /// Creates the mark of a further attempt of the same call.
     #[must_use]
     pub const fn new(retry: u32, after: ErrorCode, waited: Duration) -> Self {
-        Self { retry, after, waited, instead_of: None }
+        Self { retry, previous_code: after, delay: waited, instead_of: None }
     }
 
     /// Marks a call of another tool, made after all attempts of this one failed.

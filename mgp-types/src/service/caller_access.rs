@@ -45,11 +45,11 @@ pub trait CallerChannel: Send + Sync {
 pub enum CallerAccess {
     /// The caller cannot be asked.
     #[default]
-    Nobody,
+    Unavailable,
     /// A request on the caller's own connection.
     Peer(Peer),
     /// Another way, e.g. answers of earlier rounds, or a parked call.
-    Via(Arc<dyn CallerChannel>),
+    Channel(Arc<dyn CallerChannel>),
 }
 
 impl CallerAccess {
@@ -64,12 +64,12 @@ impl CallerAccess {
     ///
     /// # Cancel safety
     /// Dropping the future drops the handler.
-    pub async fn drive<F>(&self, handler: F) -> Result<Reply, RpcError>
+    pub async fn run_round<F>(&self, handler: F) -> Result<Reply, RpcError>
     where
         F: Future<Output = Result<Reply, RpcError>>,
     {
         match self {
-            Self::Via(asker) => Suspend { handler: pin!(handler), asker: &**asker }.await,
+            Self::Channel(asker) => Suspend { handler: pin!(handler), asker: &**asker }.await,
             _ => handler.await,
         }
     }
@@ -78,9 +78,9 @@ impl CallerAccess {
 impl fmt::Debug for CallerAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Nobody => "Nobody",
+            Self::Unavailable => "Unavailable",
             Self::Peer(_) => "Peer",
-            Self::Via(_) => "Via",
+            Self::Channel(_) => "Via",
         })
     }
 }
@@ -89,7 +89,7 @@ impl fmt::Debug for CallerAccess {
 
 /// The answers of earlier rounds, and the questions of this one.
 ///
-/// This is the [`CallerChannel`] of a modern caller; [`CallerAccess::drive`] turns suspended questions into the reply.
+/// This is the [`CallerChannel`] of a modern caller; [`CallerAccess::run_round`] turns suspended questions into the reply.
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<RoundData>>);
 
@@ -214,7 +214,7 @@ mod tests {
         };
         let first = Rounds::default();
         let Ok(Reply::InputRequired(needed)) =
-            CallerAccess::Via(Arc::new(first.clone())).drive(handler(first.clone())).await
+            CallerAccess::Channel(Arc::new(first.clone())).run_round(handler(first.clone())).await
         else {
             panic!("the first round must ask")
         };
@@ -225,8 +225,8 @@ mod tests {
         state.answers.insert("a".to_owned(), Payload::of(&1).unwrap());
         state.answers.insert("b".to_owned(), Payload::of(&2).unwrap());
         let second = Rounds::new(state);
-        let reply = CallerAccess::Via(Arc::new(second.clone()))
-            .drive(handler(second.clone()))
+        let reply = CallerAccess::Channel(Arc::new(second.clone()))
+            .run_round(handler(second.clone()))
             .await
             .unwrap();
         assert_eq!(reply.get::<(i32, i32)>().unwrap(), (1, 2));

@@ -17,8 +17,8 @@ use crate::wire::Payload;
 
 /// The facts about a call before it runs.
 ///
-/// An audit layer puts it into the extensions of the call. Layers further in add facts with [`CallRecord::note`], and
-/// the code that runs the call marks it with [`CallRecord::mark_ran`].
+/// An audit layer puts it into the extensions of the call. Layers further in add facts with [`CallRecord::add_note`], and
+/// the code that runs the call marks it with [`CallRecord::mark_executed`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CallRecord {
@@ -76,7 +76,7 @@ impl CallRecord {
     ///
     /// Texts are copied: a record outlives the buffer of the call, which may be large.
     #[must_use]
-    pub fn of(call: &Call) -> Option<Self> {
+    pub fn from_call(call: &Call) -> Option<Self> {
         let (Some(_), Some(Target::Tool(tool))) = (call.tool(), call.params().target()) else {
             return None;
         };
@@ -114,16 +114,16 @@ impl CallRecord {
     }
 
     /// Continues an earlier round: the call then began when that round did.
-    pub fn continues(&mut self, earlier: &Self) {
+    pub fn continue_from(&mut self, earlier: &Self) {
         self.started_at = earlier.started_at;
         self.since = earlier.since;
         self.rounds = earlier.rounds.saturating_add(1);
         let before = std::mem::take(&mut *earlier.notes());
         let own = std::mem::replace(self.notes.get_mut(), before);
         for (name, value) in own.iter() {
-            self.note(name, value.clone());
+            self.add_note(name, value.clone());
         }
-        if earlier.has_run() {
+        if earlier.was_executed() {
             self.ran.store(true, Ordering::Relaxed);
         }
     }
@@ -141,23 +141,23 @@ impl CallRecord {
     }
 
     /// Adds a member to the details of the final event, e.g. the applied validator or the used approval.
-    pub fn note(&self, name: &str, value: Payload) {
+    pub fn add_note(&self, name: &str, value: Payload) {
         self.notes().insert(name, value);
     }
 
     fn note_attempt(&self, attempt: &RetryAttempt) {
         let notes = [
             ("retry_attempt", Payload::of(&attempt.retry)),
-            ("retry_of_code", Payload::of(&attempt.after)),
-            ("waited_ms", Payload::of(&crate::millis(attempt.waited))),
+            ("retry_of_code", Payload::of(&attempt.previous_code)),
+            ("waited_ms", Payload::of(&crate::millis(attempt.delay))),
         ];
         for (name, value) in notes {
             if let Ok(value) = value {
-                self.note(name, value);
+                self.add_note(name, value);
             }
         }
         if let Some(Ok(tool)) = attempt.instead_of.as_ref().map(|tool| Payload::of(&**tool)) {
-            self.note("fallback_for", tool);
+            self.add_note("fallback_for", tool);
         }
     }
 
@@ -169,7 +169,7 @@ impl CallRecord {
     /// Marks that a call was handed to the code that runs it: a peer, or the function of a tool.
     ///
     /// From then on an error no longer marks the call as blocked, since that code could return any error.
-    pub fn mark_ran(cx: &Context) {
+    pub fn mark_executed(cx: &Context) {
         let mut start = cx.extensions.get::<Self>();
         while let Some(this) = start {
             this.ran.store(true, Ordering::Relaxed);
@@ -179,7 +179,7 @@ impl CallRecord {
 
     /// Returns whether the call was handed to the code that runs it.
     #[must_use]
-    pub fn has_run(&self) -> bool {
+    pub fn was_executed(&self) -> bool {
         self.ran.load(Ordering::Relaxed)
     }
 

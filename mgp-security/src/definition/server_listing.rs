@@ -15,7 +15,7 @@ use super::inspection::Inspection;
 use super::name::NameFlaw;
 use super::pin::{Pin, PinKind, PinPair, PinTable};
 use super::review::{Finding, Severity};
-use super::standing::HeldDefinition;
+use super::state::HeldDefinition;
 use super::table::{KnownTool, Tools};
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
@@ -85,7 +85,7 @@ impl ServerListing {
     pub(super) fn own(tools: &[mcp::Tool]) -> Self {
         let listed = tools.iter().map(|tool| {
             let inspection = Inspection::trusted(tool);
-            let listed = ListedTool { raw: Sha256Hash::of(b""), inspection, bytes: 0 };
+            let listed = ListedTool { raw: Sha256Hash::digest(b""), inspection, bytes: 0 };
             (tool.name.as_str().into(), Arc::new(listed))
         });
         Self { listed: listed.collect(), own: true, ..Self::default() }
