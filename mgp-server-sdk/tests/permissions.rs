@@ -155,7 +155,7 @@ async fn asked_once(mgp: Value) {
             answers["requestState"] = state.clone();
         }
         assert_eq!(text(&call(&mut raw, &mgp, "all", meta.clone(), answers).await), "ran");
-        // A missing answer counts as an answer: the caller is not asked again.
+        // An answer without a decision is a refusal: the call fails, and the caller is not asked again.
         for empty in
             [json!({}), json!({ "grants": {} }), json!({ "grants": { "camera": "deferred" } })]
         {

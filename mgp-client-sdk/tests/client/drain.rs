@@ -22,7 +22,7 @@ fn hearing() -> (ClientBuilder, ReceivedStates) {
     (builder.on_lifecycle(move |change| hook.lock().unwrap().push(change.clone())), received)
 }
 
-/// The states that were received.
+/// Waits until `count` states were received, and returns them.
 async fn states(received: &ReceivedStates, count: usize) -> Vec<String> {
     let all = async {
         while received.lock().unwrap().len() < count {

@@ -88,7 +88,7 @@ async fn a_changed_list_is_reported_before_the_next_call_is_sent() {
     let serving = async {
         script.serve("tools/call", json!({ "content": [] })).await;
         let second = script.read().await.unwrap();
-        // The notification is read before the answer, so it is in force when the answer arrives.
+        // The client reads the notification before the answer, so it has handled the change when the answer arrives.
         script.tell("notifications/tools/list_changed", json!({})).await;
         script.answer(&second, json!({ "content": [] })).await;
         script.serve("tools/call", json!({ "content": [] })).await;

@@ -131,7 +131,7 @@ impl<S> Layer<S> for TasksLayer {
     }
 }
 
-/// Service of [`TasksLayer`], inside its endpoints.
+/// Service of [`TasksLayer`]; the router of `tasks/*` is wrapped around it.
 #[derive(Clone)]
 pub struct Tasks<S> {
     inner: S,

@@ -12,7 +12,7 @@ const MAX_PER_COMMIT: usize = 256;
 const ATTEMPTS: usize = 8;
 
 impl<S: Snapshot> State<S> {
-    /// Removes all matching entries, each with its audit event, if it has one.
+    /// Removes all matching entries. Each removal is committed together with its audit event, if there is one.
     ///
     /// # Errors
     /// As for [`commit`](Self::commit); some of the entries may be removed.

@@ -50,7 +50,7 @@ impl Assessment {
         Self::weigh(tool, policy, word)
     }
 
-    /// Assesses a tool of the party itself, whose metadata its own author wrote.
+    /// Assesses a tool of this server itself; its metadata is not from a third party.
     pub(crate) fn own(tool: &mcp::Tool, policy: &ServerPolicy) -> Self {
         let is_believed = is_believed(&policy.trust);
         let word = if is_believed { SecurityWeight::Alone } else { SecurityWeight::WithSignals };

@@ -15,7 +15,7 @@ const MAX_LEVELS: usize = 4;
 /// The longest name of one level, in bytes.
 const MAX_LEVEL_BYTES: usize = 48;
 
-/// The most categories of a tool.
+/// The maximum number of categories per tool.
 pub(crate) const MAX_CATEGORIES: usize = 16;
 
 /// The category of a tool that matches no other.

@@ -33,7 +33,7 @@ pub(crate) struct Merged {
 }
 
 impl Merge {
-    /// Merges the segments; this takes a second for a hundred thousand tools, on any thread.
+    /// Merges the segments. Takes about a second per 100,000 tools; may run on any thread.
     pub(crate) fn run(self) -> Result<Merged, IndexError> {
         let body = self.format.merge(&self.segments)?;
         Ok(Merged { segments: self.segments, body })

@@ -64,7 +64,7 @@ pub(super) struct HistoryState {
     pub(super) database: Option<HistoryDatabase>,
 }
 
-/// A tool that past calls lift.
+/// A tool that is ranked higher because of past calls.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lift {
     /// The id that [`History::record_call`] was given.

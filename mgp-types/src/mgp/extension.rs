@@ -84,7 +84,7 @@ impl Extension {
             Self::CodeSafety => 1 << 4,
             Self::Lifecycle => 1 << 5,
             Self::Progress => 1 << 6,
-            // Chunks and cancellation are bit 7; §12 knows no streaming without progress.
+            // Bit 7 is chunks and cancellation. Bit 6 is progress, which streaming always includes (§12).
             Self::Streaming => 0b11 << 6,
             Self::Events => 1 << 8,
             Self::Callbacks => 1 << 9,

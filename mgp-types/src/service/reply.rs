@@ -40,7 +40,7 @@ impl Reply {
         Payload::of(result).map(Self::raw)
     }
 
-    /// Creates a complete result from text.
+    /// Creates a complete result from JSON, which is passed on unchanged.
     #[must_use]
     pub fn raw(result: Payload) -> Self {
         Self::Complete(Body::new(result))

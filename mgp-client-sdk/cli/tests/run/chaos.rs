@@ -156,7 +156,7 @@ struct Life {
     hosts: Vec<Host>,
     /// The host that checks whether calls work.
     probe: Host,
-    /// The address, if there is one; then half of the clients use HTTP.
+    /// Set if the kernel also serves HTTP; half of the clients then use it.
     serving: Option<Serving>,
 }
 

@@ -50,7 +50,7 @@ struct OpenCalls {
 pub(super) enum BeginResult {
     /// The call was charged in this period.
     Charged(u128),
-    /// An earlier round of the call was charged, and this many units with it.
+    /// An earlier round of the call was charged already, with this many units.
     Continued(u64),
 }
 

@@ -80,7 +80,7 @@ impl Group {
         }
     }
 
-    /// Adds the text of an event from a store.
+    /// Appends an event taken from a store's outbox, and notes its outbox number.
     pub(super) fn take(&mut self, number: u64, text: &[u8]) {
         self.event(text, Some(number));
         self.outbox = self.outbox.max(number);

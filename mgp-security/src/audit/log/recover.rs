@@ -282,7 +282,7 @@ impl Tail {
         }
     }
 
-    /// Returns the chain before the first line.
+    /// Returns the state of the chain (number and hash) before the first line of this tail.
     fn before(
         &self,
         place: &LogPlace,

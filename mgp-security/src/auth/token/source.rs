@@ -16,7 +16,7 @@ use crate::auth::refused::AuthRefused;
 const FRESH_TTL: Duration = Duration::from_mins(10);
 /// The time for which keys are used if they cannot be fetched again.
 const STALE_TTL: Duration = Duration::from_hours(24);
-/// The minimum interval of fetches because of tokens, which any client can send.
+/// The minimum interval between key fetches that tokens trigger; any client can send tokens.
 const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
 /// The minimum interval while there are no keys, so that a server that started before its issuer recovers soon.
 const FIRST_FETCH_INTERVAL: Duration = Duration::from_secs(5);

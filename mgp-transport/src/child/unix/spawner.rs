@@ -111,7 +111,7 @@ impl Spawner {
 impl Waker {
     fn wake(&self) {
         if !self.is_woken.swap(true, Ordering::AcqRel) {
-            // The pipe is all but empty, and its reader lives as long as the thread.
+            // Cannot block or fail: the pipe is nearly empty, and its reader lives as long as the thread.
             let _ = (&self.writer).write(&[1]);
         }
     }
