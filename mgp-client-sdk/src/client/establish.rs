@@ -242,11 +242,7 @@ async fn finish_connect(
     let capabilities: Option<ServerCapabilities> =
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
     let capabilities = capabilities.unwrap_or_default();
-    let of_gateway = config
-        .gateway
-        .get()
-        .cloned()
-        .unwrap_or_else(|| GatewayStacks { ungated: stack.clone(), forwarding: stack.clone() });
+    let of_gateway = GatewayStacks::of(&config.gateway, &stack);
     let change_stream = (facts.era == Era::Modern).then(|| {
         let context = StreamContext {
             stack: of_gateway.ungated.clone(),

@@ -1,6 +1,6 @@
 //! The outbound stack of a connection: one layer a line, outermost first, each with its reason.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mgp_lifecycle::{HandshakeState, RequestMetaLayer, RetryLayer};
 use mgp_security::TraceLayer;
@@ -32,6 +32,14 @@ pub(crate) struct GatewayStacks {
     pub(crate) ungated: Stack,
     /// For forwarded calls: without a trace span, because the gateway's own stack opened one.
     pub(crate) forwarding: Stack,
+}
+
+impl GatewayStacks {
+    /// Returns those of a supervised connection; any other connection has one stack.
+    pub(crate) fn of(supervised: &OnceLock<Self>, stack: &Stack) -> Self {
+        let one = || Self { ungated: stack.clone(), forwarding: stack.clone() };
+        supervised.get().cloned().unwrap_or_else(one)
+    }
 }
 
 impl OutboundStack {
