@@ -68,8 +68,8 @@ impl CallBounds {
     /// Applies another configuration from the next call on; unchanged limits keep their counts.
     pub(crate) fn set(&self, config: &Config) {
         let before = Arc::clone(&self.0.table.read());
-        let mut table = BoundTable::default();
-        table.agents = keep(before.agents.as_ref(), "limits".to_owned(), &config.limits);
+        let agents = keep(before.agents.as_ref(), "limits".to_owned(), &config.limits);
+        let mut table = BoundTable { agents, ..BoundTable::default() };
         for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.limits.is_empty()) {
             let limits = agent.limits.or(&config.limits);
             let bound = keep(before.agent.get(name), format!("agents.{name}.limits"), &limits);

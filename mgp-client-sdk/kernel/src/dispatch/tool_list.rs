@@ -57,6 +57,8 @@ pub(crate) fn context_level(
         Surface::Direct => ContextLevel::Standard,
         Surface::Categories => ContextLevel::Category,
         Surface::Find => ContextLevel::Discovery,
+        // These callers were promised the tools to find and request tools.
+        Surface::Auto if parts.meta_tools.lists_request(cx) => ContextLevel::Hybrid,
         Surface::Auto => {
             // The list is never longer than that of all tools.
             let most = config.kernel.direct_tokens.max(session.total_tokens);

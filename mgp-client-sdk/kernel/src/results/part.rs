@@ -4,7 +4,7 @@ use mgp_types::mcp::{ContentBlock, TextContent};
 
 use super::cut::{cut, cut_elements, cut_plain};
 
-/// The most of a result that reaches a model; `None` is no limit.
+/// The most of a result that reaches a model, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) text: usize,
