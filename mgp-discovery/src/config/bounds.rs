@@ -7,7 +7,7 @@ use super::reader::Reader;
 
 /// `[kernel.results]`, `[servers.results]` and `[agents.NAME.results]`: the most of a result that reaches a model.
 ///
-/// `None` is not set; zero is no limit.
+/// `None` if it is not set; zero is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultLimits {
@@ -112,7 +112,7 @@ pub(super) fn results(reader: &mut Reader<'_, '_, '_>) -> ResultsConfig {
     ResultsConfig { limits, keep: reader.duration("keep").unwrap_or(default.keep) }
 }
 
-/// `[limits]`, `[agents.NAME.limits]` and the part of `[servers.limits]` that is alike; `None` is no limit.
+/// `[limits]`, `[agents.NAME.limits]` and the part of `[servers.limits]` that is alike; `None` is unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallLimits {
