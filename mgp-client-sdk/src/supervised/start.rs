@@ -440,7 +440,7 @@ fn spawn_failure(error: &ChildError) -> (String, bool) {
 
 /// Describes why a handshake failed, never in the words of the server.
 fn failure_cause(error: &Error) -> String {
-    let Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal) = error else {
+    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
         // These texts are written by this workspace.
         return error.to_string();
     };
@@ -466,7 +466,7 @@ fn failure_cause(error: &Error) -> String {
 
 /// Returns whether another handshake would fail in the same way, e.g. without credentials.
 fn is_permanent(error: &Error) -> bool {
-    let Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal) = error else {
+    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
         use ConnectError::{Deferred, TimedOut};
         return !matches!(error, Error::Connect(TimedOut(_) | Deferred(_)) | Error::Unaudited(_));
     };

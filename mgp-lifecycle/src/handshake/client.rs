@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::{Either, select};
 use mgp_types::mcp::{
     DiscoverResult, Era, Implementation, InitializeParams, InitializeResult, Revision,
     ServerCapabilities, UnsupportedVersionData, key,
@@ -229,16 +228,19 @@ async fn first_answer<S: MgpService>(
 ) -> Result<Arc<PeerInfo>, ConnectError> {
     cx.scope.state::<HandshakeState>().set_guessed();
     let mut initializing = pin!(initialize(stack, cx, offer));
-    match select(&mut probing, &mut initializing).await {
-        Either::Left((Ok(ProbeResult::Modern(facts)), _)) => Ok(facts),
-        Either::Left((Ok(ProbeResult::Legacy(_)), _)) => initializing.await,
-        Either::Left((Err(error), _)) => Err(error),
-        // A modern server refuses it, and answers the probe when it is ready.
-        Either::Right((Err(ConnectError::Refused(refusal)), _)) => match probing.await? {
+    tokio::select! {
+        probed = &mut probing => match probed? {
             ProbeResult::Modern(facts) => Ok(facts),
-            ProbeResult::Legacy(_) => Err(ConnectError::Refused(refusal)),
+            ProbeResult::Legacy(_) => initializing.await,
         },
-        Either::Right((result, _)) => result,
+        initialized = &mut initializing => match initialized {
+            // A modern server refuses it, and answers the probe when it is ready.
+            Err(ConnectError::Refused(refusal)) => match probing.await? {
+                ProbeResult::Modern(facts) => Ok(facts),
+                ProbeResult::Legacy(_) => Err(ConnectError::Refused(refusal)),
+            },
+            result => result,
+        },
     }
 }
 

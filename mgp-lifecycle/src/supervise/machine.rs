@@ -338,8 +338,7 @@ impl Supervisor {
 
     /// Returns what follows an end that was not requested.
     fn after_end(&mut self, exit: &Exit, how: Arc<str>, now: Duration) -> AfterStop {
-        let restarts =
-            restarts_after(&self.config.policy, exit.is_success, exit.reason.as_ref());
+        let restarts = restarts_after(&self.config.policy, exit.is_success, exit.reason.as_ref());
         if self.is_start_failure || !restarts {
             return AfterStop::Rest { reason: how, limit: None };
         }

@@ -4,7 +4,7 @@ use mgp_lifecycle::SupervisorEvent;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
-use super::world::{World, start_failed, clean_exit, config, crash, secs};
+use super::world::{World, clean_exit, config, crash, secs, start_failed};
 
 /// Returns every end that is a failure.
 fn failures() -> Vec<SupervisorEvent> {

@@ -3,7 +3,7 @@
 use mgp_lifecycle::{SuperviseConfig, Supervisor, SupervisorEvent};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 
-use super::world::{World, start_failed, clean_exit, config, crash, secs};
+use super::world::{World, clean_exit, config, crash, secs, start_failed};
 
 const OPERATOR: ShutdownReason = ShutdownReason::OperatorRequest;
 

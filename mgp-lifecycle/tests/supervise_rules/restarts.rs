@@ -5,7 +5,7 @@ use std::time::Duration;
 use mgp_lifecycle::{SuperviseConfig, SupervisorEvent};
 use mgp_types::mgp::ServerState;
 
-use super::world::{World, start_failed, clean_exit, config, crash, ms, secs};
+use super::world::{World, clean_exit, config, crash, ms, secs, start_failed};
 
 #[test]
 fn five_restarts_and_the_sixth_exit_ends_in_error() {

@@ -10,6 +10,7 @@ use mgp_toolindex::ToolIndex;
 use mgp_types::service::ServerId;
 use tokio::sync::Semaphore;
 
+use super::announcements::Announcements;
 use super::known_servers::KnownServers;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::StaleLists;
@@ -36,6 +37,8 @@ pub(crate) struct FleetContext {
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
     /// Notifies clients that lists and resources changed.
     pub(crate) notifications: ChangeNotifier,
+    /// The changes of lists that clients are notified of next.
+    pub(crate) announcements: Announcements,
     pub(crate) callers: Callers,
     pub(crate) subscriptions: ResourceSubscriptions,
 }

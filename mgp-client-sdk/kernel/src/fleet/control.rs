@@ -16,10 +16,14 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl ManagedServer {
-    /// Starts the server unless it runs, and returns its state.
+    /// Starts the server unless it runs, waits until its tools are known, and returns its state.
     pub(crate) async fn operator_start(&self, wait: Option<Duration>) -> ServerState {
         self.hold().set_stopped(false);
-        let _ = timeout(wait.unwrap_or(START_TIMEOUT), self.start()).await;
+        let started = async {
+            self.start().await;
+            self.listed().await;
+        };
+        let _ = timeout(wait.unwrap_or(START_TIMEOUT), started).await;
         self.state()
     }
 
@@ -36,7 +40,7 @@ impl ManagedServer {
         tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await })
     }
 
-    /// Drains the server and starts it again, and returns its state.
+    /// Drains the server and starts it again, waits until its tools are known, and returns its state.
     pub(crate) async fn operator_restart(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
         self.hold().set_stopped(false);
         let server = Arc::clone(self);
@@ -49,6 +53,7 @@ impl ManagedServer {
             }
             // The restart is accepted before the state changes.
             let _ = server.client().ready().await;
+            server.listed().await;
         });
         let _ = timeout(wait.unwrap_or(START_TIMEOUT), restarted).await;
         self.state()

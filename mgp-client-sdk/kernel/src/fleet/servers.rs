@@ -93,6 +93,14 @@ impl Fleet {
         self.0.context.known.contains(&server.config(), tools)
     }
 
+    /// Checks servers at URLs for an operator who looks at all servers, or at one.
+    pub(crate) async fn look(&self, server: Option<&str>) {
+        let all = self.all();
+        let wanted = |id: &ServerId| server.is_none_or(|server| server == id.as_str());
+        let chosen = all.values().filter(|server| wanted(server.id()));
+        futures_util::future::join_all(chosen.map(|server| server.look())).await;
+    }
+
     /// Reads the tools of a server again if it runs.
     pub(crate) fn refresh_tools(&self, server: &ServerId) {
         self.0.context.stale.mark(server, &[ListGroup::Tools]);
@@ -203,7 +211,7 @@ impl Fleet {
 
     /// Notifies the clients that see a server that a list changed.
     pub(crate) fn notify_list_changed(&self, server: &ManagedServer, group: ListGroup) {
-        self.0.context.notifier(server.id().clone()).list_changed(group);
+        self.0.context.announcements.add(server.id(), group);
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {

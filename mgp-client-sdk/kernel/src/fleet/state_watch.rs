@@ -9,7 +9,8 @@ use super::context::FleetContext;
 use super::instance::READY_TIMEOUT;
 use super::managed_server::ManagedServer;
 use super::refresh_queue::ListGroup;
-use super::session::SessionKind;
+use super::server_log::ServerLog;
+use super::session::{Session, SessionKind};
 
 /// Follows the state of a server until the server is dropped.
 pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
@@ -34,7 +35,7 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
 
 fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     let (latest, reason) = server.client().state().latest();
-    server.log().set_state(&latest, reason.as_deref());
+    server.log().set_state(SessionKind::Main, &latest, reason.as_deref());
     if *state == ServerState::Restarting
         && server.approved().is_some_and(ApprovedRegistration::is_held)
     {
@@ -44,6 +45,22 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     }
     if matches!(latest, ServerState::Error | ServerState::Restarting) {
         server.first_sync().finish();
+    }
+}
+
+/// Records the states of a legacy session until it is dropped.
+pub(super) async fn record_session(session: Weak<Session>, log: Arc<ServerLog>) {
+    let states = session.upgrade().map(|session| session.client().state().watch());
+    let Some(mut states) = states else { return };
+    loop {
+        states.borrow_and_update();
+        let Some(session) = session.upgrade() else { return };
+        let (state, reason) = session.client().state().latest();
+        log.set_state(session.kind(), &state, reason.as_deref());
+        drop(session);
+        if states.changed().await.is_err() {
+            return;
+        }
     }
 }
 
