@@ -215,7 +215,7 @@ async fn negotiate<S: MgpService>(
             ProbeResult::Modern(facts) => Ok(facts),
             ProbeResult::Legacy(_) => initialize(stack, cx, offer).await,
         },
-        Err(_) => first_answer(probing, stack, cx, offer).await,
+        Err(_) => first_answer(probing, stack, cx, offer, config.probe_timeout).await,
     }
 }
 
@@ -225,6 +225,7 @@ async fn first_answer<S: MgpService>(
     stack: &S,
     cx: &Context,
     offer: &ClientOffer,
+    wait: Duration,
 ) -> Result<Arc<PeerInfo>, ConnectError> {
     cx.scope.state::<HandshakeState>().set_guessed();
     let mut initializing = pin!(initialize(stack, cx, offer));
@@ -235,9 +236,9 @@ async fn first_answer<S: MgpService>(
         },
         initialized = &mut initializing => match initialized {
             // A modern server refuses it, and answers the probe when it is ready.
-            Err(ConnectError::Refused(refusal)) => match probing.await? {
-                ProbeResult::Modern(facts) => Ok(facts),
-                ProbeResult::Legacy(_) => Err(ConnectError::Refused(refusal)),
+            Err(ConnectError::Refused(refusal)) => match timeout(wait, probing).await {
+                Ok(Ok(ProbeResult::Modern(facts))) => Ok(facts),
+                _ => Err(ConnectError::Refused(refusal)),
             },
             result => result,
         },

@@ -11,8 +11,16 @@ use super::page::bad_cursor;
 use super::tools::CallMembers;
 use crate::hops;
 
-/// Returns the list for a caller.
-pub(super) fn list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError> {
+/// Returns the list for a caller, once the tools of new servers are known.
+pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
+    if dispatcher.has_new_servers() {
+        let servers = dispatcher.parts().fleet.all();
+        dispatcher.wait_for_new(call.cx(), servers.values()).await;
+    }
+    current_list(&dispatcher, &call)
+}
+
+fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError> {
     // The list has one page.
     if call.params().get::<ListParams>()?.cursor.is_some() {
         return Err(bad_cursor());
@@ -26,7 +34,7 @@ pub(super) fn list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcErr
     // Another kernel has an index of its own.
     let level =
         if hops::is_from_kernel(cx) { ContextLevel::Standard } else { ContextLevel::Hybrid };
-    let meta_tools = parts.meta_tools.listed(cx);
+    let meta_tools = parts.meta_tools.listed(cx).no_tools(dispatcher.lack_of_tools(cx));
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     let is_shown = cx.caller.has(Extension::ToolSecurity);
     tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;

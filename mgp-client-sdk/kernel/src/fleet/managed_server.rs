@@ -134,7 +134,7 @@ impl ManagedServer {
 
     /// Starts the server once it has a permit, and waits until it is connected or failed.
     ///
-    /// A slow server, and one that failed, gives its permit back before.
+    /// A slow server gives its permit back before.
     pub(crate) async fn start(&self) {
         // The semaphore is never closed.
         let permit = self.start_permits.acquire().await;
@@ -145,11 +145,14 @@ impl ManagedServer {
         let mut ready = pin!(tokio::time::timeout(self.start_timeout(), self.client().ready()));
         tokio::select! {
             _ = &mut ready => return,
-            () = has_failed(&mut states) => {}
+            () = has_failed(&mut states) => return,
             () = tokio::time::sleep(PERMIT_TIMEOUT) => {}
         }
         drop(permit);
-        let _ = ready.await;
+        tokio::select! {
+            _ = ready => {}
+            () = has_failed(&mut states) => {}
+        }
     }
 
     /// Returns the time that a start may take.

@@ -78,7 +78,12 @@ impl Fleet {
         config: ServerConfig,
         approved: Option<ApprovedRegistration>,
     ) -> Result<Arc<ManagedServer>, Error> {
+        let is_registered = approved.is_some();
         let server = Arc::new(ManagedServer::new(config, approved, &self.0.context)?);
+        if is_registered {
+            // It is started when it is called.
+            server.first_sync().finish();
+        }
         if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
             server.lists().restore(&stored);
         }
