@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+#[cfg(feature = "http")]
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use mgp_lifecycle::ConnectError;
 use mgp_transport::{
     Child, ChildCommand, ChildError, ChildReader, ChildWriter, DuplexEnd, ExitReport, Keeper,
@@ -19,6 +21,8 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
+#[cfg(feature = "http")]
+use tokio::time::sleep;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::persistent_stack::{ActiveConnection, PersistentStack};
@@ -32,6 +36,11 @@ use crate::handler::ServerChange;
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for the handshake to report why it failed, after the child exited during it.
 const HANDSHAKE_ERROR_TIMEOUT: Duration = Duration::from_millis(500);
+/// Interval between requests to connect to a server at a URL that does not answer, and their number.
+#[cfg(feature = "http")]
+const ATTEMPT_INTERVAL: Duration = Duration::from_secs(6);
+#[cfg(feature = "http")]
+const MAX_ATTEMPTS: usize = 5;
 /// Time for a server to answer `mgp/lifecycle/shutdown`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -266,6 +275,37 @@ impl ServerRun {
     }
 
     async fn connect(&self) -> Result<ReadyServer, Error> {
+        #[cfg(feature = "http")]
+        if let ServerTarget::Url { .. } = &self.target {
+            return self.connect_url().await;
+        }
+        self.connect_once().await
+    }
+
+    /// Connects to a server at a URL: while it does not answer, other requests are made beside the first one.
+    ///
+    /// A request to a server that hung is never answered, even if the server is well again.
+    #[cfg(feature = "http")]
+    async fn connect_url(&self) -> Result<ReadyServer, Error> {
+        let mut attempts = FuturesUnordered::new();
+        loop {
+            attempts.push(Box::pin(self.connect_once()));
+            let is_last = attempts.len() >= MAX_ATTEMPTS;
+            let waiting = async move {
+                sleep(ATTEMPT_INTERVAL).await;
+                if is_last {
+                    std::future::pending::<()>().await;
+                }
+            };
+            if let Either::Left((outcome, _)) = select(pin!(attempts.next()), pin!(waiting)).await {
+                return outcome.unwrap_or_else(|| {
+                    Err(ConnectError::Refused(connection_closed("no attempt")).into())
+                });
+            }
+        }
+    }
+
+    async fn connect_once(&self) -> Result<ReadyServer, Error> {
         let mut config = self.plan.config.clone();
         config.ungated = Arc::default();
         let stop_reason = Arc::clone(&self.stop_reason);

@@ -16,6 +16,7 @@ mod host;
 #[path = "../world/program.rs"]
 mod program;
 mod registering;
+mod remote;
 mod serving;
 mod shared;
 #[path = "../world/wire.rs"]

@@ -156,6 +156,7 @@ pub(crate) struct Host {
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     next: u64,
+    notified: Vec<String>,
 }
 
 impl Host {
@@ -187,7 +188,7 @@ impl Host {
                 }
             }
         });
-        Self { input: child.stdin.take(), child, lines, next: 0 }
+        Self { input: child.stdin.take(), child, lines, next: 0, notified: Vec::new() }
     }
 
     pub(crate) fn hello(&mut self) {
@@ -215,6 +216,7 @@ impl Host {
                 Err(RecvTimeoutError::Timeout) => panic!("no answer to {method} {params}"),
             };
             let mut answer: Value = serde_json::from_str(&line).unwrap();
+            self.notified.extend(answer["method"].as_str().map(str::to_owned));
             if answer["id"] == self.next {
                 return if answer["error"].is_null() {
                     Ok(answer["result"].take())
@@ -245,6 +247,11 @@ impl Host {
         let result = self.ask("tools/call", params)?;
         let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         if result["isError"] == true { Err(result) } else { Ok(text) }
+    }
+
+    /// Returns the methods of the notifications that were read so far.
+    pub(crate) fn notified(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notified)
     }
 
     /// Makes `echo` repeat a word, as soon as the tool is listed.

@@ -175,6 +175,11 @@ impl ManagedServer {
         self.shared.latest().kind()
     }
 
+    /// Returns whether a connected server at a URL did not answer the last check.
+    pub(super) fn is_silent(&self) -> bool {
+        self.shared.latest().is_silent()
+    }
+
     /// Checks that the connected sessions of a server at a URL answer.
     pub(super) async fn check_sessions(&self) {
         let isolated = self.isolated.as_ref().map(Instances::sessions).unwrap_or_default();

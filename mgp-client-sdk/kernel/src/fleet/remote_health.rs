@@ -2,6 +2,7 @@
 //!
 //! Such a server has no process or pipe whose end would be noticed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -22,13 +23,15 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(20);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Time for which an answer to a check counts.
-const ANSWER_TTL: Duration = Duration::from_secs(1);
+const ANSWER_TTL: Duration = Duration::from_millis(200);
 
 /// The health of a session with a server at a URL; sessions with other servers are not checked.
 pub(super) struct RemoteHealth {
     is_remote: bool,
     /// The time of the last answer to a check; locked while one is running.
     answered_at: Mutex<Option<Instant>>,
+    /// If set, the last check was not answered, and calls are still waited for.
+    is_silent: AtomicBool,
 }
 
 /// Checks the servers from time to time, until the fleet is dropped.
@@ -42,11 +45,16 @@ pub(super) async fn run(fleet: WeakFleet) {
 
 impl RemoteHealth {
     pub(super) fn new(is_remote: bool) -> Self {
-        Self { is_remote, answered_at: Mutex::default() }
+        Self { is_remote, answered_at: Mutex::default(), is_silent: AtomicBool::new(false) }
     }
 
     pub(super) fn is_remote(&self) -> bool {
         self.is_remote
+    }
+
+    /// Returns whether the last check was not answered although the server is connected.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
     }
 
     /// Returns whether a failed call is a reason to check the server.
@@ -67,9 +75,10 @@ impl RemoteHealth {
         let lack = match timeout(ANSWER_TIMEOUT, ping(&live.client)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => lack_of_answer(&error),
-            Err(_) if is_busy() => None,
+            Err(_) if is_busy() => return self.is_silent.store(true, Ordering::Relaxed),
             Err(_) => Some(format!("it does not answer within {ANSWER_TIMEOUT:?}")),
         };
+        self.is_silent.store(false, Ordering::Relaxed);
         match lack {
             None => *answered_at = Some(Instant::now()),
             Some(why) => {

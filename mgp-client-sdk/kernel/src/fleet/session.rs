@@ -175,6 +175,11 @@ impl Session {
         }
     }
 
+    /// Returns whether a connected server at a URL did not answer the last check.
+    pub(super) fn is_silent(&self) -> bool {
+        self.state() == ServerState::Connected && self.health.is_silent()
+    }
+
     /// Checks that a connected server at a URL answers, unless it just did; one that does not is started again.
     pub(super) async fn check(&self) {
         if self.state() == ServerState::Connected {
