@@ -275,12 +275,6 @@ impl Host {
     pub(crate) fn wait(&mut self) -> ExitStatus {
         within(|| self.child.try_wait().unwrap())
     }
-
-    pub(crate) fn stderr(mut self) -> String {
-        let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        text
-    }
 }
 
 impl Drop for Host {

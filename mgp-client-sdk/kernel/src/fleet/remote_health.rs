@@ -103,8 +103,12 @@ async fn ping(client: &Client) -> Result<(), RpcError> {
 /// Returns why an error is not the answer of a working server, never in the words of the server.
 fn lack_of_answer(error: &RpcError) -> Option<String> {
     match HttpFailure::from_error(error) {
+        Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Some(
+            "it requires credentials (HTTP 401): log in, or set a header, and start it again"
+                .into(),
+        ),
         Some(HttpFailure::StatusWithError(status)) => {
-            let is_refusal = matches!(status, 401 | 403 | 500..=599);
+            let is_refusal = matches!(status, 403 | 500..=599);
             is_refusal.then(|| format!("it answers with HTTP {status}"))
         }
         Some(_) => {
