@@ -24,7 +24,7 @@ use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
 use super::fleet::{
-    self, Announcements, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
+    self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
     StaleLists, load_stored_lists,
 };
 use super::handle::{Kernel, KernelParts};
@@ -252,7 +252,7 @@ impl KernelBuilder {
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
             local: Arc::new(local),
             notifications: ChangeNotifier::new(),
-            announcements: Announcements::default(),
+            changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
         };

@@ -251,7 +251,7 @@ impl Session {
     /// Returns `initialize` for the next kernel, whose answer the host does not get.
     pub(super) fn opening(&mut self) -> Option<Vec<u8>> {
         let line = self.initialize.clone().filter(|_| self.initialized.is_some())?;
-        Some(self.repeat(&line, "initialize"))
+        Some(self.repeat(&line, "opening"))
     }
 
     /// Returns what follows the handshake: the settings and the open subscriptions.
@@ -375,7 +375,7 @@ mod tests {
         let opening = texts(&session.opening().unwrap()).remove(0);
         assert!(opening.contains(r#""params":{"x":1.50}"#), "{opening}");
         assert!(session.is_opening());
-        let answer = r#"{"jsonrpc":"2.0","id":"mgp-shim-1-initialize","result":{}}"#;
+        let answer = r#"{"jsonrpc":"2.0","id":"mgp-shim-1-opening","result":{}}"#;
         assert_eq!(session.note_kernel(&line(answer)), Forward::Nothing);
         assert!(!session.is_opening());
         let settings = texts(&session.settings());

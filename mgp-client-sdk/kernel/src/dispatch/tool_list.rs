@@ -72,7 +72,7 @@ pub(crate) fn context_level(
             let most = config.kernel.direct_tokens.max(session.total_tokens);
             let tools = context.index.listed(caller);
             let tokens: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();
-            // Without tools, the tool to find them says why there are none.
+            // Without tools, the description of the tool to find them has the reason.
             let is_small = !tools.is_empty() && tokens <= most;
             if is_small { ContextLevel::Standard } else { ContextLevel::Hybrid }
         }

@@ -1,15 +1,12 @@
 //! Changes of lists, announced together to the clients that see them.
 
-use std::collections::BTreeSet;
-use std::mem;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_types::service::{Principal, ServerId};
-use mgp_types::sync::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::changed_lists::{ChangedLists, Changes};
 use super::refresh_queue::ListGroup;
 use super::servers::{Fleet, WeakFleet};
 
@@ -22,42 +19,11 @@ const MAX_COLLECT: Duration = Duration::from_secs(5);
 /// Interval at which it is checked whether the fleet still exists.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The changes that are not announced yet; a cheap handle.
-#[derive(Clone, Default)]
-pub(crate) struct Announcements(Arc<Pending>);
-
-#[derive(Default)]
-struct Pending {
-    changes: Mutex<Changes>,
-    marked: Notify,
-}
-
-/// The changed lists.
-#[derive(Default)]
-struct Changes {
-    of_servers: BTreeSet<(ListGroup, ServerId)>,
-    /// The rules changed that decide what callers see.
-    of_rules: bool,
-}
-
-impl Announcements {
-    /// Adds the change of a list of a server.
-    pub(super) fn add(&self, server: &ServerId, group: ListGroup) {
-        self.0.changes.lock().of_servers.insert((group, server.clone()));
-        self.0.marked.notify_one();
-    }
-
-    fn add_rules(&self) {
-        self.0.changes.lock().of_rules = true;
-        self.0.marked.notify_one();
-    }
-}
-
 /// Announces changes until the fleet is dropped.
-pub(super) async fn run(fleet: WeakFleet, changes: Announcements) {
+pub(super) async fn run(fleet: WeakFleet, changes: ChangedLists) {
     loop {
         tokio::select! {
-            () = changes.0.marked.notified() => {}
+            () = changes.marked() => {}
             () = sleep(CHECK_INTERVAL) => {}
         }
         let end = Instant::now() + MAX_COLLECT;
@@ -66,7 +32,7 @@ pub(super) async fn run(fleet: WeakFleet, changes: Announcements) {
             let Some(fleet) = fleet.upgrade() else { return };
             let is_starting = fleet.all().values().any(|server| server.is_new());
             if !is_starting || Instant::now() >= end {
-                announce(&fleet, mem::take(&mut *changes.0.changes.lock()));
+                announce(&fleet, changes.take());
                 break;
             }
         }
@@ -74,7 +40,7 @@ pub(super) async fn run(fleet: WeakFleet, changes: Announcements) {
 }
 
 /// Adds each change of the rules, until the governance is dropped.
-pub(super) async fn follow_rules(mut rules: watch::Receiver<u64>, changes: Announcements) {
+pub(super) async fn follow_rules(mut rules: watch::Receiver<u64>, changes: ChangedLists) {
     while rules.changed().await.is_ok() {
         changes.add_rules();
     }

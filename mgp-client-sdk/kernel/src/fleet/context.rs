@@ -10,7 +10,7 @@ use mgp_toolindex::ToolIndex;
 use mgp_types::service::ServerId;
 use tokio::sync::Semaphore;
 
-use super::announcements::Announcements;
+use super::changed_lists::ChangedLists;
 use super::known_servers::KnownServers;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::StaleLists;
@@ -41,7 +41,7 @@ pub(crate) struct FleetContext {
     /// Notifies clients that lists and resources changed.
     pub(crate) notifications: ChangeNotifier,
     /// The changes of lists that clients are notified of next.
-    pub(crate) announcements: Announcements,
+    pub(crate) changed_lists: ChangedLists,
     pub(crate) callers: Callers,
     pub(crate) subscriptions: ResourceSubscriptions,
 }

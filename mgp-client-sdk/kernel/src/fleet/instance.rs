@@ -27,7 +27,7 @@ use super::server_log::ServerLog;
 use super::session::{KnownEras, Session, SessionKind, SessionNeeds, SessionUse};
 use super::start::StartHold;
 use super::subscriptions::Source;
-use super::{state_watch, target};
+use super::target;
 use crate::policy;
 
 /// Instances per server; an unused one is stopped to make room.
@@ -122,7 +122,7 @@ impl Instance {
         let legacy = self.legacy.get_or_init(|| Arc::new(created));
         let (parts, session) = (self.parts.clone(), Arc::downgrade(legacy));
         if parts.owner.is_none() {
-            tokio::spawn(state_watch::record_session(session.clone(), Arc::clone(&parts.log)));
+            tokio::spawn(record_session(session.clone(), Arc::clone(&parts.log)));
         }
         tokio::spawn(restore_on_connect(
             session,
@@ -451,6 +451,22 @@ async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<
             if by_owner.get(&owner).is_some_and(|present| Arc::ptr_eq(present, &instance)) {
                 table.remove(&mut by_owner, &owner);
             }
+            return;
+        }
+    }
+}
+
+/// Records the states of a legacy session until it is dropped.
+async fn record_session(session: Weak<Session>, log: Arc<ServerLog>) {
+    let states = session.upgrade().map(|session| session.client().state().watch());
+    let Some(mut states) = states else { return };
+    loop {
+        states.borrow_and_update();
+        let Some(session) = session.upgrade() else { return };
+        let (state, reason) = session.client().state().latest();
+        log.set_state(session.kind(), &state, reason.as_deref());
+        drop(session);
+        if states.changed().await.is_err() {
             return;
         }
     }

@@ -4,6 +4,7 @@
 //! again ([`refresh`]), and the [`announcements`] notify the clients that see the server.
 
 mod announcements;
+mod changed_lists;
 mod context;
 mod control;
 mod describe;
@@ -33,7 +34,7 @@ use std::collections::HashMap;
 
 use mgp_types::Payload;
 
-pub(super) use announcements::Announcements;
+pub(super) use changed_lists::ChangedLists;
 pub(super) use context::{CreateServer, FleetContext};
 pub(super) use describe::describe_all;
 pub(super) use known_servers::KnownServers;
@@ -51,13 +52,13 @@ pub(super) use visible_fleet::VisibleFleet;
 /// # Panics
 /// Outside a tokio runtime.
 pub(super) fn start(context: FleetContext, stored: HashMap<String, Payload>) -> Fleet {
-    let (rules, announcements) = (context.governance.changes(), context.announcements.clone());
-    tokio::spawn(announcements::follow_rules(rules, announcements.clone()));
+    let (rules, changed_lists) = (context.governance.changes(), context.changed_lists.clone());
+    tokio::spawn(announcements::follow_rules(rules, changed_lists.clone()));
     let stale = context.stale.clone();
     let fleet = Fleet::new(context, stored);
     tokio::spawn(refresh::run(fleet.downgrade(), stale));
-    tokio::spawn(announcements::run(fleet.downgrade(), announcements));
+    tokio::spawn(announcements::run(fleet.downgrade(), changed_lists));
     tokio::spawn(idle::run(fleet.downgrade()));
-    tokio::spawn(remote_health::run(fleet.downgrade()));
+    tokio::spawn(idle::check_remote(fleet.downgrade()));
     fleet
 }

@@ -5,7 +5,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use mgp_client_sdk::{Client, SupervisedClient, gateway};
 use mgp_types::mcp::{DiscoverParams, EmptyParams, Era};
 use mgp_types::method::{Ping, ServerDiscover};
@@ -13,11 +12,6 @@ use mgp_types::service::{Call, HttpFailure};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
-
-use super::servers::WeakFleet;
-
-/// Interval between two checks of a connected server.
-const CHECK_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Time for an answer to a check.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
@@ -32,15 +26,6 @@ pub(super) struct RemoteHealth {
     answered_at: Mutex<Option<Instant>>,
     /// If set, the last check was not answered, and calls are still waited for.
     is_silent: AtomicBool,
-}
-
-/// Checks the servers from time to time, until the fleet is dropped.
-pub(super) async fn run(fleet: WeakFleet) {
-    loop {
-        tokio::time::sleep(CHECK_INTERVAL).await;
-        let Some(fleet) = fleet.upgrade() else { return };
-        join_all(fleet.all().values().map(|server| server.check_sessions())).await;
-    }
 }
 
 impl RemoteHealth {

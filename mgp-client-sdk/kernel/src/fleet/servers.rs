@@ -216,7 +216,7 @@ impl Fleet {
 
     /// Notifies the clients that see a server that a list changed.
     pub(crate) fn notify_list_changed(&self, server: &ManagedServer, group: ListGroup) {
-        self.0.context.announcements.add(server.id(), group);
+        self.0.context.changed_lists.add(server.id(), group);
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {

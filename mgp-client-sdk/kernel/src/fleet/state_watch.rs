@@ -9,8 +9,7 @@ use super::context::FleetContext;
 use super::instance::READY_TIMEOUT;
 use super::managed_server::ManagedServer;
 use super::refresh_queue::ListGroup;
-use super::server_log::ServerLog;
-use super::session::{Session, SessionKind};
+use super::session::SessionKind;
 
 /// Follows the state of a server until the server is dropped.
 pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
@@ -45,22 +44,6 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     }
     if matches!(latest, ServerState::Error | ServerState::Restarting) {
         server.first_sync().finish();
-    }
-}
-
-/// Records the states of a legacy session until it is dropped.
-pub(super) async fn record_session(session: Weak<Session>, log: Arc<ServerLog>) {
-    let states = session.upgrade().map(|session| session.client().state().watch());
-    let Some(mut states) = states else { return };
-    loop {
-        states.borrow_and_update();
-        let Some(session) = session.upgrade() else { return };
-        let (state, reason) = session.client().state().latest();
-        log.set_state(session.kind(), &state, reason.as_deref());
-        drop(session);
-        if states.changed().await.is_err() {
-            return;
-        }
     }
 }
 
