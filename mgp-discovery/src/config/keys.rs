@@ -111,6 +111,8 @@ pub const KEYS: &[ConfigKey] = keys! {
     "kernel": {
         "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
         "max_timeout" KeyKind::Duration, "10m", "The time a tool call may take in all, however often it reports progress.";
+        "form_timeout" KeyKind::Duration, "10m", "How long a form in an interactive agent's host waits for the person. After that the call stays open in `mgp approvals`.";
+        "approval_timeout" KeyKind::Duration, "25s", "How long a call waits for an answer in `mgp approvals` if its agent shows no forms. After that it is refused with the id of the approval, which stays open.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name.";
         "permission_policy" KeyKind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
         "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";

@@ -315,6 +315,10 @@ pub struct KernelConfig {
     pub timeout: Duration,
     /// The longest time of a tool call in all.
     pub max_timeout: Duration,
+    /// The longest time that a form waits for the person.
+    pub form_timeout: Duration,
+    /// The longest time that a call waits for an answer in the inbox of approvals.
+    pub approval_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
     /// The policy that decides permissions.
@@ -349,6 +353,8 @@ impl Default for KernelConfig {
         Self {
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
+            form_timeout: Duration::from_mins(10),
+            approval_timeout: Duration::from_secs(25),
             pass_env: Vec::new(),
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],

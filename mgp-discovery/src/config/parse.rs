@@ -371,6 +371,9 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     let (timeout, max_timeout) = timeout_pair(&mut reader);
     kernel.timeout = timeout.unwrap_or(kernel.timeout.min(max_timeout.unwrap_or(Duration::MAX)));
     kernel.max_timeout = max_timeout.unwrap_or(kernel.max_timeout.max(kernel.timeout));
+    kernel.form_timeout = reader.duration("form_timeout").unwrap_or(kernel.form_timeout);
+    let approval_timeout = reader.duration("approval_timeout");
+    kernel.approval_timeout = approval_timeout.unwrap_or(kernel.approval_timeout);
     kernel.pass_env = pass_env(&mut reader);
     if let Some(word) = reader.text("permission_policy") {
         kernel.permission_policy = word.as_str().into();

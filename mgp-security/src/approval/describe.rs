@@ -23,9 +23,13 @@ pub(super) fn describe(question: &Question) -> String {
     let server = question.server.as_ref().map(|server| name(server.as_str()));
     let of_server = server.map(|server| format!(" of the server `{server}`")).unwrap_or_default();
     match &question.about {
-        QuestionSubject::Call { tool, arguments, risk } => {
+        QuestionSubject::Call { tool, arguments, risk, permissions } => {
             let _ = writeln!(words, "Run the tool `{}`{of_server}?", name(tool));
             let _ = writeln!(words, "Risk: {}", name(risk.as_str()));
+            for permission in permissions {
+                let (permission, risk) = (name(permission.as_str()), permission.risk());
+                let _ = writeln!(words, "Needs a permission: {permission} ({risk})");
+            }
             let _ = write!(words, "Arguments: {}", in_short(arguments));
         }
         QuestionSubject::Permissions { permissions, tool } => {

@@ -18,10 +18,12 @@ use async_trait::async_trait;
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{Object, RpcError, Sha256Hash, Timestamp};
+use serde::{Deserialize, Serialize};
 
 pub use chain::ApproverChain;
 pub use configured::ConfiguredApprover;
 pub use elicit::ElicitApprover;
+pub(crate) use inbox::AskedAndKept;
 pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
 pub use terminal::TerminalApprover;
 
@@ -101,6 +103,8 @@ pub enum QuestionSubject {
         arguments: String,
         /// The risk of the call.
         risk: RiskLevel,
+        /// The permissions that the server lacks for the call; an approval is for them, too.
+        permissions: Vec<Permission>,
     },
 }
 
@@ -129,8 +133,20 @@ pub struct Decision {
     pub source: DecisionSource,
     /// The expiry of the answer, or `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// Additional information for the caller, e.g. an approval id and the command to run.
+    /// Additional information for the caller: an approval id, the person's reason.
     pub details: Object,
+}
+
+/// The reason why a question was left undecided, under the name `cause` of its details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LeftOpen {
+    /// The person closed the question.
+    Closed,
+    /// The person answered, and allowed nothing.
+    NotAllowed,
+    /// Nobody answered in time.
+    Unanswered,
 }
 
 impl Question {
@@ -164,6 +180,23 @@ impl Decision {
     #[must_use]
     pub fn configured(answer: GrantDecision) -> Self {
         Self { source: DecisionSource::Configuration, ..Self::new(answer, "configuration") }
+    }
+
+    /// Adds a member to the details.
+    pub(crate) fn with<T: Serialize>(mut self, name: &str, value: &T) -> Self {
+        // Words can always be encoded.
+        let _ = self.details.encode(name, value);
+        self
+    }
+
+    /// Returns the reason that the person gave.
+    pub(crate) fn reason(&self) -> Option<String> {
+        self.details.decode("justification").ok().flatten()
+    }
+
+    /// Returns why the question was left undecided, if it is known.
+    pub(crate) fn left_open(&self) -> Option<LeftOpen> {
+        self.details.decode("cause").ok().flatten()
     }
 
     /// Returns the actor of the audit event.

@@ -44,14 +44,17 @@ pub(crate) struct Progress {
     pub(crate) recorded: bool,
     /// The outcomes of the question about permissions, which is asked once.
     pub(crate) asked: Option<AskOutcomes>,
+    /// The permissions that a person granted for this call alone, together with its confirmation.
+    pub(crate) granted: Vec<Permission>,
     /// The call was confirmed.
     pub(crate) confirmed: bool,
 }
 
 impl Progress {
     /// Returns the progress of a call for which nothing is asked any more.
-    pub(crate) fn finished() -> Self {
-        Self { listed: true, recorded: true, asked: Some(AskOutcomes::default()), confirmed: true }
+    pub(crate) fn finished(granted: Vec<Permission>) -> Self {
+        let asked = Some(AskOutcomes::default());
+        Self { listed: true, recorded: true, asked, granted, confirmed: true }
     }
 }
 
@@ -66,6 +69,20 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
     let mut steps = Vec::new();
     let verdict = judge(facts, snapshot, &mut steps);
     verdict.with_steps(steps)
+}
+
+/// Returns what follows once the permissions of a call are decided: it may run, is refused, or must be confirmed.
+pub(crate) fn after_permissions(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    assessment: &Assessment,
+) -> CallOutcome {
+    let mut verdict = CallVerdict::allow();
+    let checked = check_arguments(facts, snapshot, assessment, &mut verdict, &mut NoSteps);
+    let next = checked.and_then(|()| {
+        check_confirmation(facts, snapshot, assessment, &mut verdict, &mut NoSteps)
+    });
+    next.err().unwrap_or(CallOutcome::Allow)
 }
 
 /// Returns whether a caller sees a tool: the rules of access and definition, without anything that can be asked.
@@ -259,6 +276,11 @@ fn check_permissions(
         for permission in needed {
             steps.add(Stage::Permissions, StepResult::Passed, || permission.as_str().to_owned());
         }
+        return Ok(());
+    }
+    let is_granted = |missing: &MissingPermission| progress.granted.contains(&missing.permission);
+    if judgement.may_ask && judgement.missing.iter().all(is_granted) {
+        steps.add(Stage::Permissions, StepResult::Passed, || "granted for this call".to_owned());
         return Ok(());
     }
     let may_ask = judgement.may_ask || judgement.missing.is_empty();

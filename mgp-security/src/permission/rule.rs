@@ -153,7 +153,9 @@ impl<'a> PermissionState<'a> {
                 Some(undecided(MissingStatus::Undecided, format!("{by} took it back")))
             }
             (ApprovalDecision::Denied, false) => {
-                Some(Self::Closed(MissingStatus::Denied, format!("{by} declined it")))
+                let reason = approval.justification.as_deref();
+                let reason = reason.map(|reason| format!(" (“{reason}”)")).unwrap_or_default();
+                Some(Self::Closed(MissingStatus::Denied, format!("{by} denied it{reason}")))
             }
             // A denial that has ended counts as undecided.
             (ApprovalDecision::Denied, true) => None,

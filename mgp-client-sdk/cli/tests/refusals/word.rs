@@ -9,7 +9,7 @@ use crate::refusal::Refused;
 use crate::world::World;
 
 /// A legacy server in the form that real ones have: it declares its permissions for all of its tools.
-const TINY: &str = r#"
+pub(crate) const TINY: &str = r#"
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),.*/\1/p')
   case "$line" in

@@ -132,7 +132,7 @@ async fn record_reason(
 fn approval_of_request(request: &ApprovalRequest) -> KernelApproval {
     let mut approval = KernelApproval::new(
         request.id.as_str(),
-        if request.permissions.is_empty() { "call" } else { "permissions" },
+        if request.risk_level.is_some() { "call" } else { "permissions" },
         request.state.as_str(),
         request.question.as_str(),
         request.subject.as_str(),

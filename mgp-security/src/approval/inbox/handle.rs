@@ -86,7 +86,7 @@ struct InboxState {
 }
 
 /// The result of looking up a question.
-enum Lookup {
+pub(super) enum Lookup {
     /// A decided request.
     Decided(Decision),
     /// An open request.
@@ -228,6 +228,7 @@ impl Inbox {
         let decided = Permission::canonical(decided);
         let is_settled = |request: &&Arc<ApprovalRequest>| {
             !request.permissions.is_empty()
+                && request.arguments.is_none()
                 && request.tenant == by.tenant().as_str()
                 && request.server_id.as_deref() == Some(server.as_str())
                 && request.permissions.iter().all(|permission| decided.contains(permission))
@@ -346,7 +347,7 @@ impl Inbox {
     }
 
     /// Uses the answer to a question, or adds an open request.
-    async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
+    pub(super) async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
         let requests = self.0.state.now()?;
@@ -398,7 +399,59 @@ impl Inbox {
         Ok(Arc::new(request))
     }
 
-    async fn ask(&self, question: Question) -> Result<Decision, RpcError> {
+    /// Waits until an operator has decided an open request; for ever if it ends in another way.
+    pub(super) async fn decided(
+        &self,
+        question: &Question,
+        request: &ApprovalRequest,
+    ) -> Result<Decision, RpcError> {
+        let mut moves = self.0.moved.subscribe();
+        loop {
+            moves.borrow_and_update();
+            let now = self.0.state.now()?.get(&request.id).cloned();
+            match now.as_ref().map(|now| now.state) {
+                Some(RequestState::Approved | RequestState::Denied) => {
+                    if let Lookup::Decided(decision) = self.find(question).await? {
+                        return Ok(decision);
+                    }
+                }
+                // The gate decides again, by what was decided.
+                Some(RequestState::Settled) if request.arguments.is_none() => {
+                    return Ok(request.decision(GrantDecision::Deferred));
+                }
+                _ => {}
+            }
+            if moves.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Closes an open request whose question was answered elsewhere.
+    pub(super) async fn close(&self, id: &str, decision: &Decision) -> Result<(), RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let requests = self.0.state.now()?;
+        let Some(open) = requests.get(id).filter(|known| known.state == RequestState::Open) else {
+            return Ok(());
+        };
+        let mut closed = ApprovalRequest::clone(open);
+        closed.state = match decision.answer {
+            GrantDecision::Approved => RequestState::Used,
+            _ => RequestState::Settled,
+        };
+        closed.decided_by = Some(decision.by.clone());
+        closed.justification = decision.reason();
+        closed.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
+        let event = Event::approval_decided(decision.actor(), id, closed.state.as_str())
+            .server(closed.server_id.as_deref().map(ServerId::from).as_ref())
+            .tool(closed.tool.as_deref())
+            .justification(closed.justification.as_deref());
+        let writes = vec![(closed.id.clone(), Some(closed.clone()))];
+        self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
+        Ok(())
+    }
+
+    pub(super) async fn ask(&self, question: Question) -> Result<Decision, RpcError> {
         let mut moves = self.0.moved.subscribe();
         let mut late = pin!(sleep(self.0.config.wait));
         let mut asked: Option<Arc<ApprovalRequest>> = None;

@@ -32,7 +32,7 @@ pub struct ApprovalRequest {
     /// The tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The requested permissions; empty for a single call.
+    /// The requested permissions; of a call, those its server lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<Permission>,
     /// The risk of the call.
@@ -95,8 +95,9 @@ impl ApprovalRequest {
     pub(super) fn of(question: &Question, id: String, now: SystemTime, end: SystemTime) -> Self {
         let principal = &question.principal;
         let (tool, permissions, risk_level, arguments) = match &question.about {
-            QuestionSubject::Call { tool, risk, arguments } => {
-                (Some(tool.clone()), Vec::new(), Some(risk.clone()), Some(arguments.clone()))
+            QuestionSubject::Call { tool, risk, arguments, permissions } => {
+                let (risk, arguments) = (Some(risk.clone()), Some(arguments.clone()));
+                (Some(tool.clone()), permissions.clone(), risk, arguments)
             }
             QuestionSubject::Permissions { permissions, tool } => {
                 (tool.clone(), permissions.clone(), None, None)
@@ -146,10 +147,8 @@ impl ApprovalRequest {
             put("justification", justification);
         }
         if self.state == RequestState::Open {
-            let remedy = format!(
-                "an operator decides with `mgp approvals approve {}`; call again after that",
-                self.id
-            );
+            let id = &self.id;
+            let remedy = format!("approval {id} stays open: call again once a person has decided it");
             put("status", "approval_pending");
             put("remedy", &remedy);
             put("expires_at", &self.expires_at.to_string());

@@ -8,7 +8,7 @@ use std::task::Wake;
 use std::time::Duration;
 
 use mgp_types::service::{
-    AuditError, AuditOutcome, CallRecord, EndedCall, SuspendedCalls, TicketSink,
+    AuditError, CallRecord, EndedCall, SuspendedCalls, TicketSink,
 };
 use mgp_types::sync::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -217,7 +217,8 @@ impl LogQueue {
         loop {
             let ended = if closing { suspended.pop_oldest() } else { suspended.pop_expired() };
             let Some((start, intent)) = ended else { return };
-            let ended = EndedCall::now(start, AuditOutcome::Cancelled);
+            let outcome = start.cancelled_outcome();
+            let ended = EndedCall::now(start, outcome);
             self.push(Item::Call { ended, intent, room: Reservation::Permit });
         }
     }

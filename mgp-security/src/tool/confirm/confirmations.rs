@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mgp_types::mgp::{Actor, AuditEvent, GrantDecision, RiskLevel};
+use mgp_types::mgp::{Actor, AuditEvent, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
     AgentId, AuditSink, CallRecord, CallerAccess, CallerChannel, Context, MemoryAudit, ServerId,
 };
@@ -15,7 +15,7 @@ use super::naming::{NamedTool, NamedTools};
 use super::pending::{OpenQuestion, Pending};
 use super::refused::{ConfirmRefused, Unconfirmed, is_past};
 use super::used::{NotUsable, Used};
-use crate::approval::{Approver, Decision, Question, QuestionSubject};
+use crate::approval::{Approver, Decision, LeftOpen, Question, QuestionSubject};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::policy::Policies;
@@ -26,7 +26,8 @@ use crate::tool::assessment::Assessment;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfirmConfig {
-    /// The time for which a confirmation is good, from the question on. 5 minutes.
+    /// The time for which a confirmation is good, from the question on; at least as long as the approver may take.
+    /// 15 minutes.
     pub lives: Duration,
     /// The number of questions of one caller that may be open; the next call is refused with 3001. 16.
     pub open_each: usize,
@@ -41,7 +42,7 @@ pub struct ConfirmConfig {
 impl Default for ConfirmConfig {
     fn default() -> Self {
         Self {
-            lives: Duration::from_mins(5),
+            lives: Duration::from_mins(15),
             open_each: 16,
             open_all: 1024,
             used: 65_536,
@@ -71,6 +72,8 @@ pub(crate) struct RiskyCall {
     pub(crate) tool: String,
     pub(crate) arguments: Payload,
     pub(crate) assessment: Arc<Assessment>,
+    /// The permissions that the server lacks for it.
+    pub(crate) missing: Vec<Permission>,
     /// The hash of the definition, if one is known.
     pub(crate) definition: Option<Sha256Hash>,
 }
@@ -95,13 +98,13 @@ impl Confirmations {
             ConfirmConfig::default();
         Self {
             policies,
-            approver: Arc::new(approver),
             audit: Arc::new(MemoryAudit::bounded(0)),
             named: Arc::default(),
-            lives,
+            lives: lives.max(approver.timeout()),
             max_arguments: arguments,
             pending: Arc::new(Pending::new(open_each, open_all)),
             used: Arc::new(Used::new(used)),
+            approver: Arc::new(approver),
         }
     }
 
@@ -120,7 +123,7 @@ impl Confirmations {
 
     /// Sets the bounds; confirmations that were used before are forgotten.
     pub fn config(mut self, config: &ConfirmConfig) -> Self {
-        self.lives = config.lives;
+        self.lives = config.lives.max(self.approver.timeout());
         self.max_arguments = config.arguments;
         self.pending = Arc::new(Pending::new(config.open_each, config.open_all));
         self.used = Arc::new(Used::new(config.used));
@@ -162,7 +165,7 @@ impl Confirmations {
             let _open = self.open(&call).ok_or_else(|| plain(Unconfirmed::TooMany))?;
             let answer = self.approval(&call, &question).await;
             let decision = answer.map_err(|(why, more)| refused(why, more))?;
-            let why = justification(&decision);
+            let why = decision.reason();
             kept.until.clone_from(&decision.expires_at);
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
             let event = call
@@ -206,10 +209,16 @@ impl Confirmations {
         };
         match decision.answer {
             GrantDecision::Approved => Ok(decision),
-            GrantDecision::Deferred => Err((Unconfirmed::Deferred, decision.details)),
+            GrantDecision::Deferred => {
+                let why = match decision.left_open() {
+                    Some(LeftOpen::Closed) => Unconfirmed::Closed,
+                    _ => Unconfirmed::Deferred,
+                };
+                Err((why, decision.details))
+            }
             _ => {
                 let event = call.event(Event::confirmation_denied, decision.actor(), question);
-                let why = justification(&decision);
+                let why = decision.reason();
                 self.tell(event.justification(why.as_deref()).build()).await;
                 Err((Unconfirmed::Denied, decision.details))
             }
@@ -228,8 +237,7 @@ impl Confirmations {
     }
 
     async fn ask(&self, cx: &Context, question: Question) -> Result<Decision, Unconfirmed> {
-        let patience = self.approver.timeout().min(self.lives);
-        match tokio::time::timeout(patience, self.approver.decide(cx, question)).await {
+        match tokio::time::timeout(self.approver.timeout(), self.approver.decide(cx, question)).await {
             Ok(Ok(decision)) => Ok(decision),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "call was not confirmed");
@@ -291,20 +299,17 @@ impl RiskyCall {
             Some(&arguments),
             definition.as_deref(),
         ];
+        let names: Vec<&str> = self.missing.iter().map(Permission::as_str).collect();
         // Debug escapes quotes, so no two lists of parts have the same text.
-        let binding = Sha256Hash::digest(format!("{parts:?}").as_bytes());
+        let binding = Sha256Hash::digest(format!("{parts:?}{names:?}").as_bytes());
         let about = QuestionSubject::Call {
             tool: self.tool.clone(),
             arguments,
             risk: self.assessment.effective_risk.clone(),
+            permissions: self.missing.clone(),
         };
         Question::new(about, self.server.clone(), principal.clone(), binding)
     }
-}
-
-/// Returns the justification that an approver gave.
-fn justification(decision: &Decision) -> Option<String> {
-    decision.details.decode::<String>("justification").ok().flatten()
 }
 
 /// The store of a confirmation between the rounds of a call.

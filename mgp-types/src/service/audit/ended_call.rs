@@ -23,6 +23,8 @@ pub enum AuditOutcome {
     Failed(ErrorCode),
     /// The caller cancelled the call, or its connection ended.
     Cancelled,
+    /// The caller cancelled the call while a gate held it, so that it did not run.
+    Withdrawn,
     /// The call was refused before it ran.
     Blocked {
         /// The code of the refusal.
@@ -37,7 +39,7 @@ impl AuditOutcome {
     #[must_use]
     pub fn event_type(&self) -> EventType {
         match self {
-            Self::Blocked { .. } => EventType::ToolBlocked,
+            Self::Blocked { .. } | Self::Withdrawn => EventType::ToolBlocked,
             _ => EventType::ToolExecuted,
         }
     }
@@ -50,7 +52,7 @@ impl AuditOutcome {
         match self {
             Self::Success | Self::Task => AuditResult::Success,
             Self::ToolError | Self::Failed(_) | Self::Cancelled => AuditResult::Failure,
-            Self::Blocked { .. } => AuditResult::Blocked,
+            Self::Blocked { .. } | Self::Withdrawn => AuditResult::Blocked,
         }
     }
 }
@@ -121,7 +123,9 @@ impl EndedCall {
             AuditOutcome::Success => {}
             AuditOutcome::Task => put("task", Payload::of(&true)),
             AuditOutcome::ToolError => put("is_error", Payload::of(&true)),
-            AuditOutcome::Cancelled => put("cancelled", Payload::of(&true)),
+            AuditOutcome::Cancelled | AuditOutcome::Withdrawn => {
+                put("cancelled", Payload::of(&true));
+            }
             AuditOutcome::Failed(code) => put("code", Payload::of(code)),
             AuditOutcome::Blocked { code, rule } => {
                 put("code", Payload::of(code));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::{
-    AuditFuture, AuditOutcome, AuditSink, CallRecord, EndedCall, SuspendedCalls, Ticket, TicketSink,
+    AuditFuture, AuditSink, CallRecord, EndedCall, SuspendedCalls, Ticket, TicketSink,
 };
 use crate::mgp::AuditEvent;
 use crate::service::CallKey;
@@ -185,7 +185,8 @@ impl EventLog {
 
     fn sweep(&self, state: &mut LogState) {
         while let Some((start, ())) = state.suspended.pop_expired() {
-            self.push(state, Record::Call(EndedCall::now(start, AuditOutcome::Cancelled)));
+            let outcome = start.cancelled_outcome();
+            self.push(state, Record::Call(EndedCall::now(start, outcome)));
         }
     }
 }
@@ -211,7 +212,9 @@ mod tests {
     use super::*;
     use crate::Timestamp;
     use crate::mgp::{Actor, AuditResult, EventType, RiskLevel};
-    use crate::service::{Call, Context, Method, Params, Peer, Principal, Rule, Scope, ScopeKind};
+    use crate::service::{
+        AuditOutcome, Call, Context, Method, Params, Peer, Principal, Rule, Scope, ScopeKind,
+    };
     use crate::wire::{ErrorCode, Payload};
 
     fn start(logical: Option<&str>) -> CallRecord {
