@@ -138,7 +138,9 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
     fields.insert(REASON_FIELD.to_owned(), reason);
     let schema = json!({"type": "object", "properties": fields, "required": required});
     let hint = match question.about {
-        QuestionSubject::Permissions { .. } => "\nDeclining the form denies all of them for 1 hour.",
+        QuestionSubject::Permissions { .. } => {
+            "\nDeclining the form denies all of them for 1 hour."
+        }
         QuestionSubject::Call { .. } => "",
     };
     let mut params = ElicitParams::new(describe(question) + hint);
@@ -155,7 +157,8 @@ fn form_permissions(permissions: &[Permission]) -> impl Iterator<Item = &Permiss
 /// Returns the decision in an answer, with the person's reason.
 fn read(question: &Question, principal: &Principal, answer: &ElicitResult) -> Decision {
     let decision = read_content(question, principal, answer);
-    let reason = answer.content.as_ref().and_then(|content| content.decode::<String>(REASON_FIELD).ok()?);
+    let reason =
+        answer.content.as_ref().and_then(|content| content.decode::<String>(REASON_FIELD).ok()?);
     match reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty()) {
         Some(reason) => decision.with("justification", &mgp_types::clip(reason, MAX_REASON)),
         None => decision,

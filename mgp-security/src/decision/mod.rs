@@ -79,9 +79,8 @@ pub(crate) fn after_permissions(
 ) -> CallOutcome {
     let mut verdict = CallVerdict::allow();
     let checked = check_arguments(facts, snapshot, assessment, &mut verdict, &mut NoSteps);
-    let next = checked.and_then(|()| {
-        check_confirmation(facts, snapshot, assessment, &mut verdict, &mut NoSteps)
-    });
+    let next = checked
+        .and_then(|()| check_confirmation(facts, snapshot, assessment, &mut verdict, &mut NoSteps));
     next.err().unwrap_or(CallOutcome::Allow)
 }
 

@@ -148,7 +148,8 @@ impl ApprovalRequest {
         }
         if self.state == RequestState::Open {
             let id = &self.id;
-            let remedy = format!("approval {id} stays open: call again once a person has decided it");
+            let remedy =
+                format!("approval {id} stays open: call again once a person has decided it");
             put("status", "approval_pending");
             put("remedy", &remedy);
             put("expires_at", &self.expires_at.to_string());

@@ -237,7 +237,9 @@ impl Confirmations {
     }
 
     async fn ask(&self, cx: &Context, question: Question) -> Result<Decision, Unconfirmed> {
-        match tokio::time::timeout(self.approver.timeout(), self.approver.decide(cx, question)).await {
+        match tokio::time::timeout(self.approver.timeout(), self.approver.decide(cx, question))
+            .await
+        {
             Ok(Ok(decision)) => Ok(decision),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "call was not confirmed");
