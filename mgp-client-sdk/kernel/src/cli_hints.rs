@@ -114,7 +114,8 @@ fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
 /// Returns the words of a refusal for an operator: with the command that lets an agent's call run.
 pub(super) fn explain_refusal(refusal: &Refusal, by: &Principal) -> String {
     let error = RpcError::from(refusal.clone());
-    let remedy = error.as_recovery().and_then(|recovery| text(recovery.details.as_ref()?, "remedy"));
+    let remedy =
+        error.as_recovery().and_then(|recovery| text(recovery.details.as_ref()?, "remedy"));
     let shown = with_command(error, by, |_, command| Some(command));
     let command = shown.as_recovery().and_then(|shown| text(shown.details.as_ref()?, "remedy"));
     match command.filter(|command| Some(command) != remedy.as_ref()) {

@@ -1,9 +1,9 @@
 //! Checks whether a caller offered to answer a question (MCP elicitation modes, sampling with tools).
 
-use mgp_types::{Object, Payload, RpcError};
 use mgp_types::mcp::ClientCapabilities;
 use mgp_types::method::{ElicitationCreate, Request, SamplingCreateMessage};
 use mgp_types::service::{CallerRequest, PeerInfo, ServerId};
+use mgp_types::{Object, Payload, RpcError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 

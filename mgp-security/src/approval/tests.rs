@@ -131,8 +131,7 @@ async fn the_form_shows_server_tool_risk_and_arguments_as_they_are() {
 #[tokio::test]
 async fn each_permission_is_decided_separately_and_for_a_term() {
     let question = || permissions(&["filesystem.read", "shell.execute"]);
-    let both =
-        json!({"filesystem.read": true, "shell.execute": true, "term": "until revoked"});
+    let both = json!({"filesystem.read": true, "shell.execute": true, "term": "until revoked"});
     let caller = Caller::answering(json!({"action": "accept", "content": both}));
     let mut cx = caller.cx();
     cx.principal = Principal::local().operator();

@@ -108,8 +108,7 @@ async fn permissions_and_confirmations_wait_for_a_person() {
         assert_eq!((read.code, &read.details["status"]), (1000, &json!("approval_pending")));
         assert_eq!(read.details["missing"][0]["permission"], "filesystem.read", "{read:?}");
         assert!(
-            read.reason.contains("filesystem.read")
-                && read.remedy().contains("stays open"),
+            read.reason.contains("filesystem.read") && read.remedy().contains("stays open"),
             "{read:?}"
         );
         recorded(&world, agent, "read_file", 1000).await;

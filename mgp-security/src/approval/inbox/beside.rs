@@ -38,7 +38,8 @@ impl Approver for AskedAndKept {
             answer = asking => answer,
             decided = inbox.decided(&question, &kept) => return decided,
         };
-        let left_open = |cause: LeftOpen| kept.decision(GrantDecision::Deferred).with("cause", &cause);
+        let left_open =
+            |cause: LeftOpen| kept.decision(GrantDecision::Deferred).with("cause", &cause);
         match answer {
             Ok(Ok(decision)) => match decision.left_open() {
                 Some(LeftOpen::NotAllowed) | None => {

@@ -111,9 +111,7 @@ impl Unconfirmed {
             Self::Closed | Self::Unanswered | Self::Expired | Self::Changed | Self::Used => {
                 "call again to be asked again"
             }
-            Self::TooLong => {
-                "pass shorter arguments, or ask an operator to allow it"
-            }
+            Self::TooLong => "pass shorter arguments, or ask an operator to allow it",
             Self::Unreadable => "name each member of the arguments once",
             Self::TooMany | Self::Full => "call again later",
         }
