@@ -5,7 +5,7 @@ use std::fmt::Write;
 use mgp_types::Sha256Hash;
 use serde_json::Value;
 
-use super::{Question, QuestionSubject};
+use super::{Question, QuestionSubject, like_words};
 use crate::definition::shows;
 
 /// The size limit for a name, in characters.
@@ -31,6 +31,10 @@ pub(super) fn describe(question: &Question) -> String {
                 let _ = writeln!(words, "Needs a permission: {permission} ({risk})");
             }
             let _ = write!(words, "Arguments: {}", in_short(arguments));
+            if question.keeps_terms {
+                let like = visible(&like_words(arguments), MAX_TEXT);
+                let _ = write!(words, "\nCalls like this: {like}");
+            }
         }
         QuestionSubject::Permissions { permissions, tool } => {
             let who = match tool {

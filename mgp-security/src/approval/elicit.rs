@@ -12,7 +12,7 @@ use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError, Timestamp};
 use serde_json::{Map, json};
 
 use super::describe::{describe, name};
-use super::{Approver, Decision, LeftOpen, Question, QuestionSubject};
+use super::{ApprovalTerm, Approver, Decision, LeftOpen, Question, QuestionSubject};
 
 /// The field that confirms a call.
 const CONFIRM_FIELD: &str = "confirm";
@@ -35,6 +35,31 @@ const TERMS: [(&str, Option<Duration>); 4] = [
     ("30 days", Some(Duration::from_hours(24 * 30))),
     ("until revoked", None),
 ];
+
+/// The terms of a call that is approved. The first one is the default.
+const CALL_TERMS: [&str; 4] = [
+    "this call only",
+    "calls of this tool for 1 hour",
+    "calls like this for 30 days",
+    "calls like this until revoked",
+];
+
+/// Returns the terms of a call that a principal may choose, which are as long as those of permissions.
+fn call_terms(principal: &Principal) -> &'static [&'static str] {
+    let is_operator = principal.authority() == Authority::Operator;
+    if is_operator { &CALL_TERMS } else { &CALL_TERMS[..3] }
+}
+
+/// Returns the chosen term of a call.
+fn call_term(principal: &Principal, chosen: Option<&str>) -> ApprovalTerm {
+    let chosen = call_terms(principal).iter().position(|words| Some(*words) == chosen);
+    match (chosen, expiry(TERMS[0].1), expiry(TERMS[2].1)) {
+        (Some(1), Some(until), _) => ApprovalTerm::Tool { until },
+        (Some(2), _, Some(until)) => ApprovalTerm::Like { until: Some(until) },
+        (Some(3), ..) => ApprovalTerm::Like { until: None },
+        _ => ApprovalTerm::Once,
+    }
+}
 
 /// Returns the terms that a principal may choose.
 fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Duration>)> {
@@ -120,6 +145,11 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
         QuestionSubject::Call { .. } => {
             fields.insert(CONFIRM_FIELD.to_owned(), json!({"type": "boolean", "title": "Run it"}));
             required.push(CONFIRM_FIELD);
+            if question.keeps_terms {
+                let terms = call_terms(principal);
+                let choice = json!({"type": "string", "title": "Approve", "enum": terms, "default": terms[0]});
+                fields.insert(TERM_FIELD.to_owned(), choice);
+            }
             "confirm"
         }
         QuestionSubject::Permissions { permissions, .. } => {
@@ -182,7 +212,10 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
     let yes = |field: &str| content.get(field).is_some_and(|value| value.as_str() == "true");
     let permissions = match &question.about {
         QuestionSubject::Call { .. } if yes(CONFIRM_FIELD) => {
-            return Decision::new(GrantDecision::Approved, by);
+            let chosen = content.decode::<String>(TERM_FIELD).ok().flatten();
+            let mut decision = Decision::new(GrantDecision::Approved, by);
+            decision.term = call_term(principal, chosen.as_deref());
+            return decision;
         }
         QuestionSubject::Call { .. } => return Decision::new(GrantDecision::Denied, by),
         QuestionSubject::Permissions { permissions, .. } => permissions,

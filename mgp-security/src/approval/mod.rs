@@ -1,5 +1,6 @@
 //! Approvers, who decide about the permissions of a server and about single calls (MGP §3.4, §4.4).
 
+mod calls;
 mod chain;
 mod configured;
 mod describe;
@@ -20,6 +21,8 @@ use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{Object, RpcError, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use calls::like_words;
+pub use calls::{ApprovalTerm, CallApproval, CallApprovals};
 pub use chain::ApproverChain;
 pub use configured::ConfiguredApprover;
 pub use elicit::ElicitApprover;
@@ -82,6 +85,8 @@ pub struct Question {
     pub principal: Principal,
     /// The hash of everything the question is about; an answer is valid for nothing else.
     pub binding: Sha256Hash,
+    /// If set, an approval may hold for later calls, too: its [term](Decision::term) is kept.
+    pub keeps_terms: bool,
 }
 
 /// The subject of a question.
@@ -133,6 +138,8 @@ pub struct Decision {
     pub source: DecisionSource,
     /// The expiry of the answer, or `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
+    /// The later calls that an approval of a call is for, too.
+    pub term: ApprovalTerm,
     /// Additional information for the caller: an approval id, the person's reason.
     pub details: Object,
 }
@@ -158,7 +165,7 @@ impl Question {
         principal: Principal,
         binding: Sha256Hash,
     ) -> Self {
-        Self { about, server, principal, binding }
+        Self { about, server, principal, binding, keeps_terms: false }
     }
 }
 
@@ -172,6 +179,7 @@ impl Decision {
             by: by.into(),
             source: DecisionSource::Person,
             expires_at: None,
+            term: ApprovalTerm::Once,
             details: Object::new(),
         }
     }

@@ -18,7 +18,7 @@ use crate::access::{
 use crate::definition::{DefinitionRefused, DefinitionRule, Definitions, KnownTool};
 use crate::error::{LongName, Refusal};
 use crate::permission::{AskOutcomes, MissingPermission, PermissionNeed, PermissionRefused};
-use crate::tool::Assessment;
+use crate::tool::{Assessment, NamedTool};
 
 pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
 pub use verdict::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
@@ -277,8 +277,13 @@ fn check_permissions(
         }
         return Ok(());
     }
-    let is_granted = |missing: &MissingPermission| progress.granted.contains(&missing.permission);
-    if judgement.may_ask && judgement.missing.iter().all(is_granted) {
+    let lacks_none = |granted: &[Permission]| {
+        judgement.missing.iter().all(|missing| granted.contains(&missing.permission))
+    };
+    if judgement.may_ask
+        && (lacks_none(&progress.granted)
+            || snapshot.approved(facts).is_some_and(|call| lacks_none(&call.permissions)))
+    {
         steps.add(Stage::Permissions, StepResult::Passed, || "granted for this call".to_owned());
         return Ok(());
     }
@@ -348,6 +353,12 @@ fn check_confirmation(
             Ok(())
         }
         _ => {
+            if let Some(approval) = snapshot.approved(facts) {
+                let entry = format!("approval {} of {}", approval.id, approval.limits());
+                steps.add(Stage::Confirmation, StepResult::Passed, || entry.clone());
+                verdict.set_spared_by(NamedTool::by(entry));
+                return Ok(());
+            }
             steps.add(Stage::Confirmation, StepResult::Asks, risk);
             Err(CallOutcome::Ask(Requirement::Confirmation))
         }

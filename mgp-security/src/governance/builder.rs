@@ -112,6 +112,10 @@ impl GovernanceBuilder {
         let permissions = Permissions::new(one, two, three, Some(Arc::clone(&approver)));
         let confirmations =
             Confirmations::new(policies.clone(), approver).audit(Arc::clone(&audit));
+        let confirmations = match &inbox {
+            Some(inbox) => confirmations.calls(inbox.calls().clone()),
+            None => confirmations,
+        };
         let books = Books {
             store,
             audit,

@@ -221,3 +221,102 @@ async fn a_call_that_its_host_gives_up_while_a_person_reads_did_not_run() {
     assert_eq!(desk.events(&world, "TOOL_EXECUTED").len(), 0);
     assert_eq!(desk.approval(&world, "/srv/a/never")["state"], "open");
 }
+
+#[tokio::test]
+async fn calls_like_an_approved_one_run_and_others_wait() {
+    for era in ERAS {
+        let world = world().await;
+        let desk = Desk::new(&world, era, false).await;
+        world.knows(1).await;
+        let approve = async |path: &str, term: &[&str]| {
+            let listed = || world.json(&["approvals", "ls"]).to_string();
+            until("it waits", async || listed().contains(path)).await;
+            let open = desk.approval(&world, path);
+            let id = open["id"].as_str().unwrap();
+            world.quietly(&[&["approvals", "approve", id][..], term].concat());
+            open["like"].as_str().unwrap().to_owned()
+        };
+        let ran = async |path: &str, term: &[&str]| {
+            let (ran, like) = tokio::join!(desk.write(path), approve(path, term));
+            ran.unwrap();
+            like
+        };
+        let like = ran("/srv/notes/a.txt", &["--always-like-this"]).await;
+        assert_eq!(like, "paths below `/srv/notes`");
+        desk.write("/srv/notes/b.txt").await.unwrap();
+        let elsewhere = ["/srv/other/a.txt", "/srv/notes/../other/b.txt", "/srv/notes2/c.txt"];
+        for path in elsewhere {
+            desk.write(path).await.unwrap_err();
+        }
+        // It is listed with its limits, and gone once it is revoked.
+        let listed = world.json(&["permissions", "ls", "files"]);
+        let kept = &listed[0];
+        assert_eq!((&kept["limits"], &kept["agent_id"]), (&json!(like), &json!(desk.agent)));
+        let id = kept["permission"].as_str().unwrap();
+        world.quietly(&["permissions", "revoke", "files", id]);
+        desk.write("/srv/notes/c.txt").await.unwrap_err();
+
+        // For a time all calls of the tool run, of this agent alone.
+        ran("/srv/x/a.txt", &["--for", "1h"]).await;
+        desk.write("/srv/y/b.txt").await.unwrap();
+        let other = Desk::new(&world, era, true).await;
+        other.write("/srv/y/unticked").await.unwrap_err();
+        assert_eq!(other.forms.load(Ordering::SeqCst), 1);
+        // Who revokes the permission ends it, too.
+        world.quietly(&["permissions", "revoke", "files", "filesystem.write"]);
+        desk.write("/srv/y/c.txt").await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn a_form_offers_what_the_inbox_offers() {
+    let world = world().await;
+    let forms: Arc<AtomicUsize> = Arc::default();
+    let counted = Arc::clone(&forms);
+    let builder = Client::builder("host", "1").on_elicitation(move |question: ElicitParams| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        assert!(question.message.contains("Calls like this: paths below `/srv/notes`"));
+        async move {
+            let mut answer = ElicitResult::new(ElicitAction::Accept);
+            let content = json!({"confirm": true, "term": "calls like this for 30 days"});
+            answer.content = Some(serde_json::from_value(content).unwrap());
+            Ok(answer)
+        }
+    });
+    let host = world.host("legacy-form", Era::Legacy, builder).await;
+    world.knows(1).await;
+    for name in ["a.txt", "b.txt"] {
+        let path = format!("/srv/notes/{name}");
+        host.call("write_file").arg("path", &path).await.unwrap();
+    }
+    assert_eq!(forms.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn approvals_are_decided_without_a_kernel() {
+    let world = world().await;
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    desk.write("/srv/a/one.txt").await.unwrap_err();
+    desk.write("/srv/a/two.txt").await.unwrap_err();
+    let (one, two) = (
+        desk.approval(&world, "one.txt")["id"].clone(),
+        desk.approval(&world, "two.txt")["id"].clone(),
+    );
+    let (one, two) = (one.as_str().unwrap(), two.as_str().unwrap());
+    desk.host.close().await;
+    until("the kernel has ended", async || {
+        !world.command(&["status"]).output().unwrap().status.success()
+    })
+    .await;
+    assert_eq!(world.json(&["approvals", "ls"]).as_array().unwrap().len(), 2);
+    let whole = world.json(&["approvals", "show", one]);
+    assert!(whole["arguments"].as_str().unwrap().contains("one.txt"), "{whole}");
+    world.quietly(&["approvals", "approve", one]);
+    world.quietly(&["approvals", "deny", two, "--because", "too late"]);
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    desk.write("/srv/a/one.txt").await.unwrap();
+    let refused = desk.write("/srv/a/two.txt").await.unwrap_err();
+    assert!(refused.reason.contains("“too late”"), "{refused:?}");
+}

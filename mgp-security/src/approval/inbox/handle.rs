@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{About as Whom, AdminCheck, Need};
-use crate::approval::{Approver, Decision, Question};
+use crate::approval::{ApprovalTerm, Approver, CallApprovals, Decision, Question};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::hooks::HookState;
@@ -79,6 +79,8 @@ pub struct Inbox(Arc<InboxState>);
 
 struct InboxState {
     state: State<Requests>,
+    /// The approvals that hold for later calls.
+    calls: CallApprovals,
     config: InboxConfig,
     /// Held while a request is added, decided or used, so that an answer is used once.
     turn: tokio::sync::Mutex<()>,
@@ -108,10 +110,17 @@ impl Inbox {
         config: InboxConfig,
     ) -> Self {
         let moved = Arc::new(watch::Sender::new(0_u64));
+        let calls = CallApprovals::new(Arc::clone(&store), Arc::clone(&audit));
         let state = State::new(store, audit);
         let changes = Arc::clone(&moved);
         state.on_change(move || changes.send_modify(|count| *count = count.wrapping_add(1)));
-        Self(Arc::new(InboxState { state, config, turn: tokio::sync::Mutex::default(), moved }))
+        Self(Arc::new(InboxState {
+            state,
+            calls,
+            config,
+            turn: tokio::sync::Mutex::default(),
+            moved,
+        }))
     }
 
     /// Reads the content of the store, and follows its changes.
@@ -122,7 +131,14 @@ impl Inbox {
     /// # Cancel safety
     /// The inbox may be unread.
     pub async fn open(&self) -> Result<(), StoreError> {
+        self.0.calls.open().await?;
         self.0.state.open().await
+    }
+
+    /// Returns the approvals that hold for later calls.
+    #[must_use]
+    pub fn calls(&self) -> &CallApprovals {
+        &self.0.calls
     }
 
     /// Returns the requests of the operator's tenant that are open or were decided recently, oldest first.
@@ -150,7 +166,26 @@ impl Inbox {
         id: &str,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        self.answer(AdminCheck::without_call(by), id, RequestState::Approved, justification).await
+        self.approve_for(by, id, &ApprovalTerm::Once, justification).await
+    }
+
+    /// Approves a request, and later calls as far as the term goes.
+    ///
+    /// A request about permissions can be approved until a time.
+    ///
+    /// # Errors
+    /// As [`approve`](Self::approve); −32602 if the term does not fit the request.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn approve_for(
+        &self,
+        by: &Principal,
+        id: &str,
+        term: &ApprovalTerm,
+        justification: Option<&str>,
+    ) -> Result<ApprovalRequest, RpcError> {
+        self.answer(by, id, Some(term), justification).await
     }
 
     /// Denies a request.
@@ -166,7 +201,7 @@ impl Inbox {
         id: &str,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        self.answer(AdminCheck::without_call(by), id, RequestState::Denied, justification).await
+        self.answer(by, id, None, justification).await
     }
 
     /// Removes unused approvals of permissions that an operator is revoking, because they would grant them again.
@@ -293,16 +328,17 @@ impl Inbox {
 
     async fn answer(
         &self,
-        caller: AdminCheck<'_>,
+        by: &Principal,
         id: &str,
-        state: RequestState,
+        approved: Option<&ApprovalTerm>,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
+        let caller = AdminCheck::without_call(by);
         self.admit(caller, Need::Write, "approvals.decide").await?;
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
         let known = self.0.state.now()?;
-        let tenant = caller.principal().tenant().as_str();
+        let tenant = by.tenant().as_str();
         // For an operator of another tenant there is no such request.
         let open =
             known.get(id).filter(|request| request.tenant == tenant && !request.is_over(now));
@@ -312,13 +348,25 @@ impl Inbox {
                 None => "no open request has this id; see `mgp approvals ls`".to_owned(),
             }));
         };
-        let by = caller.principal();
         if by.as_agent().is_some() && open.is_of(by) {
             let refused = "an agent cannot decide its own request; another operator must decide it";
             return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, refused));
         }
         let mut decided = ApprovalRequest::clone(open);
+        let state = if approved.is_some() { RequestState::Approved } else { RequestState::Denied };
         decided.state = state;
+        match approved {
+            None | Some(ApprovalTerm::Once) => {}
+            Some(term) if open.arguments.is_some() => {
+                self.0.calls.keep(open, term, Actor::of(by), justification).await?;
+            }
+            Some(ApprovalTerm::Tool { until }) => decided.holds_until = Some(until.clone()),
+            Some(ApprovalTerm::Like { .. }) => {
+                let message =
+                    "it asks for permissions; only a call can be approved with all calls like it";
+                return Err(RpcError::invalid_params(message));
+            }
+        }
         decided.decided_by = Some(by.subject().as_str().to_owned());
         decided.justification = justification.map(str::to_owned);
         decided.expires_at = (now + self.0.config.answer_ttl).into();

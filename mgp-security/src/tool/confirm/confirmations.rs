@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_types::mgp::{Actor, AuditEvent, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
-    AgentId, AuditSink, CallRecord, CallerAccess, CallerChannel, Context, MemoryAudit, ServerId,
+    AgentId, AuditSink, CallRecord, CallerAccess, CallerChannel, Context, MemoryAudit, Principal,
+    ServerId,
 };
 use mgp_types::{Object, Payload, Sha256Hash, Timestamp, canonical};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,10 @@ use super::naming::{NamedTool, NamedTools};
 use super::pending::{OpenQuestion, Pending};
 use super::refused::{ConfirmRefused, Unconfirmed, is_past};
 use super::used::{NotUsable, Used};
-use crate::approval::{Approver, Decision, LeftOpen, Question, QuestionSubject};
+use crate::approval::{
+    ApprovalRequest, Approver, CallApproval, CallApprovals, Decision, LeftOpen, Question,
+    QuestionSubject,
+};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::policy::Policies;
@@ -59,6 +63,7 @@ pub struct Confirmations {
     approver: Arc<dyn Approver>,
     audit: Arc<dyn AuditSink>,
     named: Arc<[Arc<dyn NamedTools>]>,
+    calls: Option<CallApprovals>,
     lives: Duration,
     max_arguments: usize,
     pending: Arc<Pending>,
@@ -100,6 +105,7 @@ impl Confirmations {
             policies,
             audit: Arc::new(MemoryAudit::bounded(0)),
             named: Arc::default(),
+            calls: None,
             lives: lives.max(approver.timeout()),
             max_arguments: arguments,
             pending: Arc::new(Pending::new(open_each, open_all)),
@@ -112,6 +118,24 @@ impl Confirmations {
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.audit = sink;
         self
+    }
+
+    /// Keeps approvals that hold for later calls.
+    pub(crate) fn calls(mut self, calls: CallApprovals) -> Self {
+        self.calls = Some(calls);
+        self
+    }
+
+    /// Returns the approval of earlier calls that covers a call, too.
+    pub(crate) fn approved(
+        &self,
+        by: &Principal,
+        server: Option<&ServerId>,
+        tool: &str,
+        arguments: Option<&str>,
+        at: SystemTime,
+    ) -> Option<Arc<CallApproval>> {
+        self.calls.as_ref()?.find(by, server, tool, arguments, at)
     }
 
     /// Adds a source of the tools that the operator named.
@@ -157,7 +181,8 @@ impl Confirmations {
         }
         let arguments = canonical(call.arguments.as_str());
         let arguments = arguments.map_err(|_| plain(Unconfirmed::Unreadable))?;
-        let question = call.question(arguments);
+        let mut question = call.question(arguments);
+        question.keeps_terms = self.calls.is_some();
 
         let book = RoundStore::of(&call.cx, question.binding);
         let mut kept = book.open();
@@ -173,6 +198,7 @@ impl Confirmations {
                 .justification(why.as_deref())
                 .expires_at(decision.expires_at.as_ref());
             self.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
+            self.keep(&question, &decision).await;
             kept.by = Some(decision.by);
         } else {
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
@@ -222,6 +248,17 @@ impl Confirmations {
                 self.tell(event.justification(why.as_deref()).build()).await;
                 Err((Unconfirmed::Denied, decision.details))
             }
+        }
+    }
+
+    /// Keeps an approval for later calls; without it they are asked about again.
+    async fn keep(&self, question: &Question, decision: &Decision) {
+        let Some(calls) = &self.calls else { return };
+        let now = SystemTime::now();
+        let request = ApprovalRequest::of(question, String::new(), now, now);
+        let (by, reason) = (decision.actor(), decision.reason());
+        if let Err(error) = calls.keep(&request, &decision.term, by, reason.as_deref()).await {
+            tracing::warn!(%error, "an approval for later calls was not kept");
         }
     }
 
