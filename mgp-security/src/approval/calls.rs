@@ -137,7 +137,7 @@ impl CallApproval {
     #[must_use]
     pub fn to_listed(&self) -> KernelPermission {
         let mut listed = KernelPermission::new(
-            self.id.as_str().into(),
+            self.id.as_str(),
             "approved",
             "answer",
             self.approved_by.clone(),

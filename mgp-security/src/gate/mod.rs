@@ -19,7 +19,7 @@ use mgp_types::method::{
 };
 use mgp_types::mgp::{Permission, Validator};
 use mgp_types::service::{
-    BoxFuture, Call, Either, MgpService, Reply, Rule, ServerId, Target, WaitMark,
+    BoxFuture, Call, CallRecord, Either, MgpService, Reply, Rule, ServerId, Target, WaitMark,
 };
 use mgp_types::{RpcError, clip};
 use tower_service::Service;
@@ -96,6 +96,7 @@ impl<S: MgpService> DecisionService<S> {
             (CallOutcome::Refuse(refusal), _) => answer(Err(deny(&self.sources, &call, refusal))),
             (CallOutcome::Ask(need), assessment) => {
                 let (sources, inner) = (Arc::clone(&self.sources), self.inner.clone());
+                CallRecord::mark_held(call.cx(), true);
                 let waiting = wait::run(sources, inner, call, need, assessment, progress);
                 Either::Right { future: Either::Right { future: Box::pin(waiting) } }
             }

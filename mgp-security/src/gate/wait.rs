@@ -82,21 +82,16 @@ async fn get<S: MgpService>(
             };
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
             let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
-            CallRecord::mark_held(cx, true);
             // A server that declares permissions itself is notified of each; they are asked for alone.
             if !missing.is_empty() && !permissions.declares(server) {
                 let next = with_facts(sources, call, progress, |facts, snapshot| {
                     after_permissions(facts, snapshot, &assessment)
                 });
-                match next {
-                    CallOutcome::Refuse(refusal) => return Err(deny(sources, call, refusal)),
-                    CallOutcome::Ask(_) => {
-                        confirm(sources, call, Some(assessment), missing.clone()).await?;
-                        progress.confirmed = true;
-                        needed.retain(|permission| !missing.contains(permission));
-                        progress.granted = missing;
-                    }
-                    CallOutcome::Allow => {}
+                if let CallOutcome::Ask(_) = next {
+                    confirm(sources, call, Some(assessment), missing.clone()).await?;
+                    progress.confirmed = true;
+                    needed.retain(|permission| !missing.contains(permission));
+                    progress.granted = missing;
                 }
             }
             let asked = permissions.ask_for_call(cx, server, tool, &needed).await;
@@ -107,7 +102,6 @@ async fn get<S: MgpService>(
         Requirement::Confirmation => {
             (progress.listed, progress.confirmed) = (true, true);
             progress.asked.get_or_insert_default();
-            CallRecord::mark_held(cx, true);
             confirm(sources, call, assessment, Vec::new()).await?;
         }
     }

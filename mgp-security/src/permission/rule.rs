@@ -28,6 +28,14 @@ pub struct MissingPermission {
     pub why: String,
 }
 
+impl MissingPermission {
+    /// Creates a permission that nobody has decided about.
+    pub(crate) fn undecided(permission: &Permission) -> Self {
+        let (permission, why) = (permission.clone(), "nobody has decided about it".to_owned());
+        Self { permission, status: MissingStatus::Undecided, why }
+    }
+}
+
 /// The status of a missing permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

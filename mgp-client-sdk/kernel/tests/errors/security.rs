@@ -45,7 +45,7 @@ async fn code_1000_permission_denied() {
     let snap = tool("snap").risk(RiskLevel::Safe).permissions([Permission::Camera]);
     let stack = governed(&open_to_all(), snap);
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)
-        .message(["`snap` did not run: it needs `camera`"])
+        .message(["`snap` did not run", "lacks the permission `camera`"])
         .details(["missing", "server_id", "tool", "remedy"])
         .check_all_peers(&stack, "snap")
         .await;

@@ -41,21 +41,19 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
 /// Returns the limits of an approval in words.
 #[must_use]
 pub fn scope_words(scope: &PermissionScope) -> String {
-    let list = |name: &str, values: Vec<&str>| {
-        (!values.is_empty()).then(|| format!("{name} `{}`", values.join("`, `")))
-    };
     let ports: Vec<String> = scope.ports.iter().map(u16::to_string).collect();
-    let texts = |values: &'_ [String]| values.iter().map(String::as_str).collect::<Vec<_>>();
-    let all = [
-        list("paths below", texts(&scope.paths)),
-        list("never below", texts(&scope.deny_paths)),
-        list("hosts", texts(&scope.hosts)),
-        list("never hosts", texts(&scope.deny_hosts)),
-        list("ports", ports.iter().map(String::as_str).collect()),
-        list("commands that begin with", texts(&scope.commands)),
-        list("never commands with", texts(&scope.deny_commands)),
+    let lists: [(&str, &[String]); 7] = [
+        ("paths below", &scope.paths),
+        ("never below", &scope.deny_paths),
+        ("hosts", &scope.hosts),
+        ("never hosts", &scope.deny_hosts),
+        ("ports", &ports),
+        ("commands that begin with", &scope.commands),
+        ("never commands with", &scope.deny_commands),
     ];
-    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    let named = lists.iter().filter(|(_, values)| !values.is_empty());
+    let named = named.map(|(name, values)| format!("{name} `{}`", values.join("`, `")));
+    named.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the folder that stands for a path: none for an address, `None` if the path cannot stand for others.

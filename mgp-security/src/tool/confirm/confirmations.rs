@@ -147,7 +147,7 @@ impl Confirmations {
 
     /// Sets the bounds; confirmations that were used before are forgotten.
     pub fn config(mut self, config: &ConfirmConfig) -> Self {
-        self.lives = config.lives.max(self.approver.timeout());
+        self.lives = config.lives;
         self.max_arguments = config.arguments;
         self.pending = Arc::new(Pending::new(config.open_each, config.open_all));
         self.used = Arc::new(Used::new(config.used));
@@ -173,7 +173,8 @@ impl Confirmations {
     pub(crate) async fn confirm(&self, call: RiskyCall, tools: &dyn Assess) -> Result<(), Refusal> {
         let refused = |why, more| {
             let (server, tool) = (call.server.as_ref(), &call.tool);
-            Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, why, more))
+            let lacks = &call.missing;
+            Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, lacks, (why, more)))
         };
         let plain = |why| refused(why, Object::new());
         if call.arguments.as_str().len() > self.max_arguments {

@@ -1,19 +1,22 @@
 //! Refusals of calls that were not confirmed (MGP §4.4, §14.5).
 
-use mgp_types::mgp::RiskLevel;
+use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{Rule, ServerId};
 use mgp_types::{Object, Timestamp};
 
+use crate::permission::MissingPermission;
 use crate::tool::assessment::Assessment;
 
 /// A call that needs a confirmation and got none.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("`{tool}` did not run: it {} and {why}{}; {remedy}", .need.as_str(), said(.reason.as_deref()))]
+#[error("`{tool}` did not run: it {}{lacks} and {why}{}; {remedy}", .need.as_str(), said(.reason.as_deref()))]
 pub struct ConfirmRefused {
     tool: String,
     server: Option<ServerId>,
     risk: RiskLevel,
     need: Need,
+    /// The permissions that the question was about, too, in words.
+    lacks: String,
     why: Unconfirmed,
     /// The reason that the person gave.
     reason: Option<String>,
@@ -124,8 +127,8 @@ impl ConfirmRefused {
         server: Option<&ServerId>,
         tool: &str,
         assessment: &Assessment,
-        why: Unconfirmed,
-        more: Object,
+        missing: &[Permission],
+        (why, mut more): (Unconfirmed, Object),
     ) -> Self {
         let risk = assessment.effective_risk.clone();
         let need = match (assessment.confirmation_required, &risk) {
@@ -137,6 +140,14 @@ impl ConfirmRefused {
             Need::Server => format!("confirmation_required: {}", why.as_str()),
             Need::Risk(_) => format!("confirmation of {risk} calls: {}", why.as_str()),
         };
+        let names: Vec<&str> = missing.iter().map(Permission::as_str).collect();
+        let mut lacks = String::new();
+        if !names.is_empty() {
+            lacks = format!(", lacks the permission `{}`", names.join("`, `"));
+            let undecided = missing.iter().map(MissingPermission::undecided);
+            // Words can always be encoded.
+            let _ = more.encode("missing", &undecided.collect::<Vec<_>>());
+        }
         // The approver knows the next step best.
         let remedy = more.decode("remedy").ok().flatten();
         Self {
@@ -144,6 +155,7 @@ impl ConfirmRefused {
             server: server.cloned(),
             risk,
             need,
+            lacks,
             why,
             reason: more.decode("justification").ok().flatten(),
             remedy: remedy.unwrap_or_else(|| why.remedy().to_owned()),
