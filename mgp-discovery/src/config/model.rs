@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{
-    ApprovalPolicy, DefaultPolicy, Permission, RestartPolicy, RiskLevel, Transport, TrustLevel,
-    Validator,
+    ApprovalPolicy, DefaultPolicy, Permission, PermissionScope, RestartPolicy, RiskLevel,
+    Transport, TrustLevel, Validator,
 };
 use mgp_types::service::ServerId;
 
@@ -207,6 +207,8 @@ pub struct GovernanceConfig {
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions granted here.
     pub permissions: Vec<Permission>,
+    /// The limits of the permissions granted here.
+    pub permission_limits: PermissionScope,
     /// The time that a connection waits for a decision about its permissions (§3.4).
     pub permission_timeout: Duration,
     /// The action for a connection whose server lacks a permission it needs (§3.4).
@@ -236,6 +238,7 @@ impl Default for GovernanceConfig {
             default_policy: DefaultPolicy::OptIn,
             permission_policy: None,
             permissions: Vec::new(),
+            permission_limits: PermissionScope::default(),
             permission_timeout: Duration::from_millis(100),
             on_ungranted: OnUngranted::Proceed,
             restart: RestartConfig::default(),

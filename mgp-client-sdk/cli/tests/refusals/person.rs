@@ -320,3 +320,24 @@ async fn approvals_are_decided_without_a_kernel() {
     let refused = desk.write("/srv/a/two.txt").await.unwrap_err();
     assert!(refused.reason.contains("“too late”"), "{refused:?}");
 }
+
+#[tokio::test]
+async fn limits_of_a_permission_hold_in_the_file_and_by_flag() {
+    let world = world().await;
+    let file = "permissions = [\"filesystem.write\"]\nrisk = { write_file = \"moderate\" }\n\
+                [servers.mgp.permission_limits]\npaths = [\"/srv/notes\"]\n";
+    world.configure(&format!("{CONFIG}{file}"));
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    let refused = async |path: &str| desk.write(path).await.unwrap_err().details["missing"].clone();
+    desk.write("/srv/notes/a.txt").await.unwrap();
+    assert_eq!(refused("/etc/a.txt").await[0]["status"], "out_of_scope");
+
+    let approve = ["permissions", "approve", "files", "filesystem.write", "--path", "/etc"];
+    world.quietly(&approve);
+    desk.write("/etc/a.txt").await.unwrap();
+    assert_eq!(refused("/srv/notes/a.txt").await[0]["status"], "out_of_scope");
+    let listed = world.command(&["permissions", "ls"]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("paths below `/etc`"), "{listed}");
+}
