@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::mgp::{Permission, RiskLevel};
-use mgp_types::service::{Call, CallRecord, MgpService, Reply, WaitMark, keep_alive};
+use mgp_types::service::{Call, CallRecord, MgpService, Outlet, Reply, WaitMark, keep_alive};
 use mgp_types::{Payload, RpcError};
 
 use super::{GrantedOnce, decide_call, deny, log_denied, with_facts};
@@ -27,7 +27,9 @@ pub(super) async fn run<S: MgpService>(
     mut progress: Progress,
 ) -> Result<Reply, RpcError> {
     for answers in 1.. {
-        let (sources, outlet) = (&*sources, call.cx().outlet.clone());
+        let asks = matches!(need, Requirement::Permissions(_) | Requirement::Confirmation);
+        let outlet = if asks { call.cx().outlet.clone() } else { Outlet::none() };
+        let sources = &*sources;
         let getting = get(sources, &mut inner, &call, need, assessment, &mut progress);
         keep_alive(&outlet, "waiting for a person's decision", getting).await?;
         progress.recorded = answers >= MAX_ANSWERS;
