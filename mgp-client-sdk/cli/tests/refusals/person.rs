@@ -44,8 +44,17 @@ struct Desk {
     forms: Arc<AtomicUsize>,
 }
 
-async fn world() -> World {
-    let world = World::new(CONFIG);
+fn world() -> World {
+    world_of(CONFIG)
+}
+
+/// Calls without a form are refused at once, and may be repeated after the approval.
+fn quick_world() -> World {
+    world_of(&CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#))
+}
+
+fn world_of(config: &str) -> World {
+    let world = World::new(config);
     let script = TINY.replace(r#","experimental":{"mgp":CAPABILITY}"#, "");
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}});
     let tools = json!([{"name": "write_file", "inputSchema": schema}]);
@@ -127,7 +136,7 @@ const FORMS: [(&str, Option<&str>, &str); 7] = [
 #[tokio::test]
 async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not() {
     for era in ERAS {
-        let world = world().await;
+        let world = world();
         let desk = Desk::new(&world, era, true).await;
         world.knows(1).await;
         for (path, reads, state) in FORMS {
@@ -185,7 +194,7 @@ fn desk_events(world: &World, kind: &str) -> String {
 #[tokio::test]
 async fn without_forms_a_call_waits_for_an_operator_and_reads_the_reason() {
     for era in ERAS {
-        let world = world().await;
+        let world = world();
         let desk = Desk::new(&world, era, false).await;
         world.knows(1).await;
         let decide = async |path: &str, decision: &str| {
@@ -211,7 +220,7 @@ async fn without_forms_a_call_waits_for_an_operator_and_reads_the_reason() {
 
 #[tokio::test]
 async fn a_call_that_its_host_gives_up_while_a_person_reads_did_not_run() {
-    let world = world().await;
+    let world = world();
     let desk = Desk::new(&world, Era::Legacy, true).await;
     world.knows(1).await;
     let call = desk.host.call("write_file").arg("path", "/srv/a/never").arg("content", "a");
@@ -225,21 +234,16 @@ async fn a_call_that_its_host_gives_up_while_a_person_reads_did_not_run() {
 #[tokio::test]
 async fn calls_like_an_approved_one_run_and_others_wait() {
     for era in ERAS {
-        let world = world().await;
+        let world = quick_world();
         let desk = Desk::new(&world, era, false).await;
         world.knows(1).await;
-        let approve = async |path: &str, term: &[&str]| {
-            let listed = || world.json(&["approvals", "ls"]).to_string();
-            until("it waits", async || listed().contains(path)).await;
+        let ran = async |path: &str, term: &[&str]| {
+            desk.write(path).await.unwrap_err();
             let open = desk.approval(&world, path);
             let id = open["id"].as_str().unwrap();
             world.quietly(&[&["approvals", "approve", id][..], term].concat());
+            desk.write(path).await.unwrap();
             open["like"].as_str().unwrap().to_owned()
-        };
-        let ran = async |path: &str, term: &[&str]| {
-            let (ran, like) = tokio::join!(desk.write(path), approve(path, term));
-            ran.unwrap();
-            like
         };
         let like = ran("/srv/notes/a.txt", &["--always-like-this"]).await;
         assert_eq!(like, "paths below `/srv/notes`");
@@ -270,7 +274,7 @@ async fn calls_like_an_approved_one_run_and_others_wait() {
 
 #[tokio::test]
 async fn a_form_offers_what_the_inbox_offers() {
-    let world = world().await;
+    let world = world();
     let forms: Arc<AtomicUsize> = Arc::default();
     let counted = Arc::clone(&forms);
     let builder = Client::builder("host", "1").on_elicitation(move |question: ElicitParams| {
@@ -294,7 +298,7 @@ async fn a_form_offers_what_the_inbox_offers() {
 
 #[tokio::test]
 async fn approvals_are_decided_without_a_kernel() {
-    let world = world().await;
+    let world = quick_world();
     let desk = Desk::new(&world, Era::Legacy, false).await;
     world.knows(1).await;
     desk.write("/srv/a/one.txt").await.unwrap_err();
@@ -305,10 +309,8 @@ async fn approvals_are_decided_without_a_kernel() {
     );
     let (one, two) = (one.as_str().unwrap(), two.as_str().unwrap());
     desk.host.close().await;
-    until("the kernel has ended", async || {
-        !world.command(&["status"]).output().unwrap().status.success()
-    })
-    .await;
+    world.quietly(&["stop"]);
+    until("the kernel has ended", async || !world.path("state/mgp.sock").exists()).await;
     assert_eq!(world.json(&["approvals", "ls"]).as_array().unwrap().len(), 2);
     let whole = world.json(&["approvals", "show", one]);
     assert!(whole["arguments"].as_str().unwrap().contains("one.txt"), "{whole}");
@@ -323,7 +325,7 @@ async fn approvals_are_decided_without_a_kernel() {
 
 #[tokio::test]
 async fn limits_of_a_permission_hold_in_the_file_and_by_flag() {
-    let world = world().await;
+    let world = world();
     let file = "permissions = [\"filesystem.write\"]\nrisk = { write_file = \"moderate\" }\n\
                 [servers.mgp.permission_limits]\npaths = [\"/srv/notes\"]\n";
     world.configure(&format!("{CONFIG}{file}"));
