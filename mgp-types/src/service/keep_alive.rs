@@ -12,7 +12,7 @@ use super::{Outlet, OutletItem, OutletItemKind, Progress};
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The progress of one notification; small, so that the steps of the tool itself come after it.
-const STEP: f64 = 1e-6;
+const STEP: f64 = 1.0 / 1024.0;
 
 /// Waits for a future, and sends progress every five seconds if the caller of the call accepts it.
 ///

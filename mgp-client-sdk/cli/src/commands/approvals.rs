@@ -96,9 +96,9 @@ impl Render for ApprovalList {
                 _ => Color::Green,
             };
             let permissions: Vec<&str> = one.permissions.iter().map(Permission::as_str).collect();
-            let what = match permissions[..] {
-                _ if one.kind == "registration" => None,
-                [] => one.tool.clone(),
+            let what = match one.kind.as_str() {
+                "registration" => None,
+                "call" => one.tool.clone(),
                 _ => Some(permissions.join(" ")),
             };
             [
