@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use super::{Outlet, OutletItem, OutletItemKind, Progress};
 
@@ -25,15 +25,12 @@ pub async fn keep_alive<F: Future>(outlet: &Outlet, message: &str, waiting: F) -
     }
     let mut step = Progress { message: Some(message.to_owned()), ..Progress::default() };
     loop {
-        tokio::select! {
-            biased;
-            output = &mut waiting => return output,
-            () = sleep(KEEP_ALIVE_INTERVAL) => {
-                step.progress += STEP;
-                if outlet.send(OutletItem::Progress(step.clone())).await.is_err() {
-                    return waiting.await;
-                }
-            }
+        if let Ok(output) = timeout(KEEP_ALIVE_INTERVAL, waiting.as_mut()).await {
+            return output;
+        }
+        step.progress += STEP;
+        if outlet.send(OutletItem::Progress(step.clone())).await.is_err() {
+            return waiting.await;
         }
     }
 }
