@@ -202,7 +202,7 @@ fn command_remedy(
                 "an operator lets it run with `{spare}`, or lowers its `risk` in the configuration of its server"
             ))
         }
-        Refusal::Unconfirmed(_) | Refusal::Permission(_) if fact("approval_id").is_some() => {
+        Refusal::Unconfirmed(_) => {
             Some(format!("an operator decides with `mgp approvals show {}`", fact("approval_id")?))
         }
         Refusal::Definition(_) if remedy.contains("approve") => {

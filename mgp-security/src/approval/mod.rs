@@ -152,7 +152,7 @@ pub(crate) enum LeftOpen {
     Closed,
     /// The person answered, and allowed nothing.
     NotAllowed,
-    /// Nobody answered in time.
+    /// There was no answer in time.
     Unanswered,
 }
 

@@ -29,7 +29,7 @@ pub struct MissingPermission {
 }
 
 impl MissingPermission {
-    /// Creates a permission that nobody has decided about.
+    /// Creates a permission that is undecided.
     pub(crate) fn undecided(permission: &Permission) -> Self {
         let (permission, why) = (permission.clone(), "nobody has decided about it".to_owned());
         Self { permission, status: MissingStatus::Undecided, why }

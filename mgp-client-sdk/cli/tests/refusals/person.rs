@@ -36,7 +36,7 @@ era = "legacy"
 default_policy = "opt-out"
 "#;
 
-/// A host whose person acts as the last word of the path says.
+/// A host whose person acts by the last word of the path.
 struct Desk {
     agent: String,
     era: Era,
@@ -122,7 +122,7 @@ impl Desk {
     }
 }
 
-/// What a person does, the words that the caller reads (none if the call runs), and the state in the inbox.
+/// The action of the person, the words that the caller reads (none if the call runs), and the state in the inbox.
 const FORMS: [(&str, Option<&str>, &str); 7] = [
     ("/srv/a/quick", None, "used"),
     ("/srv/a/slow", None, "used"),

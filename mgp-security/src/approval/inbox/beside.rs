@@ -11,7 +11,7 @@ use mgp_types::{ErrorCode, RpcError};
 use super::handle::{Inbox, Lookup};
 use crate::approval::{Approver, Decision, LeftOpen, Question};
 
-/// Asks an approver and keeps the question in the inbox meanwhile: whoever answers first decides.
+/// Asks an approver and keeps the question in the inbox meanwhile: the first answer decides.
 ///
 /// A question that the approver leaves undecided stays open in the inbox, also if its caller is gone.
 pub(crate) struct AskedAndKept {

@@ -43,7 +43,7 @@ pub struct ApprovalRequest {
     /// The whole arguments of a call, as canonical JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    /// What an approval of "calls like this" would be for, in words.
+    /// The calls that an approval of "calls like this" would be for, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
     /// The end of an approval of permissions.

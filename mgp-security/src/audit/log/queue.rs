@@ -215,7 +215,7 @@ impl LogQueue {
         loop {
             let ended = if closing { suspended.pop_oldest() } else { suspended.pop_expired() };
             let Some((start, intent)) = ended else { return };
-            let outcome = start.cancelled_outcome();
+            let outcome = AuditOutcome::of_cancelled(&start);
             let ended = EndedCall::now(start, outcome);
             self.push(Item::Call { ended, intent, room: Reservation::Permit });
         }

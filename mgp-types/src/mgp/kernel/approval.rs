@@ -29,7 +29,7 @@ record! {
         req question: String,
         /// The whole arguments of a call, as canonical JSON; only if the approval was asked for by its id.
         opt arguments: Option<String>,
-        /// What an approval of all calls like this one would be for, in words.
+        /// The calls that an approval of all calls like this one would be for, in words.
         opt like: Option<String>,
         /// The principal that waits.
         req subject: String,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytestring::ByteString;
 use tokio::time::Instant;
 
-use super::{ArgumentsDigest, AuditOutcome};
+use super::ArgumentsDigest;
 use crate::mgp::RiskLevel;
 use crate::record::Object;
 use crate::service::{Call, CallKey, Context, Principal, RetryAttempt, ServerId, Target};
@@ -194,14 +194,10 @@ impl CallRecord {
         }
     }
 
-    /// Returns the outcome of the call if it is cancelled now.
+    /// Returns whether a gate holds the call.
     #[must_use]
-    pub fn cancelled_outcome(&self) -> AuditOutcome {
-        if self.held.load(Ordering::Relaxed) {
-            AuditOutcome::Withdrawn
-        } else {
-            AuditOutcome::Cancelled
-        }
+    pub fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
     }
 
     pub(super) fn notes(&self) -> MutexGuard<'_, Object> {

@@ -35,6 +35,12 @@ pub enum AuditOutcome {
 }
 
 impl AuditOutcome {
+    /// Returns the outcome of a call that is cancelled now.
+    #[must_use]
+    pub fn of_cancelled(start: &CallRecord) -> Self {
+        if start.is_held() { Self::Withdrawn } else { Self::Cancelled }
+    }
+
     /// Returns the type of the event (§6.4).
     #[must_use]
     pub fn event_type(&self) -> EventType {

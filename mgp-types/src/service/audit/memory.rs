@@ -183,7 +183,7 @@ impl EventLog {
 
     fn sweep(&self, state: &mut LogState) {
         while let Some((start, ())) = state.suspended.pop_expired() {
-            let outcome = start.cancelled_outcome();
+            let outcome = AuditOutcome::of_cancelled(&start);
             self.push(state, Record::Call(EndedCall::now(start, outcome)));
         }
     }
@@ -210,9 +210,7 @@ mod tests {
     use super::*;
     use crate::Timestamp;
     use crate::mgp::{Actor, AuditResult, EventType, RiskLevel};
-    use crate::service::{
-        AuditOutcome, Call, Context, Method, Params, Peer, Principal, Rule, Scope, ScopeKind,
-    };
+    use crate::service::{Call, Context, Method, Params, Peer, Principal, Rule, Scope, ScopeKind};
     use crate::wire::{ErrorCode, Payload};
 
     fn start(logical: Option<&str>) -> CallRecord {
