@@ -202,9 +202,8 @@ fn command_remedy(
                 "an operator lets it run with `{spare}`, or lowers its `risk` in the configuration of its server"
             ))
         }
-        Refusal::Unconfirmed(_) => {
-            Some(format!("an operator decides with `mgp approvals show {}`", fact("approval_id")?))
-        }
+        Refusal::Unconfirmed(_) => fact("approval_id")
+            .map(|id| format!("an operator decides with `mgp approvals show {id}`")),
         Refusal::Definition(_) if remedy.contains("approve") => {
             let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
             let id = shell_word(&format!("{server}.{tool}"))?;
@@ -216,8 +215,8 @@ fn command_remedy(
         Refusal::NotOperator(_) => {
             let method = text(details, "method")?;
             let stops = (LifecycleShutdown::METHOD, "mgp servers stop");
-            let mut all = COMMANDS.into_iter().chain([stops]);
-            let (_, command) = all.find(|(known, _)| *known == method)?;
+            let (_, command) =
+                COMMANDS.iter().chain([&stops]).find(|(known, _)| *known == method)?;
             Some(format!("{remedy} to run `{command}`"))
         }
         _ => None,
