@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::task::Wake;
 use std::time::Duration;
 
-use mgp_types::service::{AuditError, CallRecord, EndedCall, SuspendedCalls, TicketSink};
+use mgp_types::service::{
+    AuditError, AuditOutcome, CallRecord, EndedCall, SuspendedCalls, TicketSink,
+};
 use mgp_types::sync::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{AuditFuture, AuditSink, CallRecord, EndedCall, SuspendedCalls, Ticket, TicketSink};
+use super::{
+    AuditFuture, AuditOutcome, AuditSink, CallRecord, EndedCall, SuspendedCalls, Ticket, TicketSink,
+};
 use crate::mgp::AuditEvent;
 use crate::service::CallKey;
 use crate::sync::Mutex;
