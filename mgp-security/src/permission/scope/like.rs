@@ -5,12 +5,12 @@ use mgp_types::mgp::PermissionScope;
 use super::finding::{About, Command, Findings};
 use super::{check, host};
 
-/// The least number of parts of a folder that stands for the paths in it.
+/// The least number of parts of a folder that represents the paths in it.
 const MIN_FOLDER_PARTS: usize = 2;
 
 /// Returns the limits of calls with arguments like these; `None` if only the same arguments are alike.
 ///
-/// A path stands for the other files of its folder, an address for its host, a command for its first words.
+/// Like a path are the other files of its folder, like an address its host, like a command its first words.
 pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
     let found = Findings::of(arguments).ok()?;
     let mut scope = PermissionScope::default();
@@ -56,7 +56,7 @@ pub fn scope_words(scope: &PermissionScope) -> String {
     named.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the folder that stands for a path: none for an address, `None` if the path cannot stand for others.
+/// Returns the folder of a path: none for an address, `None` if other paths cannot be like it.
 fn folder(text: &str, is_named: bool) -> Option<Option<String>> {
     if !is_named && text.contains("://") {
         return Some(None);
