@@ -24,8 +24,8 @@ use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
 use super::fleet::{
-    self, CreateServer, FleetContext, KnownServers, ResourceSubscriptions, StaleLists,
-    load_stored_lists,
+    self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
+    StaleLists, load_stored_lists,
 };
 use super::handle::{Kernel, KernelParts};
 use super::hops;
@@ -208,10 +208,12 @@ impl KernelBuilder {
         let interactive = self.interactive.clone();
         let has_person = move |principal: &Principal| interactive.contains(principal);
         let audit = &self.config.kernel.audit;
+        let mut inbox = InboxConfig::default();
+        inbox.wait = self.config.kernel.approval_timeout;
         Governance::builder()
             .policies(policies)
-            .approver(ElicitApprover::new(has_person))
-            .inbox(InboxConfig::default())
+            .approver(ElicitApprover::new(has_person).wait(self.config.kernel.form_timeout))
+            .inbox(inbox)
             .recording(audit_config(audit))
             .logging(log_config(audit.clone()))
     }
@@ -252,6 +254,7 @@ impl KernelBuilder {
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
             local: Arc::new(local),
             notifications: ChangeNotifier::new(),
+            changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
         };

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{
-    ApprovalPolicy, DefaultPolicy, Permission, RestartPolicy, RiskLevel, Transport, TrustLevel,
-    Validator,
+    ApprovalPolicy, DefaultPolicy, Permission, PermissionScope, RestartPolicy, RiskLevel,
+    Transport, TrustLevel, Validator,
 };
 use mgp_types::service::{Principal, ServerId};
 
@@ -87,7 +87,7 @@ pub struct ServerConfig {
     pub target: TargetConfig,
     /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
-    /// The time limits of its tool calls.
+    /// The time limits of its start and of its tool calls.
     pub timeouts: CallTimeouts,
     /// The limits of its calls.
     pub limits: ServerLimits,
@@ -105,7 +105,7 @@ pub struct ServerConfig {
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
-/// Time limits of the calls of one server's tools; `None` for the kernel's.
+/// Time limits of one server and of the calls of its tools; `None` for the kernel's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
@@ -115,6 +115,16 @@ pub struct CallTimeouts {
     pub max_timeout: Option<Duration>,
     /// The longest time without progress of single tools.
     pub tools: BTreeMap<String, Duration>,
+    /// The longest start; see [`start`](Self::start).
+    pub start: Option<Duration>,
+}
+
+impl CallTimeouts {
+    /// Returns the time from a start until the server must have answered the handshake.
+    #[must_use]
+    pub fn start(&self) -> Duration {
+        self.start.unwrap_or(Duration::from_secs(30))
+    }
 }
 
 /// The program or URL of a server.
@@ -225,6 +235,8 @@ pub struct GovernanceConfig {
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions granted here.
     pub permissions: Vec<Permission>,
+    /// The limits of the permissions granted here.
+    pub permission_limits: PermissionScope,
     /// The time that a connection waits for a decision about its permissions (§3.4).
     pub permission_timeout: Duration,
     /// The action for a connection whose server lacks a permission it needs (§3.4).
@@ -254,6 +266,7 @@ impl Default for GovernanceConfig {
             default_policy: DefaultPolicy::OptIn,
             permission_policy: None,
             permissions: Vec::new(),
+            permission_limits: PermissionScope::default(),
             permission_timeout: Duration::from_millis(100),
             on_ungranted: OnUngranted::Proceed,
             restart: RestartConfig::default(),
@@ -333,6 +346,10 @@ pub struct KernelConfig {
     pub timeout: Duration,
     /// The longest time of a tool call in all.
     pub max_timeout: Duration,
+    /// The longest time that a form waits for the person.
+    pub form_timeout: Duration,
+    /// The longest time that a call waits for an answer in the inbox of approvals.
+    pub approval_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
     /// The policy that decides permissions.
@@ -373,6 +390,8 @@ impl Default for KernelConfig {
         Self {
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
+            form_timeout: Duration::from_mins(10),
+            approval_timeout: Duration::from_secs(25),
             pass_env: Vec::new(),
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],
