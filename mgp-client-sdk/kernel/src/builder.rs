@@ -18,13 +18,14 @@ use super::active_config::{
     ActiveConfig, ConfigOrigin, InteractiveAgents, SharedConfig, audit_config, context_plan,
     log_config,
 };
+use super::bounds::CallBounds;
 use super::caller_view::CallerView;
 use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
 use super::fleet::{
-    self, CreateServer, FleetContext, KnownServers, ResourceSubscriptions, StaleLists,
-    load_stored_lists,
+    self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
+    StaleLists, load_stored_lists,
 };
 use super::handle::{Kernel, KernelParts};
 use super::hops;
@@ -207,10 +208,12 @@ impl KernelBuilder {
         let interactive = self.interactive.clone();
         let has_person = move |principal: &Principal| interactive.contains(principal);
         let audit = &self.config.kernel.audit;
+        let mut inbox = InboxConfig::default();
+        inbox.wait = self.config.kernel.approval_timeout;
         Governance::builder()
             .policies(policies)
-            .approver(ElicitApprover::new(has_person))
-            .inbox(InboxConfig::default())
+            .approver(ElicitApprover::new(has_person).wait(self.config.kernel.form_timeout))
+            .inbox(inbox)
             .recording(audit_config(audit))
             .logging(log_config(audit.clone()))
     }
@@ -238,9 +241,11 @@ impl KernelBuilder {
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
         let meta_tools = MetaToolConfig::new(&config);
+        let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let shared = SharedConfig::new(config, broken);
         let context = FleetContext {
             config: shared.clone(),
+            bounds,
             governance,
             index,
             expander,
@@ -249,6 +254,7 @@ impl KernelBuilder {
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
             local: Arc::new(local),
             notifications: ChangeNotifier::new(),
+            changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
         };

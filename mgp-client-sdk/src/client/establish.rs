@@ -29,8 +29,8 @@ use crate::listening::{ChangeStream, StreamContext, acknowledged};
 use crate::permission::answer_permissions;
 use crate::presence::Presence;
 use crate::wire::{
-    EofReader, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer, OutboundStack,
-    RequestTimeoutLayer, TaskGuard, TimeLimits, inbound, spawn_connection,
+    EofReader, GatewayStacks, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer,
+    OutboundStack, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound, spawn_connection,
 };
 
 /// Time for a child that was killed to exit.
@@ -72,7 +72,7 @@ where
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
     let own = child.as_ref().map(|guard| Arc::clone(guard.child()));
     let (liveness, driver) = spawn_connection(connection, eof, own);
-    let mirror = HeaderMirrorLayer::none();
+    let mirror = None;
     let known_era = KnownEra::Unknown;
     let transport =
         Transport { peer, cx, monitor, liveness, driver, child, lists, mirror, known_era };
@@ -101,7 +101,7 @@ pub(crate) async fn establish_url(
     )?;
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
     let (liveness, driver) = crate::wire::spawn_driver(connection.run(), None);
-    let mirror = HeaderMirrorLayer::new(config.max_pages);
+    let mirror = Some(HeaderMirrorLayer::new(config.max_pages));
     let transport =
         Transport { peer, cx, monitor, liveness, driver, child: None, lists, mirror, known_era };
     // Boxed, so that the caller's future does not contain the whole handshake.
@@ -117,7 +117,7 @@ struct Transport {
     driver: TaskGuard,
     child: Option<ChildGuard>,
     lists: Arc<ListCache>,
-    mirror: HeaderMirrorLayer,
+    mirror: Option<HeaderMirrorLayer>,
     known_era: KnownEra,
 }
 
@@ -144,7 +144,11 @@ impl Transport {
         stack: &Stack,
         config: &ClientConfig,
     ) -> Result<Arc<PeerInfo>, Error> {
-        match handshake(stack, &self.cx, config, &self.known_era).await {
+        let mut cx = self.cx.clone();
+        // The limit of the whole handshake applies, and not that of a call.
+        let limit = config.connect.handshake_timeout + GRACE_TIMEOUT;
+        cx.extensions.insert(TimeLimits { timeout: limit, max: limit });
+        match handshake(stack, &cx, config, &self.known_era).await {
             Ok(facts) => Ok(facts),
             Err(error) => {
                 self.peer.close("the handshake failed");
@@ -231,10 +235,6 @@ async fn finish_connect(
     let time_limits =
         TimeLimits { timeout: config.timeout, max: config.max_timeout.max(config.timeout) };
     let stack = gates(transport.outbound(&mut config, &session, time_limits)?);
-    if config.connect.era == EraChoice::Modern {
-        // There is no other era to fall back to, so the probe may use the whole time.
-        config.connect.probe_timeout = config.connect.handshake_timeout + GRACE_TIMEOUT;
-    }
     let facts = transport.handshake(&stack, &config).await?;
     let presence = transport.record_presence(&config, &facts).await?;
     let Transport { peer, cx, monitor, liveness, driver, child, lists, .. } = transport;
@@ -242,10 +242,10 @@ async fn finish_connect(
     let capabilities: Option<ServerCapabilities> =
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
     let capabilities = capabilities.unwrap_or_default();
-    let ungated = config.ungated.get().unwrap_or(&stack).clone();
+    let of_gateway = GatewayStacks::of(&config.gateway, &stack);
     let change_stream = (facts.era == Era::Modern).then(|| {
         let context = StreamContext {
-            stack: ungated.clone(),
+            stack: of_gateway.ungated.clone(),
             cx: cx.clone(),
             liveness: liveness.clone(),
             lists: Arc::clone(&lists),
@@ -257,7 +257,7 @@ async fn finish_connect(
     });
     Ok(Client(Arc::new(ClientState {
         change_stream,
-        ungated,
+        of_gateway,
         stack,
         peer,
         cx,

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{
-    ApprovalPolicy, DefaultPolicy, Permission, RestartPolicy, RiskLevel, Transport, TrustLevel,
-    Validator,
+    ApprovalPolicy, DefaultPolicy, Permission, PermissionScope, RestartPolicy, RiskLevel,
+    Transport, TrustLevel, Validator,
 };
-use mgp_types::service::ServerId;
+use mgp_types::service::{Principal, ServerId};
 
+use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 use crate::source::Origin;
 
 /// Files by their path in the project, with their SHA-256.
@@ -41,6 +42,8 @@ pub struct Config {
     pub servers: Vec<ServerConfig>,
     /// The settings for all servers.
     pub kernel: KernelConfig,
+    /// The limits of the calls of each agent.
+    pub limits: CallLimits,
     /// The settings of single agents.
     pub agents: BTreeMap<String, AgentConfig>,
     /// The settings of tools that are created while agents run.
@@ -65,6 +68,13 @@ impl Config {
     pub fn server(&self, id: &str) -> Option<&ServerConfig> {
         self.servers.iter().find(|server| server.id.as_str() == id)
     }
+
+    /// Returns the settings of the agent that a principal is; agents of other tenants have none.
+    #[must_use]
+    pub fn agent(&self, principal: &Principal) -> Option<&AgentConfig> {
+        let agent = self.agents.get(principal.as_agent()?.as_str())?;
+        (principal.tenant() == Principal::local().tenant()).then_some(agent)
+    }
 }
 
 /// One `[[servers]]`; its texts are unexpanded, `${…}` included.
@@ -77,8 +87,12 @@ pub struct ServerConfig {
     pub target: TargetConfig,
     /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
-    /// The time limits of its tool calls.
+    /// The time limits of its start and of its tool calls.
     pub timeouts: CallTimeouts,
+    /// The limits of its calls.
+    pub limits: ServerLimits,
+    /// The most of its results that reaches a model.
+    pub results: ResultLimits,
     /// Names of environment variables that its program inherits, besides the kernel's; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
     /// The governance of the server; `None` if MGP is never offered and the defaults apply.
@@ -91,7 +105,7 @@ pub struct ServerConfig {
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
-/// Time limits of the calls of one server's tools; `None` for the kernel's.
+/// Time limits of one server and of the calls of its tools; `None` for the kernel's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
@@ -101,6 +115,16 @@ pub struct CallTimeouts {
     pub max_timeout: Option<Duration>,
     /// The longest time without progress of single tools.
     pub tools: BTreeMap<String, Duration>,
+    /// The longest start; see [`start`](Self::start).
+    pub start: Option<Duration>,
+}
+
+impl CallTimeouts {
+    /// Returns the time from a start until the server must have answered the handshake.
+    #[must_use]
+    pub fn start(&self) -> Duration {
+        self.start.unwrap_or(Duration::from_secs(30))
+    }
 }
 
 /// The program or URL of a server.
@@ -142,6 +166,8 @@ impl ServerConfig {
             target: reach,
             era: None,
             timeouts: CallTimeouts::default(),
+            limits: ServerLimits::default(),
+            results: ResultLimits::default(),
             pass_env: Vec::new(),
             mgp: Some(mgp),
             file,
@@ -154,13 +180,15 @@ impl ServerConfig {
 /// Shows names only: values of configurations may be secret.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, target: reach, era, timeouts, pass_env, mgp, file, origin, approved_files } =
-            self;
+        let Self { id, target: reach, era, timeouts, limits, results, .. } = self;
+        let Self { pass_env, mgp, file, origin, approved_files, .. } = self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
             .field("era", era)
             .field("timeouts", timeouts)
+            .field("limits", limits)
+            .field("results", results)
             .field("pass_env", pass_env)
             .field("mgp", mgp)
             .field("file", file)
@@ -207,6 +235,8 @@ pub struct GovernanceConfig {
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions granted here.
     pub permissions: Vec<Permission>,
+    /// The limits of the permissions granted here.
+    pub permission_limits: PermissionScope,
     /// The time that a connection waits for a decision about its permissions (§3.4).
     pub permission_timeout: Duration,
     /// The action for a connection whose server lacks a permission it needs (§3.4).
@@ -236,6 +266,7 @@ impl Default for GovernanceConfig {
             default_policy: DefaultPolicy::OptIn,
             permission_policy: None,
             permissions: Vec::new(),
+            permission_limits: PermissionScope::default(),
             permission_timeout: Duration::from_millis(100),
             on_ungranted: OnUngranted::Proceed,
             restart: RestartConfig::default(),
@@ -315,6 +346,10 @@ pub struct KernelConfig {
     pub timeout: Duration,
     /// The longest time of a tool call in all.
     pub max_timeout: Duration,
+    /// The longest time that a form waits for the person.
+    pub form_timeout: Duration,
+    /// The longest time that a call waits for an answer in the inbox of approvals.
+    pub approval_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
     /// The policy that decides permissions.
@@ -323,6 +358,12 @@ pub struct KernelConfig {
     pub auto_approve_except: Vec<Permission>,
     /// If set, the tool that requests tools is listed to all callers.
     pub tools_request: bool,
+    /// The tools that are listed to agents.
+    pub surface: Surface,
+    /// The tokens of all definitions up to which [`Surface::Auto`] lists all tools.
+    pub direct_tokens: u64,
+    /// The most of a result that reaches a model.
+    pub results: ResultsConfig,
     /// The budget of tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
     /// The audit log.
@@ -349,10 +390,15 @@ impl Default for KernelConfig {
         Self {
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
+            form_timeout: Duration::from_mins(10),
+            approval_timeout: Duration::from_secs(25),
             pass_env: Vec::new(),
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],
             tools_request: false,
+            surface: Surface::Auto,
+            direct_tokens: 2000,
+            results: ResultsConfig::default(),
             tool_context_budget: ToolBudgetConfig::default(),
             audit: AuditLogConfig::default(),
             operator_proof: OperatorProof::None,
@@ -439,6 +485,12 @@ pub struct AgentConfig {
     pub groups: Vec<String>,
     /// The tokens that definitions may cost it.
     pub budget: Option<u64>,
+    /// The tools that are listed to it; `None` for the kernel's choice.
+    pub surface: Option<Surface>,
+    /// The limits of its calls, in place of those of all agents.
+    pub limits: CallLimits,
+    /// The most of a result that reaches it.
+    pub results: ResultLimits,
     /// If set, a person uses the agent and can confirm calls.
     pub interactive: bool,
 }

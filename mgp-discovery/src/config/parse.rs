@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mgp_types::mcp::Era;
-use mgp_types::mgp::{DefaultPolicy, RestartPolicy, Transport};
+use mgp_types::mgp::{DefaultPolicy, PermissionScope, RestartPolicy, Transport};
 use mgp_types::service::ServerId;
 use toml_edit::{Document, Item, TableLike};
 
+use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::reader::Reader;
 use super::{
@@ -78,6 +79,9 @@ fn read(report: &mut Report<'_>, text: &str) -> Option<ParsedConfig> {
     let mut top = Reader::new(report, "", document.as_table());
     if let Some(reader) = top.below("kernel", "kernel") {
         parsed.config.kernel = kernel(reader);
+    }
+    if let Some(mut reader) = top.below("limits", "limits") {
+        parsed.config.limits = bounds::call_limits(&mut reader);
     }
     agents(&mut top, &mut parsed.config);
     if let Some(mut reader) = top.below("tool_creation", "tool_creation") {
@@ -163,6 +167,10 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         _ => None,
     };
     let timeouts = call_timeouts(&mut reader);
+    let limits = reader.below("limits", "servers.limits");
+    let limits = limits.map(|mut below| bounds::server_limits(&mut below)).unwrap_or_default();
+    let results = reader.below("results", "servers.results");
+    let results = results.map(|mut below| bounds::result_limits(&mut below)).unwrap_or_default();
     let pass_env = pass_env(&mut reader);
     let mgp = match reader.item("mgp") {
         None => Some(GovernanceConfig::default()),
@@ -176,6 +184,8 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         target: target?,
         era,
         timeouts,
+        limits,
+        results,
         pass_env,
         mgp,
         file,
@@ -186,7 +196,8 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
 
 fn call_timeouts(reader: &mut Reader<'_, '_, '_>) -> CallTimeouts {
     let (timeout, max_timeout) = timeout_pair(reader);
-    CallTimeouts { timeout, max_timeout, tools: reader.durations("tool_timeouts") }
+    let (tools, start) = (reader.durations("tool_timeouts"), reader.duration("start_timeout"));
+    CallTimeouts { timeout, max_timeout, tools, start }
 }
 
 /// Reads `timeout` and `max_timeout`, which must not be shorter.
@@ -319,6 +330,7 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
         },
         permission_policy: reader.text("permission_policy").map(|word| word.as_str().into()),
         permissions: reader.words("permissions"),
+        permission_limits: permission_limits(&mut reader),
         permission_timeout: reader
             .number("permission_timeout_ms")
             .map_or(default.permission_timeout, Duration::from_millis),
@@ -340,6 +352,36 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
         traceparent: reader.switch("traceparent").unwrap_or_default(),
         tags: reader.texts("tags"),
     }
+}
+
+fn permission_limits(reader: &mut Reader<'_, '_, '_>) -> PermissionScope {
+    let mut scope = PermissionScope::default();
+    let path = "servers.mgp.permission_limits";
+    let Some(mut below) = reader.below("permission_limits", path) else { return scope };
+    // A list that is there and empty would open nothing.
+    let mut texts = |name| Some(below.texts(name)).filter(|texts| !texts.is_empty());
+    let lists = [
+        (&mut scope.paths, "paths"),
+        (&mut scope.deny_paths, "deny_paths"),
+        (&mut scope.hosts, "hosts"),
+        (&mut scope.deny_hosts, "deny_hosts"),
+        (&mut scope.commands, "commands"),
+        (&mut scope.deny_commands, "deny_commands"),
+    ];
+    for (list, name) in lists {
+        if let Some(texts) = texts(name) {
+            *list = texts.into();
+        }
+    }
+    let Some(ports) = texts("ports") else { return scope };
+    match ports.iter().map(|port| port.parse()).collect::<Result<Vec<u16>, _>>() {
+        Ok(ports) => scope.ports = ports.into(),
+        Err(_) => {
+            let remedy = Some("write numbers from 0 to 65535, e.g. [\"443\"]".to_owned());
+            below.error("ports", "has a port that is not a number", remedy);
+        }
+    }
+    scope
 }
 
 fn restart(reader: &mut Reader<'_, '_, '_>) -> RestartConfig {
@@ -371,6 +413,9 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     let (timeout, max_timeout) = timeout_pair(&mut reader);
     kernel.timeout = timeout.unwrap_or(kernel.timeout.min(max_timeout.unwrap_or(Duration::MAX)));
     kernel.max_timeout = max_timeout.unwrap_or(kernel.max_timeout.max(kernel.timeout));
+    kernel.form_timeout = reader.duration("form_timeout").unwrap_or(kernel.form_timeout);
+    let approval_timeout = reader.duration("approval_timeout");
+    kernel.approval_timeout = approval_timeout.unwrap_or(kernel.approval_timeout);
     kernel.pass_env = pass_env(&mut reader);
     if let Some(word) = reader.text("permission_policy") {
         kernel.permission_policy = word.as_str().into();
@@ -379,6 +424,11 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         kernel.auto_approve_except = reader.words("auto_approve_except");
     }
     kernel.tools_request = reader.switch("tools_request").unwrap_or_default();
+    kernel.surface = Surface::read(&mut reader).unwrap_or_default();
+    kernel.direct_tokens = reader.number("direct_tokens").unwrap_or(kernel.direct_tokens);
+    if let Some(mut below) = reader.below("results", "kernel.results") {
+        kernel.results = bounds::results(&mut below);
+    }
     if let Some(mut below) = reader.below("tool_context_budget", "kernel.tool_context_budget") {
         let default = ToolBudgetConfig::default();
         let mut number = |name, default| below.number(name).unwrap_or(default);
@@ -441,6 +491,15 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
             pinned: reader.texts("pinned"),
             groups: reader.texts("groups"),
             budget: reader.number("budget"),
+            surface: Surface::read(&mut reader),
+            limits: reader
+                .below("limits", "agents.*.limits")
+                .map(|mut below| bounds::call_limits(&mut below))
+                .unwrap_or_default(),
+            results: reader
+                .below("results", "agents.*.results")
+                .map(|mut below| bounds::result_limits(&mut below))
+                .unwrap_or_default(),
             interactive: reader.switch("interactive").unwrap_or_default(),
         };
         config.agents.insert(name.to_owned(), agent);

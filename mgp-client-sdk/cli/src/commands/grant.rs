@@ -2,13 +2,13 @@
 //!
 //! They are ordinary entries: recorded, shown and revoked by `mgp access` and `mgp permissions`.
 
-use std::time::Duration;
-
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mgp_discovery::ServerConfig;
 use mgp_security::{Governance, ServerPolicy};
-use mgp_types::mgp::{AccessGrantParams, AccessQueryParams, Permission, RiskLevel};
+use mgp_types::mgp::{
+    AccessGrantParams, AccessQueryParams, KernelPermissionChangeParams, Permission, RiskLevel,
+};
 use mgp_types::service::ServerId;
 use serde::Serialize;
 
@@ -18,9 +18,6 @@ use crate::backend::{Backend, PermissionDecision};
 use crate::exit::CliResult;
 use crate::output::{Output, Progress, plural};
 use crate::socket_hello::Intent;
-
-/// The time a server may take to list its tools; package runners download first.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The grants for a server.
 #[derive(Debug, Serialize)]
@@ -85,7 +82,7 @@ pub(super) async fn grant_access(
     for server in &new {
         governance.policies().set(server.id.clone(), policy(server));
     }
-    let prober = Prober::new(PROBE_TIMEOUT);
+    let prober = Prober::new(None);
     let mut probes: FuturesUnordered<_> = new
         .iter()
         .map(|server| async { (*server, prober.probe(server, governance.definitions()).await) })
@@ -135,14 +132,9 @@ async fn grant_server(
     let decided = decided(backend, &server.id).await?;
     granted.retain(|permission| !decided.contains(permission));
     if !granted.is_empty() {
-        let change = backend.decide(
-            PermissionDecision::Approve,
-            id,
-            granted.clone(),
-            &[],
-            None,
-            Some(because),
-        );
+        let mut params = KernelPermissionChangeParams::new(id, granted.clone());
+        params.because = Some(because.to_owned());
+        let change = backend.decide(PermissionDecision::Approve, params);
         // A kernel with another configuration does not know the server.
         if let Err(failure) = change.await {
             error = Some(format!("its permissions were not approved: {failure}"));

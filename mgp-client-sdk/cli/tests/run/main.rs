@@ -15,7 +15,9 @@ mod first;
 mod host;
 #[path = "../world/program.rs"]
 mod program;
+mod reach;
 mod registering;
+mod remote;
 mod serving;
 mod shared;
 #[path = "../world/wire.rs"]

@@ -10,11 +10,13 @@ use mgp_toolindex::ToolIndex;
 use mgp_types::service::ServerId;
 use tokio::sync::Semaphore;
 
+use super::changed_lists::ChangedLists;
 use super::known_servers::KnownServers;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::StaleLists;
 use super::subscriptions::ResourceSubscriptions;
 use crate::active_config::SharedConfig;
+use crate::bounds::CallBounds;
 use crate::callers::Callers;
 
 /// Creates a server of this process, a new one for each start.
@@ -25,6 +27,8 @@ pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + S
 pub(crate) struct FleetContext {
     /// The configuration in force.
     pub(crate) config: SharedConfig,
+    /// The limits of calls.
+    pub(crate) bounds: CallBounds,
     pub(crate) governance: Governance,
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
@@ -36,6 +40,8 @@ pub(crate) struct FleetContext {
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
     /// Notifies clients that lists and resources changed.
     pub(crate) notifications: ChangeNotifier,
+    /// The changes of lists that clients are notified of next.
+    pub(crate) changed_lists: ChangedLists,
     pub(crate) callers: Callers,
     pub(crate) subscriptions: ResourceSubscriptions,
 }
