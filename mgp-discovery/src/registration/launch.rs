@@ -103,6 +103,8 @@ fn entry(program: &Proposal) -> ServerConfig {
         },
         era: None,
         timeouts: CallTimeouts::default(),
+        health_interval: None,
+        retries: 0,
         limits: ServerLimits::default(),
         results: ResultLimits::default(),
         pass_env: Vec::new(),

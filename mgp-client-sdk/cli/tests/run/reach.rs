@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::world::{Host, World, kill, within};
+use crate::serving::Serving;
+use crate::world::{Host, World, kill, within, within_time};
 
 /// A server whose tools return the content of files.
 const SERVER: &str = r#"
@@ -18,6 +21,11 @@ while IFS= read -r line; do
     *'"tools/call"'*)
       tool=$(printf %s "$line" | sed -n 's/.*"name":"\([a-z]*\)".*/\1/p')
       echo "$tool" >>"$1/calls"
+      if [ "$tool" = flaky ] && ! [ -e "$1/tried" ]; then
+        touch "$1/tried"
+        printf '{"jsonrpc":"2.0","id":%s,"error":{"code":3000,"message":"busy"}}\n' "$id"
+        continue
+      fi
       printf '{"jsonrpc":"2.0","id":%s,"result":' "$id"; cat "$1/$tool.json"; printf '}\n'
       continue ;;
     *) [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}\n' "$id"
@@ -271,4 +279,121 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     refused(&error, 3000, "tool_calls_per_minute");
     let (_, error) = exhaust(&mut bob, "rows");
     refused(&error, 3000, "limits.calls_per_minute");
+}
+
+/// Returns the response to a request of a page, or an empty text if nothing listens.
+fn get(address: &str, path: &str) -> String {
+    let Ok(mut stream) = TcpStream::connect(address) else { return String::new() };
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn probes_and_metrics_are_served_and_denials_are_counted() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let closed = |world: &World| {
+        let folder = world.folder.display();
+        let server = world.server("closed", &format!("exec sh {folder}/server.sh {folder}"));
+        server.replace("opt-out", "opt-in")
+    };
+    let world = world(&[("log", text("a"))], "");
+    configure(&world, &format!("{}[kernel]\nmetrics = \"{address}\"\n", closed(&world)));
+    let mut ann = agent(&world, "ann");
+    within(|| get(&address, "/readyz").contains(" 200 ").then_some(()));
+    assert!(get(&address, "/healthz").ends_with("ok\n"));
+    within(|| ann.call("files.log", &json!({})).ok());
+    ann.call("files.log", &json!({})).unwrap();
+    ann.call("closed.log", &json!({})).unwrap_err();
+    let metrics = get(&address, "/metrics");
+    for line in [
+        r#"mgp_server_up{server="files"} 1"#,
+        r#"mgp_calls_total{server="files",code="ok"} 2"#,
+        r#"mgp_denied_total{server="closed",code="1000"} 1"#,
+        r#"mgp_call_duration_seconds_count{server="files"} 2"#,
+        r#"mgp_call_duration_seconds_bucket{server="files",le="+Inf"} 2"#,
+    ] {
+        assert!(metrics.lines().any(|one| one == line), "{line} {metrics}");
+    }
+    let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
+    assert!(log.contains("denied tool call"), "{log}");
+    kill("-KILL", world.kernel().unwrap());
+    ann.wait();
+    let serving = Serving::start(&world, &["--no-auth"]);
+    let url = serving.url();
+    let http = url.trim_start_matches("http://").trim_end_matches("/mcp");
+    within(|| get(http, "/readyz").contains(" 200 ").then_some(()));
+    assert!(get(http, "/healthz").contains(" 200 "));
+    assert!(!get(http, "/metrics").contains("mgp_server_up"), "figures are for operators");
+}
+
+#[test]
+fn a_server_that_hangs_is_restarted_and_a_busy_one_is_called_again() {
+    let world = world(&[("flaky", text("a"))], "");
+    let mut ann = agent(&world, "ann");
+    let error =
+        within(|| ann.call("flaky", &json!({})).err().filter(|error| error["code"] == 3000));
+    assert!(error.to_string().contains("busy"), "{error}");
+    fs::remove_file(world.folder.join("tried")).unwrap();
+    let more = "[servers.limits]\nrunning = 5\n";
+    configure(&world, more);
+    let file = fs::read_to_string(world.config_file()).unwrap();
+    world.config(
+        &file.replace("[servers.mgp]", "retries = 2\nhealth_interval = \"1s\"\n[servers.mgp]"),
+    );
+    let servers = |world: &World| {
+        let servers = world.operator().ask("mgp/kernel/servers", &json!({})).unwrap();
+        servers["servers"][0].clone()
+    };
+    let before = servers(&world)["pid"].clone();
+    within(|| (servers(&world)["pid"] != before).then_some(()));
+    fs::remove_file(world.folder.join("tried")).unwrap_or_default();
+    within(|| ann.call("flaky", &json!({})).ok());
+    fs::remove_file(world.folder.join("tried")).unwrap_or_default();
+    assert_eq!(ann.call("flaky", &json!({})).unwrap(), "a", "it is called again");
+    let hung = servers(&world)["pid"].as_u64().unwrap();
+    kill("-STOP", u32::try_from(hung).unwrap());
+    let minute = Duration::from_secs(60);
+    within_time(minute, || servers(&world)["pid"].as_u64().filter(|pid| *pid != hung));
+    within(|| ann.call("flaky", &json!({})).ok());
+}
+
+/// Returns the tool that is found first.
+fn found(host: &mut Host, query: &str) -> String {
+    let arguments = json!({"query": query});
+    let found = call(host, "mgp_tools_discover", arguments).unwrap();
+    found["structuredContent"]["tools"][0]["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_search_learns_from_calls_only_if_that_is_configured() {
+    for learn in ["off", "user"] {
+        let world = world(
+            &[("log", text("a")), ("rows", text("b"))],
+            &format!("[kernel.search]\nlearn = \"{learn}\"\n"),
+        );
+        let mut ann = agent(&world, "ann");
+        within(|| ann.call("log", &json!({})).ok());
+        let query = "give me the weekly figures of a file";
+        let first = found(&mut ann, query);
+        let other = if first == "log" { "rows" } else { "log" };
+        for _ in 0..12 {
+            found(&mut ann, query);
+            let inner = json!({"name": other, "arguments": {}});
+            call(&mut ann, "mgp_tools_call", inner).unwrap();
+        }
+        if learn == "off" {
+            assert_eq!(found(&mut ann, query), first);
+        } else {
+            within(|| (found(&mut ann, query) == other).then_some(()));
+            // The next kernel knows it.
+            kill("-TERM", world.kernel().unwrap());
+            ann.wait();
+            let mut ann = agent(&world, "ann");
+            within(|| (found(&mut ann, query) == other).then_some(()));
+        }
+    }
 }

@@ -88,12 +88,15 @@ pub(super) fn call(
             return Err(server_removed(&tool));
         };
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
-        let cx = call.cx().clone();
+        let (cx, begun) = (call.cx().clone(), parts.metrics.begin());
         let answer = if tasks::declared(&tool) == TaskSupport::Required {
             Box::pin(tasks::call_and_wait(&server, call, has_access)).await
         } else {
             server.send(call, has_access).await
         };
+        if begun.is_some() || answer.is_err() {
+            parts.metrics.end(&cx, server.id(), tool.name(), begun, &answer);
+        }
         if has_access {
             let outcome = match &answer {
                 Ok(reply) if !is_tool_error(reply) => UseOutcome::Answered,
