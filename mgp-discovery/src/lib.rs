@@ -25,10 +25,10 @@ pub use change::{ChangeEffect, ChangedServer, ConfigChange, Reload, Reloaded};
 pub use config::{
     AgentConfig, AuditFsync, AuditLogConfig, CallLimits, CallTimeouts, Config, ConfigErrors,
     ConfigFinding, ConfigKey, ConfirmLevel, FindingSeverity, GovernanceConfig, Isolation, KEYS,
-    KernelConfig, KeyKind, Learning, OnUngranted, OperatorProof, ParsedConfig, RecordedArguments,
-    RestartConfig, ResultLimits, ResultsConfig, SearchConfig, ServerConfig, ServerLimits, Surface,
-    TargetConfig, ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits,
-    nearest, parse_duration,
+    KernelConfig, KeyKind, OnUngranted, OperatorProof, ParsedConfig, RecordedArguments,
+    RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits, Surface, TargetConfig,
+    ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits, nearest,
+    parse_duration,
 };
 pub use error::DiscoveryError;
 pub use expand::{

@@ -5,17 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_discovery::{
-    CodeJudge, Config, Expander, GovernanceConfig, Learning, LoadedConfig, RegistrationConfig,
-    SearchConfig, Sources, Trust,
+    CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, Sources, Trust,
 };
 use mgp_security::{ElicitApprover, Governance, GovernanceBuilder, InboxConfig, Policies};
 use mgp_server_sdk::{ChangeNotifier, Server};
-use mgp_toolindex::{
-    History, HistoryConfig, HistoryScope, IndexError, SessionLimits, Sessions, ToolIndex,
-    ToolIndexBuilder,
-};
+use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
 use mgp_types::service::{Principal, ServerId};
-use mgp_types::store::{Db, MemoryStore};
+use mgp_types::store::MemoryStore;
 use tokio::sync::Semaphore;
 
 use super::active_config::{
@@ -182,8 +178,7 @@ impl KernelBuilder {
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
             self.registration.scripts = Some(folder.join(SCRIPTS_FOLDER));
         }
-        let search = self.config.kernel.search.clone();
-        let index = move |db| open_index(search, db);
+        let index = |db| ToolIndex::builder().open(db);
         let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
         let index = index?;
         let loaded = self.load(&governance).await?;
@@ -278,43 +273,4 @@ impl KernelBuilder {
         }
         Ok(kernel)
     }
-}
-
-/// Opens the tool index, with what it learned from earlier calls if that is configured.
-async fn open_index(search: SearchConfig, db: Db) -> Result<ToolIndex, IndexError> {
-    let scope = match search.learn {
-        Learning::User => Some(HistoryScope::Subject),
-        Learning::Tenant => Some(HistoryScope::Tenant),
-        _ => None,
-    };
-    let mut builder = ToolIndex::builder();
-    if let Some(scope) = scope {
-        let history = History::open(db.clone(), HistoryConfig::new().scope(scope)).await?;
-        builder = builder.history(history);
-    }
-    if let Some(folder) = &search.encoder {
-        builder = with_encoder(builder, folder);
-    }
-    builder.open(db).await
-}
-
-/// Sets the sentence encoder of a folder; if it cannot be used, the built-in word table stays.
-#[cfg(feature = "fastembed")]
-fn with_encoder(builder: ToolIndexBuilder, folder: &str) -> ToolIndexBuilder {
-    match mgp_toolindex::Sentences::open(folder) {
-        Ok(encoder) => builder.embedder(Arc::new(encoder)),
-        Err(error) => {
-            tracing::warn!(folder, %error, "sentence encoder unavailable");
-            builder
-        }
-    }
-}
-
-#[cfg(not(feature = "fastembed"))]
-fn with_encoder(builder: ToolIndexBuilder, folder: &str) -> ToolIndexBuilder {
-    tracing::warn!(
-        folder,
-        "no sentence encoder in this build; use one with the feature `fastembed`"
-    );
-    builder
 }

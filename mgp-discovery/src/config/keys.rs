@@ -55,7 +55,6 @@ const DEFAULTS: &[&str] = &["opt-in", "opt-out"];
 const RISKS: &[&str] = &["safe", "moderate", "dangerous"];
 const VALIDATORS: &[&str] = &["sandbox", "readonly", "network_restricted", "code_safety", "none"];
 const PROOFS: &[&str] = &["none", "terminal", "passphrase"];
-const LEARN: &[&str] = &["off", "user", "tenant"];
 const RESTARTS: &[&str] = &["never", "on_failure", "always"];
 const MANY: u64 = i64::MAX as u64;
 
@@ -89,7 +88,6 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
         "health_interval" KeyKind::Duration, "", "The interval of health checks; without it there are none. A server that does not answer three of them is restarted. A change restarts the server.";
-        "retries" KeyKind::Number(0, 10), "0", "How often a call is repeated that did not run, or that its tool allows to repeat; a server that cannot be reached several times in a row is then not called for a while. A change restarts the server.";
         "limits" KeyKind::Table, "", "The limits of the server's tool calls, of all agents together.";
         "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "mgp" KeyKind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
@@ -143,7 +141,6 @@ pub const KEYS: &[ConfigKey] = keys! {
         "direct_tokens" KeyKind::Number(0, MANY), "2000", "The tokens of all definitions up to which `surface = \"auto\"` lists all tools.";
         "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
-        "search" KeyKind::Table, "", "The search for tools.";
         "metrics" KeyKind::Text, "", "An address, e.g. `127.0.0.1:9464`, at which `/metrics` (Prometheus), `/healthz` and `/readyz` are served without authentication.";
         "audit" KeyKind::Table, "", "The audit log.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
@@ -156,10 +153,6 @@ pub const KEYS: &[ConfigKey] = keys! {
         "pinned_reserve" KeyKind::Number(0, MANY), "2000", "The part reserved for pinned tools.";
         "discovery_reserve" KeyKind::Number(0, MANY), "3000", "The part reserved for found tools.";
         "cache_limit" KeyKind::Number(0, MANY), "3000", "The maximum cost of cached tools.";
-    }
-    "kernel.search": {
-        "learn" KeyKind::Word(LEARN), "off", "Whether searches learn from the calls after them: each `user` from its own, or all users of a `tenant` from each other. Applies from the next start of the kernel on.";
-        "encoder" KeyKind::Text, "", "The folder of a sentence encoder, in place of the built-in word table; needs a build with the feature `fastembed`. Applies from the next start of the kernel on.";
     }
     "kernel.results": {
         "max_text" KeyKind::Number(0, MANY), "65536", "The bytes of text of a tool's result that reach a model; `0` is unlimited. The rest is kept, and read with `mgp_read_more`.";

@@ -91,8 +91,6 @@ pub struct ServerConfig {
     pub timeouts: CallTimeouts,
     /// The interval of health checks; `None` for none.
     pub health_interval: Option<Duration>,
-    /// The number of retries of a call.
-    pub retries: u32,
     /// The limits of its calls.
     pub limits: ServerLimits,
     /// The most of its results that reaches a model.
@@ -161,7 +159,6 @@ impl ServerConfig {
             era: None,
             timeouts: CallTimeouts::default(),
             health_interval: None,
-            retries: 0,
             limits: ServerLimits::default(),
             results: ResultLimits::default(),
             pass_env: Vec::new(),
@@ -177,7 +174,7 @@ impl ServerConfig {
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, target: reach, era, timeouts, limits, results, .. } = self;
-        let Self { health_interval, retries, .. } = self;
+        let Self { health_interval, .. } = self;
         let Self { pass_env, mgp, file, origin, approved_files, .. } = self;
         f.debug_struct("Server")
             .field("id", id)
@@ -185,7 +182,6 @@ impl fmt::Debug for ServerConfig {
             .field("era", era)
             .field("timeouts", timeouts)
             .field("health_interval", health_interval)
-            .field("retries", retries)
             .field("limits", limits)
             .field("results", results)
             .field("pass_env", pass_env)
@@ -358,8 +354,6 @@ pub struct KernelConfig {
     pub results: ResultsConfig,
     /// The budget of tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
-    /// The search for tools.
-    pub search: SearchConfig,
     /// The address of the figures of the kernel.
     pub metrics: Option<String>,
     /// The audit log.
@@ -394,7 +388,6 @@ impl Default for KernelConfig {
             direct_tokens: 2000,
             results: ResultsConfig::default(),
             tool_context_budget: ToolBudgetConfig::default(),
-            search: SearchConfig::default(),
             metrics: None,
             audit: AuditLogConfig::default(),
             operator_proof: OperatorProof::None,
@@ -420,29 +413,6 @@ impl Default for ToolBudgetConfig {
     fn default() -> Self {
         Self { max_tokens: 8000, pinned_reserve: 2000, discovery_reserve: 3000, cache_limit: 3000 }
     }
-}
-
-/// `[kernel.search]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SearchConfig {
-    /// The users that learn from each other's calls.
-    pub learn: Learning,
-    /// The folder of a sentence encoder; `None` for the built-in word table.
-    pub encoder: Option<String>,
-}
-
-/// The calls from which a search learns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Learning {
-    /// None.
-    #[default]
-    Off,
-    /// Those of the same user.
-    User,
-    /// Those of all users of the tenant.
-    Tenant,
 }
 
 /// `[kernel.audit]`.

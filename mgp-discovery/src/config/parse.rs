@@ -17,8 +17,8 @@ use super::finding::Report;
 use super::reader::Reader;
 use super::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
-    ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, Learning, OnUngranted, OperatorProof,
-    RecordedArguments, RestartConfig, SearchConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
+    ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, OperatorProof,
+    RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
     ToolCreationConfig, limits,
 };
 use crate::source::Origin;
@@ -168,7 +168,6 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     };
     let timeouts = call_timeouts(&mut reader);
     let health_interval = reader.duration("health_interval");
-    let retries = reader.number("retries").map_or(0, cut);
     let limits = reader.below("limits", "servers.limits");
     let limits = limits.map(|mut below| bounds::server_limits(&mut below)).unwrap_or_default();
     let results = reader.below("results", "servers.results");
@@ -187,7 +186,6 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         era,
         timeouts,
         health_interval,
-        retries,
         limits,
         results,
         pass_env,
@@ -407,14 +405,6 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
             discovery_reserve: number("discovery_reserve", default.discovery_reserve),
             cache_limit: number("cache_limit", default.cache_limit),
         };
-    }
-    if let Some(mut below) = reader.below("search", "kernel.search") {
-        let learn = match below.text("learn").as_deref() {
-            Some("user") => Learning::User,
-            Some("tenant") => Learning::Tenant,
-            _ => Learning::Off,
-        };
-        kernel.search = SearchConfig { learn, encoder: below.text("encoder") };
     }
     kernel.metrics = address(&mut reader, "metrics");
     if let Some(mut below) = reader.below("audit", "kernel.audit") {

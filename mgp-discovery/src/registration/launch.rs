@@ -104,7 +104,6 @@ fn entry(program: &Proposal) -> ServerConfig {
         era: None,
         timeouts: CallTimeouts::default(),
         health_interval: None,
-        retries: 0,
         limits: ServerLimits::default(),
         results: ResultLimits::default(),
         pass_env: Vec::new(),

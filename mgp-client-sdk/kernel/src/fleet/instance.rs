@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, ClientConfig, EraChoice, Error, gateway};
 use mgp_discovery::{ApprovedRegistration, ServerConfig};
-use mgp_lifecycle::{Answerer, RetryConfig};
+use mgp_lifecycle::Answerer;
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
 use mgp_types::mgp::{Extension, ExtensionSet, ServerState, ShutdownReason};
@@ -227,11 +227,6 @@ impl InstanceParts {
                 config.connect.permission_timeout = wait;
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
-        if config.retries > 0 {
-            let mut retry = RetryConfig::default();
-            retry.max_retries = config.retries;
-            builder = builder.retry(retry);
-        }
         builder = match &config.mgp {
             None => builder.without_mgp(),
             Some(mgp) if !mgp.extensions.is_empty() => {
