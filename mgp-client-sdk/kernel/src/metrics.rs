@@ -1,6 +1,6 @@
 //! Figures of the kernel in the text format of Prometheus.
 //!
-//! Calls are counted only once somebody may read the figures; denials are always logged.
+//! Calls are counted only once an operator may read the figures; denials are always logged.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

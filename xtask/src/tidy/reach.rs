@@ -9,7 +9,7 @@ const CRATES: [&str; 6] = [
     "mgp-stream/src/",
     "mgp-security/src/",
     "mgp-toolindex/src/",
-    "mgp-discovery/src/config/",
+    "mgp-discovery/src/",
 ];
 
 /// The ends of the names of configurations.
