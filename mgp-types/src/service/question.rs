@@ -104,18 +104,19 @@ impl InputRequired {
     }
 }
 
+#[derive(serde::Deserialize)]
+struct ResultKind {
+    #[serde(rename = "resultType")]
+    kind: Option<String>,
+}
+
 /// Returns the `resultType` of a result, if it has one.
 #[must_use]
 pub fn result_type(result: &Payload) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct Kind {
-        #[serde(rename = "resultType")]
-        kind: Option<String>,
-    }
     if let Some(kind) = leading_result_type(result.as_str()) {
         return Some(kind.to_owned());
     }
-    serde_json::from_str::<Kind>(result.as_str()).ok()?.kind
+    serde_json::from_str::<ResultKind>(result.as_str()).ok()?.kind
 }
 
 /// Returns the `resultType` of a result if it is the first member and has no escapes: usually, and without a parse.

@@ -29,11 +29,13 @@ impl RequestedPermissions {
             if self.0.contains(&name) {
                 continue;
             }
-            if self.0.len() >= MAX_REQUESTED || name.as_str().len() > MAX_NAME_BYTES {
-                tracing::warn!(
-                    "permission request limited: too many permissions, or a name too long"
-                );
+            if self.0.len() >= MAX_REQUESTED {
+                tracing::warn!("too many permissions requested; the rest is ignored");
                 return;
+            }
+            if name.as_str().len() > MAX_NAME_BYTES {
+                tracing::warn!("the name of a requested permission is too long; it is ignored");
+                continue;
             }
             self.0.push(name);
         }

@@ -90,7 +90,7 @@ mod tls {
         use CertificateError as E;
         match wrong {
             E::UnknownIssuer => "no authority this machine trusts signed its certificate; if the \
-                 server is yours, spawn_task the certificate of its authority to `root_certificates`"
+                 server is yours, add the certificate of its authority to `root_certificates`"
                 .to_owned(),
             E::NotValidForName | E::NotValidForNameContext { .. } => format!(
                 "its certificate is for another host ({wrong}); connect to the name it is for"
