@@ -52,7 +52,7 @@ impl Analyzer {
                     }
                     (self.stems.stem(word), 1.0)
                 }
-                Piece::AtomicChanges(word) => (self.stems.stem(word), 1.0),
+                Piece::Whole(word) => (self.stems.stem(word), 1.0),
                 Piece::Pair(text) | Piece::Single { text, alone: true } => (text.into(), 1.0),
                 Piece::Single { text, alone: false } => (text.into(), SINGLE_WEIGHT),
             };
@@ -77,7 +77,7 @@ impl Indexer {
                 out.push(' ');
             }
             match piece {
-                Piece::Word(word) | Piece::AtomicChanges(word) => cache.push(word, out),
+                Piece::Word(word) | Piece::Whole(word) => cache.push(word, out),
                 Piece::Pair(text) | Piece::Single { text, .. } => out.push_str(text),
             }
         });

@@ -104,7 +104,7 @@ impl ToolText<'_> {
                 add(word.to_owned());
             }
             Piece::Pair(text) | Piece::Single { text, .. } => add(text.to_owned()),
-            Piece::AtomicChanges(_) => {}
+            Piece::Whole(_) => {}
         });
         all.join(" ")
     }
@@ -114,7 +114,7 @@ impl ToolText<'_> {
         // The index stores no frequencies in this field.
         let mut add = |sign: &str, text: &str| {
             split(text, &mut |piece| {
-                if let Piece::Word(word) | Piece::AtomicChanges(word) = piece {
+                if let Piece::Word(word) | Piece::Whole(word) = piece {
                     out.push_str(sign);
                     indexer.push_stem(word, &mut out);
                     out.push(' ');

@@ -13,7 +13,7 @@ pub(super) enum Piece<'a> {
     /// A word, or a part of an identifier, in lower case.
     Word(&'a str),
     /// All parts of an identifier, joined: `readfile` of `read_file`.
-    AtomicChanges(&'a str),
+    Whole(&'a str),
     /// Two adjacent characters of a script without spaces.
     Pair(&'a str),
     /// One character of such a script.
@@ -155,7 +155,7 @@ impl Identifier {
             }
         }
         if (2..=MAX_PARTS).contains(&self.starts.len()) && self.whole.len() <= MAX_WORD_BYTES {
-            piece(Piece::AtomicChanges(&self.whole));
+            piece(Piece::Whole(&self.whole));
         }
         self.whole.clear();
         self.starts.clear();
@@ -202,7 +202,7 @@ mod tests {
         split(text, &mut |piece| {
             pieces.push(match piece {
                 Piece::Word(text) | Piece::Pair(text) => text.to_owned(),
-                Piece::AtomicChanges(text) => format!("={text}"),
+                Piece::Whole(text) => format!("={text}"),
                 Piece::Single { text, alone: true } => format!("!{text}"),
                 Piece::Single { text, alone: false } => format!("'{text}"),
             });

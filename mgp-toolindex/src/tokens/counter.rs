@@ -141,12 +141,12 @@ impl CountPermit {
     /// Waits for the permission; returns `None` if too many callers wait already.
     fn wait() -> Option<Self> {
         static COUNTING: mgp_types::sync::Mutex<()> = mgp_types::sync::Mutex::new(());
-        static MAX_WAITING_BATCHES: AtomicUsize = AtomicUsize::new(0);
+        static WAITING_CALLERS: AtomicUsize = AtomicUsize::new(0);
         // The caller that counts is not one of the waiting ones.
         let enter = |waiting| (waiting < Self::MAX_WAITING).then_some(waiting + 1);
-        MAX_WAITING_BATCHES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
+        WAITING_CALLERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
         let guard = COUNTING.lock();
-        MAX_WAITING_BATCHES.fetch_sub(1, Ordering::Relaxed);
+        WAITING_CALLERS.fetch_sub(1, Ordering::Relaxed);
         Some(Self { _guard: guard })
     }
 }
