@@ -87,8 +87,10 @@ pub struct ServerConfig {
     pub target: TargetConfig,
     /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
-    /// The time limits of its tool calls.
+    /// The time limits of its start and of its tool calls.
     pub timeouts: CallTimeouts,
+    /// The interval of health checks; `None` for none.
+    pub health_interval: Option<Duration>,
     /// The limits of its calls.
     pub limits: ServerLimits,
     /// The most of its results that reaches a model.
@@ -105,7 +107,7 @@ pub struct ServerConfig {
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
-/// Time limits of the calls of one server's tools; `None` for the kernel's.
+/// Time limits of one server and of the calls of its tools; `None` for the kernel's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
@@ -115,6 +117,16 @@ pub struct CallTimeouts {
     pub max_timeout: Option<Duration>,
     /// The longest time without progress of single tools.
     pub tools: BTreeMap<String, Duration>,
+    /// The longest start; see [`start`](Self::start).
+    pub start: Option<Duration>,
+}
+
+impl CallTimeouts {
+    /// Returns the time from a start until the server must have answered the handshake.
+    #[must_use]
+    pub fn start(&self) -> Duration {
+        self.start.unwrap_or(Duration::from_secs(30))
+    }
 }
 
 /// The program or URL of a server.
@@ -156,6 +168,7 @@ impl ServerConfig {
             target: reach,
             era: None,
             timeouts: CallTimeouts::default(),
+            health_interval: None,
             limits: ServerLimits::default(),
             results: ResultLimits::default(),
             pass_env: Vec::new(),
@@ -171,12 +184,14 @@ impl ServerConfig {
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, target: reach, era, timeouts, limits, results, .. } = self;
+        let Self { health_interval, .. } = self;
         let Self { pass_env, mgp, file, origin, approved_files, .. } = self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
             .field("era", era)
             .field("timeouts", timeouts)
+            .field("health_interval", health_interval)
             .field("limits", limits)
             .field("results", results)
             .field("pass_env", pass_env)
@@ -356,6 +371,8 @@ pub struct KernelConfig {
     pub results: ResultsConfig,
     /// The budget of tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
+    /// The address of the figures of the kernel.
+    pub metrics: Option<String>,
     /// The audit log.
     pub audit: AuditLogConfig,
     /// The proof that operators at the local socket give before they change anything.
@@ -390,6 +407,7 @@ impl Default for KernelConfig {
             direct_tokens: 2000,
             results: ResultsConfig::default(),
             tool_context_budget: ToolBudgetConfig::default(),
+            metrics: None,
             audit: AuditLogConfig::default(),
             operator_proof: OperatorProof::None,
         }
