@@ -122,7 +122,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     }
     "kernel.registration": {
         "programs" KeyKind::Texts, "[]", "Programs that agents may name besides interpreters of scripts (`node`, `python`, `sh` and the like), `bunx`, `deno`, `npx`, `uv` and `uvx`: names of programs on `PATH`, or whole paths.";
-        "env" KeyKind::Texts, "[]", "Environment variables that agents may set besides `LANG`, `LOG_LEVEL`, `NO_COLOR`, `TZ`, `MCP_*`, `*_API_KEY`, `*_TOKEN`, `*_SECRET`, `*_USERNAME` and `*_PASSWORD`. A `*` at one end matches the rest of a name.";
+        "env" KeyKind::Texts, "[]", "Environment variables that agents may set besides `LANG`, `LOG_LEVEL`, `NO_COLOR`, `TZ`, `MCP_*`, `*API_KEY`, `*_TOKEN`, `*_SECRET`, `*_USERNAME` and `*_PASSWORD`. A `*` at one end matches the rest of a name.";
     }
     "kernel.operator": {
         "proof" KeyKind::Word(PROOFS), "none", "What a command must show before it changes anything: `terminal` a terminal of its own outside the hosts, `passphrase` the passphrase of `mgp operator passphrase set`. Reads need none.";

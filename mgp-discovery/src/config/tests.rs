@@ -88,6 +88,7 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.audit" => "{ keep = 1 }",
         "kernel.operator" => "{ proof = 'terminal' }",
         "kernel.operator.proof" => "'terminal'",
+        "kernel.registration" => "{ env = ['x'] }",
         "kernel.audit.fsync" => "'always'",
         "kernel.audit.arguments" => "'full'",
         _ => match key.kind {

@@ -157,7 +157,7 @@ const PLAIN_VARIABLES: &[&str] = &[
     "NO_COLOR",
     "TZ",
     "MCP_*",
-    "*_API_KEY",
+    "*API_KEY",
     "*_TOKEN",
     "*_SECRET",
     "*_USERNAME",

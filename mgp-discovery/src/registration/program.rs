@@ -386,8 +386,8 @@ fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) 
     let name = command.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(&name);
     let plain = name_of(command);
-    let is_common = COMMON.contains(&plain.as_str())
-        || INTERPRETERS.iter().any(|(known, _)| *known == plain);
+    let is_common =
+        COMMON.contains(&plain.as_str()) || INTERPRETERS.iter().any(|(known, _)| *known == plain);
     (is_found && is_common)
         || programs.iter().any(|entry| Path::new(entry) == command || (is_found && entry == name))
 }

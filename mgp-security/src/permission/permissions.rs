@@ -174,6 +174,7 @@ impl Permissions {
     /// Returns whether a server declares permissions as a whole.
     pub(crate) fn declares(&self, server: Option<&ServerId>) -> bool {
         self.inner.declared.any(server)
+            || !self.inner.policies.get(server).permissions_required.is_empty()
     }
 
     pub(crate) fn policies(&self) -> &Policies {
@@ -271,7 +272,9 @@ impl PermissionView<'_> {
             }
         }
         let declared = self.inner.declared.of(server);
-        for permission in declared.iter().flat_map(|all| all.iter()) {
+        let declared = declared.iter().flat_map(|all| all.iter());
+        let configured = Permission::canonical(&policy.permissions_required);
+        for permission in configured.iter().chain(declared) {
             if judgement.missing.iter().any(|missing| missing.permission == *permission) {
                 continue;
             }

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use mgp_client_sdk::ServerChange;
+use mgp_lifecycle::Transition;
 use mgp_security::Access;
 use mgp_server_sdk::ChangeNotifier;
 use mgp_types::mcp::LogLevel;
@@ -16,6 +17,9 @@ use crate::callers::Callers;
 
 /// Interval over which changes of access are announced together.
 const ACCESS_CHANGES_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time that clients have to take the notification of a state.
+const STATE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Handles the notifications of one server; keeps no server alive.
 ///
@@ -61,6 +65,15 @@ impl ServerNotifier {
             ListGroup::Resources => self.notifications.resources_changed(sees),
             ListGroup::Prompts => self.notifications.prompts_changed(sees),
         }
+    }
+
+    /// Notifies the clients that see the server of its new state, within a bounded time.
+    pub(super) async fn state_changed(&self, change: &Transition) {
+        let params = change.to_params(Some(&self.server));
+        let sent =
+            self.notifications.state_changed(&params, |principal| self.is_seen_by(principal));
+        // A client that does not read must not hold up what is sent to the others next.
+        let _ = tokio::time::timeout(STATE_TIMEOUT, sent).await;
     }
 
     /// Finds the client to ask a question that belongs to no call: `roots/list` if exactly one client can answer it.

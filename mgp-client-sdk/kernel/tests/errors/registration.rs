@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_discovery::{
-    ApprovedRegistration, KnownServer, RegistrationAllowList, Registrations, ServerCatalog, ServerRunner,
+    ApprovedRegistration, KnownServer, RegistrationAllowList, Registrations, ServerCatalog,
+    ServerRunner,
 };
 use mgp_security::{AuditLayer, KernelToolsLayer};
 use mgp_server_sdk::Server;

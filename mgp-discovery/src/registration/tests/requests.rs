@@ -188,6 +188,7 @@ async fn an_agent_cannot_name_a_program_or_variable_that_is_not_listed() {
     for name in ["KEY", "LD_ALLOWED", "GITHUB_TOKEN", "MCP_MODE"] {
         tokio::time::advance(Duration::from_mins(1)).await;
         world.register(maker(), with(name)).await.unwrap();
+        world.deregister(maker(), "again").await.unwrap();
     }
     world.register(operator(), json!({ "id": "other", "command": "other" })).await.unwrap();
 }
