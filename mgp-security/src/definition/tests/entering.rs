@@ -129,9 +129,11 @@ async fn a_name_pinned_before_its_server_was_known_waits_for_an_operator() {
         );
         if !known {
             let DefinitionState::Flagged(held) = state(&after) else { unreachable!() };
-            let approved =
-                after.definitions.approve(&operator(), &aaa, "files.read", &held.fingerprint, None);
-            approved.await.unwrap();
+            let definitions = &after.definitions;
+            definitions
+                .approve(&operator(), &aaa, "files.read", &held.fingerprint, None)
+                .await
+                .unwrap();
             after.call("files.read").await.unwrap();
         }
     }
