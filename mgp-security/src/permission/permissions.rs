@@ -174,7 +174,6 @@ impl Permissions {
     /// Returns whether a server declares permissions as a whole.
     pub(crate) fn declares(&self, server: Option<&ServerId>) -> bool {
         self.inner.declared.any(server)
-            || !self.inner.policies.get(server).permissions_required.is_empty()
     }
 
     pub(crate) fn policies(&self) -> &Policies {
