@@ -90,7 +90,7 @@ mod tests {
     fn every_row_names_a_test_that_exists() {
         let mut all = String::new();
         read(&root(), &mut all);
-        for name in ROWS.iter().flat_map(|tests| tests.filters()) {
+        for name in ROWS.iter().flat_map(Tests::filters) {
             assert!(all.contains(&format!("fn {name}()")), "no test is called `{name}`");
         }
     }
