@@ -1,7 +1,6 @@
 //! Checks of servers, several at a time.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -28,17 +27,17 @@ pub(super) struct ServerReport {
     pub(super) listed: Option<Vec<(String, u64)>>,
 }
 
-/// Checks servers, in their order; without a timeout none is started.
+/// Checks servers, in their order; without a prober none is started.
 pub(super) async fn check(
     global: &Global,
-    timeout: Option<Duration>,
+    prober: Option<Prober>,
     servers: &[ServerConfig],
     running: &KernelState,
 ) -> Vec<ServerReport> {
     let governance = Governance::builder().build();
     let definitions = governance.definitions();
-    let probes = match timeout {
-        Some(timeout) => probe_all(global, timeout, servers, definitions).await,
+    let probes = match &prober {
+        Some(prober) => probe_all(global, prober, servers, definitions).await,
         None => servers.iter().map(|_| None).collect(),
     };
     let counter = TokenCounter::new();
@@ -66,11 +65,10 @@ pub(super) async fn check(
 /// Starts servers, several at a time, and shows the progress.
 async fn probe_all(
     global: &Global,
-    timeout: Duration,
+    prober: &Prober,
     servers: &[ServerConfig],
     definitions: &Definitions,
 ) -> Vec<Option<Result<ProbedServer, ProbeError>>> {
-    let prober = &Prober::new(timeout);
     let mut probes: FuturesUnordered<_> = servers
         .iter()
         .enumerate()
