@@ -173,7 +173,7 @@ impl Drop for NotifyOnDrop {
     }
 }
 
-/// The kernel told nobody of the servers behind it; a host saw only that calls failed.
+/// The kernel announced no state of the servers behind it; a host saw only that calls failed.
 #[tokio::test]
 async fn a_state_of_a_server_behind_is_announced_to_those_who_see_it() {
     let mut closed = GovernanceConfig::default();
