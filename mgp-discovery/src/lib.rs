@@ -26,9 +26,9 @@ pub use config::{
     AgentConfig, AuditFsync, AuditLogConfig, CallLimits, CallTimeouts, Config, ConfigErrors,
     ConfigFinding, ConfigKey, ConfirmLevel, FindingSeverity, GovernanceConfig, Isolation, KEYS,
     KernelConfig, KeyKind, OnUngranted, OperatorProof, ParsedConfig, RecordedArguments,
-    RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits, Surface, TargetConfig,
-    ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits, nearest,
-    parse_duration,
+    RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits,
+    Surface, TargetConfig, ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema,
+    limits, nearest, parse_duration,
 };
 pub use error::DiscoveryError;
 pub use expand::{

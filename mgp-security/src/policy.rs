@@ -53,6 +53,8 @@ pub struct ServerPolicy {
     pub auto_approve_except: Vec<Permission>,
     /// The permissions granted by the configuration.
     pub permissions: Vec<Permission>,
+    /// The permissions the server needs for all of its tools, besides those that it declares itself.
+    pub permissions_required: Vec<Permission>,
     /// The limits of these permissions, each of which applies to the permissions that it is about.
     pub permission_limits: PermissionScope,
     /// The permissions the server never has, even if they are granted elsewhere.
@@ -74,6 +76,7 @@ impl Default for ServerPolicy {
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: Vec::new(),
             permissions: Vec::new(),
+            permissions_required: Vec::new(),
             permission_limits: PermissionScope::default(),
             denied: Vec::new(),
             risk: BTreeMap::new(),
@@ -128,6 +131,13 @@ impl ServerPolicy {
     #[must_use]
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions.extend(permissions);
+        self
+    }
+
+    /// Adds permissions the server needs for all of its tools, as if it had declared them in its handshake.
+    #[must_use]
+    pub fn permissions_required(mut self, all: impl IntoIterator<Item = Permission>) -> Self {
+        self.permissions_required.extend(all);
         self
     }
 
@@ -294,6 +304,11 @@ impl Policies {
         self.write(|table| {
             table.servers.remove(server);
         });
+    }
+
+    /// Returns whether a server has a policy of its own, as all configured and registered ones have.
+    pub(crate) fn has(&self, server: &str) -> bool {
+        self.0.now.read().servers.contains_key(server)
     }
 
     /// Adds a hook that runs after each change.

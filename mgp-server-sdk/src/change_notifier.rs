@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::mcp::EmptyResult;
 use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
-use mgp_types::service::{Context, Principal, Router};
+use mgp_types::mgp::LifecycleParams;
+use mgp_types::service::{BoxFuture, Context, Principal, Router};
 
 use crate::resource::Resources;
 use crate::subscribers::{ListKind, Subscribers, WatchedResource};
@@ -100,6 +101,21 @@ impl ChangeNotifier {
     /// Notifies the subscribers of a resource, by the name of its [`ResourceSubscription`], that it changed.
     pub fn updated(&self, name: &str, matches: impl Fn(&Principal) -> bool) {
         self.0.updated_for(name, matches);
+    }
+
+    /// Notifies the clients of matching principals that a server behind this one changed its state (§11.4); completes when
+    /// every message was sent or failed.
+    ///
+    /// Only clients that negotiated `lifecycle` get it; modern ones while they listen.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave clients without the notification.
+    pub fn state_changed(
+        &self,
+        change: &LifecycleParams,
+        matches: impl Fn(&Principal) -> bool,
+    ) -> BoxFuture<'static, ()> {
+        self.0.notify_state(change, matches)
     }
 
     pub(crate) fn subscribers(&self) -> &Subscribers {

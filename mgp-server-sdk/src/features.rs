@@ -137,7 +137,7 @@ impl Features {
             self.subscribers.announced() != ListSet::default() || has_subscriptions;
         if notice.is_announced {
             let subscribers = self.subscribers.clone();
-            notice.drain.on_transition(move |change| subscribers.notify_state(&change));
+            notice.drain.on_transition(move |change| subscribers.notify_state(&change, |_| true));
         }
         if !announces_changes && !notice.is_announced {
             return Router::new();

@@ -211,9 +211,15 @@ impl Subscribers {
     ///
     /// # Cancel safety
     /// Dropping the future may leave listeners that read slowly without the notification.
-    pub(crate) fn notify_state(&self, params: &LifecycleParams) -> BoxFuture<'static, ()> {
+    pub(crate) fn notify_state(
+        &self,
+        params: &LifecycleParams,
+        matches: impl Fn(&Principal) -> bool,
+    ) -> BoxFuture<'static, ()> {
         let listeners = self.0.listeners.lock();
-        let messages = listeners.values().filter(|listener| listener.wants_state).map(|listener| {
+        let wants =
+            |listener: &&Arc<Listener>| listener.wants_state && matches(&listener.principal);
+        let messages = listeners.values().filter(wants).map(|listener| {
             let (listener, params) = (Arc::clone(listener), params.clone());
             async move {
                 if let Err(error) = listener.send_state(&params).await {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_discovery::{
-    ApprovedRegistration, CodeJudge, KnownServer, RegistrationConfig, Registrations, ServerRunner,
+    ApprovedRegistration, CodeJudge, KnownServer, RegistrationAllowList, RegistrationConfig,
+    Registrations, ServerRunner,
 };
 use mgp_security::NameFlaw;
 use mgp_toolindex::{AllTools, Sessions};
@@ -134,6 +135,10 @@ impl mgp_discovery::ServerCatalog for RegisteredServers {
 }
 
 impl ServerRunner for RegisteredServers {
+    fn allow_list(&self) -> RegistrationAllowList {
+        self.config.config().kernel.registration.clone()
+    }
+
     fn is_configured(&self, server: &ServerId) -> bool {
         let id = server.as_str();
         self.config.has_server(id) || NameFlaw::check_server(id, []).is_err()

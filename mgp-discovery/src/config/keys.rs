@@ -157,6 +157,11 @@ pub const KEYS: &[ConfigKey] = keys! {
         "metrics" KeyKind::Text, "", "An address, e.g. `127.0.0.1:9464`, at which `/metrics` (Prometheus), `/healthz` and `/readyz` are served without authentication.";
         "audit" KeyKind::Table, "", "The audit log.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
+        "registration" KeyKind::Table, "", "What a server that an agent registers may run and be given (§15.4); an operator approves each in any case.";
+    }
+    "kernel.registration": {
+        "programs" KeyKind::Texts, "[]", "Programs that agents may name besides interpreters of scripts (`node`, `python`, `sh` and the like), `bunx`, `deno`, `npx`, `uv` and `uvx`: names of programs on `PATH`, or whole paths.";
+        "env" KeyKind::Texts, "[]", "Environment variables that agents may set besides `LANG`, `LOG_LEVEL`, `NO_COLOR`, `TZ`, `MCP_*`, `*API_KEY`, `*_TOKEN`, `*_SECRET`, `*_USERNAME` and `*_PASSWORD`. A `*` at one end matches the rest of a name.";
     }
     "kernel.operator": {
         "proof" KeyKind::Word(PROOFS), "none", "What a command must show before it changes anything: `terminal` a terminal of its own outside the hosts, `passphrase` the passphrase of `mgp operator passphrase set`. Reads need none.";

@@ -377,6 +377,29 @@ pub struct KernelConfig {
     pub audit: AuditLogConfig,
     /// The proof that operators at the local socket give before they change anything.
     pub operator_proof: OperatorProof,
+    /// The programs and variables that agents may register servers with.
+    pub registration: RegistrationAllowList,
+}
+
+/// `[kernel.registration]`: the programs and variables that agents may register servers with, besides the default ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegistrationAllowList {
+    /// Names of programs on `PATH`, or whole paths.
+    pub programs: Vec<String>,
+    /// Names of variables; a `*` at one end matches the rest of a name.
+    pub env: Vec<String>,
+}
+
+impl RegistrationAllowList {
+    /// Creates a list.
+    pub fn new(
+        programs: impl IntoIterator<Item = impl Into<String>>,
+        env: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let texts = programs.into_iter().map(Into::into).collect();
+        Self { programs: texts, env: env.into_iter().map(Into::into).collect() }
+    }
 }
 
 /// The proof of an operator at the local socket (`kernel.operator.proof`).
@@ -410,6 +433,7 @@ impl Default for KernelConfig {
             metrics: None,
             audit: AuditLogConfig::default(),
             operator_proof: OperatorProof::None,
+            registration: RegistrationAllowList::default(),
         }
     }
 }

@@ -465,6 +465,10 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
             _ => OperatorProof::None,
         };
     }
+    if let Some(mut below) = reader.below("registration", "kernel.registration") {
+        kernel.registration.programs = below.texts("programs");
+        kernel.registration.env = below.texts("env");
+    }
     kernel
 }
 

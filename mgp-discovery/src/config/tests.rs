@@ -95,6 +95,7 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.surface" | "agents.*.surface" => "'direct'",
         "kernel.operator" => "{ proof = 'terminal' }",
         "kernel.operator.proof" => "'terminal'",
+        "kernel.registration" => "{ env = ['x'] }",
         "kernel.audit.fsync" => "'always'",
         "kernel.audit.arguments" => "'full'",
         _ => match key.kind {

@@ -10,14 +10,14 @@ use mgp_types::service::Authority;
 
 use super::config::RegistrationConfig;
 use super::refusal::RegistrationError as Refused;
-use crate::config::{limits, valid_id};
+use crate::config::{RegistrationAllowList, limits, valid_id};
 
 /// The maximum number of arguments, variables, extensions or permissions of a registration.
 const MAX_ENTRIES: usize = 64;
 /// The maximum size of a justification or claimed name.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// Variables that change which code a program loads; no list of them is complete, so the operator sees all values.
+/// Variables that change which code a program loads; no list of them is complete, so others set only [`PLAIN_VARIABLES`].
 const LOADING: &[&str] = &[
     "APPDATA",
     "BASH_ENV",
@@ -150,6 +150,20 @@ const LOADING_PREFIXES: &[&str] = &[
     "XDG_",
 ];
 
+/// Variables that callers who are not operators may set, unless a variable is among the ones above.
+const PLAIN_VARIABLES: &[&str] = &[
+    "LANG",
+    "LOG_LEVEL",
+    "NO_COLOR",
+    "TZ",
+    "MCP_*",
+    "*API_KEY",
+    "*_TOKEN",
+    "*_SECRET",
+    "*_USERNAME",
+    "*_PASSWORD",
+];
+
 /// A requested registration, checked as far as possible without files.
 #[derive(Clone)]
 pub(super) struct RegisterRequest {
@@ -164,6 +178,8 @@ pub(super) struct RegisterRequest {
     pub(super) claimed_by: Option<String>,
     pub(super) justification: Option<String>,
     pub(super) notes: Vec<String>,
+    /// The programs the caller may name besides the default ones; `None` for an operator, who may name any.
+    pub(super) programs: Option<Vec<String>>,
 }
 
 impl RegisterRequest {
@@ -172,6 +188,7 @@ impl RegisterRequest {
         params: RegisterParams,
         by: Authority,
         config: &RegistrationConfig,
+        allowed: RegistrationAllowList,
     ) -> Result<Self, Refused> {
         let RegisterParams { id, command, args, transport, mgp, env, cwd, source, .. } = params;
         if !valid_id(&id) {
@@ -205,7 +222,7 @@ impl RegisterRequest {
         }
         let mut notes = Vec::new();
         for name in env.keys() {
-            variable(name, by, &mut notes)?;
+            variable(name, by, &allowed.env, &mut notes)?;
         }
         let (mgp, trust) = govern(mgp.unwrap_or_default(), by)?;
         Ok(Self {
@@ -220,6 +237,7 @@ impl RegisterRequest {
             claimed_by: words("created_by", params.created_by)?,
             justification: words("justification", params.justification)?,
             notes,
+            programs: (by != Authority::Operator).then_some(allowed.programs),
         })
     }
 }
@@ -264,7 +282,12 @@ fn govern(
     Ok((mgp, trust))
 }
 
-fn variable(name: &str, by: Authority, notes: &mut Vec<String>) -> Result<(), Refused> {
+fn variable(
+    name: &str,
+    by: Authority,
+    allowed: &[String],
+    notes: &mut Vec<String>,
+) -> Result<(), Refused> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || !name.bytes().all(plain) || name.as_bytes()[0].is_ascii_digit() {
         return unfit(
@@ -272,16 +295,28 @@ fn variable(name: &str, by: Authority, notes: &mut Vec<String>) -> Result<(), Re
         );
     }
     let loads = changes_code(name);
-    match by {
-        Authority::Operator if loads => notes.push(format!("`{name}` may change which code runs")),
-        _ if loads => {
-            return unfit(format!(
-                "`{name}` may change which code runs, so only an operator sets it; leave it out"
-            ));
-        }
-        _ => {}
+    if by == Authority::Operator {
+        notes.extend(loads.then(|| format!("`{name}` may change which code runs")));
+        return Ok(());
     }
-    Ok(())
+    let is_plain = !loads && PLAIN_VARIABLES.iter().any(|pattern| is_match(pattern, name));
+    if is_plain || allowed.iter().any(|pattern| is_match(pattern, name)) {
+        return Ok(());
+    }
+    let why =
+        if loads { "may change which code runs" } else { "is not a variable that agents may set" };
+    unfit(format!(
+        "`{name}` {why}: leave it out, or ask an operator to add it to `kernel.registration.env`"
+    ))
+}
+
+/// Returns whether a pattern with a `*` at one end, or none, matches a name.
+fn is_match(pattern: &str, name: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) => name.ends_with(end),
+        (_, Some(begin)) => name.starts_with(begin),
+        _ => pattern == name,
+    }
 }
 
 /// Returns whether a variable of this name can change which code a program loads.

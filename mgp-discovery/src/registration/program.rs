@@ -215,6 +215,9 @@ const RUNNERS: &[&str] = &[
     "zip",
 ];
 
+/// The runners that callers who are not operators may name, besides the interpreters.
+const COMMON: &[&str] = &["bunx", "deno", "npx", "uv", "uvx"];
+
 /// The endings of the names of files with code.
 const CODE: &[&str] = &[
     "bash", "cjs", "cts", "jar", "js", "lua", "mjs", "mts", "php", "pl", "ps1", "py", "pyz", "rb",
@@ -256,6 +259,15 @@ pub(super) fn find(
     }
     let command = program(&request.command, &cwd, config)?;
     let real = command.canonicalize().map_err(|error| unreadable(&command, &error))?;
+    if let Some(programs) = &request.programs
+        && !is_allowed(&command, programs, config)
+    {
+        return Err(Refused::Unavailable {
+            server: request.id.as_str().into(),
+            reason: format!("`{}` is not a program that agents may register", shown(&command)),
+            remedy: "ask an operator to add it to `kernel.registration.programs`, or to register the server",
+        });
+    }
     let kind = kind(&command, &real)?;
     if request.source.is_some() && !matches!(kind, Kind::Interpreter) {
         let known: Vec<&str> = INTERPRETERS.iter().map(|(name, _)| *name).collect();
@@ -366,6 +378,18 @@ fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<Pat
     }
     let whole = if is_path { "" } else { " on `PATH`; write its whole path" };
     unfit(format!("there is no program `{}`{whole}", command.escape_debug()))
+}
+
+/// Returns whether a caller who is not an operator may name a program: by its name only where `PATH` finds it.
+fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) -> bool {
+    let is_found = config.path.iter().any(|folder| command.parent() == Some(folder));
+    let name = command.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(&name);
+    let plain = name_of(command);
+    let is_common =
+        COMMON.contains(&plain.as_str()) || INTERPRETERS.iter().any(|(known, _)| *known == plain);
+    (is_found && is_common)
+        || programs.iter().any(|entry| Path::new(entry) == command || (is_found && entry == name))
 }
 
 fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {

@@ -163,7 +163,8 @@ impl RegistrationState {
         until: Timestamp,
     ) -> Result<Record, DiscoveryError> {
         let by = &cx.principal;
-        let request = RegisterRequest::read(params, by.authority(), &self.config)?;
+        let request =
+            RegisterRequest::read(params, by.authority(), &self.config, self.servers.allow_list())?;
         let server = ServerId::from(request.id.as_str());
         // Checked before files are read, and again under the turn.
         self.free(&server)?;

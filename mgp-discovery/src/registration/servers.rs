@@ -9,7 +9,7 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::{BoxFuture, Principal, ServerId};
 
 use super::registrations::RegistrationState;
-use crate::config::ServerConfig;
+use crate::config::{RegistrationAllowList, ServerConfig};
 use crate::error::DiscoveryError;
 use crate::expand::ExpandedServer;
 use crate::registry::ServerCatalog;
@@ -24,6 +24,11 @@ pub trait ServerRunner: ServerCatalog + 'static {
     ///
     /// Reads a snapshot and never waits.
     fn is_configured(&self, server: &ServerId) -> bool;
+
+    /// Returns the programs and variables that callers who are not operators may name, besides the default ones.
+    fn allow_list(&self) -> RegistrationAllowList {
+        RegistrationAllowList::default()
+    }
 
     /// Starts a registered server; completes once it is connected, or known and started with its first call.
     ///

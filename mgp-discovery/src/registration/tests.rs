@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::config::RegistrationAllowList;
 use crate::error::DiscoveryError;
 use crate::expand::ExpandedTarget;
 use crate::registry::{KnownServer, ServerCatalog};
@@ -87,6 +88,10 @@ fn fails(count: &AtomicU32) -> bool {
 }
 
 impl ServerRunner for Shared {
+    fn allow_list(&self) -> RegistrationAllowList {
+        RegistrationAllowList::new(["count"], ["KEY", "MODE", "LD_ALLOWED"])
+    }
+
     fn is_configured(&self, server: &ServerId) -> bool {
         self.0.configured.lock().unwrap().contains(server.as_str())
     }

@@ -124,6 +124,7 @@ impl Served {
             Kind::Request => method::lookup(method).map_or(Kind::Request, |info| info.kind),
         };
         let (_, _, mut cx) = call.into_parts();
+        let is_mgp = cx.caller.supports_mgp();
         Recorded::mark(&mut cx);
         // The method checks that they are an object, after it has checked the caller.
         let params = match Params::split(method, arguments.as_shared().clone()) {
@@ -135,12 +136,12 @@ impl Served {
             Kind::Request => Call::request(name, params, cx),
             Kind::Notification => Call::notification(name, params, cx),
         });
-        Either::Left { future: Box::pin(async move { as_tool_result(answer.await?) }) }
+        Either::Left { future: Box::pin(async move { as_tool_result(answer.await?, is_mgp) }) }
     }
 }
 
-/// Returns the result of a method as the result of a tool.
-fn as_tool_result(reply: Reply) -> Result<Reply, RpcError> {
+/// Returns the result of a method as the result of a tool; peers that speak MGP read whose tool it is.
+fn as_tool_result(reply: Reply, is_mgp: bool) -> Result<Reply, RpcError> {
     let value = match &reply {
         Reply::Complete(body) => body.to_json(),
         Reply::None => b"{}".to_vec(),
@@ -149,7 +150,11 @@ fn as_tool_result(reply: Reply) -> Result<Reply, RpcError> {
     let value = Payload::from_trusted(String::from_utf8_lossy(&value).into_owned());
     let mut result = CallToolResult::text(value.as_str());
     result.structured_content = Some(value);
-    Reply::of(&result)
+    let mut reply = Reply::of(&result)?;
+    if is_mgp && let Reply::Complete(body) = &mut reply {
+        body.insert("_mgp", Payload::from_trusted(r#"{"source":"kernel"}"#));
+    }
+    Ok(reply)
 }
 
 /// The mark of a call whose refusal the audit of tool calls records, so that it is not recorded twice.

@@ -211,7 +211,9 @@ impl<'a> Snapshot<'a> {
         needed: &[Permission],
     ) -> Option<&PermissionView<'a>> {
         let permissions = self.sources.permissions.as_ref()?;
-        let needs_any = !needed.is_empty() || permissions.declares(server);
+        let needs_any = !needed.is_empty()
+            || permissions.declares(server)
+            || !self.policy(server).permissions_required.is_empty();
         needs_any.then(|| self.permissions())?
     }
 

@@ -1,6 +1,6 @@
 //! The known tools of all servers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -12,6 +12,7 @@ use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{Payload, Sha256Hash, canonical_hash, mcp};
 
 use super::DefinitionState;
+use super::listing::admitted;
 use super::pin::PinTable;
 use super::server_listing::ServerListing;
 use super::table::{KnownTool, Table, Tools};
@@ -242,14 +243,25 @@ impl DefinitionCore {
         self.seen.lock()
     }
 
+    /// Returns whether a server of this id is configured or registered, or lists or listed tools.
+    pub(super) fn is_known(&self, id: &str, admitted: &HashSet<ServerId>, book: &PinTable) -> bool {
+        self.policies.has(id) || book.has(id) || admitted.contains(id)
+    }
+
     /// Builds the table again, from the lists, the pins and the policies.
     pub(super) fn publish(&self) {
-        let seen = self.seen();
+        let mut seen = self.seen();
         // While the pins cannot be read no call is decided; what is shown may stay.
         let Ok(book) = self.pins.now() else {
             self.behind.store(true, Ordering::Release);
             return;
         };
+        let admitted = admitted(&seen);
+        for (server, seen) in &mut *seen {
+            if let Some(server) = server {
+                seen.review_names(server, |id| self.is_known(id, &admitted, &book));
+            }
+        }
         let before = self.table();
         let mut own = Arc::default();
         let mut servers = BTreeMap::new();

@@ -27,6 +27,8 @@ const CROWDS_OUT: usize = 64 * 1024;
 pub struct Inspection {
     pub(super) shown: Option<Shown>,
     findings: Vec<Finding>,
+    /// `true` if the name begins with the id of another server.
+    pub(super) names_another: bool,
 }
 
 impl Inspection {
@@ -36,7 +38,13 @@ impl Inspection {
         let refused = |why: String| Finding::new(Severity::Refused, "", why, "");
         let shown = match Shown::read(raw) {
             Ok(shown) => shown,
-            Err(why) => return Self { shown: None, findings: vec![refused(why.to_string())] },
+            Err(why) => {
+                return Self {
+                    shown: None,
+                    findings: vec![refused(why.to_string())],
+                    names_another: false,
+                };
+            }
         };
         let mut findings = Vec::new();
         if let Err(flaw) = NameFlaw::check_tool(&shown.tool.name) {
@@ -51,7 +59,7 @@ impl Inspection {
             let evidence = format!("{} bytes", shown.text.as_str().len());
             findings.push(Finding::new(Severity::Flagged, "", what, &evidence));
         }
-        Self { shown: Some(shown), findings }
+        Self { shown: Some(shown), findings, names_another: false }
     }
 
     /// Our own tool, which is not looked at.
@@ -61,17 +69,18 @@ impl Inspection {
             text: Payload::empty_object(),
             fingerprint: Sha256Hash::digest(b""),
         };
-        Self { shown: Some(shown), findings: Vec::new() }
+        Self { shown: Some(shown), findings: Vec::new(), names_another: false }
     }
 
     /// A definition that is refused for a reason that is not in it.
     pub(super) fn refused(finding: Finding) -> Self {
-        Self { shown: None, findings: vec![finding] }
+        Self { shown: None, findings: vec![finding], names_another: false }
     }
 
-    /// Adds what was found elsewhere.
-    pub(super) fn add(&mut self, finding: Finding) {
-        self.findings.push(finding);
+    /// Adds the flaw of a name among those of other servers.
+    pub(super) fn flag_name(&mut self, flaw: &NameFlaw) {
+        self.names_another |= matches!(flaw, NameFlaw::Taken { .. });
+        self.findings.push(Finding::new(Severity::Flagged, "/name", flaw.to_string(), ""));
     }
 
     /// Returns the hash of all a model reads; `None` if the definition cannot be read.

@@ -164,7 +164,9 @@ impl Definitions {
             listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
         };
         // Most lists say nothing new.
-        let shadows = LazyCell::new(|| self.shadows(server, &book));
+        let shadows = LazyCell::new(|| self.shadows(server));
+        let admitted = admitted(&self.0.seen());
+        let is_known = |id: &str| self.0.is_known(id, &admitted, &book);
         let mut read = 0;
         let (mut named, mut fresh) = (ToolsByName::new(), HashSet::new());
         let (mut hashes, mut is_crowded) = (Vec::with_capacity(tools.len()), false);
@@ -179,7 +181,10 @@ impl Definitions {
                     read = 0;
                     tokio::task::yield_now().await;
                 }
-                Arc::new(ListedTool::new(raw, hash, |name| shadows.find(name)))
+                Arc::new(ListedTool::new(raw, hash, |name| {
+                    let owned = NameFlaw::check_owner(server, name, is_known);
+                    owned.err().or_else(|| shadows.find(name))
+                }))
             };
             // A tool without a name can neither be called nor refused.
             let Some(name) = name_of(raw, &listed.inspection) else { continue };
@@ -203,17 +208,8 @@ impl Definitions {
         Ok(ReadList { named, fresh, hashes, is_crowded })
     }
 
-    /// The names of the tools of all other servers that can be called, and the ids of all that are or were known.
-    fn shadows(&self, server: &ServerId, book: &PinTable) -> Shadows {
-        let mut ids: Vec<String> = book.servers().map(str::to_owned).collect();
-        ids.extend(
-            self.0
-                .seen()
-                .iter()
-                .filter(|(_, seen)| seen.flaw.is_none())
-                .filter_map(|(id, _)| Some(id.as_ref()?.as_str().to_owned())),
-        );
-        ids.retain(|id| id != server.as_str());
+    /// The names of the tools of all other servers that can be called.
+    fn shadows(&self, server: &ServerId) -> Shadows {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
@@ -222,7 +218,7 @@ impl Definitions {
                 tools.named.iter().filter(|(_, known)| known.standing == DefinitionState::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
         });
-        Shadows::of(names, ids)
+        Shadows::of(names)
     }
 
     /// Stores new pins and definitions that wait, with the events that record them.
@@ -314,6 +310,12 @@ impl Definitions {
         self.0.publish();
         Ok(())
     }
+}
+
+/// Returns the servers whose tools are admitted.
+pub(super) fn admitted(seen: &HashMap<Option<ServerId>, ServerListing>) -> HashSet<ServerId> {
+    let well = seen.iter().filter(|(_, seen)| seen.flaw.is_none());
+    well.filter_map(|(id, _)| id.clone()).collect()
 }
 
 /// Returns the flaw of the id of a server among those that are admitted; one with pins was admitted before.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use mgp_types::method::{self, Initialize, Request};
+use mgp_types::service::ServerId;
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
 
@@ -124,6 +125,23 @@ impl NameFlaw {
         }
     }
 
+    /// Checks that a tool's own name does not begin with the id of another server: written with that id, it is a name of
+    /// that server's, whatever that lists now.
+    ///
+    /// # Errors
+    /// [`NameFlaw::Taken`] with that server.
+    pub(super) fn check_owner(
+        server: &ServerId,
+        tool: &str,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Result<(), Self> {
+        let mut ids = tool.match_indices(['.', '/']).map(|(end, _)| &tool[..end]);
+        match ids.find(|id| *id != server.as_str() && is_known(id)) {
+            Some(of) => Err(Self::Taken { name: super::review::visible(tool), of: of.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
     /// Returns whether a tool of one server looks like a tool of another.
     ///
     /// # Errors
@@ -153,23 +171,18 @@ impl NameFlaw {
 #[derive(Debug, Default)]
 pub(super) struct Shadows {
     looks: HashMap<String, (String, String)>,
-    /// The ids of other servers, whether they list anything or not.
-    servers: Vec<String>,
 }
 
 impl Shadows {
     /// The looks of some names.
-    pub(super) fn of<'a>(
-        known: impl IntoIterator<Item = (&'a str, &'a str)>,
-        servers: Vec<String>,
-    ) -> Self {
+    pub(super) fn of<'a>(known: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut shadows = HashMap::new();
         for (server, name) in known {
             for looks in looks(name).into_iter().chain(looks(&format!("{server}{name}"))) {
                 shadows.insert(looks, (server.to_owned(), name.to_owned()));
             }
         }
-        Self { looks: shadows, servers }
+        Self { looks: shadows }
     }
 
     /// The tool of another server that a name could be taken for.
@@ -177,14 +190,6 @@ impl Shadows {
     /// The very same name is none: tools are called by server and name, and which server a bare name means is decided
     /// where such names are routed.
     pub(super) fn find(&self, tool: &str) -> Option<NameFlaw> {
-        // Written with the id of another server, it is a name of that server's, whatever that lists now.
-        let is_of = |id: &&String| {
-            tool.strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with(['.', '/']))
-        };
-        if let Some(server) = self.servers.iter().find(is_of) {
-            let name = super::review::visible(tool);
-            return Some(NameFlaw::Taken { name, of: server.clone() });
-        }
         let (server, name) = looks(tool).iter().find_map(|looks| self.looks.get(looks))?;
         let like = format!("{server}/{name}");
         (name != tool).then(|| NameFlaw::LooksLike { name: super::review::visible(tool), like })
@@ -333,15 +338,17 @@ mod tests {
 
     #[test]
     fn a_tool_may_not_be_called_like_one_of_another_server_that_lists_none() {
-        let shadows = Shadows::of([], vec!["files".to_owned()]);
+        let new = ServerId::from("new");
         for (name, fits) in [
             ("files.write_file", false),
             ("files/write_file", false),
             ("files_write", true),
             ("filesystem.read", true),
             ("list.files", true),
+            ("new.files", true),
         ] {
-            assert_eq!(shadows.find(name).is_none(), fits, "{name}");
+            let checked = NameFlaw::check_owner(&new, name, |id| id == "files" || id == "new");
+            assert_eq!(checked.is_ok(), fits, "{name}");
         }
     }
 }

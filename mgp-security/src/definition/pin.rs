@@ -85,6 +85,11 @@ impl PinTable {
         self.0.get(server.as_str())?.get(tool)
     }
 
+    /// Returns whether something is kept of the tools of a server.
+    pub(super) fn has(&self, server: &str) -> bool {
+        self.0.contains_key(server)
+    }
+
     /// The servers with pinned tools.
     pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)

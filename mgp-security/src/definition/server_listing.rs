@@ -62,7 +62,7 @@ impl ListedTool {
         let mut inspection = Inspection::of(raw);
         let name = inspection.shown.as_ref().map(|shown| shown.tool.name.as_str());
         if let Some(flaw) = name.and_then(shadows) {
-            inspection.add(Finding::new(Severity::Flagged, "/name", flaw.to_string(), ""));
+            inspection.flag_name(&flaw);
         }
         Self { raw: hash, inspection, bytes: raw.as_str().len() }
     }
@@ -99,6 +99,23 @@ impl ServerListing {
     /// Returns whether the tools are our own.
     pub(super) fn is_own(&self) -> bool {
         self.own
+    }
+
+    /// Flags the listed names that begin with the id of another server, which may be known only since then.
+    pub(super) fn review_names(&mut self, server: &ServerId, is_known: impl Fn(&str) -> bool) {
+        if self.own {
+            return;
+        }
+        for (name, listed) in
+            self.listed.iter_mut().filter(|(_, one)| !one.inspection.names_another)
+        {
+            let Some(flaw) = NameFlaw::check_owner(server, name, &is_known).err() else { continue };
+            let mut inspection = listed.inspection.clone();
+            inspection.flag_name(&flaw);
+            *listed = Arc::new(ListedTool { raw: listed.raw, inspection, bytes: listed.bytes });
+            // With the next list the definition waits in the store.
+            self.stale = true;
+        }
     }
 
     pub(super) fn stale(&mut self) {
@@ -296,10 +313,17 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     };
     let pinned = pair.and_then(|pair| pair.pinned.as_ref());
     let fingerprint = shown.fingerprint.to_string();
+    let held = pair.and_then(|pair| pair.held.as_ref());
+    // What was pinned without an operator before the name was found wrong waits for one.
+    let waits = held.is_some_and(|held| {
+        held.kind == PinKind::Waiting
+            && held.fingerprint == fingerprint
+            && !held.findings.is_empty()
+    });
+    let pinned = pinned.filter(|pin| pin.by.is_some() || !(waits || inspection.names_another));
     if pinned.is_some_and(|pin| pin.fingerprint == fingerprint) {
         return DefinitionState::Pinned;
     }
-    let held = pair.and_then(|pair| pair.held.as_ref());
     let rejected =
         held.filter(|held| held.kind == PinKind::Rejected && held.fingerprint == fingerprint);
     let held = HeldDefinition {
@@ -311,7 +335,7 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     };
     match pinned {
         Some(_) => DefinitionState::Changed(held.into()),
-        None if held.findings.is_empty() && held.rejected_by.is_none() => {
+        None if held.findings.is_empty() && held.rejected_by.is_none() && !waits => {
             // It is not pinned yet, or could not be.
             DefinitionState::Unseen
         }

@@ -271,7 +271,9 @@ impl PermissionView<'_> {
             }
         }
         let declared = self.inner.declared.of(server);
-        for permission in declared.iter().flat_map(|all| all.iter()) {
+        let declared = declared.iter().flat_map(|all| all.iter());
+        let configured = Permission::canonical(&policy.permissions_required);
+        for permission in configured.iter().chain(declared) {
             if judgement.missing.iter().any(|missing| missing.permission == *permission) {
                 continue;
             }

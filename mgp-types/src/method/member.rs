@@ -60,6 +60,7 @@ members! {
     "params._mgp.session_handle" in "tools/call", "16.7", Some(Extension::ToolDiscovery), read;
     "params._mgp.delegation" in "tools/call", "5.6", Some(Extension::Delegation), read;
     "result._mgp" in "tools/call", "12.5", Some(Extension::Streaming);
+    "result._mgp.source" in "tools/call", "16.5", None;
     "params._mgp.seq" in "notifications/mgp.audit", "6.3", Some(Extension::Audit);
     "params._mgp.seq" in "notifications/mgp.event", "13.3", Some(Extension::Events);
     "params._mgp.attempt" in "notifications/mgp.callback.request", "13.4", Some(Extension::Callbacks);

@@ -3,6 +3,9 @@
 use super::Verdict;
 use crate::run::{Outcome, Program, Rigour, has};
 
+/// The binary with the unit tests of a library.
+pub(super) const LIBRARY: &str = "lib";
+
 /// A test binary, and how it is run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tests {
@@ -40,6 +43,12 @@ impl Tests {
     pub(super) const fn each(mut self, filters: &'static [&'static str]) -> Self {
         self.each = filters;
         self
+    }
+
+    /// Returns the filters of single runs.
+    #[cfg(test)]
+    pub(super) const fn filters(&self) -> &'static [&'static str] {
+        self.each
     }
 
     /// Runs the tests whose names contain one of these.
@@ -135,7 +144,9 @@ fn build_examples(all: &[Tests]) -> Outcome {
 
 /// Runs one binary with one filter; a run that finds no test, fails, or lacks a required line counts a failure.
 fn run_one(tests: &Tests, filter: &str) -> Outcome<Count> {
-    let mut program = Program::cargo(&["test", "--package", tests.package, "--test", tests.binary]);
+    let binary: &[&str] =
+        if tests.binary == LIBRARY { &["--lib"] } else { &["--test", tests.binary] };
+    let mut program = Program::cargo(&["test", "--package", tests.package]).args(binary);
     if tests.release {
         program = program.args(&["--release"]);
     }

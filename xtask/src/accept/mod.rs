@@ -8,6 +8,7 @@ mod fresh;
 mod gov;
 mod index;
 mod ping;
+mod rows;
 mod sdk;
 mod spec;
 mod table;

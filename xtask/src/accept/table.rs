@@ -4,7 +4,7 @@ use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
     binaries::Tests,
-    faults, fresh, gov, index, ping, sdk, spec, wire,
+    faults, fresh, gov, index, ping, rows, sdk, spec, wire,
 };
 use crate::{bench, conformance, interop};
 
@@ -103,6 +103,11 @@ pub(super) const CHECKS: &[Check] = &[
         "mcp.required",
         "everything the official suite requires of both revisions, of server and client",
         &[Program(|_| conformance::required())],
+    ),
+    check(
+        "faults.rows",
+        "each row of the specification that was wrong or incomplete, by the tests that show it mended",
+        &[TestStep(rows::ROWS)],
     ),
     check(
         "faults.peers",

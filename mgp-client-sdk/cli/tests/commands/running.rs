@@ -16,7 +16,9 @@ fn a_server_without_tools_has_a_reason() {
     let mut config: String = ["report", "reprot", "kernel"]
         .map(|id| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n"))
         .concat();
-    config += "[[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n";
+    // Without restarts it has the same state whenever it is looked at.
+    config += "[[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n\
+               [servers.mgp]\nrestart_policy = 'never'\n";
     let kernel = Kernel::new(&config);
     let home = &kernel.home;
     let lacks = |id: &str| kernel.server(id)["lacks"].as_str().unwrap_or_default().to_owned();

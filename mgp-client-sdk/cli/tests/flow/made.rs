@@ -24,6 +24,9 @@ permission_policy = "auto_approve"
 auto_approve_except = []
 tools_request = true
 
+[kernel.registration]
+programs = ["{DESK}"]
+
 [tool_creation]
 enabled = true
 "#;

@@ -8,7 +8,7 @@ use mgp_testkit::{TempDir, until_blocking};
 use serde_json::{Value, json};
 
 use crate::wire::{OPERATOR, Wire, agent};
-use crate::world::{SERVER, asks, folder};
+use crate::world::{SERVER, allowing, asks, folder};
 
 /// `mgp serve` in a temporary folder.
 struct Served {
@@ -19,7 +19,7 @@ struct Served {
 impl Served {
     fn new(config: &str) -> Self {
         let folder = folder();
-        fs::write(folder.path().join("mgp.toml"), config).unwrap();
+        fs::write(folder.path().join("mgp.toml"), allowing(config, folder.path())).unwrap();
         let child = serve(folder.path());
         Self { folder, child }
     }

@@ -59,6 +59,12 @@ pub(crate) fn folder() -> TempDir {
     folder
 }
 
+/// Adds to a configuration that agents may register the program of a folder.
+pub(crate) fn allowing(config: &str, folder: &Path) -> String {
+    let teller = folder.join("teller");
+    format!("{config}\n[kernel.registration]\nprograms = ['{}']\n", teller.display())
+}
+
 /// Returns the registration of the program of a folder under an id.
 pub(crate) fn asks(folder: &Path, id: &str) -> RegisterParams {
     let mut params = RegisterParams::new(id);
@@ -81,7 +87,7 @@ impl World {
     ) -> Self {
         let temp = folder();
         let folder = temp.path().canonicalize().unwrap();
-        fs::write(folder.join("mgp.toml"), config).unwrap();
+        fs::write(folder.join("mgp.toml"), allowing(config, &folder)).unwrap();
         let sources = Sources::single(folder.join("mgp.toml"));
         let builder = more(Kernel::builder().sources(sources));
         let kernel = builder.in_folder(folder.join("state")).await.unwrap();
@@ -89,7 +95,7 @@ impl World {
     }
 
     pub(crate) fn write(&self, config: &str) {
-        fs::write(self.folder.join("mgp.toml"), config).unwrap();
+        fs::write(self.folder.join("mgp.toml"), allowing(config, &self.folder)).unwrap();
     }
 
     /// Stops the kernel and starts another one with the same state.

@@ -30,7 +30,7 @@ const A_FOLDER: usize = 20;
 pub(crate) const A_CHECK: usize = 100;
 
 /// Two tools of one server: `echo` is harmless, the other may write files.
-const MORE: &str = "risk = { tool_00000 = \"moderate\" }\npermissions = [\"filesystem.read\", \"filesystem.write\"]\n";
+const MORE: &str = "risk = { tool_00000 = \"moderate\" }\npermissions = [\"filesystem.read\", \"filesystem.write\"]\n[kernel.registration]\nprograms = [\"/bin/cat\"]\nenv = [\"MGP_TEST_*\"]\n";
 
 /// The target of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

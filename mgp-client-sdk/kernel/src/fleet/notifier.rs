@@ -1,8 +1,9 @@
 //! From the notifications of a server to the clients that see it.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use mgp_client_sdk::ServerChange;
+use mgp_lifecycle::Transition;
 use mgp_security::Access;
 use mgp_server_sdk::ChangeNotifier;
 use mgp_types::mcp::LogLevel;
@@ -12,6 +13,9 @@ use mgp_types::service::{CallerAccess, Context, Principal, ServerId};
 use super::refresh_queue::{ListGroup, StaleLists};
 use super::subscriptions::{self, Source};
 use crate::callers::Callers;
+
+/// Time that clients have to take the notification of a state.
+const STATE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Handles the notifications of one server; keeps no server alive.
 ///
@@ -46,6 +50,15 @@ impl ServerNotifier {
     /// Notifies the subscribers of a resource that still see the server.
     pub(super) fn resource_updated(&self, key: &str) {
         self.notifications.updated(key, |principal| self.is_seen_by(principal));
+    }
+
+    /// Notifies the clients that see the server of its new state, within a bounded time.
+    pub(super) async fn state_changed(&self, change: &Transition) {
+        let params = change.to_params(Some(&self.server));
+        let sent =
+            self.notifications.state_changed(&params, |principal| self.is_seen_by(principal));
+        // A client that does not read must not hold up what is sent to the others next.
+        let _ = tokio::time::timeout(STATE_TIMEOUT, sent).await;
     }
 
     /// Finds the client to ask a question that belongs to no call: `roots/list` if exactly one client can answer it.

@@ -88,6 +88,9 @@ impl Fleet {
             server.lists().restore(&stored);
         }
         tokio::spawn(state_watch::run(Arc::downgrade(&server), self.0.context.clone()));
+        let changes = server.client().state().changes();
+        let notifier = self.0.context.notifier(server.id().clone());
+        tokio::spawn(state_watch::announce(changes, notifier));
         self.change(|table| table.insert(server.id().clone(), Arc::clone(&server)));
         Ok(server)
     }

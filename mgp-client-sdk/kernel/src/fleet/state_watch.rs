@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, HealthReason, MonitorConfig};
 use mgp_discovery::ApprovedRegistration;
+use mgp_lifecycle::Transition;
 use mgp_types::mgp::{ServerState, ShutdownReason};
+use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::context::FleetContext;
 use super::instance::READY_TIMEOUT;
 use super::managed_server::ManagedServer;
+use super::notifier::ServerNotifier;
 use super::refresh_queue::ListGroup;
 use super::session::SessionKind;
 
@@ -31,6 +34,21 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
         }
         if states.changed().await.is_err() {
             return;
+        }
+    }
+}
+
+/// Announces each change of state to the clients that see the server, until the server is dropped.
+pub(super) async fn announce(
+    mut changes: broadcast::Receiver<Transition>,
+    notifier: ServerNotifier,
+) {
+    loop {
+        match changes.recv().await {
+            Ok(change) => notifier.state_changed(&change).await,
+            // The changes since then have the state.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
         }
     }
 }

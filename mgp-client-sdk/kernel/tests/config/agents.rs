@@ -74,17 +74,20 @@ async fn only_an_interactive_agent_is_asked_to_confirm() {
         "{OPEN}permission_policy = 'auto_approve'\n[kernel]\nauto_approve_except = []\n[agents.ada]\ninteractive = true"))
     .await;
     world.knows("a").await;
-    for (agent, expected) in [("ada", 1), ("bob", 0)] {
+    let local = |name: &str| Principal::local().agent(name);
+    // The key is about the local user's agent, not about one of another tenant with its name.
+    let other = Principal::new("acme", "ann").agent("ada");
+    for (agent, expected) in [(local("ada"), 1), (local("bob"), 0), (other, 0)] {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let builder = Client::builder("host", "1").on_elicitation(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
             async { Ok(ElicitResult::new(ElicitAction::Decline)) }
         });
-        let client = world.connect(Principal::local().agent(agent), builder).await;
+        let client = world.connect(agent.clone(), builder).await;
         let called = timeout(CALL_TIMEOUT, async { client.call("wipe_disk").await }).await;
-        assert!(!called.is_ok_and(|called| called.is_ok()), "{agent}");
-        assert_eq!(asked.load(Ordering::Relaxed), expected, "{agent}");
+        assert!(!called.is_ok_and(|called| called.is_ok()), "{agent:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), expected, "{agent:?}");
     }
     world.end().await;
 }

@@ -71,6 +71,22 @@ async fn permissions_follow_the_configured_policy() {
     }
 }
 
+/// `permissions_required` of the file was listed and decided nothing: only a handshake was believed.
+#[tokio::test]
+async fn a_permission_the_file_requires_is_needed_before_the_first_handshake() {
+    let safe = "risk = { look = 'safe' }\npermissions_required = ['camera']\n";
+    for (mgp, expected) in [
+        ("permission_policy = 'deny_all'", 1000),
+        ("permission_policy = 'deny_all'\npermissions = ['camera']", 0),
+        ("permission_policy = 'auto_approve'", 0),
+    ] {
+        let world = World::new(&open(&format!("{safe}{mgp}"), "")).await;
+        world.knows("a").await;
+        assert_eq!(code_of_call(&world, "look").await, expected, "{mgp}");
+        world.end().await;
+    }
+}
+
 #[tokio::test]
 async fn auto_approve_asks_for_shell_and_code_all_the_same() {
     let world = World::new(&open("", "[kernel]\npermission_policy = 'auto_approve'")).await;

@@ -1,11 +1,11 @@
 //! 4004 and 4100 to 4102: registration and deregistration of servers (MGP §15).
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_discovery::{
-    ApprovedRegistration, KnownServer, Registrations, ServerCatalog, ServerRunner,
+    ApprovedRegistration, KnownServer, RegistrationAllowList, Registrations, ServerCatalog,
+    ServerRunner,
 };
 use mgp_security::{AuditLayer, KernelToolsLayer};
 use mgp_server_sdk::Server;
@@ -33,6 +33,10 @@ impl ServerCatalog for Configured {
 }
 
 impl ServerRunner for Configured {
+    fn allow_list(&self) -> RegistrationAllowList {
+        RegistrationAllowList::new(["cat"], [""; 0])
+    }
+
     fn is_configured(&self, server: &ServerId) -> bool {
         server.as_str() == "files"
     }
@@ -80,26 +84,6 @@ fn registrar() -> Stack {
     kernel(&registrations, &audit)
 }
 
-/// A small program to register, in a folder that is removed with it; it is read, but not started.
-struct Program {
-    path: PathBuf,
-    _folder: mgp_testkit::TempDir,
-}
-
-impl Program {
-    fn new(name: &str) -> Self {
-        let folder = mgp_testkit::temp_dir();
-        let path = folder.path().join(name);
-        std::fs::write(&path, "\u{7f}ELF").unwrap();
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        Self { path, _folder: folder }
-    }
-}
-
 /// Sends a request as each peer; the method is unknown to plain ones.
 async fn check_mgp_peers(expected: ExpectedError, method: &str, params: &Value) {
     let stack = registrar();
@@ -137,8 +121,7 @@ async fn code_4100_discovery_unavailable() {
 
 #[tokio::test]
 async fn code_4101_server_already_registered() {
-    let program = Program::new("taken");
-    let taken = json!({ "id": "files", "command": program.path });
+    let taken = json!({ "id": "files", "command": "cat" });
     let expected = ExpectedError::new(ErrorCode::SERVER_ALREADY_REGISTERED)
         .message(["there is a server `files`", "choose another id"])
         .details(["server_id", "remedy"]);
@@ -147,10 +130,10 @@ async fn code_4101_server_already_registered() {
     // A registration that waits for an operator takes its id too.
     let stack = registrar();
     let mut peer = Peer::join(&stack, PEERS[0]).await;
-    let params = json!({ "id": "made", "command": program.path });
+    let params = json!({ "id": "made", "command": "cat" });
     let result = peer.ask("mgp/discovery/register", params).await;
     assert_eq!(result["result"]["status"], "pending_approval", "{result}");
-    let params = json!({ "id": "made", "command": program.path, "args": ["--other"] });
+    let params = json!({ "id": "made", "command": "cat", "args": ["--other"] });
     let answer = peer.ask("mgp/discovery/register", params).await;
     ExpectedError::new(ErrorCode::SERVER_ALREADY_REGISTERED)
         .message(["it waits for an operator"])

@@ -1,13 +1,19 @@
 //! Health, shutdown and cancellation through a kernel: as methods with a `server_id`, and as tools (MGP §11, §12.7).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, ToolResult as _};
+use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
+use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
 use mgp_types::method::{HealthPing, HealthStatusGet};
-use mgp_types::mgp::{HealthStatus, PingParams, ServerState, StatusParams, StatusResult};
+use mgp_types::mgp::{
+    DefaultPolicy, HealthStatus, LifecycleParams, PingParams, ServerState, StatusParams,
+    StatusResult,
+};
 use mgp_types::service::{Principal, ServerId};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -164,5 +170,63 @@ struct NotifyOnDrop(Arc<Notify>);
 impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
+    }
+}
+
+/// The kernel announced no state of the servers behind it; a host saw only that calls failed.
+#[tokio::test]
+async fn a_state_of_a_server_behind_is_announced_to_those_who_see_it() {
+    let mut closed = GovernanceConfig::default();
+    closed.default_policy = DefaultPolicy::OptIn;
+    let seen =
+        || Server::new("seen", "1").tool(Tool::new("seen_time", "The time", || async { "noon" }));
+    let hidden = || {
+        Server::new("hidden", "1").tool(Tool::new("other_time", "The time", || async { "noon" }))
+    };
+    let builder = Kernel::builder();
+    let builder = builder.local_with("seen", open(&["seen_time"]), seen);
+    let kernel = build(builder.local_with("hidden", closed, hidden)).await;
+    wait_for_tools(&kernel, "seen", 1).await;
+    wait_for_tools(&kernel, "hidden", 1).await;
+    let (send, mut states) = tokio::sync::mpsc::unbounded_channel();
+    let told = move |change: &LifecycleParams| drop(send.send(change.clone()));
+    let plain = Client::builder("plain", "1")
+        .era(EraChoice::Legacy)
+        .without_mgp()
+        .on_lifecycle(|_| panic!("plain"));
+    let plain = host(&kernel, "bob", plain).await;
+    let host = host(&kernel, "ada", host_of(Era::Legacy).on_lifecycle(told)).await;
+    host.list_tools().await.unwrap();
+    kernel.stop_server(&ServerId::from("hidden")).await.unwrap();
+    kernel.stop_server(&ServerId::from("seen")).await.unwrap();
+    let mut heard = Vec::new();
+    while heard.last() != Some(&ServerState::Disconnected) {
+        let change =
+            tokio::time::timeout(Duration::from_secs(10), states.recv()).await.unwrap().unwrap();
+        assert_eq!(change.server_id.as_deref(), Some("seen"), "{change:?}");
+        assert!(change.previous_state.is_some() && change.timestamp.is_some(), "{change:?}");
+        heard.push(change.new_state);
+    }
+    assert!(heard.contains(&ServerState::Draining), "{heard:?}");
+    plain.ping().await.unwrap();
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_result_of_the_kernels_own_tool_names_its_source_to_mgp_peers_only() {
+    for era in [Era::Legacy, Era::Modern] {
+        let kernel = world(era).await;
+        for (builder, expected) in [(host_of(era), true), (host_of(era).without_mgp(), false)] {
+            let host = host(&kernel, "ada", builder).await;
+            let own = host.call("mgp.health.ping").args(json!({})).await.unwrap();
+            let text = serde_json::to_string(&own).unwrap();
+            assert_eq!(text.contains(r#""_mgp":{"source":"kernel"}"#), expected, "{text}");
+            // That of a server does not claim it.
+            let other = host.call("new.new_time").await.unwrap();
+            let text = serde_json::to_string(&other).unwrap();
+            assert!(!text.contains(r#""source""#), "{text}");
+            host.close().await;
+        }
+        kernel.stop().await;
     }
 }

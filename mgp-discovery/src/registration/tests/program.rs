@@ -14,7 +14,13 @@ fn proposed(world: &World, command: &str, args: &Value) -> Proposal {
     });
     let params = serde_json::from_value(params).unwrap();
     let config = config(&world.folder);
-    let request = RegisterRequest::read(params, Authority::Operator, &config).unwrap();
+    let request = RegisterRequest::read(
+        params,
+        Authority::Operator,
+        &config,
+        RegistrationAllowList::default(),
+    )
+    .unwrap();
     find(request, &config).unwrap()
 }
 

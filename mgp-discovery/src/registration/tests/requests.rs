@@ -123,11 +123,26 @@ async fn invalid_params_are_refused_with_a_remedy() {
         (with("env", json!({ "KEY": "x".repeat(20_000) })), "`env` has 20003 bytes"),
         (with("env", json!({ "A=B": "x" })), "a name in `env`"),
         (with("env", json!({ "1": "x" })), "a name in `env`"),
-        (with("env", json!({ "LD_PRELOAD": "x" })), "only an operator sets it"),
-        (with("env", json!({ "PythonPath": "x" })), "only an operator sets it"),
-        (with("env", json!({ "OPENSSL_CONF": "/tmp/e.cnf" })), "only an operator sets it"),
-        (with("env", json!({ "HOME": "/tmp" })), "only an operator sets it"),
-        (with("env", json!({ "XDG_CONFIG_HOME": "/tmp" })), "only an operator sets it"),
+        (
+            with("env", json!({ "LD_PRELOAD": "x" })),
+            "ask an operator to add it to `kernel.registration.env`",
+        ),
+        (
+            with("env", json!({ "PythonPath": "x" })),
+            "ask an operator to add it to `kernel.registration.env`",
+        ),
+        (
+            with("env", json!({ "OPENSSL_CONF": "/tmp/e.cnf" })),
+            "ask an operator to add it to `kernel.registration.env`",
+        ),
+        (
+            with("env", json!({ "HOME": "/tmp" })),
+            "ask an operator to add it to `kernel.registration.env`",
+        ),
+        (
+            with("env", json!({ "XDG_CONFIG_HOME": "/tmp" })),
+            "ask an operator to add it to `kernel.registration.env`",
+        ),
         (with("cwd", json!("nowhere")), "there is no folder"),
         (with("justification", json!("x".repeat(2000))), "`justification` has 2000 bytes"),
         (with("mgp", json!({ "permissions_required": ["nonsense"] })), "permissions_required"),
@@ -139,6 +154,43 @@ async fn invalid_params_are_refused_with_a_remedy() {
         tokio::time::advance(Duration::from_mins(1)).await;
     }
     assert_eq!(world.stored().await, 0);
+}
+
+/// A list of dangerous names was never complete: `FOO` might as well name a plug-in.
+#[tokio::test(start_paused = true)]
+async fn an_agent_cannot_name_a_program_or_variable_that_is_not_listed() {
+    let world = World::new();
+    program(&world.folder.join("bin/other"), "\u{7f}ELF");
+    program(&world.folder.join("count"), "\u{7f}ELF");
+    let path = |name: &str| world.folder.join(name).display().to_string();
+    for command in ["other", &path("bin/other"), "./count", &path("bin/../count"), &path("count")] {
+        let params = json!({ "id": "made", "command": command });
+        refused(world.register(maker(), params).await, 4100, "kernel.registration.programs");
+    }
+    for command in ["count", "bin/count", &path("bin/count")] {
+        let params = json!({ "id": format!("made{}", command.len()), "command": command });
+        world.register(maker(), params).await.unwrap();
+    }
+    // A common runner is listed; its code still needs a judge.
+    let params = json!({ "id": "script", "command": "python3.11", "args": ["made.py"] });
+    refused(world.register(maker(), params).await, 4100, "cannot judge the code");
+    tokio::time::advance(Duration::from_mins(1)).await;
+
+    let with = |name: &str| {
+        let mut params = count("again");
+        params["env"] = json!({ name: "x" });
+        params
+    };
+    for name in ["FOO", "LD_AUDIT_TOKEN", "KEYS", "AKEY", "key", "MODE2", "NODE_EXTRA_CA_CERTS"] {
+        let words = "ask an operator to add it to `kernel.registration.env`";
+        refused(world.register(maker(), with(name)).await, -32602, words);
+    }
+    for name in ["KEY", "LD_ALLOWED", "GITHUB_TOKEN", "MCP_MODE"] {
+        tokio::time::advance(Duration::from_mins(1)).await;
+        world.register(maker(), with(name)).await.unwrap();
+        world.deregister(maker(), "again").await.unwrap();
+    }
+    world.register(operator(), json!({ "id": "other", "command": "other" })).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,7 +236,7 @@ proptest! {
         params.args = args.into();
         params.env = Some(env);
         params.mgp.get_or_insert_default().extensions = vec![extension].into();
-        if let Ok(read) = RegisterRequest::read(params, Authority::User, &RegistrationConfig::default()) {
+        if let Ok(read) = RegisterRequest::read(params, Authority::User, &RegistrationConfig::default(), RegistrationAllowList::default()) {
             prop_assert!(!read.id.is_empty() && !read.id.contains(['/', '\\', '\0']));
             prop_assert!(!read.id.starts_with('.'), "it is part of a path");
             let texts = [&read.command].into_iter().chain(&read.args).chain(read.env.values());

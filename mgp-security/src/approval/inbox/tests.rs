@@ -94,6 +94,27 @@ async fn a_call_waits_is_approved_and_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_operator_neither_sees_nor_decides_what_another_tenant_asks() {
+    let world = World::open().await;
+    let question = wipe(&Principal::new("acme", "eve").agent("eve"), "all");
+    let waits = id(&world.ask(&question).await);
+    assert!(world.inbox.list(&ann()).await.unwrap().is_empty());
+    for decided in [
+        world.inbox.approve(&ann(), &waits, None).await,
+        world.inbox.deny(&ann(), &waits, None).await,
+    ] {
+        assert_eq!(decided.unwrap_err().code(), ErrorCode::INVALID_PARAMS);
+    }
+    // The same agent and call of another tenant are another request.
+    let own = world.ask(&wipe(&agent("eve"), "all")).await;
+    assert_ne!(id(&own), waits);
+    let ada = Principal::new("acme", "ada").operator();
+    world.inbox.approve(&ada, &waits, None).await.unwrap();
+    assert_eq!(world.ask(&question).await.answer, GrantDecision::Approved);
+    assert_eq!(world.inbox.list(&ann()).await.unwrap()[0].state, RequestState::Open);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
     let world = World::open().await;
     let both = vec![Permission::Camera, Permission::SystemInfo];

@@ -89,3 +89,52 @@ async fn a_caller_in_a_hurry_does_not_make_the_list_count_as_tried() {
     world.call("read").await.unwrap();
     assert_eq!(before.elapsed().as_secs(), 10, "it is asked again");
 }
+
+/// The name was only compared with servers that had listed something when it came, and never again.
+#[tokio::test]
+async fn a_name_pinned_before_its_server_was_known_waits_for_an_operator() {
+    let policies = Policies::default();
+    let mut world = with(Liar::default(), MemoryStore::new(), policies.clone());
+    let stack = world.liar.stack();
+    world.before("aaa", stack);
+    world.liar.lists(&[r#"{"name":"files.read","description":"Reads","inputSchema":{}}"#, READ]);
+    world.list().await;
+    let aaa = ServerId::from("aaa");
+    let state = |world: &World| world.definitions.state(Some(&aaa), "files.read");
+    assert_eq!(state(&world), DefinitionState::Pinned);
+
+    // A server of that id is configured; it has not listed anything.
+    policies.set("files", ServerPolicy::default());
+    assert!(matches!(state(&world), DefinitionState::Flagged(_)), "{:?}", state(&world));
+    assert_eq!(world.definitions.state(Some(&aaa), "read"), DefinitionState::Pinned);
+    let refused = world.call("files.read").await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::TOOL_DISABLED);
+    assert_eq!(world.liar.counted().1, 0, "the server is not called");
+
+    // That holds after a restart, whether the other server is still configured or not.
+    for known in [true, false] {
+        let policies = Policies::default();
+        if known {
+            policies.set("files", ServerPolicy::default());
+        }
+        let mut after = with(world.liar.clone(), world.store.clone(), policies);
+        let stack = after.liar.stack();
+        after.before("aaa", stack);
+        after.definitions.open().await.unwrap();
+        after.list().await;
+        assert!(
+            matches!(state(&after), DefinitionState::Flagged(_)),
+            "{known}: {:?}",
+            state(&after)
+        );
+        if !known {
+            let DefinitionState::Flagged(held) = state(&after) else { unreachable!() };
+            let definitions = &after.definitions;
+            definitions
+                .approve(&operator(), &aaa, "files.read", &held.fingerprint, None)
+                .await
+                .unwrap();
+            after.call("files.read").await.unwrap();
+        }
+    }
+}

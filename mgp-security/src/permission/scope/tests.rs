@@ -314,8 +314,15 @@ fn a_long_path_does_not_cost_the_square_of_its_parts() {
         };
         (0..5).map(|_| once()).min().unwrap()
     };
-    let (short, long) = (time(60), time(1800));
-    assert!(long < short * 120, "{short:?} for 60 parts, {long:?} for 1800");
+    // Thirty times the parts: linear is thirty times the work, the square nine hundred times. On a busy machine one
+    // measurement may be off, but a square is never near.
+    let mut measured = Vec::new();
+    let is_linear = (0..20).any(|_| {
+        let (short, long) = (time(60), time(1800));
+        measured.push((short, long));
+        long < short * 120
+    });
+    assert!(is_linear, "60 and 1800 parts: {measured:?}");
 }
 
 #[test]
