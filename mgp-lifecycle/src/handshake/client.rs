@@ -498,8 +498,8 @@ mod tests {
 
     /// Connects to a server that takes this long to start, and then answers what waits in its pipe, or never a probe.
     async fn connect_after(seconds: u64, answers: Era) -> Result<Era, ConnectError> {
+        let ready = Instant::now() + Duration::from_secs(seconds);
         let server = Stack::from_fn(move |call: Call| async move {
-            let ready = Instant::now() + Duration::from_secs(seconds);
             let is_probe = call.is::<ServerDiscover>();
             match (answers, is_probe) {
                 (Era::Legacy, true) => std::future::pending().await,
@@ -512,8 +512,11 @@ mod tests {
                     let modern = vec![Revision::MODERN];
                     Reply::of(&DiscoverResult::new(modern, ServerCapabilities::new()))
                 }
-                // It is refused a moment before the probe is answered.
-                (_, false) => Err(RpcError::method_not_found(Initialize::METHOD)),
+                // It is refused when the probe is answered.
+                (_, false) => {
+                    tokio::time::sleep_until(ready).await;
+                    Err(RpcError::method_not_found(Initialize::METHOD))
+                }
             }
         });
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
