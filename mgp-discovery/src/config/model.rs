@@ -77,6 +77,8 @@ pub struct ServerConfig {
     pub target: TargetConfig,
     /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
+    /// `false` if it is not used; loading leaves it out.
+    pub enabled: bool,
     /// The time limits of its tool calls.
     pub timeouts: CallTimeouts,
     /// Names of environment variables that its program inherits, besides the kernel's; a final `*` is a wildcard.
@@ -141,6 +143,7 @@ impl ServerConfig {
             id: id.into(),
             target: reach,
             era: None,
+            enabled: true,
             timeouts: CallTimeouts::default(),
             pass_env: Vec::new(),
             mgp: Some(mgp),
@@ -154,12 +157,23 @@ impl ServerConfig {
 /// Shows names only: values of configurations may be secret.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, target: reach, era, timeouts, pass_env, mgp, file, origin, approved_files } =
-            self;
+        let Self {
+            id,
+            target: reach,
+            era,
+            enabled,
+            timeouts,
+            pass_env,
+            mgp,
+            file,
+            origin,
+            approved_files,
+        } = self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
             .field("era", era)
+            .field("enabled", enabled)
             .field("timeouts", timeouts)
             .field("pass_env", pass_env)
             .field("mgp", mgp)

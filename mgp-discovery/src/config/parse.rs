@@ -162,6 +162,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         Some("legacy") => Some(Era::Legacy),
         _ => None,
     };
+    let enabled = reader.switch("enabled").unwrap_or(true);
     let timeouts = call_timeouts(&mut reader);
     let pass_env = pass_env(&mut reader);
     let mgp = match reader.item("mgp") {
@@ -175,6 +176,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         id: ServerId::from(id?),
         target: target?,
         era,
+        enabled,
         timeouts,
         pass_env,
         mgp,

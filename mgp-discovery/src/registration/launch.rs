@@ -99,6 +99,7 @@ fn entry(program: &Proposal) -> ServerConfig {
             env: program.env.clone(),
         },
         era: None,
+        enabled: true,
         timeouts: CallTimeouts::default(),
         pass_env: Vec::new(),
         mgp: Some(govern(program)),
