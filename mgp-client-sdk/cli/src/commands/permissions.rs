@@ -3,10 +3,11 @@
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
+use mgp_discovery::nearest;
 use mgp_types::mgp::{KernelPermission, Permission};
 use serde::Serialize;
 
-use super::typo_hints::typo_hints;
+use super::known_names::{KnownNames, unknown};
 use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
 use crate::exit::{CliResult, Failure};
@@ -18,6 +19,7 @@ use crate::time_args;
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Permissions {
     /// List decisions
+    #[command(alias = "list")]
     Ls {
         /// Only decisions about this server
         server: Option<String>,
@@ -52,6 +54,9 @@ pub(crate) struct Change {
     /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
+    /// Accept a server, tool or permission that does not exist yet
+    #[arg(long)]
+    force: bool,
 }
 
 /// Decisions about permissions.
@@ -122,15 +127,16 @@ async fn decide(
     decision: PermissionDecision,
     change: &Change,
 ) -> CliResult<ActionReport> {
-    let Change { server, permissions, tool, expires, because } = change;
-    for permission in permissions {
-        let known = Permission::from(permission.as_str());
-        if !known.is_known() && !permission.contains('.') {
-            let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
-            let all = all.join(", ");
-            return Err(Failure::usage(format!(
-                "`{permission}` is not a permission; known: {all}"
-            )));
+    let Change { server, permissions, tool, expires, because, force } = change;
+    permissions.iter().try_for_each(|permission| check_permission(permission, *force))?;
+    let known = KnownNames::read(global, backend).await?;
+    let mut notes = Vec::new();
+    let bare = |tool: &String| known.resolve(server, Some(tool)).1.unwrap_or_else(|| tool.clone());
+    let tool: &Vec<String> = &tool.iter().map(bare).collect();
+    if !force && decision != PermissionDecision::Revoke {
+        known.check_server(server).await?;
+        for tool in tool {
+            notes.extend(known.check_tool(server, tool)?);
         }
     }
     let permissions: Vec<Permission> =
@@ -147,6 +153,19 @@ async fn decide(
         }
         PermissionDecision::Revoke => "revoked",
     };
-    let hints = typo_hints(global, backend, server, tool).await;
-    Ok(ActionReport::new(&**server, status).with_notes(hints))
+    Ok(ActionReport::new(&**server, status).with_notes(notes))
+}
+
+/// Refuses words that are no permission, and likely misspellings of one; servers may have permissions of their own.
+fn check_permission(permission: &str, force: bool) -> CliResult {
+    let is_known = Permission::from(permission).is_known();
+    let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
+    if !is_known && !permission.contains('.') {
+        let all = all.join(", ");
+        return Err(Failure::usage(format!("`{permission}` is not a permission; known: {all}")));
+    }
+    if !is_known && !force && nearest(permission, all.iter().copied()).is_some() {
+        return Err(unknown("permission", permission, all));
+    }
+    Ok(())
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mgp_discovery::{ServerConfig, TargetConfig, clear_secrets};
+use mgp_discovery::{Config, ServerConfig, TargetConfig, clear_secrets, describe_target};
 use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
 use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Tool;
 
-use super::super::probe::{ProbeError, ProbedServer, Prober, describe_reach};
+use super::super::probe::{ProbeError, ProbedServer, Prober};
+use super::environment;
 use super::kernel::KernelState;
 use super::report::{Check, Level};
 use crate::args::Global;
@@ -32,13 +33,14 @@ pub(super) struct ServerReport {
 pub(super) async fn check(
     global: &Global,
     timeout: Option<Duration>,
-    servers: &[ServerConfig],
+    config: &Config,
     running: &KernelState,
 ) -> Vec<ServerReport> {
+    let servers = &config.servers;
     let governance = Governance::builder().build();
     let definitions = governance.definitions();
     let probes = match timeout {
-        Some(timeout) => probe_all(global, timeout, servers, definitions).await,
+        Some(timeout) => probe_all(global, timeout, config, definitions).await,
         None => servers.iter().map(|_| None).collect(),
     };
     let counter = TokenCounter::new();
@@ -46,6 +48,9 @@ pub(super) async fn check(
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
         let mut report = ServerReport::new(server, probe, definitions, &counter);
+        if report.is_broken() {
+            report.checks.extend(environment::check_server(config, server));
+        }
         // Of two look-alike ids the kernel accepts one.
         let is_accepted = running.server(id).is_some_and(|server| server.tools > 0);
         let others = servers.iter().map(|server| server.id.as_str()).filter(|other| *other != id);
@@ -67,10 +72,10 @@ pub(super) async fn check(
 async fn probe_all(
     global: &Global,
     timeout: Duration,
-    servers: &[ServerConfig],
+    config: &Config,
     definitions: &Definitions,
 ) -> Vec<Option<Result<ProbedServer, ProbeError>>> {
-    let prober = &Prober::new(timeout);
+    let (prober, servers) = (&Prober::new(timeout, &config.kernel), &config.servers);
     let mut probes: FuturesUnordered<_> = servers
         .iter()
         .enumerate()
@@ -100,7 +105,7 @@ impl ServerReport {
         }
         match probe {
             None => {
-                let what = format!("configured: {}", describe_reach(server));
+                let what = format!("configured: {}", describe_target(server));
                 report.push(server, Level::Ok, what, None);
             }
             Some(Err(ProbeError { reason, stderr })) => {
@@ -136,7 +141,7 @@ impl ServerReport {
     ) {
         let cost = |tool: &Tool| {
             let text = serde_json::to_string(tool).unwrap_or_default();
-            u64::from(counter.count(&text))
+            u64::from(counter.count_definition(&text))
         };
         let costs: Vec<_> =
             probed.tools.iter().map(|tool| (tool.name.clone(), cost(tool))).collect();
@@ -180,7 +185,7 @@ fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
 
 /// Returns the remedy of an unknown failure.
 fn manual_fix(server: &ServerConfig) -> String {
-    let reach = first_line(&describe_reach(server), 120);
+    let reach = first_line(&describe_target(server), 120);
     match server.target {
         TargetConfig::Program { .. } => format!("run it by hand to see its messages: {reach}"),
         _ => format!("check that the server is running, and that {reach} is its address"),
