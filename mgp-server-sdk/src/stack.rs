@@ -5,7 +5,7 @@ use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{
     CatchPanicLayer, ConcurrencyLimitLayer, Drain, DrainLayer, HandshakeLayer, HealthLayer,
-    RoundsLayer, ServerOffer, TasksLayer, TimeoutLayer,
+    RoundsLayer, ServerOffer, TasksLayer, Timeout, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
@@ -31,6 +31,8 @@ pub(crate) struct StackParts {
     pub(crate) tools: Tools,
     pub(crate) limit: ConcurrencyLimitLayer,
     pub(crate) timeout: TimeoutLayer,
+    /// `false` if tool calls are routed elsewhere and have no time limit here.
+    pub(crate) bounds_calls: bool,
     pub(crate) cancel: CancelLayer,
     pub(crate) health: HealthLayer,
     pub(crate) drain: Drain,
@@ -63,26 +65,28 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
-    let routed = |method| endpoints.methods().any(|known| known == method);
+    let routed_calls = endpoints.get(ToolsCall::METHOD).cloned();
     let leaf = Leaf {
-        own_calls: !routed(ToolsCall::METHOD),
-        own_lists: !routed(ToolsList::METHOD),
+        own_calls: routed_calls.is_none(),
+        own_lists: endpoints.get(ToolsList::METHOD).is_none(),
         tools: tools.clone(),
         endpoints,
     };
-    let inner = ServiceBuilder::new()
-        // After the cheap refusals: a refused call does not take a slot.
-        .layer(limit)
+    // After the cheap refusals: a refused call does not take a slot.
+    let inner = ServiceBuilder::new().layer(limit);
+    let outer = OuterLayers { handshake, cancel, health, drain, rounds, tasks, logging };
+    if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
+        // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
+        let others = timeout.layer(leaf);
+        return outer.around_gates(gates, inner.service(GatewayLeaf { tools, calls, others }));
+    }
+    let inner = inner
         // Above the time-out: adds a retry hint to the time-outs of read-only tools.
         .layer(RetryHintLayer(tools))
         // The wait for a slot does not count.
         .layer(timeout)
         .service(leaf);
-    let outer = OuterLayers { handshake, cancel, health, drain, rounds, tasks, logging };
-    if gates.is_empty() {
-        return outer.around(inner);
-    }
-    outer.around(gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack)))
+    outer.around_gates(gates, inner)
 }
 
 /// The layers above the user's gates.
@@ -97,6 +101,14 @@ struct OuterLayers {
 }
 
 impl OuterLayers {
+    /// Puts the user's gates around the inner services, and the outer layers around them.
+    fn around_gates(self, gates: Vec<Gate>, inner: impl MgpService) -> Stack {
+        if gates.is_empty() {
+            return self.around(inner);
+        }
+        self.around(gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack)))
+    }
+
     fn around(self, inner: impl MgpService) -> Stack {
         let service = ServiceBuilder::new()
             // Anything below may panic.
@@ -127,12 +139,45 @@ impl OuterLayers {
     }
 }
 
+/// The innermost service of a server that routes `tools/call` elsewhere without a time limit, e.g. of a gateway.
+#[derive(Clone)]
+struct GatewayLeaf {
+    tools: Tools,
+    calls: Stack,
+    others: Timeout<Leaf>,
+}
+
+impl Service<Call> for GatewayLeaf {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<
+        <Timeout<Leaf> as Service<Call>>::Future,
+        BoxFuture<'static, Result<Reply, RpcError>>,
+    >;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        if call.method().as_str() != ToolsCall::METHOD {
+            return Either::Left { future: self.others.call(call) };
+        }
+        if WaitMark::is_set(call.cx())
+            && let Err(refused) = self.tools.recheck(&call)
+        {
+            return Either::Right { future: Box::pin(std::future::ready(Err(refused))) };
+        }
+        Either::Right { future: self.calls.send(call) }
+    }
+}
+
 /// The innermost service: the tools, then the other endpoints.
 #[derive(Clone)]
 struct Leaf {
     tools: Tools,
     endpoints: Router,
-    /// `false` if the user routes `tools/call` elsewhere, e.g. to a gateway's dispatcher; `own_lists` likewise.
+    /// `false` if the user routes `tools/call` elsewhere; `own_lists` likewise.
     own_calls: bool,
     own_lists: bool,
 }
