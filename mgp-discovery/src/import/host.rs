@@ -30,7 +30,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// Returns a short name, which tells apart servers of one id that differ.
+    /// Returns a short name, which distinguishes servers of one id.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "claude-desktop",

@@ -214,7 +214,7 @@ impl Change {
         let of_table = edit::members(now, &[table.to_owned()]).map_err(unchanged)?;
         let is_connected = of_table.iter().any(|(name, _)| name == ENTRY);
         let record = Record::read(global, file)?.filter(|_| is_connected);
-        // Decided anew from the file as it was, so that connecting again changes nothing.
+        // Decided again from the file as it was, so that connecting again changes nothing.
         let restored = record.as_ref().map(|record| record.restore(table, now)).transpose();
         let restored = restored.map_err(unchanged)?;
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);

@@ -54,7 +54,7 @@ pub(crate) struct TakenEntry {
 
 /// A file as it is without mgp.
 pub(crate) struct Restored {
-    /// Its text; `None` if there was no file.
+    /// The text; `None` if there was no file.
     pub(crate) text: Option<String>,
     /// `true` if it is as it was before, byte for byte.
     pub(crate) is_exact: bool,
