@@ -11,10 +11,13 @@
 //! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
 //! - `registration.rs`: servers that are registered at run time.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
+//! - `bounds/`: limits of the calls of agents and servers.
+//! - `results/`: long results, of which a model receives a part.
 //! - `cli_hints.rs`: remedies of refusals as commands of that program.
 
 mod active_config;
 mod admin;
+mod bounds;
 mod builder;
 mod caller_view;
 mod callers;
@@ -30,6 +33,7 @@ mod policy;
 mod process_info;
 mod registration;
 mod reload;
+mod results;
 mod upstream;
 
 #[cfg(doctest)]

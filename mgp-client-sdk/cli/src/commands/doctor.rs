@@ -59,6 +59,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         let inventory = pins::ToolInventory::new(servers, &reports, broken, &running);
         checks.extend(environment::check(&selected.config));
         checks.extend(pins::check(&selected.config, &inventory));
+        checks.extend(pins::check_limited(&selected.config, &inventory));
     }
     let mut report = Report {
         level: Level::Ok,

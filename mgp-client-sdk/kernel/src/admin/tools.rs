@@ -11,6 +11,7 @@ use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, ServerId, V
 use mgp_types::{ErrorCode, Number, RpcError};
 
 use super::methods::find_server;
+use crate::dispatch::context_level;
 use crate::handle::Kernel;
 
 /// The agent whose tokens are counted if the params name none.
@@ -168,13 +169,14 @@ fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensRes
     let caller = parts.search.caller(&cx);
     let session = parts.sessions.view(&cx.principal, None, kernel.index(), &caller);
     let counter = TokenCounter::new();
+    let level = context_level(parts, &cx, &caller, &session);
     let list = |level| {
         let meta_tools = parts.meta_tools.listed(&cx);
         let tools = listed_tools(&level, &meta_tools, kernel.index(), &caller, &session);
         let definitions = tools.iter().filter_map(|tool| serde_json::to_string(tool).ok());
         definitions.map(|text| u64::from(counter.count_definition(&text))).sum::<u64>()
     };
-    let (listed, all) = (list(ContextLevel::Hybrid), list(ContextLevel::Standard));
+    let (listed, all) = (list(level), list(ContextLevel::Standard));
     let saved = permille_saved(listed, all);
     let mut result = KernelTokensResult::new(listed, all, Number::from(saved / 10.0));
     for id in kernel.0.fleet.all().keys() {
