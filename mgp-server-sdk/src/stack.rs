@@ -22,7 +22,7 @@ use tower_service::Service;
 use crate::catalog::bad_cursor;
 use crate::permission;
 use crate::request_context::RequestContextLayer;
-use crate::tool::{RetryHintLayer, Running, Tools};
+use crate::tool::{RetryHint, RetryHintLayer, Running, Tools};
 
 /// The layers and endpoints that [`inbound`] assembles.
 #[derive(Debug)]
@@ -72,21 +72,28 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         tools: tools.clone(),
         endpoints,
     };
-    // After the cheap refusals: a refused call does not take a slot.
-    let inner = ServiceBuilder::new().layer(limit);
-    let outer = OuterLayers { handshake, cancel, health, drain, rounds, tasks, logging };
-    if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
-        // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
-        let others = timeout.layer(leaf);
-        return outer.around_gates(gates, inner.service(GatewayLeaf { tools, calls, others }));
-    }
-    let inner = inner
+    let bounded = ServiceBuilder::new()
         // Above the time-out: adds a retry hint to the time-outs of read-only tools.
-        .layer(RetryHintLayer(tools))
-        // The wait for a slot does not count.
+        .layer(RetryHintLayer(tools.clone()))
         .layer(timeout)
         .service(leaf);
-    outer.around_gates(gates, inner)
+    let outer = OuterLayers { handshake, cancel, health, drain, rounds, tasks, logging };
+    // After the cheap refusals: a refused call does not take a slot. The wait for it does not count as time of the call.
+    if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
+        // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
+        let leaf = GatewayLeaf { tools, calls, others: bounded };
+        return outer.around(gated(gates, limit.layer(leaf)));
+    }
+    let inner = limit.layer(bounded);
+    if gates.is_empty() {
+        return outer.around(inner);
+    }
+    outer.around(gated(gates, inner))
+}
+
+/// Puts the user's gates around the inner services.
+fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
+    gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack))
 }
 
 /// The layers above the user's gates.
@@ -101,14 +108,6 @@ struct OuterLayers {
 }
 
 impl OuterLayers {
-    /// Puts the user's gates around the inner services, and the outer layers around them.
-    fn around_gates(self, gates: Vec<Gate>, inner: impl MgpService) -> Stack {
-        if gates.is_empty() {
-            return self.around(inner);
-        }
-        self.around(gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack)))
-    }
-
     fn around(self, inner: impl MgpService) -> Stack {
         let service = ServiceBuilder::new()
             // Anything below may panic.
@@ -139,21 +138,22 @@ impl OuterLayers {
     }
 }
 
+/// The innermost service with its time limits.
+type BoundedLeaf = RetryHint<Timeout<Leaf>>;
+
 /// The innermost service of a server that routes `tools/call` elsewhere without a time limit, e.g. of a gateway.
 #[derive(Clone)]
 struct GatewayLeaf {
     tools: Tools,
     calls: Stack,
-    others: Timeout<Leaf>,
+    others: BoundedLeaf,
 }
 
 impl Service<Call> for GatewayLeaf {
     type Response = Reply;
     type Error = RpcError;
-    type Future = Either<
-        <Timeout<Leaf> as Service<Call>>::Future,
-        BoxFuture<'static, Result<Reply, RpcError>>,
-    >;
+    type Future =
+        Either<<BoundedLeaf as Service<Call>>::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
 
     fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
         Poll::Ready(Ok(()))

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{
-    ApprovalPolicy, DefaultPolicy, Permission, RestartPolicy, RiskLevel, Transport, TrustLevel,
-    Validator,
+    ApprovalPolicy, DefaultPolicy, Permission, PermissionScope, RestartPolicy, RiskLevel,
+    Transport, TrustLevel, Validator,
 };
 use mgp_types::service::{Principal, ServerId};
 
@@ -229,6 +229,8 @@ pub struct GovernanceConfig {
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions granted here.
     pub permissions: Vec<Permission>,
+    /// The limits of the permissions granted here.
+    pub permission_limits: PermissionScope,
     /// The time that a connection waits for a decision about its permissions (§3.4).
     pub permission_timeout: Duration,
     /// The action for a connection whose server lacks a permission it needs (§3.4).
@@ -258,6 +260,7 @@ impl Default for GovernanceConfig {
             default_policy: DefaultPolicy::OptIn,
             permission_policy: None,
             permissions: Vec::new(),
+            permission_limits: PermissionScope::default(),
             permission_timeout: Duration::from_millis(100),
             on_ungranted: OnUngranted::Proceed,
             restart: RestartConfig::default(),
@@ -337,6 +340,10 @@ pub struct KernelConfig {
     pub timeout: Duration,
     /// The longest time of a tool call in all.
     pub max_timeout: Duration,
+    /// The longest time that a form waits for the person.
+    pub form_timeout: Duration,
+    /// The longest time that a call waits for an answer in the inbox of approvals.
+    pub approval_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
     /// The policy that decides permissions.
@@ -377,6 +384,8 @@ impl Default for KernelConfig {
         Self {
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
+            form_timeout: Duration::from_mins(10),
+            approval_timeout: Duration::from_secs(25),
             pass_env: Vec::new(),
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],
