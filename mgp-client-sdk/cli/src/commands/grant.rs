@@ -3,7 +3,6 @@
 //! They are ordinary entries: recorded, shown and revoked by `mgp access` and `mgp permissions`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -22,9 +21,6 @@ use crate::exit::CliResult;
 use crate::output::{Output, Progress, plural};
 use crate::signals::Signals;
 use crate::socket_hello::Intent;
-
-/// The time a server may take to list its tools; package runners download first.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The grants for a server.
 #[derive(Debug, Serialize)]
@@ -167,7 +163,7 @@ async fn probe_each(
     for server in servers.values() {
         governance.policies().set(server.id.clone(), policy(server));
     }
-    let prober = Prober::new(PROBE_TIMEOUT, kernel);
+    let prober = Prober::new(None, kernel);
     let mut probes: FuturesUnordered<_> = servers
         .values()
         .map(|server| async {

@@ -50,7 +50,10 @@ pub(super) fn target(
             let pass_env = [&config.config().kernel.pass_env[..], &server.pass_env].concat();
             // It reads files and runs commands.
             let filled = tokio::task::spawn_blocking(move || expander.server(&server)).await;
-            resolved(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?, log, &pass_env)
+            let filled = filled.map_err(SpawnError::new)?;
+            // E.g. a variable is not set.
+            let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
+            resolved(filled, log, &pass_env)
         })
     })
 }

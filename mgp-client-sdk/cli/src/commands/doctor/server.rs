@@ -1,7 +1,6 @@
 //! Checks of servers, several at a time.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -29,18 +28,18 @@ pub(super) struct ServerReport {
     pub(super) listed: Option<Vec<(String, u64)>>,
 }
 
-/// Checks servers, in their order; without a timeout none is started.
+/// Checks servers, in their order; without a prober none is started.
 pub(super) async fn check(
     global: &Global,
-    timeout: Option<Duration>,
+    prober: Option<Prober>,
     config: &Config,
     running: &KernelState,
 ) -> Vec<ServerReport> {
     let servers = &config.servers;
     let governance = Governance::builder().build();
     let definitions = governance.definitions();
-    let probes = match timeout {
-        Some(timeout) => probe_all(global, timeout, config, definitions).await,
+    let probes = match &prober {
+        Some(prober) => probe_all(global, prober, servers, definitions).await,
         None => servers.iter().map(|_| None).collect(),
     };
     let counter = TokenCounter::new();
@@ -71,11 +70,10 @@ pub(super) async fn check(
 /// Starts servers, several at a time, and shows the progress.
 async fn probe_all(
     global: &Global,
-    timeout: Duration,
-    config: &Config,
+    prober: &Prober,
+    servers: &[ServerConfig],
     definitions: &Definitions,
 ) -> Vec<Option<Result<ProbedServer, ProbeError>>> {
-    let (prober, servers) = (&Prober::new(timeout, &config.kernel), &config.servers);
     let mut probes: FuturesUnordered<_> = servers
         .iter()
         .enumerate()
