@@ -10,6 +10,7 @@
 //! - `dispatch/`: from a call of a client to the server it is for; `caller_view.rs`: what a caller sees.
 //! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
 //! - `registration.rs`: servers that are registered at run time.
+//! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
 //! - `cli_hints.rs`: remedies of refusals as commands of that program.
 
@@ -26,6 +27,7 @@ mod error;
 mod fleet;
 mod handle;
 mod hops;
+mod login;
 mod policy;
 mod process_info;
 mod registration;
@@ -40,4 +42,5 @@ pub use builder::KernelBuilder;
 pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;
 pub use handle::Kernel;
+pub use login::{LoginServer, Logins};
 pub use process_info::KernelEndpoints;

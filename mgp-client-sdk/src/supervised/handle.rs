@@ -113,7 +113,11 @@ impl ClientBuilder {
         // An invalid URL fails here and not at each start.
         mgp_transport::http::Endpoint::parse(&url)?;
         let headers = http::HeaderMap::new();
-        SupervisedClient::new(self, fixed(ServerTarget::Url { url, headers }), config)
+        SupervisedClient::new(
+            self,
+            fixed(ServerTarget::Url { url, headers, credentials: None }),
+            config,
+        )
     }
 
     /// Sets how long calls to a [supervised](Self::supervise) server wait while it starts or restarts.

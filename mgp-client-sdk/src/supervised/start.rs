@@ -18,6 +18,7 @@ use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::authorization::AuthorizationFailed;
 use super::persistent_stack::{ActiveConnection, PersistentStack};
 use super::record::{Recorder, StartAttempt};
 use crate::client::{self, ChildGuard, Client};
@@ -47,6 +48,8 @@ pub enum ServerTarget {
         url: String,
         /// Headers of every request, in addition to those of the client's configuration.
         headers: http::HeaderMap,
+        /// Credentials, in place of those of the client's configuration.
+        credentials: Option<Arc<dyn mgp_transport::http::Credentials>>,
     },
     /// A server in this process, connected over memory.
     InMemory(Arc<ConnectInMemory>),
@@ -290,8 +293,11 @@ impl ServerRun {
                 client::establish(reader, writer, config, attach, Some(guard)).await?
             }
             #[cfg(feature = "http")]
-            ServerTarget::Url { url, headers } => {
+            ServerTarget::Url { url, headers, credentials } => {
                 config.http.headers.extend(headers.clone());
+                if credentials.is_some() {
+                    config.http.credentials.clone_from(credentials);
+                }
                 client::establish_url(url, config, attach).await?
             }
             ServerTarget::InMemory(connect) => {
@@ -423,6 +429,9 @@ impl ServerRun {
 fn failure_cause(error: &Error) -> String {
     match error {
         Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal) => {
+            if let Some(failed) = AuthorizationFailed::from_error(refusal) {
+                return failed.to_string();
+            }
             format!("the handshake was refused with {}", refusal.code())
         }
         // These texts are written by this workspace, not by the server.

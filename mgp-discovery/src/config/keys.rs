@@ -77,6 +77,8 @@ pub const KEYS: &[ConfigKey] = keys! {
         "args" KeyKind::Texts, "[]", "The arguments of the program. `${…}` is expanded.";
         "url" KeyKind::Text, "", "The address of a running server, instead of a program. `${…}` is expanded.";
         "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is expanded.";
+        "login" KeyKind::Word(&["shared", "agent"]), "shared", "The agents that share a login at `url`: all of them, or `agent` for a login and an instance each. `mgp servers login ID` logs in; with `agent` the tool list is read with that login, and `mgp servers login ID --agent NAME` makes those of the agents.";
+        "auth" KeyKind::Table, "", "The client that `mgp` is at the authorization server of `url`; a person's login mostly needs none.";
         "cwd" KeyKind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. The default is the folder of a project's file, or your home for any other file. `${…}` is expanded.";
         "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`. The older HTTP transport with a separate event stream (`sse`) is not supported and is an error.";
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
@@ -86,6 +88,15 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
         "mgp" KeyKind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
+    }
+    "servers.auth": {
+        "grant" KeyKind::Word(&["login", "client_credentials"]), "login", "The way tokens are obtained: a person logs in with `mgp servers login ID`, or `mgp` has credentials of its own.";
+        "client_id" KeyKind::Text, "", "The id of a client that was registered by hand; needed for `client_credentials`, and where the authorization server accepts no registrations. `${…}` is expanded.";
+        "client_secret" KeyKind::Text, "", "The secret of that client. `${…}` is expanded.";
+        "private_key" KeyKind::Text, "", "The private key of that client, in place of a secret: PEM (PKCS #8) of P-256, RSA or Ed25519, e.g. `${file:key.pem}`. `${…}` is expanded.";
+        "issuer" KeyKind::Text, "", "The only authorization server to trust; the default is the one that the server names. `${…}` is expanded.";
+        "scopes" KeyKind::Texts, "[]", "Scopes that are requested in addition to those that the server names.";
+        "dpop" KeyKind::Word(&["offered", "always", "never"]), "offered", "When tokens are bound to a key, so that a stolen one is useless (DPoP).";
     }
     "servers.mgp": {
         "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all that the kernel uses: `security`, `lifecycle`, `streaming`.";

@@ -1,5 +1,6 @@
 //! The keys of `mgp.toml` and their meaning (MGP §15.2).
 
+mod auth;
 mod describe;
 mod finding;
 mod keys;
@@ -12,6 +13,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
+pub use auth::{AuthConfig, AuthGrant, DpopUse, LoginScope};
 pub use describe::{config_markdown, config_schema};
 pub use finding::{ConfigErrors, ConfigFinding, FindingSeverity};
 pub use keys::{ConfigKey, KEYS};

@@ -12,6 +12,7 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::ServerId;
 
+use super::auth::{AuthConfig, LoginScope};
 use crate::source::Origin;
 
 /// Files by their path in the project, with their SHA-256.
@@ -126,12 +127,22 @@ pub enum TargetConfig {
         headers: BTreeMap<String, String>,
         /// Streamable HTTP, or the older event stream.
         transport: Transport,
+        /// The way `mgp` is authorized by the server.
+        auth: Box<AuthConfig>,
     },
     /// A server in this process, which the embedding program provides; no file can declare it.
     InProcess,
 }
 
 impl ServerConfig {
+    /// Returns whether each agent has an instance of its own: by `isolation`, or because it has a login of its own.
+    #[must_use]
+    pub fn is_per_agent(&self) -> bool {
+        let is_isolated = self.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
+        let own_login = |auth: &AuthConfig| auth.login == LoginScope::Agent;
+        is_isolated || matches!(&self.target, TargetConfig::Url { auth, .. } if own_login(auth))
+    }
+
     /// Creates a server of this process, governed like any other.
     #[must_use]
     pub fn in_process(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
@@ -181,10 +192,11 @@ impl fmt::Debug for TargetConfig {
                 .field("cwd", cwd)
                 .field("env", &env.keys().collect::<Vec<_>>())
                 .finish(),
-            Self::Url { headers, transport, .. } => f
+            Self::Url { headers, transport, auth, .. } => f
                 .debug_struct("Url")
                 .field("headers", &headers.keys().collect::<Vec<_>>())
                 .field("transport", transport)
+                .field("auth", auth)
                 .finish_non_exhaustive(),
             Self::InProcess => f.write_str("Within"),
         }

@@ -12,6 +12,7 @@ use mgp_types::mgp::{DefaultPolicy, RestartPolicy, Transport};
 use mgp_types::service::ServerId;
 use toml_edit::{Document, Item, TableLike};
 
+use super::auth::auth;
 use super::finding::Report;
 use super::reader::Reader;
 use super::{
@@ -223,6 +224,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     let (command, url) = (reader.text("command"), reader.text("url"));
     let (args, cwd, env) = (reader.texts("args"), reader.text("cwd"), reader.map("env"));
     let headers = reader.map("headers");
+    let auth = auth(reader);
     let transport = reader.text("transport").map(|word| Transport::from(word.as_str()));
     let written = |reader: &Reader<'_, '_, '_>, name| reader.item(name).is_some();
     match (written(reader, "command"), written(reader, "url")) {
@@ -242,7 +244,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
                 let remedy = "write `url` instead of `command`, or leave it out".to_owned();
                 reader.error("transport", "is not valid with `command`", Some(remedy));
             }
-            idle(reader, &["headers"], "url");
+            idle(reader, &["headers", "login", "auth"], "url");
             if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains('=')) {
                 let what = format!("has the impossible name `{}`", super::kind::shown(name));
                 reader.error("env", what, None);
@@ -261,7 +263,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
                 reader.error("url", "is not a URL", Some(remedy));
             }
             let transport = transport.unwrap_or(Transport::Http);
-            Some(TargetConfig::Url { url, headers, transport })
+            Some(TargetConfig::Url { url, headers, transport, auth: Box::new(auth) })
         }
     }
 }

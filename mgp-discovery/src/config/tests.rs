@@ -295,3 +295,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn credentials_without_a_client_are_found_and_never_shown() {
+    let of = |more: &str| format!("servers = [{{ id = 'a', url = 'https://a', {more} }}]");
+    let machine = "auth = { grant = 'client_credentials', client_id = 'x'";
+    for (more, word) in [
+        (format!("{machine} }}"), "`servers.auth.grant` has no credentials"),
+        ("auth = { client_secret = 'x' }".to_owned(), "has no `client_id`"),
+        ("auth = { client_id = 'x', private_key = 'x' }".to_owned(), "does not fit"),
+        (
+            format!("login = 'agent', {machine}, client_secret = 'x' }}"),
+            "`servers.login` conflicts",
+        ),
+    ] {
+        let found = findings(&of(&more));
+        assert!(found.iter().any(|line| line.contains(word)), "{more}: {found:#?}");
+    }
+    let good = parsed(&of(&format!("{machine}, client_secret = 'hunter2-hunter2' }}")));
+    let server = &good.config.servers[0];
+    assert!(!format!("{server:?}").contains("hunter2"), "{server:?}");
+    assert_eq!(crate::clear_secrets(server)[0].place, "auth.client_secret");
+    assert!(parsed(&of("login = 'agent'")).config.servers[0].is_per_agent());
+}

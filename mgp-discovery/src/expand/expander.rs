@@ -14,7 +14,7 @@ use mgp_types::service::ServerId;
 
 use super::secrets::{in_url, looks_secret, named};
 use super::{Expanded, Piece, Template, TemplateError, command};
-use crate::config::{ServerConfig, TargetConfig, limits};
+use crate::config::{AuthConfig, ServerConfig, TargetConfig, limits};
 use crate::source::{Origin, changed_file};
 
 /// Expands `${…}`.
@@ -73,6 +73,8 @@ pub enum ExpandedTarget {
         headers: BTreeMap<String, Expanded>,
         /// Streamable HTTP, or the older event stream.
         transport: Transport,
+        /// The way `mgp` is authorized by the server.
+        auth: Box<AuthConfig<Expanded>>,
     },
     /// In this process.
     InProcess,
@@ -109,7 +111,9 @@ impl ExpandedServer {
             ExpandedTarget::Program { command, args, env, .. } => {
                 (std::iter::once(command).chain(args).collect(), Some(env))
             }
-            ExpandedTarget::Url { url, headers, .. } => (vec![url], Some(headers)),
+            ExpandedTarget::Url { url, headers, auth, .. } => {
+                (auth.texts().map(|(_, text)| text).chain([url]).collect(), Some(headers))
+            }
             ExpandedTarget::InProcess => (Vec::new(), None),
         };
         let all = texts.into_iter().chain(map.into_iter().flat_map(BTreeMap::values));
@@ -165,10 +169,13 @@ impl Expander {
             TargetConfig::Program { command, args, cwd, env } => {
                 filling.program(command, args, cwd.as_deref(), env)
             }
-            TargetConfig::Url { url, headers, transport } => ExpandedTarget::Url {
+            TargetConfig::Url { url, headers, transport, auth } => ExpandedTarget::Url {
                 url: filling.text("url", url, &in_url(url)),
                 headers: filling.map("headers", headers),
                 transport: transport.clone(),
+                auth: Box::new(auth.map(|name, text| {
+                    filling.text(&format!("auth.{name}"), text, &[(name, text)])
+                })),
             },
             TargetConfig::InProcess => ExpandedTarget::InProcess,
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mgp_discovery::ServerConfig;
+use mgp_kernel::Logins;
 use mgp_security::{Governance, ServerPolicy};
 use mgp_types::mgp::{AccessGrantParams, AccessQueryParams, Permission, RiskLevel};
 use mgp_types::service::ServerId;
@@ -18,6 +19,7 @@ use crate::backend::{Backend, PermissionDecision};
 use crate::exit::CliResult;
 use crate::output::{Output, Progress, plural};
 use crate::socket_hello::Intent;
+use crate::state;
 
 /// The time a server may take to list its tools; package runners download first.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -85,7 +87,7 @@ pub(super) async fn grant_access(
     for server in &new {
         governance.policies().set(server.id.clone(), policy(server));
     }
-    let prober = Prober::new(PROBE_TIMEOUT);
+    let prober = Prober::new(PROBE_TIMEOUT, Logins::in_folder(&state::folder(global)?));
     let mut probes: FuturesUnordered<_> = new
         .iter()
         .map(|server| async { (*server, prober.probe(server, governance.definitions()).await) })

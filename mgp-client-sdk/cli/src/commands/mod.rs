@@ -12,6 +12,7 @@ pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod kernel;
 pub(crate) mod keys;
+mod login;
 pub(crate) mod operator;
 pub(crate) mod permissions;
 mod probe;

@@ -1,5 +1,6 @@
 //! Starts a server briefly to read its version and its tools.
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
+use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_discovery::{
     Expanded, ExpandedServer, ExpandedTarget, Expander, ServerConfig, TargetConfig, clear_secrets,
 };
+use mgp_kernel::{LoginServer, Logins};
 use mgp_security::Definitions;
 use mgp_transport::ChildCommand;
 use mgp_types::Payload;
@@ -78,14 +81,20 @@ impl fmt::Display for ProbeError {
 #[derive(Debug)]
 pub(super) struct Prober {
     expander: Expander,
+    logins: Logins,
     timeout: Duration,
     starts: Semaphore,
 }
 
 impl Prober {
     /// Creates a prober with a time limit for each server.
-    pub(super) fn new(timeout: Duration) -> Self {
-        Self { expander: Expander::from_env(), timeout, starts: Semaphore::new(MAX_STARTING) }
+    pub(super) fn new(timeout: Duration, logins: Logins) -> Self {
+        Self {
+            expander: Expander::from_env(),
+            logins,
+            timeout,
+            starts: Semaphore::new(MAX_STARTING),
+        }
     }
 
     /// Starts a server and lists its tools, which are recorded in the definitions.
@@ -203,15 +212,28 @@ impl Prober {
                     .term_timeout(EXIT_TIMEOUT);
                 builder.spawn(program).await
             }
-            ExpandedTarget::Url { url, headers, .. } => {
-                let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
-                let builder = builder.http(|config| config.headers.extend(headers));
-                builder.connect_url(url.as_str()).await
+            ExpandedTarget::Url { url, headers, auth, .. } => {
+                let headers = self::headers(&headers)?;
+                let url = url.as_str().to_owned();
+                let login = (!headers.contains_key(AUTHORIZATION)).then(|| {
+                    // With a login for each agent, the list of tools is read with the shared one.
+                    self.logins.credentials(LoginServer { id, url: url.clone(), auth: *auth }, None)
+                });
+                let builder = builder.http(|config| {
+                    config.headers.extend(headers);
+                    config.credentials = login.flatten();
+                });
+                builder.connect_url(url).await
             }
             _ => return Err("its transport is not supported by this program".into()),
         };
         connected.map_err(|error| error_chain(&error))
     }
+}
+
+/// Parses the headers of all requests.
+pub(super) fn headers(headers: &BTreeMap<String, Expanded>) -> Result<HeaderMap, String> {
+    headers.iter().map(header).collect()
 }
 
 /// Parses a header; its value may be secret and is not part of errors.
@@ -288,10 +310,13 @@ fn is_program(file: &Path) -> bool {
 }
 
 /// Returns an error and its sources, each sentence once.
-fn error_chain(error: &mgp_client_sdk::Error) -> String {
+pub(super) fn error_chain(error: &mgp_client_sdk::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
+        if let Some(failed) = error.downcast_ref::<AuthorizationFailed>() {
+            return failed.to_string();
+        }
         let sentence = error.to_string();
         if !text.contains(&sentence) {
             text = format!("{text}: {sentence}");

@@ -16,6 +16,8 @@ mod hostile;
 mod import;
 #[cfg(unix)]
 mod kernel;
+#[cfg(unix)]
+mod login;
 #[path = "../world/program.rs"]
 mod program;
 #[cfg(unix)]

@@ -52,6 +52,9 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
     described.tools = tools.len() as u64;
     described.tokens = tools.iter().map(IndexedTool::tokens).map(u64::from).sum::<u64>();
     (described.since, described.error) = server.log().state();
+    if server.log().missing_login(None).is_some() {
+        described.status = ServerState::Error;
+    }
     if let Ok(client) = server.latest().client() {
         let facts = client.server();
         described.era = Some(server.eras().join("+"));

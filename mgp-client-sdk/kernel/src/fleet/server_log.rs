@@ -1,15 +1,19 @@
 //! The log of a server for operators: the last state, the last failure, and the end of standard error.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use mgp_types::Timestamp;
 use mgp_types::mgp::{KernelLogLine, ServerState};
+use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
 
 /// The oldest lines are dropped first.
 const MAX_LINES: usize = 500;
 
 const MAX_BYTES: usize = 64 * 1024;
+
+/// Missing logins that are remembered.
+const MAX_LOGINS: usize = 32;
 
 /// The log of one server; outlives its processes.
 #[derive(Default)]
@@ -21,6 +25,8 @@ struct Entries {
     bytes: usize,
     since: Option<Timestamp>,
     error: Option<String>,
+    /// The missing logins, by their owners.
+    missing_logins: HashMap<Option<Principal>, String>,
 }
 
 impl ServerLog {
@@ -49,6 +55,23 @@ impl ServerLog {
         }
     }
 
+    /// Records that a login is missing or no longer valid, or that it is there again.
+    pub(super) fn set_login(&self, owner: Option<&Principal>, missing: Option<&str>) {
+        let logins = &mut self.0.lock().missing_logins;
+        match missing {
+            Some(missing) if logins.len() < MAX_LOGINS => {
+                logins.insert(owner.cloned(), missing.to_owned());
+            }
+            Some(_) => {}
+            None => drop(logins.remove(&owner.cloned())),
+        }
+    }
+
+    /// Returns why the login of an agent, or the one that all share, is missing, with the remedy.
+    pub(super) fn missing_login(&self, owner: Option<&Principal>) -> Option<String> {
+        self.0.lock().missing_logins.get(&owner.cloned()).cloned()
+    }
+
     /// Returns the last lines, the oldest first.
     pub(crate) fn last_lines(&self, max: usize) -> Vec<KernelLogLine> {
         let entries = self.0.lock();
@@ -58,7 +81,8 @@ impl ServerLog {
     /// Returns the time of the last change of state, and the reason of the last failure since it was connected.
     pub(super) fn state(&self) -> (Option<Timestamp>, Option<String>) {
         let entries = self.0.lock();
-        (entries.since.clone(), entries.error.clone())
+        let missing = || entries.missing_logins.values().next().cloned();
+        (entries.since.clone(), entries.error.clone().or_else(missing))
     }
 }
 

@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_client_sdk::{Client, Error, Hop, SupervisedClient};
 use mgp_lifecycle::LifecycleError;
-use mgp_types::RpcError;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{ServerState, ShutdownReason};
-use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Reply, ServerId};
+use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId};
 use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::server_log::ServerLog;
 use super::start::StartHold;
 
 /// Time for which a server that refused a legacy session is not asked for another one.
@@ -54,6 +56,7 @@ pub(super) struct Session {
     server: ServerId,
     client: SupervisedClient,
     hop: Hop,
+    login: LoginState,
     /// The number of calls in flight.
     running: AtomicUsize,
     /// The time at which the last call began or ended.
@@ -61,10 +64,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(kind: SessionKind, server: ServerId, client: SupervisedClient) -> Self {
+    pub(super) fn new(
+        kind: SessionKind,
+        server: ServerId,
+        client: SupervisedClient,
+        login: LoginState,
+    ) -> Self {
         let hop = Hop::supervised(server.clone(), client.clone());
         let (running, used_at) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
-        Self { kind, server, client, hop, running, used_at }
+        Self { kind, server, client, hop, login, running, used_at }
     }
 
     pub(super) fn kind(&self) -> SessionKind {
@@ -112,6 +120,12 @@ impl Session {
         if hold.is_set() {
             return self.client.client();
         }
+        let mut states = self.client.state().watch();
+        let has_failed = matches!(self.state(), ServerState::Error | ServerState::Restarting);
+        if has_failed && self.login.missing().is_some() {
+            // Somebody may have logged in since.
+            self.client.stop(ShutdownReason::OperatorRequest).await;
+        }
         let is_down = matches!(
             self.state(),
             ServerState::Registered | ServerState::Disconnected | ServerState::Draining
@@ -119,10 +133,27 @@ impl Session {
         if is_down && !hold.start(&self.client).await {
             return self.client.client();
         }
-        match tokio::time::timeout(timeout, self.client.ready()).await {
-            Ok(ready) => ready,
-            Err(_) => self.client.client(),
+        tokio::select! {
+            ready = self.client.ready() => ready,
+            () = tokio::time::sleep(timeout) => self.client.client(),
+            () = self.login_refused(&mut states) => {
+                // Another start would be refused, too.
+                self.client.stop(ShutdownReason::OperatorRequest).await;
+                self.client.client()
+            }
         }
+    }
+
+    /// Waits until a start has failed because a login is missing.
+    async fn login_refused(&self, states: &mut watch::Receiver<ServerState>) {
+        while states.changed().await.is_ok() {
+            let state = states.borrow_and_update().clone();
+            let has_failed = matches!(state, ServerState::Error | ServerState::Restarting);
+            if has_failed && self.login.missing().is_some() {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     /// Wakes a legacy session; a server that does not serve it is stopped after its first refusal.
@@ -144,15 +175,20 @@ impl Session {
         call: Call,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (running, sending) = (RunningCall::new(self), self.hop.send(call));
-        Box::pin(async move { sending.await.map_err(|error| running.0.name_time_limit(error)) })
+        Box::pin(async move { sending.await.map_err(|error| running.0.with_remedy(error)) })
     }
 
-    /// Adds the key that raises the limit to the error of a call that took too long.
-    fn name_time_limit(&self, error: RpcError) -> RpcError {
+    /// Adds the remedy: the key that raises the limit of a call that took too long, or the login that is missing.
+    fn with_remedy(&self, error: RpcError) -> RpcError {
         let source = std::error::Error::source(&error);
-        let refusal = source.and_then(|source| source.downcast_ref::<LifecycleError>());
-        if !matches!(refusal, Some(LifecycleError::TimedOut(_))) {
-            return error;
+        match source.and_then(|source| source.downcast_ref::<LifecycleError>()) {
+            Some(LifecycleError::TimedOut(_)) => {}
+            Some(LifecycleError::NotReady { .. }) => {
+                let missing = self.login.missing().map(AuthorizationFailed::new);
+                let code = ErrorCode::AUTH_REQUIRED;
+                return missing.map_or(error, |missing| missing.into_error(code));
+            }
+            _ => return error,
         }
         let message = format!(
             "{}; an operator can raise `timeout` or `max_timeout` of server `{}`",
@@ -160,6 +196,18 @@ impl Session {
             self.server
         );
         error.with_message(message)
+    }
+}
+
+/// Whether the login of an instance is missing.
+pub(super) struct LoginState {
+    pub(super) log: Arc<ServerLog>,
+    pub(super) owner: Option<Principal>,
+}
+
+impl LoginState {
+    fn missing(&self) -> Option<String> {
+        self.log.missing_login(self.owner.as_ref())
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mgp_discovery::{ServerConfig, TargetConfig, clear_secrets};
+use mgp_kernel::Logins;
 use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
 use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Tool;
@@ -15,6 +16,7 @@ use super::kernel::KernelState;
 use super::report::{Check, Level};
 use crate::args::Global;
 use crate::output::{Progress, first_line, plural};
+use crate::state;
 
 /// The tokens above which a list of tools gets a warning.
 const MANY_TOKENS: u64 = 10_000;
@@ -70,7 +72,8 @@ async fn probe_all(
     servers: &[ServerConfig],
     definitions: &Definitions,
 ) -> Vec<Option<Result<ProbedServer, ProbeError>>> {
-    let prober = &Prober::new(timeout);
+    let logins = state::folder(global).map(|folder| Logins::in_folder(&folder));
+    let prober = &Prober::new(timeout, logins.unwrap_or_default());
     let mut probes: FuturesUnordered<_> = servers
         .iter()
         .enumerate()
