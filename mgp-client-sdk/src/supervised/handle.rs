@@ -18,6 +18,8 @@ use tokio::sync::broadcast;
 use super::monitor::monitor_runs;
 use super::persistent_stack::PersistentStack;
 use super::record::Recorder;
+#[cfg(feature = "http")]
+use super::start::HttpTransport;
 use super::start::{Resolve, ServerStarter, ServerTarget, StartConfig};
 use crate::builder::ClientBuilder;
 use crate::client::{Client, configure_retry};
@@ -115,7 +117,12 @@ impl ClientBuilder {
         let headers = http::HeaderMap::new();
         SupervisedClient::new(
             self,
-            fixed(ServerTarget::Url { url, headers, credentials: None }),
+            fixed(ServerTarget::Url {
+                url,
+                headers,
+                transport: HttpTransport::Streamable,
+                credentials: None,
+            }),
             config,
         )
     }

@@ -19,4 +19,6 @@ mod start;
 
 pub use authorization::AuthorizationFailed;
 pub use handle::SupervisedClient;
+#[cfg(feature = "http")]
+pub use start::HttpTransport;
 pub use start::ServerTarget;

@@ -48,11 +48,25 @@ pub enum ServerTarget {
         url: String,
         /// Headers of every request, in addition to those of the client's configuration.
         headers: http::HeaderMap,
+        /// Streamable HTTP, with the older HTTP+SSE where the server accepts only that; or that at once.
+        transport: HttpTransport,
         /// Credentials, in place of those of the client's configuration.
         credentials: Option<Arc<dyn mgp_transport::http::Credentials>>,
     },
     /// A server in this process, connected over memory.
     InMemory(Arc<ConnectInMemory>),
+}
+
+/// The transport to a server at a URL.
+#[cfg(feature = "http")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpTransport {
+    /// Streamable HTTP; HTTP+SSE if the server does not accept it.
+    #[default]
+    Streamable,
+    /// HTTP+SSE (MCP 2024-11-05).
+    Sse,
 }
 
 impl ServerTarget {
@@ -266,6 +280,21 @@ impl ServerRun {
     }
 
     async fn connect(&self) -> Result<ReadyServer, Error> {
+        #[cfg(feature = "http")]
+        if let ServerTarget::Url { transport: HttpTransport::Streamable, .. } = &self.target {
+            return match self.connect_over(HttpTransport::Streamable).await {
+                // Without an event stream the first error says more.
+                Err(error) if client::may_be_http_sse(&error) => {
+                    self.connect_over(HttpTransport::Sse).await.map_err(|_| error)
+                }
+                connected => connected,
+            };
+        }
+        self.connect_over(HttpTransport::Sse).await
+    }
+
+    /// Connects; a server at a URL over this transport.
+    async fn connect_over(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
         let mut config = self.plan.config.clone();
         config.ungated = Arc::default();
         let stop_reason = Arc::clone(&self.stop_reason);
@@ -293,12 +322,15 @@ impl ServerRun {
                 client::establish(reader, writer, config, attach, Some(guard)).await?
             }
             #[cfg(feature = "http")]
-            ServerTarget::Url { url, headers, credentials } => {
+            ServerTarget::Url { url, headers, credentials, .. } => {
                 config.http.headers.extend(headers.clone());
                 if credentials.is_some() {
                     config.http.credentials.clone_from(credentials);
                 }
-                client::establish_url(url, config, attach).await?
+                match transport {
+                    HttpTransport::Streamable => client::establish_url(url, config, attach).await?,
+                    HttpTransport::Sse => client::establish_http_sse(url, config, attach).await?,
+                }
             }
             ServerTarget::InMemory(connect) => {
                 let end = connect();

@@ -80,7 +80,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "login" KeyKind::Word(&["shared", "agent"]), "shared", "The agents that share a login at `url`: all of them, or `agent` for a login and an instance each. `mgp servers login ID` logs in; with `agent` the tool list is read with that login, and `mgp servers login ID --agent NAME` makes those of the agents.";
         "auth" KeyKind::Table, "", "The client that `mgp` is at the authorization server of `url`; a person's login mostly needs none.";
         "cwd" KeyKind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. The default is the folder of a project's file, or your home for any other file. `${…}` is expanded.";
-        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`. The older HTTP transport with a separate event stream (`sse`) is not supported and is an error.";
+        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`. With `http`, a server that serves only the older HTTP+SSE at that address is used over that; `sse` uses it at once.";
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
         "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";

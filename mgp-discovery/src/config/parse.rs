@@ -216,10 +216,6 @@ fn pass_env(reader: &mut Reader<'_, '_, '_>) -> Vec<String> {
     names
 }
 
-/// The ways to a server that serves HTTP with a separate event stream only.
-const SSE_REMEDY: &str = "use the server's address for streamable HTTP, often `…/mcp`, and leave `transport` out; \
-    or start a bridge: `command = \"npx\"`, `args = [\"mcp-remote\", \"URL\"]`";
-
 fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     let (command, url) = (reader.text("command"), reader.text("url"));
     let (args, cwd, env) = (reader.texts("args"), reader.text("cwd"), reader.map("env"));
@@ -278,10 +274,6 @@ fn check_url_keys(
         Some(Transport::Stdio) => {
             let remedy = "write `command` instead of `url`, or leave it out".to_owned();
             reader.error("transport", "is not valid with `url`", Some(remedy));
-        }
-        Some(Transport::Sse) => {
-            let remedy = SSE_REMEDY.to_owned();
-            reader.error("transport", "is `sse`, which is not supported", Some(remedy));
         }
         _ => {}
     }

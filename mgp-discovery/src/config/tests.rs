@@ -134,16 +134,6 @@ fn every_key_has_an_effect() {
 }
 
 #[test]
-fn sse_is_refused_with_a_remedy_instead_of_being_spoken_to_as_streamable_http() {
-    let text = "[[servers]]\nid = 'a'\nurl = 'https://a/sse'\ntransport = 'sse'\n";
-    let read = Config::parse("mgp.toml", text).unwrap();
-    assert!(read.config.servers.is_empty());
-    let finding = &read.findings[0];
-    assert!(finding.what.contains("`sse`, which is not supported"), "{finding:?}");
-    assert!(finding.remedy.as_ref().unwrap().contains("mcp-remote"), "{finding:?}");
-}
-
-#[test]
 fn written_defaults_are_the_defaults() {
     let mut text = String::from("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let mut table = "servers";

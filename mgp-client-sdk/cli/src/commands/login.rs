@@ -16,7 +16,7 @@ use mgp_discovery::{
 };
 use mgp_kernel::{LoginServer, Logins};
 use mgp_types::method::KernelServersRestart;
-use mgp_types::mgp::KernelServerParams;
+use mgp_types::mgp::{KernelServerParams, Transport};
 use mgp_types::service::Principal;
 
 use super::probe;
@@ -164,7 +164,7 @@ async fn authorize(login: &Login, server: &ServerConfig) -> CliResult<OAuth> {
     let (expander, own) = (Expander::from_env(), server.clone());
     let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
     let expanded = expanded.map_err(Failure::failed)?.map_err(Failure::failed)?;
-    let ExpandedTarget::Url { url, headers, mut auth, .. } = expanded.target else {
+    let ExpandedTarget::Url { url, headers, mut auth, transport } = expanded.target else {
         return Err(Failure::failed("only servers at a `url` have logins"));
     };
     auth.scopes.extend(login.scopes.clone());
@@ -181,13 +181,18 @@ async fn authorize(login: &Login, server: &ServerConfig) -> CliResult<OAuth> {
         }))
     };
     let headers = probe::headers(&headers).map_err(Failure::failed)?;
-    let client = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
+    let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
         .init_timeout(login.timeout.saturating_mul(2))
         .era(server.era.into())
-        .http(|config| config.headers.extend(headers))
-        .credentials(oauth.clone())
-        .connect_url(&url)
-        .await;
+        .http(|config| {
+            config.headers.extend(headers);
+            config.message_timeout = login.timeout;
+        })
+        .credentials(oauth.clone());
+    let client = match transport {
+        Transport::Sse => builder.connect_http_sse(&url).await,
+        _ => builder.connect_url(&url).await,
+    };
     match client {
         // A server may require a login for calls only.
         Ok(client) => {

@@ -20,6 +20,7 @@ use mgp_transport::ChildCommand;
 use mgp_types::Payload;
 use mgp_types::mcp::{Era, ListParams, Tool};
 use mgp_types::method::ToolsList;
+use mgp_types::mgp::Transport;
 use mgp_types::service::Call;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -212,7 +213,7 @@ impl Prober {
                     .term_timeout(EXIT_TIMEOUT);
                 builder.spawn(program).await
             }
-            ExpandedTarget::Url { url, headers, auth, .. } => {
+            ExpandedTarget::Url { url, headers, auth, transport } => {
                 let headers = self::headers(&headers)?;
                 let url = url.as_str().to_owned();
                 let login = (!headers.contains_key(AUTHORIZATION)).then(|| {
@@ -223,7 +224,10 @@ impl Prober {
                     config.headers.extend(headers);
                     config.credentials = login.flatten();
                 });
-                builder.connect_url(url).await
+                match transport {
+                    Transport::Sse => builder.connect_http_sse(url).await,
+                    _ => builder.connect_url(url).await,
+                }
             }
             _ => return Err("its transport is not supported by this program".into()),
         };

@@ -16,18 +16,19 @@ use crate::world::{CommandOutput, Home};
 
 /// An authorization server with a protected server, and a kernel in front of that.
 struct World {
-    issuer: Issuer,
+    issuer: TestServer,
     kernel: Kernel,
 }
 
-struct Issuer {
-    origin: String,
+/// A program of the workspace that prints its address.
+pub(crate) struct TestServer {
+    pub(crate) origin: String,
     child: Child,
 }
 
-impl Issuer {
-    fn new() -> Self {
-        let program = mgp_testkit::program("oauth_server");
+impl TestServer {
+    pub(crate) fn new(name: &str) -> Self {
+        let program = mgp_testkit::program(name);
         let mut child = Command::new(program).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -39,7 +40,7 @@ impl Issuer {
     }
 }
 
-impl Drop for Issuer {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -48,7 +49,7 @@ impl Drop for Issuer {
 
 impl World {
     fn new(more: &str) -> Self {
-        let issuer = Issuer::new();
+        let issuer = TestServer::new("oauth_server");
         let home = Home::new();
         home.write("secret", "s3cret\n");
         let config = format!(
@@ -122,10 +123,26 @@ fn succeeded(mut login: Child, mut output: BufReader<ChildStderr>) {
 }
 
 /// Returns head and body of a page.
-fn get(url: &str) -> (String, String) {
+pub(crate) fn get(url: &str) -> (String, String) {
+    exchange("GET", url, &[], "")
+}
+
+/// Posts JSON and returns the body of the response.
+pub(crate) fn post_json(url: &str, headers: &[&str], body: &Value) -> String {
+    let accepts = ["content-type: application/json", "accept: application/json, text/event-stream"];
+    exchange("POST", url, &[&accepts, headers].concat(), &body.to_string()).1
+}
+
+fn exchange(method: &str, url: &str, headers: &[&str], body: &str) -> (String, String) {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    write!(stream, "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
     let (head, body) = page.split_once("\r\n\r\n").unwrap();

@@ -23,5 +23,7 @@ mod program;
 #[cfg(unix)]
 mod running;
 mod schema;
+#[cfg(unix)]
+mod sse;
 mod trust;
 mod world;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use mgp_client_sdk::gateway::ServerTarget;
+use mgp_client_sdk::gateway::{HttpTransport, ServerTarget};
 use mgp_discovery::{Expanded, ExpandedServer, ExpandedTarget, TargetConfig};
 use mgp_transport::{ChildCommand, duplex};
+use mgp_types::mgp::Transport;
 use mgp_types::service::{BoxFuture, Principal, SpawnError};
 
 use super::context::{CreateServer, FleetContext};
@@ -100,7 +101,7 @@ impl Starting {
                     .on_stderr(move |line| log.push_line(line));
                 Ok(ServerTarget::Child(Box::new(program)))
             }
-            ExpandedTarget::Url { url, headers, auth, .. } => {
+            ExpandedTarget::Url { url, headers, auth, transport } => {
                 let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
                 let url = url.as_str().to_owned();
                 let credentials = (!headers.contains_key(AUTHORIZATION)).then(|| {
@@ -111,7 +112,12 @@ impl Starting {
                     let server = LoginServer { id, url: url.clone(), auth: *auth };
                     self.context.logins.reporting(server, self.owner.as_ref(), Arc::new(report))
                 });
-                Ok(ServerTarget::Url { url, headers, credentials: credentials.flatten() })
+                let transport = match transport {
+                    Transport::Sse => HttpTransport::Sse,
+                    _ => HttpTransport::Streamable,
+                };
+                let credentials = credentials.flatten();
+                Ok(ServerTarget::Url { url, headers, transport, credentials })
             }
             _ => Err(SpawnError::new("unknown kind of server; use `command` or `url`")),
         }
