@@ -20,10 +20,8 @@ use crate::builder::ClientBuilder;
 use crate::client::Client;
 pub use crate::client::WeakClient;
 use crate::error::Error;
-#[cfg(feature = "http")]
-pub use crate::supervised::HttpTransport;
 use crate::supervised::SupervisedClient;
-pub use crate::supervised::{AuthorizationFailed, ServerTarget};
+pub use crate::supervised::{AuthorizationFailed, HttpTransport, ServerTarget};
 pub use crate::tool_router::AwaitLegacyTask;
 use crate::wire::{FindCaller, TimeLimits};
 

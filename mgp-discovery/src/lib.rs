@@ -26,14 +26,14 @@ pub use config::{
     AgentConfig, AuditFsync, AuditLogConfig, AuthConfig, AuthGrant, CallTimeouts, Config,
     ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse, FindingSeverity,
     GovernanceConfig, Isolation, KEYS, KernelConfig, KeyKind, LoginScope, OnUngranted,
-    OperatorProof, ParsedConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig,
-    ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits, nearest,
-    parse_duration,
+    OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments, RestartConfig, ServerConfig,
+    TargetConfig, ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits,
+    nearest, parse_duration,
 };
 pub use error::DiscoveryError;
 pub use expand::{
-    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, Template,
-    TemplateError, clear_secrets,
+    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, SecretFile,
+    SecretFileError, Template, TemplateError, clear_secrets,
 };
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,

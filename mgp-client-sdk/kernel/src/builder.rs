@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_discovery::{
-    CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, Sources, Trust,
+    CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, SecretFile,
+    Sources, Trust,
 };
 use mgp_security::{ElicitApprover, Governance, GovernanceBuilder, InboxConfig, Policies};
 use mgp_server_sdk::{ChangeNotifier, Server};
@@ -181,6 +182,7 @@ impl KernelBuilder {
             self.registration.scripts = Some(folder.join(SCRIPTS_FOLDER));
         }
         self.logins = Logins::in_folder(folder);
+        self.expander = self.expander.secrets(SecretFile::in_folder(folder));
         let index = |db| ToolIndex::builder().open(db);
         let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
         let index = index?;

@@ -42,5 +42,5 @@ pub use builder::KernelBuilder;
 pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;
 pub use handle::Kernel;
-pub use login::{LoginServer, Logins};
+pub use login::{LoginServer, Logins, proxy};
 pub use process_info::KernelEndpoints;

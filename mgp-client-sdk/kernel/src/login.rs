@@ -1,6 +1,6 @@
 //! Logins at servers at a URL: the files of their tokens, and the credentials of connections (MCP authorization).
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use mgp_client_sdk::auth::{ClientCredentials, DpopMode, FileTokens, OAuth};
 use mgp_client_sdk::auth::{SigningAlgorithm, SigningKey};
 use mgp_client_sdk::gateway::AuthorizationFailed;
-use mgp_discovery::{AuthConfig, AuthGrant, DpopUse, Expanded};
+use mgp_discovery::{AuthConfig, AuthGrant, DpopUse, Expanded, KernelConfig, ProxyConfig};
 use mgp_transport::http::{
-    CredentialRefusal, Credentials, Endpoint, GuardedFetch, RequestCredentials, RequestTarget,
+    CredentialRefusal, Credentials, Endpoint, GuardedFetch, Proxy, RequestCredentials,
+    RequestTarget,
 };
 use mgp_types::service::{BoxFuture, Principal, ServerId};
 use mgp_types::{ErrorCode, RpcError, Sha256Hash};
@@ -29,6 +30,7 @@ const HASH_DIGITS: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct Logins {
     folder: Option<PathBuf>,
+    proxy: Proxy,
 }
 
 /// A server at a URL, expanded.
@@ -49,7 +51,19 @@ impl Logins {
     /// Creates the logins of a state folder.
     #[must_use]
     pub fn in_folder(state: &Path) -> Self {
-        Self { folder: Some(state.join(FOLDER)) }
+        Self { folder: Some(state.join(FOLDER)), proxy: Proxy::from_env() }
+    }
+
+    /// Sets the proxy of all connections. Default: that of the environment.
+    #[must_use]
+    pub fn with_proxy(self, proxy: Proxy) -> Self {
+        Self { proxy, ..self }
+    }
+
+    /// Returns the proxy of all connections.
+    #[must_use]
+    pub fn proxy(&self) -> &Proxy {
+        &self.proxy
     }
 
     /// Returns the file of the login of an agent, or of the one that all agents share; `None` without a folder.
@@ -89,7 +103,8 @@ impl Logins {
         let file = self.file(&server.id, owner);
         let owner = owner.cloned();
         report(None);
-        let login = ServerLogin { server, owner, file, oauth: OnceLock::new(), report };
+        let proxy = self.proxy.clone();
+        let login = ServerLogin { server, owner, file, proxy, oauth: OnceLock::new(), report };
         login.oauth();
         Some(Arc::new(login))
     }
@@ -100,29 +115,27 @@ impl LoginServer {
     ///
     /// # Errors
     /// The reason why `auth` cannot be used.
-    pub fn oauth(&self) -> Result<OAuth, String> {
+    pub fn oauth(&self, proxy: &Proxy) -> Result<OAuth, String> {
         let Self { url, auth, .. } = self;
         let text = |text: &Option<Expanded>| text.as_ref().map(|text| text.as_str().to_owned());
-        let fetch = GuardedFetch::for_server(url).map_err(|error| error.to_string())?;
+        let fetch = GuardedFetch::for_server(url).and_then(|fetch| fetch.proxy(proxy.clone()));
+        let fetch = fetch.map_err(|error| error.to_string())?;
         let fetch = Arc::new(fetch);
         let (id, secret) = (text(&auth.client_id), text(&auth.client_secret));
-        let oauth = match auth.grant {
-            AuthGrant::ClientCredentials => {
-                let id = id.unwrap_or_default();
-                let credentials = match (&auth.private_key, secret) {
-                    (Some(pem), _) => ClientCredentials::key(id, signing_key(pem.as_str())?),
-                    (None, Some(secret)) => ClientCredentials::secret(id, secret),
-                    (None, None) => ClientCredentials::public(id),
-                };
-                OAuth::client_credentials(url, fetch, credentials)
-            }
-            _ => {
-                let oauth = OAuth::new(url, fetch).client_name("mgp");
-                match (id, secret) {
-                    (Some(id), Some(secret)) => oauth.preregistered(id, secret),
-                    (Some(id), None) => oauth.preregistered_public(id),
-                    (None, _) => oauth,
-                }
+        let oauth = if auth.grant == AuthGrant::ClientCredentials {
+            let id = id.unwrap_or_default();
+            let credentials = match (&auth.private_key, secret) {
+                (Some(pem), _) => ClientCredentials::key(id, signing_key(pem.as_str())?),
+                (None, Some(secret)) => ClientCredentials::secret(id, secret),
+                (None, None) => ClientCredentials::public(id),
+            };
+            OAuth::client_credentials(url, fetch, credentials)
+        } else {
+            let oauth = OAuth::new(url, fetch).client_name("mgp");
+            match (id, secret) {
+                (Some(id), Some(secret)) => oauth.preregistered(id, secret),
+                (Some(id), None) => oauth.preregistered_public(id),
+                (None, _) => oauth,
             }
         };
         let oauth = oauth.scopes(&auth.scopes.join(" ")).dpop(match auth.dpop {
@@ -135,6 +148,18 @@ impl LoginServer {
             None => oauth,
         })
     }
+}
+
+/// Returns the proxy of a configuration.
+#[must_use]
+pub fn proxy(config: &KernelConfig) -> Proxy {
+    let proxy = match &config.proxy {
+        ProxyConfig::None => Proxy::none(),
+        // The URL was checked when it was read.
+        ProxyConfig::At(url) => Proxy::at(url).unwrap_or_default(),
+        _ => Proxy::from_env(),
+    };
+    proxy.except(config.no_proxy.iter().map(String::as_str))
 }
 
 /// Reads a private key of any supported kind.
@@ -157,6 +182,7 @@ struct ServerLogin {
     server: LoginServer,
     owner: Option<Principal>,
     file: Option<PathBuf>,
+    proxy: Proxy,
     /// Set once there is a login.
     oauth: OnceLock<OAuth>,
     report: Arc<ReportLogin>,
@@ -172,7 +198,7 @@ impl ServerLogin {
         if file.is_none() && !self.is_machine() {
             return None;
         }
-        let oauth = match self.server.oauth() {
+        let oauth = match self.server.oauth(&self.proxy) {
             Ok(oauth) => oauth,
             Err(error) => {
                 tracing::warn!(server = %self.server.id, %error, "no credentials");
@@ -220,10 +246,10 @@ impl ServerLogin {
         let mut command = format!("mgp servers login {}", self.server.id);
         let Some(owner) = &self.owner else { return command };
         let name = shell_word(agent_name(owner)).unwrap_or_else(|| "NAME".to_owned());
-        command.push_str(&format!(" --agent {name}"));
+        let _ = write!(command, " --agent {name}");
         if owner.tenant() != Principal::local().tenant() {
             let tenant = shell_word(owner.tenant().as_str()).unwrap_or_else(|| "NAME".to_owned());
-            command.push_str(&format!(" --tenant {tenant}"));
+            let _ = write!(command, " --tenant {tenant}");
         }
         command
     }

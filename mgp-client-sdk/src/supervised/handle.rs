@@ -121,6 +121,7 @@ impl ClientBuilder {
                 url,
                 headers,
                 transport: HttpTransport::Streamable,
+                proxy: None,
                 credentials: None,
             }),
             config,

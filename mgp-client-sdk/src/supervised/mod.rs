@@ -19,6 +19,4 @@ mod start;
 
 pub use authorization::AuthorizationFailed;
 pub use handle::SupervisedClient;
-#[cfg(feature = "http")]
-pub use start::HttpTransport;
-pub use start::ServerTarget;
+pub use start::{HttpTransport, ServerTarget};

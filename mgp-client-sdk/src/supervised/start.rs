@@ -50,6 +50,8 @@ pub enum ServerTarget {
         headers: http::HeaderMap,
         /// Streamable HTTP, with the older HTTP+SSE where the server accepts only that; or that at once.
         transport: HttpTransport,
+        /// Proxy, in place of that of the client's configuration.
+        proxy: Option<mgp_transport::http::Proxy>,
         /// Credentials, in place of those of the client's configuration.
         credentials: Option<Arc<dyn mgp_transport::http::Credentials>>,
     },
@@ -58,7 +60,6 @@ pub enum ServerTarget {
 }
 
 /// The transport to a server at a URL.
-#[cfg(feature = "http")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpTransport {
@@ -295,6 +296,8 @@ impl ServerRun {
 
     /// Connects; a server at a URL over this transport.
     async fn connect_over(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
+        #[cfg(not(feature = "http"))]
+        let _ = transport;
         let mut config = self.plan.config.clone();
         config.ungated = Arc::default();
         let stop_reason = Arc::clone(&self.stop_reason);
@@ -322,8 +325,11 @@ impl ServerRun {
                 client::establish(reader, writer, config, attach, Some(guard)).await?
             }
             #[cfg(feature = "http")]
-            ServerTarget::Url { url, headers, credentials, .. } => {
+            ServerTarget::Url { url, headers, credentials, proxy, .. } => {
                 config.http.headers.extend(headers.clone());
+                if let Some(proxy) = proxy {
+                    config.http.proxy = proxy.clone();
+                }
                 if credentials.is_some() {
                     config.http.credentials.clone_from(credentials);
                 }

@@ -115,7 +115,7 @@ impl<T> fmt::Debug for AuthConfig<T> {
             .field("dpop", &self.dpop)
             .field("scopes", &self.scopes)
             .field("texts", &texts)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

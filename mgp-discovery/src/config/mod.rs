@@ -21,8 +21,8 @@ pub use kind::{KeyKind, parse_duration};
 pub(crate) use model::LocalFiles;
 pub use model::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfirmLevel, GovernanceConfig,
-    Isolation, KernelConfig, OnUngranted, OperatorProof, RecordedArguments, RestartConfig,
-    ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig,
+    Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RecordedArguments,
+    RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig,
 };
 pub use nearest::nearest;
 pub use parse::ParsedConfig;

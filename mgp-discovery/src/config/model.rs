@@ -319,6 +319,19 @@ pub enum Isolation {
     PerAgent,
 }
 
+/// The proxy of connections to servers at a URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProxyConfig {
+    /// That of the environment.
+    #[default]
+    Env,
+    /// None.
+    None,
+    /// The one at a URL.
+    At(String),
+}
+
 /// `[kernel]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -329,6 +342,10 @@ pub struct KernelConfig {
     pub max_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
+    /// The proxy of connections to servers at a URL.
+    pub proxy: ProxyConfig,
+    /// Hosts, domains and networks that are reached without the proxy.
+    pub no_proxy: Vec<String>,
     /// The policy that decides permissions.
     pub permission_policy: ApprovalPolicy,
     /// The permissions that `auto_approve` still asks for.
@@ -361,6 +378,8 @@ impl Default for KernelConfig {
         Self {
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
+            proxy: ProxyConfig::Env,
+            no_proxy: Vec::new(),
             pass_env: Vec::new(),
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],

@@ -18,7 +18,7 @@ use super::reader::Reader;
 use super::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
     ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, OperatorProof,
-    RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
+    ProxyConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
     ToolCreationConfig, limits,
 };
 use crate::source::Origin;
@@ -270,12 +270,9 @@ fn check_url_keys(
     transport: Option<&Transport>,
     headers: &BTreeMap<String, String>,
 ) {
-    match transport {
-        Some(Transport::Stdio) => {
-            let remedy = "write `command` instead of `url`, or leave it out".to_owned();
-            reader.error("transport", "is not valid with `url`", Some(remedy));
-        }
-        _ => {}
+    if let Some(Transport::Stdio) = transport {
+        let remedy = "write `command` instead of `url`, or leave it out".to_owned();
+        reader.error("transport", "is not valid with `url`", Some(remedy));
     }
     idle(reader, &["args", "cwd", "env", "pass_env"], "command");
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -360,11 +357,27 @@ fn cut(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
+fn proxy(reader: &mut Reader<'_, '_, '_>) -> ProxyConfig {
+    match reader.text("proxy").as_deref() {
+        None | Some("env") => ProxyConfig::Env,
+        Some("none") => ProxyConfig::None,
+        Some(url) => {
+            if url.strip_prefix("http://").is_none_or(str::is_empty) {
+                let remedy = "write `http://HOST:PORT`, `env` or `none`".to_owned();
+                reader.error("proxy", "is not an http:// URL", Some(remedy));
+            }
+            ProxyConfig::At(url.to_owned())
+        }
+    }
+}
+
 fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     let mut kernel = KernelConfig::default();
     let (timeout, max_timeout) = timeout_pair(&mut reader);
     kernel.timeout = timeout.unwrap_or(kernel.timeout.min(max_timeout.unwrap_or(Duration::MAX)));
     kernel.max_timeout = max_timeout.unwrap_or(kernel.max_timeout.max(kernel.timeout));
+    kernel.proxy = proxy(&mut reader);
+    kernel.no_proxy = reader.texts("no_proxy");
     kernel.pass_env = pass_env(&mut reader);
     if let Some(word) = reader.text("permission_policy") {
         kernel.permission_policy = word.as_str().into();

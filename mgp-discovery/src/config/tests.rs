@@ -60,6 +60,10 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
     );
 }
 
+fn of_url(more: &str) -> String {
+    format!("[[servers]]\nid = 'a'\nurl = 'https://a'\n{more}\n")
+}
+
 /// Returns a file in which only this key differs from the default.
 fn sample(key: &ConfigKey) -> String {
     let value = match key.path().as_str() {
@@ -73,7 +77,26 @@ fn sample(key: &ConfigKey) -> String {
         "servers.headers" => {
             return "[[servers]]\nid = 'a'\nurl = 'https://a'\nheaders = { X = 'b' }\n".into();
         }
+        "servers.login" => return of_url("login = 'agent'"),
+        "servers.auth" => return of_url("auth = { client_id = 'x' }"),
+        "servers.auth.grant" => {
+            let client = "client_id = 'x', client_secret = 'x'";
+            return of_url(&format!("auth = {{ grant = 'client_credentials', {client} }}"));
+        }
+        "servers.auth.client_secret" => {
+            return of_url("auth = { client_id = 'x', client_secret = 'x' }");
+        }
+        "servers.auth.private_key" => {
+            let client = "grant = 'client_credentials', client_id = 'x'";
+            return of_url(&format!("auth = {{ {client}, private_key = 'x' }}"));
+        }
+        "servers.auth.dpop" => return of_url("auth = { dpop = 'never' }"),
+        "servers.auth.scopes" => return of_url("auth = { scopes = ['x'] }"),
+        "servers.auth.client_id" | "servers.auth.issuer" => {
+            return of_url(&format!("auth = {{ {} = 'x' }}", key.name));
+        }
         "servers.era" => "'legacy'",
+        "kernel.proxy" => "'none'",
         "servers.mgp" => "false",
         "servers.mgp.trust_level" => "'sandboxed'",
         "servers.mgp.default_policy" => "'opt-out'",

@@ -8,7 +8,7 @@ mod server;
 
 pub use client::{
     Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection, HttpSseError,
-    connect_http_sse,
+    Proxy, connect_http_sse,
 };
 pub use credentials::{CredentialRefusal, Credentials, RequestCredentials, RequestTarget};
 pub use guard::{ForbiddenAddress, GuardedFetch, check_address};

@@ -47,7 +47,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     checks.extend(state::check_keys(global).await);
     let selected = select(doctor, loaded, &mut checks)?;
     let timeout = (!doctor.no_start).then_some(doctor.timeout);
-    let reports = server::check(global, timeout, &selected.config.servers, &running).await;
+    let reports = server::check(global, timeout, &selected.config, &running).await;
     let broken = &selected.broken;
     // With named servers, nothing else is checked.
     if doctor.server.is_empty() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mgp_discovery::ServerConfig;
-use mgp_kernel::Logins;
 use mgp_security::{Governance, ServerPolicy};
+use mgp_transport::http::Proxy;
 use mgp_types::mgp::{AccessGrantParams, AccessQueryParams, Permission, RiskLevel};
 use mgp_types::service::ServerId;
 use serde::Serialize;
@@ -87,7 +87,7 @@ pub(super) async fn grant_access(
     for server in &new {
         governance.policies().set(server.id.clone(), policy(server));
     }
-    let prober = Prober::new(PROBE_TIMEOUT, Logins::in_folder(&state::folder(global)?));
+    let prober = Prober::new(PROBE_TIMEOUT, &state::folder(global)?, Proxy::from_env());
     let mut probes: FuturesUnordered<_> = new
         .iter()
         .map(|server| async { (*server, prober.probe(server, governance.definitions()).await) })

@@ -1,7 +1,7 @@
 //! `mgp servers login` and `mgp servers logout`: logins at servers at a URL.
 
 use std::io::{self, BufRead as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use mgp_client_sdk::auth::{
     AuthError, Browser, DeviceCode, FileTokens, LoopbackBrowser, OAuth, TokenStore as _,
 };
 use mgp_discovery::{
-    AuthGrant, ExpandedTarget, Expander, LoginScope, ServerConfig, TargetConfig, Trust,
+    AuthGrant, ExpandedTarget, Expander, LoginScope, SecretFile, ServerConfig, TargetConfig, Trust,
 };
 use mgp_kernel::{LoginServer, Logins};
+use mgp_transport::http::Proxy;
 use mgp_types::method::KernelServersRestart;
 use mgp_types::mgp::{KernelServerParams, Transport};
 use mgp_types::service::Principal;
@@ -75,13 +76,15 @@ impl LoginArg {
         Some(principal.agent(agent))
     }
 
-    async fn server(&self, global: &Global) -> CliResult<ServerConfig> {
+    /// Returns the server, and the proxy to reach it.
+    async fn server(&self, global: &Global) -> CliResult<(ServerConfig, Proxy)> {
         let trust = Trust::new(Arc::new(state::db(global).await?));
         let config = self.config.sources().load(&trust).await?.config;
         let id = &self.server;
-        config.server(id).cloned().ok_or_else(|| {
+        let server = config.server(id).cloned().ok_or_else(|| {
             Failure::failed(format!("there is no server `{id}` in the configuration"))
-        })
+        })?;
+        Ok((server, mgp_kernel::proxy(&config.kernel)))
     }
 
     /// Checks that a login can have the owner.
@@ -119,11 +122,12 @@ impl LoginArg {
 
 /// Logs in, stores the tokens, and lets the running kernel use them.
 pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
-    let server = login.at.server(global).await?;
+    let (server, proxy) = login.at.server(global).await?;
     login.at.check_owner(&server)?;
     control::admit_change(global).await?;
     let file = login.at.file(global)?;
-    let oauth = authorize(login, &server).await?;
+    let folder = state::folder(global)?;
+    let oauth = authorize(login, &server, (&proxy, folder.as_path())).await?;
     let Some(entry) = oauth.entry().filter(|entry| entry.tokens.is_some()) else {
         return Err(Failure::failed(format!("`{}` did not ask for a login", server.id)));
     };
@@ -160,8 +164,13 @@ fn is_per_agent(server: &ServerConfig) -> bool {
 }
 
 /// Connects to the server, which asks for the login, and returns the client with its tokens.
-async fn authorize(login: &Login, server: &ServerConfig) -> CliResult<OAuth> {
-    let (expander, own) = (Expander::from_env(), server.clone());
+async fn authorize(
+    login: &Login,
+    server: &ServerConfig,
+    (proxy, state): (&Proxy, &Path),
+) -> CliResult<OAuth> {
+    let expander = Expander::from_env().secrets(SecretFile::in_folder(state));
+    let own = server.clone();
     let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
     let expanded = expanded.map_err(Failure::failed)?.map_err(Failure::failed)?;
     let ExpandedTarget::Url { url, headers, mut auth, transport } = expanded.target else {
@@ -170,7 +179,7 @@ async fn authorize(login: &Login, server: &ServerConfig) -> CliResult<OAuth> {
     auth.scopes.extend(login.scopes.clone());
     let url = url.as_str().to_owned();
     let target = LoginServer { id: server.id.clone(), url: url.clone(), auth: *auth };
-    let oauth = target.oauth().map_err(Failure::failed)?.login_timeout(login.timeout);
+    let oauth = target.oauth(proxy).map_err(Failure::failed)?.login_timeout(login.timeout);
     let oauth = if login.no_browser {
         oauth.browser(OtherDevice)
     } else {
@@ -187,6 +196,7 @@ async fn authorize(login: &Login, server: &ServerConfig) -> CliResult<OAuth> {
         .http(|config| {
             config.headers.extend(headers);
             config.message_timeout = login.timeout;
+            config.proxy = proxy.clone();
         })
         .credentials(oauth.clone());
     let client = match transport {
@@ -204,7 +214,7 @@ async fn authorize(login: &Login, server: &ServerConfig) -> CliResult<OAuth> {
     Ok(oauth)
 }
 
-fn create_parent(file: &std::path::Path) -> CliResult {
+fn create_parent(file: &Path) -> CliResult {
     let Some(folder) = file.parent() else { return Ok(()) };
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -257,11 +267,12 @@ impl Browser for OtherDevice {
     }
 
     fn show_device_code(&self, code: &DeviceCode<'_>) {
+        use std::fmt::Write as _;
         let user_code = escape_hidden(code.user_code);
         let mut text =
             format!("To log in, open {} in any browser and enter {user_code}", code.page);
         if let Some(complete) = code.complete {
-            text.push_str(&format!(", or open\n\n  {complete}\n"));
+            let _ = write!(text, ", or open\n\n  {complete}\n");
         }
         show(&text);
     }

@@ -16,6 +16,7 @@ mod login;
 pub(crate) mod operator;
 pub(crate) mod permissions;
 mod probe;
+pub(crate) mod secrets;
 pub(crate) mod servers;
 pub(crate) mod tools;
 pub(crate) mod trust;

@@ -12,11 +12,13 @@ use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
 use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_discovery::{
-    Expanded, ExpandedServer, ExpandedTarget, Expander, ServerConfig, TargetConfig, clear_secrets,
+    Expanded, ExpandedServer, ExpandedTarget, Expander, SecretFile, ServerConfig, TargetConfig,
+    clear_secrets,
 };
 use mgp_kernel::{LoginServer, Logins};
 use mgp_security::Definitions;
 use mgp_transport::ChildCommand;
+use mgp_transport::http::Proxy;
 use mgp_types::Payload;
 use mgp_types::mcp::{Era, ListParams, Tool};
 use mgp_types::method::ToolsList;
@@ -89,13 +91,10 @@ pub(super) struct Prober {
 
 impl Prober {
     /// Creates a prober with a time limit for each server.
-    pub(super) fn new(timeout: Duration, logins: Logins) -> Self {
-        Self {
-            expander: Expander::from_env(),
-            logins,
-            timeout,
-            starts: Semaphore::new(MAX_STARTING),
-        }
+    pub(super) fn new(timeout: Duration, state: &Path, proxy: Proxy) -> Self {
+        let logins = Logins::in_folder(state).with_proxy(proxy);
+        let expander = Expander::from_env().secrets(SecretFile::in_folder(state));
+        Self { expander, logins, timeout, starts: Semaphore::new(MAX_STARTING) }
     }
 
     /// Starts a server and lists its tools, which are recorded in the definitions.
@@ -223,6 +222,7 @@ impl Prober {
                 let builder = builder.http(|config| {
                     config.headers.extend(headers);
                     config.credentials = login.flatten();
+                    config.proxy = self.logins.proxy().clone();
                 });
                 match transport {
                     Transport::Sse => builder.connect_http_sse(url).await,

@@ -18,6 +18,8 @@ mod import;
 mod kernel;
 #[cfg(unix)]
 mod login;
+#[cfg(unix)]
+mod outgoing;
 #[path = "../world/program.rs"]
 mod program;
 #[cfg(unix)]

@@ -153,7 +153,7 @@ impl Session {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Wakes a legacy session; a server that does not serve it is stopped after its first refusal.

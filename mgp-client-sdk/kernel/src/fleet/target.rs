@@ -13,7 +13,7 @@ use super::context::{CreateServer, FleetContext};
 use super::instance::InstanceParts;
 use super::server_log::ServerLog;
 use crate::hops;
-use crate::login::LoginServer;
+use crate::login::{self, LoginServer};
 
 /// Resolves the target of one start of a server.
 pub(super) type Resolve =
@@ -104,20 +104,23 @@ impl Starting {
             ExpandedTarget::Url { url, headers, auth, transport } => {
                 let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
                 let url = url.as_str().to_owned();
+                let proxy = login::proxy(&self.context.config.config().kernel);
+                let logins = self.context.logins.clone().with_proxy(proxy);
                 let credentials = (!headers.contains_key(AUTHORIZATION)).then(|| {
                     let owner = self.owner.clone();
                     let report = move |missing: Option<&str>| {
                         log.set_login(owner.as_ref(), missing);
                     };
                     let server = LoginServer { id, url: url.clone(), auth: *auth };
-                    self.context.logins.reporting(server, self.owner.as_ref(), Arc::new(report))
+                    logins.reporting(server, self.owner.as_ref(), Arc::new(report))
                 });
                 let transport = match transport {
                     Transport::Sse => HttpTransport::Sse,
                     _ => HttpTransport::Streamable,
                 };
                 let credentials = credentials.flatten();
-                Ok(ServerTarget::Url { url, headers, transport, credentials })
+                let proxy = Some(logins.proxy().clone());
+                Ok(ServerTarget::Url { url, headers, transport, proxy, credentials })
             }
             _ => Err(SpawnError::new("unknown kind of server; use `command` or `url`")),
         }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mgp_discovery::{ServerConfig, TargetConfig, clear_secrets};
-use mgp_kernel::Logins;
+use mgp_discovery::{Config, ServerConfig, TargetConfig, clear_secrets};
 use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
 use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Tool;
@@ -34,13 +33,14 @@ pub(super) struct ServerReport {
 pub(super) async fn check(
     global: &Global,
     timeout: Option<Duration>,
-    servers: &[ServerConfig],
+    config: &Config,
     running: &KernelState,
 ) -> Vec<ServerReport> {
+    let servers = &config.servers;
     let governance = Governance::builder().build();
     let definitions = governance.definitions();
     let probes = match timeout {
-        Some(timeout) => probe_all(global, timeout, servers, definitions).await,
+        Some(timeout) => probe_all(global, timeout, config, definitions).await,
         None => servers.iter().map(|_| None).collect(),
     };
     let counter = TokenCounter::new();
@@ -69,11 +69,12 @@ pub(super) async fn check(
 async fn probe_all(
     global: &Global,
     timeout: Duration,
-    servers: &[ServerConfig],
+    config: &Config,
     definitions: &Definitions,
 ) -> Vec<Option<Result<ProbedServer, ProbeError>>> {
-    let logins = state::folder(global).map(|folder| Logins::in_folder(&folder));
-    let prober = &Prober::new(timeout, logins.unwrap_or_default());
+    let servers = &config.servers;
+    let folder = state::folder(global).unwrap_or_default();
+    let prober = &Prober::new(timeout, &folder, mgp_kernel::proxy(&config.kernel));
     let mut probes: FuturesUnordered<_> = servers
         .iter()
         .enumerate()

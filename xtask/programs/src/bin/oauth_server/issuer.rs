@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Form, Json, Query, State};
@@ -14,6 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_types::{random_name, sync::Mutex};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
@@ -44,7 +45,7 @@ impl Issuer {
             devices: HashMap::new(),
             refresh: HashMap::new(),
             access: HashMap::new(),
-            ttl: Duration::from_secs(3600),
+            ttl: Duration::from_hours(1),
             machine: Some("s3cret".to_owned()),
             log: Vec::new(),
         };
