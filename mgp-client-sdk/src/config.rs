@@ -47,8 +47,8 @@ pub struct ClientConfig {
     /// Handlers of the server's requests and notifications.
     pub handlers: Router,
     pub(crate) hooks: Hooks,
-    /// The stack of one connection without the gates that outlive it; set when the connection is attached.
-    pub(crate) ungated: std::sync::Arc<std::sync::OnceLock<mgp_types::service::Stack>>,
+    /// The stacks of one supervised connection for a gateway; set when the connection is attached.
+    pub(crate) gateway: std::sync::Arc<std::sync::OnceLock<crate::wire::GatewayStacks>>,
     /// Finds the caller to ask when a server asks outside of any call.
     pub(crate) unattributed: Option<crate::wire::FindCaller>,
 }
@@ -76,7 +76,7 @@ impl ClientConfig {
             principal: Principal::local(),
             handlers: Router::new(),
             hooks: Hooks::default(),
-            ungated: std::sync::Arc::default(),
+            gateway: std::sync::Arc::default(),
             unattributed: None,
         }
     }

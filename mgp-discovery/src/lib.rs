@@ -23,12 +23,12 @@ mod readme {}
 
 pub use change::{ChangeEffect, ChangedServer, ConfigChange, Reload, Reloaded};
 pub use config::{
-    AgentConfig, AuditFsync, AuditLogConfig, AuthConfig, AuthGrant, CallTimeouts, Config,
-    ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse, FindingSeverity,
+    AgentConfig, AuditFsync, AuditLogConfig, AuthConfig, AuthGrant, CallLimits, CallTimeouts,
+    Config, ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse, FindingSeverity,
     GovernanceConfig, Isolation, KEYS, KernelConfig, KeyKind, LoginScope, OnUngranted,
-    OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments, RestartConfig, ServerConfig,
-    TargetConfig, ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits,
-    nearest, parse_duration,
+    OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments, RestartConfig, ResultLimits,
+    ResultsConfig, ServerConfig, ServerLimits, Surface, TargetConfig, ToolBudgetConfig,
+    ToolCreationConfig, config_markdown, config_schema, limits, nearest, parse_duration,
 };
 pub use error::DiscoveryError;
 pub use expand::{

@@ -150,6 +150,13 @@ impl From<LifecycleError> for RpcError {
         match refusal {
             // The layers above can name the setting of the limit.
             LifecycleError::TimedOut(_) => error.because(refusal),
+            LifecycleError::Saturated
+            | LifecycleError::NotStarted(_)
+            | LifecycleError::RateLimited(_)
+            | LifecycleError::TooLarge(_) => match hints(code, &refusal) {
+                Some(hints) => error.recovery(hints).because(refusal),
+                None => error.because(refusal),
+            },
             LifecycleError::TasksNotOffered => error.data(Payload::from_trusted(format!(
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION

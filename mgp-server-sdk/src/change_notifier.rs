@@ -27,7 +27,7 @@ use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 ///
 /// #[async_trait]
 /// impl ResourceSubscriber for Everything {
-///     async fn watch(&self, _: &Context, uri: &str) -> Result<ResourceSubscription, RpcError> {
+///     async fn subscribe(&self, _: &Context, uri: &str) -> Result<ResourceSubscription, RpcError> {
 ///         Ok(ResourceSubscription::new(uri))
 ///     }
 /// }

@@ -326,6 +326,7 @@ impl Server {
         let (known, named) = (self.tools.clone(), self.tools.clone());
         // If calls are routed elsewhere, this server does not know the names of their tools.
         let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
+        let bounds_calls = has_own || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
         let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
         let tasks = match self.task_support {
             None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
@@ -341,6 +342,7 @@ impl Server {
             // The limits run inside all gates: a refused call is not charged.
             gates: bounds.chain(self.gates).collect(),
             limit: ConcurrencyLimitLayer::new(self.limit),
+            bounds_calls,
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
                 .per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),

@@ -5,7 +5,7 @@ use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{
     CatchPanicLayer, ConcurrencyLimitLayer, Drain, DrainLayer, HandshakeLayer, HealthLayer,
-    RoundsLayer, ServerOffer, TasksLayer, TimeoutLayer,
+    RoundsLayer, ServerOffer, TasksLayer, Timeout, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
@@ -22,7 +22,7 @@ use tower_service::Service;
 use crate::catalog::bad_cursor;
 use crate::permission;
 use crate::request_context::RequestContextLayer;
-use crate::tool::{RetryHintLayer, Running, Tools};
+use crate::tool::{RetryHint, RetryHintLayer, Running, Tools};
 
 /// The layers and endpoints that [`inbound`] assembles.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct StackParts {
     pub(crate) tools: Tools,
     pub(crate) limit: ConcurrencyLimitLayer,
     pub(crate) timeout: TimeoutLayer,
+    /// `false` if tool calls are routed elsewhere and have no time limit here.
+    pub(crate) bounds_calls: bool,
     pub(crate) cancel: CancelLayer,
     pub(crate) health: HealthLayer,
     pub(crate) drain: Drain,
@@ -63,26 +65,35 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
-    let routed = |method| endpoints.methods().any(|known| known == method);
+    let routed_calls = endpoints.get(ToolsCall::METHOD).cloned();
     let leaf = Leaf {
-        own_calls: !routed(ToolsCall::METHOD),
-        own_lists: !routed(ToolsList::METHOD),
+        own_calls: routed_calls.is_none(),
+        own_lists: endpoints.get(ToolsList::METHOD).is_none(),
         tools: tools.clone(),
         endpoints,
     };
-    let inner = ServiceBuilder::new()
-        // After the cheap refusals: a refused call does not take a slot.
-        .layer(limit)
+    let bounded = ServiceBuilder::new()
         // Above the time-out: adds a retry hint to the time-outs of read-only tools.
-        .layer(RetryHintLayer(tools))
-        // The wait for a slot does not count.
+        .layer(RetryHintLayer(tools.clone()))
         .layer(timeout)
         .service(leaf);
     let outer = OuterLayers { handshake, cancel, health, drain, rounds, tasks, logging };
+    // After the cheap refusals: a refused call does not take a slot. The wait for it does not count as time of the call.
+    if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
+        // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
+        let leaf = GatewayLeaf { tools, calls, others: bounded };
+        return outer.around(gated(gates, limit.layer(leaf)));
+    }
+    let inner = limit.layer(bounded);
     if gates.is_empty() {
         return outer.around(inner);
     }
-    outer.around(gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack)))
+    outer.around(gated(gates, inner))
+}
+
+/// Puts the user's gates around the inner services.
+fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
+    gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack))
 }
 
 /// The layers above the user's gates.
@@ -127,12 +138,46 @@ impl OuterLayers {
     }
 }
 
+/// The innermost service with its time limits.
+type BoundedLeaf = RetryHint<Timeout<Leaf>>;
+
+/// The innermost service of a server that routes `tools/call` elsewhere without a time limit, e.g. of a gateway.
+#[derive(Clone)]
+struct GatewayLeaf {
+    tools: Tools,
+    calls: Stack,
+    others: BoundedLeaf,
+}
+
+impl Service<Call> for GatewayLeaf {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future =
+        Either<<BoundedLeaf as Service<Call>>::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        if call.method().as_str() != ToolsCall::METHOD {
+            return Either::Left { future: self.others.call(call) };
+        }
+        if WaitMark::is_set(call.cx())
+            && let Err(refused) = self.tools.recheck(&call)
+        {
+            return Either::Right { future: Box::pin(std::future::ready(Err(refused))) };
+        }
+        Either::Right { future: self.calls.send(call) }
+    }
+}
+
 /// The innermost service: the tools, then the other endpoints.
 #[derive(Clone)]
 struct Leaf {
     tools: Tools,
     endpoints: Router,
-    /// `false` if the user routes `tools/call` elsewhere, e.g. to a gateway's dispatcher; `own_lists` likewise.
+    /// `false` if the user routes `tools/call` elsewhere; `own_lists` likewise.
     own_calls: bool,
     own_lists: bool,
 }

@@ -136,6 +136,27 @@ async fn a_method_that_the_user_routes_reaches_the_users_endpoint() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_routed_tool_call_keeps_the_time_limit_of_its_server() {
+    for (limit, expected) in [(Duration::from_secs(5), None), (Duration::MAX, Some("done"))] {
+        let slow = Stack::from_fn(|_| async {
+            tokio::time::sleep(Duration::from_hours(1)).await;
+            mgp_types::service::Reply::of(&mcp::CallToolResult::text("done"))
+        });
+        let mut timeouts = mgp_lifecycle::Timeouts::default();
+        timeouts.tool = limit;
+        let server = Server::new("gateway", "1")
+            .timeouts(timeouts)
+            .endpoints(Router::new().route("tools/call", slow));
+        let mut client = connect(server, MGP).await;
+        let outcome = client.request("tools/call", r#"{"name":"anything"}"#).await;
+        match expected {
+            Some(text) => assert!(outcome.unwrap().as_str().contains(text)),
+            None => assert_eq!(outcome.unwrap_err().code(), ErrorCode::TIMEOUT),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_with_task_support_becomes_a_task_of_a_caller_that_supports_them() {
     let slow = Tool::new("slow", "Takes a while", || async {
         tokio::time::sleep(Duration::from_mins(1)).await;

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use mgp_toolindex::{
-//!     AllTools, MetaTools, Query, ServerEntry, Sessions, ToolIndex, present, surface,
+//!     AllTools, MetaTools, Query, ServerEntry, Sessions, ToolIndex, listed_tools, render_results,
 //! };
 //! use mgp_types::mcp::Tool;
 //! use mgp_types::mgp::ContextLevel;
@@ -35,7 +35,7 @@
 //!
 //! // The answer for the model, within the default budget of 8,000 tokens.
 //! let sessions = Sessions::new();
-//! let answer = present(&found, sessions.plan().budget_of(&cx.principal));
+//! let answer = render_results(&found, sessions.plan().budget_of(&cx.principal));
 //! assert_eq!(answer.tools[0].name, "read_text");
 //!
 //! // The model calls the tool, so it is cached in the session and listed.
@@ -43,7 +43,7 @@
 //! sessions.record_use(&session, &found.hits[0].tool);
 //! let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
 //! assert!(view.total_tokens <= view.max_tokens);
-//! let list = surface(&ContextLevel::Hybrid, &MetaTools::new(), &index, &AllTools, &view);
+//! let list = listed_tools(&ContextLevel::Hybrid, &MetaTools::new(), &index, &AllTools, &view);
 //! let names: Vec<_> = list.iter().map(|tool| tool.name.as_str()).collect();
 //! assert_eq!(names, ["mgp_tools_discover", "mgp_tools_call", "mgp_tools_request", "read_text"]);
 //! # Ok(())

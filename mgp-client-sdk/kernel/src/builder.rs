@@ -19,6 +19,7 @@ use super::active_config::{
     ActiveConfig, ConfigOrigin, InteractiveAgents, SharedConfig, audit_config, context_plan,
     log_config,
 };
+use super::bounds::CallBounds;
 use super::caller_view::CallerView;
 use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
@@ -245,9 +246,11 @@ impl KernelBuilder {
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
         let meta_tools = MetaToolConfig::new(&config);
+        let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let shared = SharedConfig::new(config, broken);
         let context = FleetContext {
             config: shared.clone(),
+            bounds,
             governance,
             index,
             expander,

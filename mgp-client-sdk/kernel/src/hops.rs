@@ -2,17 +2,11 @@
 //!
 //! Each kernel counts the kernels that a call has passed in `_meta`, in requests to other kernels only.
 //! A program that a kernel starts finds in its environment how many kernels started each other before it.
-//!
-//! Applies to: both.
-
-use std::future::{Ready, ready};
-use std::sync::Arc;
 
 use mgp_types::mcp::{Meta, Tool};
-use mgp_types::service::{Call, Context, Either, Kind, MgpService, PeerInfo, Reply};
+use mgp_types::service::{Call, Context, Kind, PeerInfo};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
-use tower_service::Service;
 
 /// Kernels that a call may pass, and that may start each other.
 const MAX_HOPS: u32 = 8;
@@ -44,32 +38,20 @@ pub(super) fn is_too_deep(depth: u32) -> bool {
     depth >= MAX_HOPS
 }
 
-/// Reads how many kernels a call has passed, and refuses a call that has passed too many.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HopLimitLayer;
-
-mgp_types::layer_service! {
-    /// Service of [`HopLimitLayer`].
-    pub(super) HopLimit for HopLimitLayer
-}
-
-impl<S: MgpService> Service<Call> for HopLimit<S> {
-    type Response = Reply;
-    type Error = RpcError;
-    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
-    mgp_types::always_ready!();
-
-    fn call(&mut self, mut call: Call) -> Self::Future {
-        if call.kind() == Kind::Request
-            && let Some(passed) = passed(&call)
-        {
-            if passed >= MAX_HOPS {
-                return Either::Right { future: ready(Err(too_many_hops())) };
-            }
-            call.cx_mut().extensions.insert(Hops(passed));
+/// Reads how many kernels a call has passed, for later layers.
+///
+/// # Errors
+/// −32602 if the call has passed too many.
+pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
+    if call.kind() == Kind::Request
+        && let Some(passed) = passed(call)
+    {
+        if passed >= MAX_HOPS {
+            return Err(too_many_hops());
         }
-        Either::Left { future: self.inner.call(call) }
+        call.cx_mut().extensions.insert(Hops(passed));
     }
+    Ok(())
 }
 
 /// Returns the count of the caller; one that cannot be read counts as too many.
@@ -92,28 +74,6 @@ fn too_many_hops() -> RpcError {
         "the call has passed {MAX_HOPS} kernels: one of them has itself among its servers; \
          find it with `mgp doctor` and remove it from the configuration"
     ))
-}
-
-/// Writes into requests to kernels how many kernels the call has passed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HopCountLayer;
-
-mgp_types::layer_service! {
-    /// Service of [`HopCountLayer`].
-    pub(super) HopCount for HopCountLayer
-}
-
-impl<S: MgpService> Service<Call> for HopCount<S> {
-    type Response = Reply;
-    type Error = RpcError;
-    type Future = S::Future;
-    mgp_types::always_ready!();
-
-    fn call(&mut self, mut call: Call) -> S::Future {
-        let callee = Arc::clone(&call.cx().callee);
-        count(&mut call, &callee);
-        self.inner.call(call)
-    }
 }
 
 /// Counts this kernel in a request to another kernel.
@@ -171,21 +131,17 @@ pub(super) fn is_kernel(callee: &PeerInfo) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::service::{Router, Stack, mock};
-    use tower_layer::Layer as _;
+    use mgp_types::service::{Reply, Stack, mock};
 
     use super::*;
 
     #[tokio::test]
     async fn a_call_that_has_passed_too_many_kernels_is_refused() {
-        let router = Router::new().route(
-            "tools/call",
-            Stack::from_fn(|call: Call| async move {
-                let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
-                Reply::of(&passed)
-            }),
-        );
-        let mut client = mock::client(Stack::new(HopLimitLayer.layer(router)));
+        let mut client = mock::client(Stack::from_fn(|mut call: Call| async move {
+            check(&mut call)?;
+            let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
+            Reply::of(&passed)
+        }));
         for (meta, expected) in [
             ("{}", Some("0")),
             (r#"{"dev.cloto/hops":1}"#, Some("1")),

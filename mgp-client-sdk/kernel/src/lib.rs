@@ -12,10 +12,13 @@
 //! - `registration.rs`: servers that are registered at run time.
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
+//! - `bounds/`: limits of the calls of agents and servers.
+//! - `results/`: long results, of which a model receives a part.
 //! - `cli_hints.rs`: remedies of refusals as commands of that program.
 
 mod active_config;
 mod admin;
+mod bounds;
 mod builder;
 mod caller_view;
 mod callers;
@@ -32,6 +35,7 @@ mod policy;
 mod process_info;
 mod registration;
 mod reload;
+mod results;
 mod upstream;
 
 #[cfg(doctest)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use futures_util::future::{join, join_all};
 use mgp_discovery::{
     ChangeEffect, Config, ConfigChange, ConfigFinding, LoadedConfig, Reload, Reloaded,
-    ServerConfig, TargetConfig,
+    ServerConfig, Surface, TargetConfig,
 };
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
 use mgp_types::service::{Principal, ServerId};
@@ -144,7 +144,9 @@ async fn apply(
     apply_governance(kernel, &before, &config, by).await?;
     dispatch.sessions.set_plan(context_plan(&config));
     parts.config.interactive.set(&config.agents);
-    if dispatch.meta_tools.set(&config) {
+    dispatch.results.set(&config);
+    parts.fleet.context().bounds.set(&config);
+    if dispatch.meta_tools.set(&config) || surfaces(&before) != surfaces(&config) {
         parts.fleet.context().notifications.tools_changed(|_| true);
     }
     let changes = changes(&change);
@@ -162,6 +164,13 @@ async fn apply(
         outcome = outcome.and(Err(error.into()));
     }
     outcome.map(|()| changes)
+}
+
+/// Returns what decides which tools are listed to agents.
+fn surfaces(config: &Config) -> (Surface, u64, Vec<(&str, Surface)>) {
+    let agents = config.agents.iter();
+    let own = agents.filter_map(|(name, agent)| Some((name.as_str(), agent.surface?))).collect();
+    (config.kernel.surface, config.kernel.direct_tokens, own)
 }
 
 /// Applies new rules to servers that keep running, and returns the changed servers that have to be started again.
@@ -344,6 +353,7 @@ fn changes(change: &ConfigChange) -> Vec<KernelChange> {
         let what = if agent.is_some() { "changed" } else { "removed" };
         all.push(one("agent", Some(name), what));
     }
+    all.extend(change.limits.as_ref().map(|_| one("limits", None, "changed")));
     all.extend(change.kernel.as_ref().map(|_| one("kernel", None, "changed")));
     all.extend(change.tool_creation.map(|_| one("tool_creation", None, "changed")));
     all

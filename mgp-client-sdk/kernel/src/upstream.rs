@@ -1,15 +1,20 @@
 //! The server that hosts and agents connect to: one server of MCP and MGP.
+//!
+//! Applies to: inbound.
 
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{Fleet, Health, Timeouts};
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::Server;
+use mgp_types::RpcError;
 use mgp_types::mcp::{ListChanged, ResourcesCapability};
 use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{Call, Context, Router, Stack, gate};
+use mgp_types::service::{Call, Context, Either, MgpService, Reply, Router, Stack};
+use tower_service::Service;
 
 use super::admin;
 use super::callers::CallerChange;
@@ -19,7 +24,7 @@ use super::coalesced::Coalesced;
 use super::dispatch::{self, Dispatcher};
 use super::fleet::VisibleFleet;
 use super::handle::Kernel;
-use super::hops::{self, HopLimitLayer};
+use super::hops;
 
 /// The extensions that the kernel serves.
 const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
@@ -48,7 +53,7 @@ impl Kernel {
         server.drain_handle().fleet(Arc::clone(&visible) as Arc<dyn Fleet>);
         let own = owners_only(server.system_router(), &context.governance);
         let router = dispatch::router(dispatcher, admin::router(self), own);
-        let (noting, clients) = (dispatcher.clone(), self.clients().clone());
+        let clients = self.clients().clone();
         server
             .instructions(INSTRUCTIONS)
             .offer(|offer| {
@@ -74,12 +79,7 @@ impl Kernel {
             .task_support(move |tool| dispatch::task_support(&index, tool))
             .layer((
                 // A call that runs in a circle is refused before anything else looks at it.
-                HopLimitLayer,
-                // Clients are known from their first call on, also if that call is refused.
-                gate(move |call| {
-                    note_caller(&noting, call);
-                    Ok(())
-                }),
+                AdmissionLayer { dispatcher: dispatcher.clone() },
                 // On the way out, the remedy of a refusal becomes a command of the program.
                 CliHintLayer,
             ))
@@ -118,6 +118,35 @@ fn owners_only(system: Router, governance: &Governance) -> Router {
         }
     });
     system.route(LifecycleShutdown::METHOD, guarded)
+}
+
+/// Refuses calls that run in a circle, and notes the callers of all others.
+#[derive(Clone)]
+struct AdmissionLayer {
+    dispatcher: Dispatcher,
+}
+
+mgp_types::opaque_debug!(AdmissionLayer);
+
+mgp_types::layer_service! {
+    /// Service of [`AdmissionLayer`].
+    Admission for AdmissionLayer
+}
+
+impl<S: MgpService> Service<Call> for Admission<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        if let Err(refused) = hops::check(&mut call) {
+            return Either::Right { future: ready(Err(refused)) };
+        }
+        // Clients are known from their first call on, also if that call is refused further in.
+        note_caller(&self.layer.dispatcher, &call);
+        Either::Left { future: self.inner.call(call) }
+    }
 }
 
 /// Notes the caller of a call, and passes changes on to the servers.

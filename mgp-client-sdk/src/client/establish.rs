@@ -29,8 +29,8 @@ use crate::listening::{ChangeStream, StreamContext, acknowledged};
 use crate::permission::answer_permissions;
 use crate::presence::Presence;
 use crate::wire::{
-    EofReader, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer, OutboundStack,
-    RequestTimeoutLayer, TaskGuard, TimeLimits, inbound, spawn_connection,
+    EofReader, GatewayStacks, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer,
+    OutboundStack, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound, spawn_connection,
 };
 
 /// Time for a child that was killed to exit.
@@ -72,7 +72,7 @@ where
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
     let own = child.as_ref().map(|guard| Arc::clone(guard.child()));
     let (liveness, driver) = spawn_connection(connection, eof, own);
-    let mirror = HeaderMirrorLayer::none();
+    let mirror = None;
     let known_era = KnownEra::Unknown;
     let transport =
         Transport { peer, cx, monitor, liveness, driver, child, lists, mirror, known_era };
@@ -101,7 +101,7 @@ pub(crate) async fn establish_url(
     )?;
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
     let (liveness, driver) = crate::wire::spawn_driver(connection.run(), None);
-    let mirror = HeaderMirrorLayer::new(config.max_pages);
+    let mirror = Some(HeaderMirrorLayer::new(config.max_pages));
     let transport =
         Transport { peer, cx, monitor, liveness, driver, child: None, lists, mirror, known_era };
     // Boxed, so that the caller's future does not contain the whole handshake.
@@ -153,7 +153,7 @@ struct Transport {
     driver: TaskGuard,
     child: Option<ChildGuard>,
     lists: Arc<ListCache>,
-    mirror: HeaderMirrorLayer,
+    mirror: Option<HeaderMirrorLayer>,
     known_era: KnownEra,
 }
 
@@ -278,10 +278,10 @@ async fn finish_connect(
     let capabilities: Option<ServerCapabilities> =
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
     let capabilities = capabilities.unwrap_or_default();
-    let ungated = config.ungated.get().unwrap_or(&stack).clone();
+    let of_gateway = GatewayStacks::of(&config.gateway, &stack);
     let change_stream = (facts.era == Era::Modern).then(|| {
         let context = StreamContext {
-            stack: ungated.clone(),
+            stack: of_gateway.ungated.clone(),
             cx: cx.clone(),
             liveness: liveness.clone(),
             lists: Arc::clone(&lists),
@@ -293,7 +293,7 @@ async fn finish_connect(
     });
     Ok(Client(Arc::new(ClientState {
         change_stream,
-        ungated,
+        of_gateway,
         stack,
         peer,
         cx,

@@ -35,7 +35,7 @@ use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::listening::ChangeStream;
 use crate::presence::Presence;
-use crate::wire::{Liveness, TaskGuard, TimeLimits};
+use crate::wire::{GatewayStacks, Liveness, TaskGuard, TimeLimits};
 
 /// A connected client; cheap to clone, the connection ends with the last clone.
 ///
@@ -64,8 +64,7 @@ struct ClientState {
     /// `Some` in the modern era.
     change_stream: Option<ChangeStream>,
     stack: Stack,
-    /// The stack without the gates that outlive the connection.
-    ungated: Stack,
+    of_gateway: GatewayStacks,
     peer: Peer,
     cx: Context,
     facts: Arc<PeerInfo>,
@@ -317,7 +316,12 @@ impl Client {
 
     /// Returns the stack without the gates that outlive the connection.
     pub(crate) fn ungated(&self) -> &Stack {
-        &self.0.ungated
+        &self.0.of_gateway.ungated
+    }
+
+    /// Returns the stack for calls that a gateway forwards: its own stack has their trace span.
+    pub(crate) fn forwarding(&self) -> &Stack {
+        &self.0.of_gateway.forwarding
     }
 
     pub(crate) fn liveness(&self) -> &Liveness {

@@ -2,10 +2,12 @@
 //!
 //! A call travels like this:
 //! 1. Trace and retry: each attempt of a call takes the steps below.
-//! 2. Wait, at most as long as configured, until the server is connected.
+//! 2. Wait, at most as long as configured, until the server is connected; by default there is no such step.
 //! 3. Address: the server's id and negotiated facts are added, which the gates need.
 //! 4. The user's gates decide and record; they are built once, so their state survives a restart.
 //! 5. The call is sent on the connection it was made on if that is still open, else on the current one.
+//!
+//! A call that a gateway forwards is traced by the gateway's own stack, and skips that part of step 1.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -27,7 +29,7 @@ use tokio::sync::Notify;
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use crate::wire::{OutboundStack, spanned};
+use crate::wire::{GatewayStacks, OutboundStack, spanned};
 
 // === One connection ===
 
@@ -159,7 +161,8 @@ pub(crate) struct PersistentStack {
     current: Arc<CurrentConnection>,
     server: Option<ServerId>,
     retry: Option<RetryLayer>,
-    wait: ReadyLayer,
+    /// `None` if calls do not wait.
+    wait: Option<ReadyLayer>,
     /// Steps 4 and 5.
     gated: Stack,
     /// Step 5 only.
@@ -180,7 +183,7 @@ impl PersistentStack {
     ) -> Self {
         let current = Arc::<CurrentConnection>::default();
         let ungated = Stack::new(ready.layer(SendOnConnection(Arc::clone(&current))));
-        let wait = ready.clone().wait(max_wait).pass_on_timeout();
+        let wait = (!max_wait.is_zero()).then(|| ready.clone().wait(max_wait).pass_on_timeout());
         let gated = gates(ungated.clone());
         Self { current, server, retry, wait, gated, ungated, scope: Arc::default() }
     }
@@ -199,9 +202,17 @@ impl PersistentStack {
         self.without_gates().addressed(None)
     }
 
-    /// Returns the stack without the user's gates whose calls are made on a connection.
-    pub(crate) fn ungated_on(&self, connection: &Arc<ActiveConnection>) -> Stack {
-        self.without_gates().addressed(Some(Arc::clone(connection)))
+    /// Returns the stacks of a gateway, whose calls are made on a connection.
+    pub(crate) fn of_gateway(&self, connection: &Arc<ActiveConnection>) -> GatewayStacks {
+        let connection = || Some(Arc::clone(connection));
+        let waiting = self.waiting(connection());
+        GatewayStacks {
+            ungated: self.without_gates().addressed(connection()),
+            forwarding: match self.retry.clone() {
+                Some(retry) => Stack::new(retry.layer(waiting)),
+                None => waiting,
+            },
+        }
     }
 
     /// Adds a new connection; returns it with the stack of its client.
@@ -225,15 +236,22 @@ impl PersistentStack {
 
     fn addressed(&self, connection: Option<Arc<ActiveConnection>>) -> Stack {
         let own = connection.as_ref().map(|connection| connection.scope);
-        let address = AddressCall { connection, persistent: self.clone() };
-        // The wait comes before the gates: a decision must not be withdrawn, nor the server replaced, after it was
-        // made.
-        let stack = spanned(self.retry.clone(), self.wait.layer(address));
+        let stack = spanned(self.retry.clone(), self.waiting(connection));
         match own {
             Some(own) if self.retry.is_some() => {
                 Stack::new(ClientScope { own, scope: Arc::clone(&self.scope), inner: stack })
             }
             _ => stack,
+        }
+    }
+
+    fn waiting(&self, connection: Option<Arc<ActiveConnection>>) -> Stack {
+        let address = AddressCall { connection, persistent: self.clone() };
+        match &self.wait {
+            // The wait comes before the gates: a decision must not be withdrawn, nor the server replaced, after it was
+            // made.
+            Some(wait) => Stack::new(wait.layer(address)),
+            None => Stack::new(address),
         }
     }
 }

@@ -299,7 +299,7 @@ impl ServerRun {
         #[cfg(not(feature = "http"))]
         let _ = transport;
         let mut config = self.plan.config.clone();
-        config.ungated = Arc::default();
+        config.gateway = Arc::default();
         let stop_reason = Arc::clone(&self.stop_reason);
         config.hooks.states.push(Arc::new(move |state| {
             if state.new_state == ServerState::Draining {
@@ -308,10 +308,10 @@ impl ServerRun {
             }
         }));
         let mut joined = None;
-        let ungated = Arc::clone(&config.ungated);
+        let of_gateway = Arc::clone(&config.gateway);
         let attach = |outbound| {
             let (connection, stack) = self.plan.stack.attach(outbound);
-            let _ = ungated.set(self.plan.stack.ungated_on(&connection));
+            let _ = of_gateway.set(self.plan.stack.of_gateway(&connection));
             joined = Some(connection);
             stack
         };

@@ -79,14 +79,14 @@ impl Hop {
                 Err(_) => return server.stack().send(call.forward(Peer::none())),
             },
         };
-        let (stack, peer, parked_calls) =
-            (client.stack().clone(), client.peer().clone(), self.parked_calls.clone());
+        let peer = client.peer().clone();
         let (caller_era, callee_era) = (call.cx().caller.era, client.server().era);
         match (caller_era, callee_era) {
-            (Era::Legacy, Era::Legacy) => send(&client, &stack, call.forward(peer)),
+            (Era::Legacy, Era::Legacy) => send(&client, client.forwarding(), call.forward(peer)),
             (_, Era::Modern) => Box::pin(request_in_rounds(self.server.clone(), client, call)),
             (Era::Modern, Era::Legacy) => {
-                Box::pin(send_parked(self.server.clone(), client, stack, peer, parked_calls, call))
+                let parked_calls = self.parked_calls.clone();
+                Box::pin(send_parked(self.server.clone(), client, peer, parked_calls, call))
             }
         }
     }
@@ -205,7 +205,7 @@ async fn request_in_rounds(
     client: Client,
     mut call: Call,
 ) -> Result<Reply, RpcError> {
-    let (stack, peer) = (client.stack().clone(), client.peer().clone());
+    let (stack, peer) = (client.forwarding().clone(), client.peer().clone());
     if let CallerAccess::Peer(_) = call.cx().caller_access {
         // A legacy caller stores nothing between rounds, so this hop does.
         let answer_cache = AnswerCache::new(call.cx().clone());
@@ -259,14 +259,13 @@ const PARKED_KEY: &str = "hop.parked";
 async fn send_parked(
     server: ServerId,
     client: Client,
-    stack: Stack,
     peer: Peer,
     parked_calls: ParkedCalls,
     call: Call,
 ) -> Result<Reply, RpcError> {
     let cx = call.cx().clone();
     let CallerAccess::Channel(asker) = cx.caller_access.clone() else {
-        return send(&client, &stack, call.forward(peer)).await;
+        return send(&client, client.forwarding(), call.forward(peer)).await;
     };
     let (name, mut running) = if let Some(stored) = asker.kept(PARKED_KEY) {
         let name: String = stored.get()?;
@@ -277,7 +276,8 @@ async fn send_parked(
         let start = |asker| {
             let mut forwarded = call.forward(peer);
             forwarded.cx_mut().caller_access = CallerAccess::Channel(asker);
-            send(&client, &stack, forwarded)
+            // A parked call outlives the span of its caller's request, so it has its own.
+            send(&client, client.stack(), forwarded)
         };
         (name, ParkedCall::start(cx.principal.clone(), start))
     };

@@ -6,7 +6,6 @@
 //! Applies to: outbound.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
@@ -29,7 +28,7 @@ const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Adds `Mcp-Param-*` headers to tool calls.
 #[derive(Clone)]
-pub(crate) struct HeaderMirrorLayer(Option<Arc<HeaderPlans>>);
+pub(crate) struct HeaderMirrorLayer(Arc<HeaderPlans>);
 
 struct HeaderPlans {
     plans: Mutex<KnownPlans>,
@@ -55,16 +54,11 @@ impl KnownPlans {
 }
 
 impl HeaderMirrorLayer {
-    /// Creates a layer that does nothing, for a transport without headers.
-    pub(crate) fn none() -> Self {
-        Self(None)
-    }
-
     /// Creates a layer for a transport with headers; at most `max_pages` pages of a list are read.
     #[cfg(any(feature = "http", test))]
     pub(crate) fn new(max_pages: usize) -> Self {
         let fetching = tokio::sync::Mutex::new(());
-        Self(Some(Arc::new(HeaderPlans { plans: Mutex::default(), fetching, max_pages })))
+        Self(Arc::new(HeaderPlans { plans: Mutex::default(), fetching, max_pages }))
     }
 }
 
@@ -72,7 +66,7 @@ impl<S> Layer<S> for HeaderMirrorLayer {
     type Service = HeaderMirror<S>;
 
     fn layer(&self, inner: S) -> HeaderMirror<S> {
-        HeaderMirror { inner, headers: self.0.clone() }
+        HeaderMirror { inner, headers: Arc::clone(&self.0) }
     }
 }
 
@@ -80,7 +74,7 @@ impl<S> Layer<S> for HeaderMirrorLayer {
 #[derive(Clone)]
 pub(crate) struct HeaderMirror<S> {
     inner: S,
-    headers: Option<Arc<HeaderPlans>>,
+    headers: Arc<HeaderPlans>,
 }
 
 impl<S: MgpService> Service<Call> for HeaderMirror<S> {
@@ -93,11 +87,10 @@ impl<S: MgpService> Service<Call> for HeaderMirror<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let Some(headers) = self.headers.as_ref().filter(|_| call.cx().callee.era == Era::Modern)
-        else {
+        if call.cx().callee.era != Era::Modern {
             return Either::Left { future: self.inner.call(call) };
-        };
-        let (inner, headers) = (self.inner.clone(), Arc::clone(headers));
+        }
+        let (inner, headers) = (self.inner.clone(), Arc::clone(&self.headers));
         let future: BoxFuture<'static, _> = if call.is::<ToolsList>() {
             Box::pin(headers.list(inner, call))
         } else if call.tool().is_some() {
@@ -291,11 +284,7 @@ fn page_request(call: &Call, cursor: Option<String>) -> Call {
     list
 }
 
-impl fmt::Debug for HeaderMirrorLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "HeaderMirrorLayer" } else { "HeaderMirrorLayer(off)" })
-    }
-}
+mgp_types::opaque_debug!(HeaderMirrorLayer);
 
 #[cfg(test)]
 mod tests;

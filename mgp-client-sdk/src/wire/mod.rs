@@ -16,5 +16,5 @@ pub(crate) use liveness::{
     EofReader, Liveness, LivenessPeer, TaskGuard, is_answer, spawn_connection,
 };
 pub(crate) use offers::offers;
-pub(crate) use outbound::{OutboundStack, spanned};
+pub(crate) use outbound::{GatewayStacks, OutboundStack, spanned};
 pub(crate) use request_timeout::{OpenQuestion, ProgressHook, RequestTimeoutLayer, TimeLimits};

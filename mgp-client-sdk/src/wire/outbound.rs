@@ -1,6 +1,6 @@
 //! The outbound stack of a connection: one layer a line, outermost first, each with its reason.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mgp_lifecycle::{HandshakeState, RequestMetaLayer, RetryLayer};
 use mgp_security::TraceLayer;
@@ -20,8 +20,26 @@ pub(crate) struct OutboundStack {
     /// If `None`, no call is retried.
     retry: Option<RetryLayer>,
     stamp: RequestMetaLayer,
-    mirror: HeaderMirrorLayer,
+    /// If `None`, the transport has no headers.
+    mirror: Option<HeaderMirrorLayer>,
     inner: Stack,
+}
+
+/// The stacks of a connection that a gateway uses besides that of its client.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewayStacks {
+    /// Without the gates that outlive the connection.
+    pub(crate) ungated: Stack,
+    /// For forwarded calls: without a trace span, because the gateway's own stack opened one.
+    pub(crate) forwarding: Stack,
+}
+
+impl GatewayStacks {
+    /// Returns those of a supervised connection; any other connection has one stack.
+    pub(crate) fn of(supervised: &OnceLock<Self>, stack: &Stack) -> Self {
+        let one = || Self { ungated: stack.clone(), forwarding: stack.clone() };
+        supervised.get().cloned().unwrap_or_else(one)
+    }
 }
 
 impl OutboundStack {
@@ -30,7 +48,7 @@ impl OutboundStack {
         scope: &Scope,
         retry: Option<RetryLayer>,
         stamp: RequestMetaLayer,
-        mirror: HeaderMirrorLayer,
+        mirror: Option<HeaderMirrorLayer>,
         time_limit: RequestTimeoutLayer,
     ) -> Self {
         let (end, session) = (peer.peer().clone(), scope.state::<HandshakeState>());
@@ -51,19 +69,26 @@ impl OutboundStack {
             // Gates need the callee's facts; the callee needs our request metadata.
             .layer(self.stamp)
             // Gates may change arguments, so headers are computed inside of them.
-            .service(gates(Stack::new(self.mirror.layer(self.inner))));
+            .service(gates(mirrored(self.mirror, self.inner)));
         spanned(self.retry, service)
     }
 
     /// Builds the stack that follows gates which outlive the connection.
     pub(crate) fn behind_gates(self) -> Stack {
         let service = ServiceBuilder::new()
-            // A call that is sent again with other headers gets new metadata.
-            .layer(self.mirror)
             .layer(self.stamp)
             // Each attempt has its own time-out.
             .service(self.inner);
-        Stack::new(service)
+        // A call that is sent again with other headers gets new metadata.
+        mirrored(self.mirror, Stack::new(service))
+    }
+}
+
+/// Adds the headers of tool calls, if the transport has headers.
+fn mirrored(mirror: Option<HeaderMirrorLayer>, stack: Stack) -> Stack {
+    match mirror {
+        Some(mirror) => Stack::new(mirror.layer(stack)),
+        None => stack,
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use mgp_types::service::ServerId;
 
 use crate::config::{
-    AgentConfig, Config, GovernanceConfig, KernelConfig, ServerConfig, ToolCreationConfig,
+    AgentConfig, CallLimits, Config, GovernanceConfig, KernelConfig, ServerConfig,
+    ToolCreationConfig,
 };
 
 /// The changes that turn one configuration into another; nothing else needs to be touched to apply it.
@@ -32,6 +33,8 @@ pub struct ConfigChange {
     pub changed: Vec<ChangedServer>,
     /// The settings for all servers, if they changed.
     pub kernel: Option<KernelConfig>,
+    /// The limits of all agents, if they changed.
+    pub limits: Option<CallLimits>,
     /// Agents that are new or changed, and `None` for those that were removed.
     pub agents: BTreeMap<String, Option<AgentConfig>>,
     /// The settings of created tools, if they changed.
@@ -78,6 +81,7 @@ impl ConfigChange {
         let gone = old.servers.iter().filter(|server| !after.contains(server.id.as_str()));
         change.removed = gone.map(|server| server.id.clone()).collect();
         change.kernel = (old.kernel != new.kernel).then(|| new.kernel.clone());
+        change.limits = (old.limits != new.limits).then(|| new.limits.clone());
         change.tool_creation =
             (old.tool_creation != new.tool_creation).then_some(new.tool_creation);
         for (name, agent) in &new.agents {

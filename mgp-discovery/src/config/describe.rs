@@ -18,8 +18,7 @@ pub fn config_markdown() -> String {
             let title = match key.table {
                 "" => "The file".to_owned(),
                 "servers" => "`[[servers]]`".to_owned(),
-                "agents.*" => "`[agents.NAME]`".to_owned(),
-                other => format!("`[{other}]`"),
+                other => format!("`[{}]`", other.replace('*', "NAME")),
             };
             // Writing to a text cannot fail.
             let _ = write!(
@@ -130,6 +129,11 @@ fn value(kind: KeyKind, path: &str) -> Value {
         KeyKind::DurationMap => {
             json!({ "type": "object", "additionalProperties": duration(), "maxProperties": most })
         }
+        KeyKind::NumberMap(least, most_value) => json!({
+            "type": "object",
+            "additionalProperties": value(KeyKind::Number(least, most_value), path),
+            "maxProperties": most,
+        }),
         KeyKind::Switch => json!({ "type": "boolean" }),
         KeyKind::Word(words) => word(words),
         KeyKind::Words(words) => json!({

@@ -1,6 +1,7 @@
 //! The table of all keys of `mgp.toml`; the reader, the page and the schema use it (MGP §15.2).
 
 use super::KeyKind;
+use super::bounds::Surface;
 
 /// A key of `mgp.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     "": {
         "servers" KeyKind::Tables, "", "The servers, one `[[servers]]` each.";
         "kernel" KeyKind::Table, "", "Settings for all servers; accepted only in the user's own file.";
+        "limits" KeyKind::Table, "", "The limits of the tool calls of each agent; accepted only in the user's own file.";
         "agents" KeyKind::TableMap, "", "Settings for single agents, one `[agents.NAME]` each; accepted only in the user's own file.";
         "tool_creation" KeyKind::Table, "", "Tools that are created while agents run; accepted only in the user's own file.";
     }
@@ -87,6 +89,8 @@ pub const KEYS: &[ConfigKey] = keys! {
         "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
+        "limits" KeyKind::Table, "", "The limits of the server's tool calls, of all agents together.";
+        "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "mgp" KeyKind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
     }
     "servers.auth": {
@@ -97,6 +101,23 @@ pub const KEYS: &[ConfigKey] = keys! {
         "issuer" KeyKind::Text, "", "The only authorization server to trust; the default is the one that the server names. `${…}` is expanded.";
         "scopes" KeyKind::Texts, "[]", "Scopes that are requested in addition to those that the server names.";
         "dpop" KeyKind::Word(&["offered", "always", "never"]), "offered", "When tokens are bound to a key, so that a stolen one is useless (DPoP).";
+    }
+    "servers.limits": {
+        "calls_per_minute" KeyKind::Number(0, 4_294_967_295), "", "The calls in a minute of the server; as many may be made at once after a pause.";
+        "calls_per_hour" KeyKind::Number(0, MANY), "", "The calls of the server in an hour, which begins at the full hour. The counts of hours and days are kept across restarts.";
+        "calls_per_day" KeyKind::Number(0, MANY), "", "The calls of the server in a day, which begins at midnight UTC.";
+        "units_per_hour" KeyKind::Number(0, MANY), "", "The units that calls of the server may cost in an hour; see `servers.limits.units`.";
+        "units_per_day" KeyKind::Number(0, MANY), "", "The units that calls of the server may cost in a day.";
+        "running" KeyKind::Number(1, 65_536), "", "The calls of the server that run at once; further ones wait for their turn.";
+        "max_arguments" KeyKind::Number(0, MANY), "", "The bytes of the arguments of a call of the server.";
+        "units" KeyKind::Number(0, MANY), "", "The units that a call of the server costs, e.g. cents; without this key one.";
+        "tool_units" KeyKind::NumberMap(0, MANY), "{}", "The units that calls of single tools cost: `{tool = 5}`.";
+        "tool_calls_per_minute" KeyKind::NumberMap(0, 4_294_967_295), "{}", "The calls of single tools in a minute, of all agents together.";
+    }
+    "servers.results": {
+        "max_text" KeyKind::Number(0, MANY), "", "The `kernel.results.max_text` of the server's results; the agent's counts too if it is lower.";
+        "max_structured" KeyKind::Number(0, MANY), "", "The `kernel.results.max_structured` of the server's results; the agent's counts too if it is lower.";
+        "max_data" KeyKind::Number(0, MANY), "", "The `kernel.results.max_data` of the server's results; the agent's counts too if it is lower.";
     }
     "servers.mgp": {
         "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all that the kernel uses: `security`, `lifecycle`, `streaming`.";
@@ -128,6 +149,9 @@ pub const KEYS: &[ConfigKey] = keys! {
         "permission_policy" KeyKind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
         "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";
         "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
+        "surface" KeyKind::Word(Surface::WORDS), "auto", "The tools that are listed to agents: `direct` all, `search` those that find and call tools with the pinned ones and those in use, `categories` and `find` only those that find and call tools, with or without all categories; `auto` is `direct` while the definitions have at most `direct_tokens` or are shorter than `search`, else `search`.";
+        "direct_tokens" KeyKind::Number(0, MANY), "2000", "The tokens of all definitions up to which `surface = \"auto\"` lists all tools.";
+        "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
         "audit" KeyKind::Table, "", "The audit log.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
@@ -141,17 +165,49 @@ pub const KEYS: &[ConfigKey] = keys! {
         "discovery_reserve" KeyKind::Number(0, MANY), "3000", "The part reserved for found tools.";
         "cache_limit" KeyKind::Number(0, MANY), "3000", "The maximum cost of cached tools.";
     }
+    "kernel.results": {
+        "max_text" KeyKind::Number(0, MANY), "65536", "The bytes of text of a tool's result that reach a model; `0` is unlimited. The rest is kept, and read with `mgp_read_more`.";
+        "max_structured" KeyKind::Number(0, MANY), "262144", "The bytes of structured content that reach a model; a longer one is cut after an element of a list.";
+        "max_data" KeyKind::Number(0, MANY), "4194304", "The bytes of images, audio and other encoded data that reach a model, as they are sent.";
+        "keep" KeyKind::Duration, "1h", "The time for which the rest of a result is kept; at most 16 MiB for each caller.";
+    }
     "kernel.audit": {
         "dir" KeyKind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";
         "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; `always` survives a power cut.";
         "keep" KeyKind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
         "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded.";
     }
+    "limits": {
+        "calls_per_minute" KeyKind::Number(0, 4_294_967_295), "", "The calls in a minute of an agent; as many may be made at once after a pause.";
+        "calls_per_hour" KeyKind::Number(0, MANY), "", "The calls of an agent in an hour, which begins at the full hour. The counts of hours and days are kept across restarts.";
+        "calls_per_day" KeyKind::Number(0, MANY), "", "The calls of an agent in a day, which begins at midnight UTC.";
+        "units_per_hour" KeyKind::Number(0, MANY), "", "The units that calls of an agent may cost in an hour; see `servers.limits.units`.";
+        "units_per_day" KeyKind::Number(0, MANY), "", "The units that calls of an agent may cost in a day.";
+        "running" KeyKind::Number(1, 65_536), "", "The calls of an agent that run at once; further ones wait for their turn.";
+        "max_arguments" KeyKind::Number(0, MANY), "", "The bytes of the arguments of a call of an agent.";
+    }
     "agents.*": {
         "pinned" KeyKind::Texts, "[]", "The tools that are always in the agent's list.";
         "groups" KeyKind::Texts, "[]", "The access groups of the agent.";
         "budget" KeyKind::Number(0, MANY), "", "The tokens that definitions may cost the agent, in place of the kernel's `max_tokens`.";
+        "surface" KeyKind::Word(Surface::WORDS), "", "The tools that are listed to the agent, in place of `kernel.surface`.";
+        "limits" KeyKind::Table, "", "The limits of the agent's tool calls; each key replaces that of `limits`.";
+        "results" KeyKind::Table, "", "The most of a result that reaches the agent.";
         "interactive" KeyKind::Switch, "false", "Whether a person uses the agent and can confirm its calls.";
+    }
+    "agents.*.limits": {
+        "calls_per_minute" KeyKind::Number(0, 4_294_967_295), "", "The calls in a minute of the agent; as many may be made at once after a pause.";
+        "calls_per_hour" KeyKind::Number(0, MANY), "", "The calls of the agent in an hour, which begins at the full hour. The counts of hours and days are kept across restarts.";
+        "calls_per_day" KeyKind::Number(0, MANY), "", "The calls of the agent in a day, which begins at midnight UTC.";
+        "units_per_hour" KeyKind::Number(0, MANY), "", "The units that calls of the agent may cost in an hour; see `servers.limits.units`.";
+        "units_per_day" KeyKind::Number(0, MANY), "", "The units that calls of the agent may cost in a day.";
+        "running" KeyKind::Number(1, 65_536), "", "The calls of the agent that run at once; further ones wait for their turn.";
+        "max_arguments" KeyKind::Number(0, MANY), "", "The bytes of the arguments of a call of the agent.";
+    }
+    "agents.*.results": {
+        "max_text" KeyKind::Number(0, MANY), "", "The `kernel.results.max_text` of results for the agent; the server's counts too if it is lower.";
+        "max_structured" KeyKind::Number(0, MANY), "", "The `kernel.results.max_structured` of results for the agent; the server's counts too if it is lower.";
+        "max_data" KeyKind::Number(0, MANY), "", "The `kernel.results.max_data` of results for the agent; the server's counts too if it is lower.";
     }
     "tool_creation": {
         "enabled" KeyKind::Switch, "false", "Whether agents may request new tools; each still waits for an operator.";

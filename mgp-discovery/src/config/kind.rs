@@ -23,6 +23,8 @@ pub enum KeyKind {
     Duration,
     /// A table of durations.
     DurationMap,
+    /// A table of whole numbers.
+    NumberMap(u64, u64),
     /// `true` or `false`.
     Switch,
     /// One of these words.
@@ -51,6 +53,9 @@ impl KeyKind {
             Self::Number(least, most) => format!("a whole number from {least} to {most}"),
             Self::Duration => "a duration, e.g. \"90s\"".into(),
             Self::DurationMap => "a table of durations, e.g. { build = \"10m\" }".into(),
+            Self::NumberMap(least, most) => {
+                format!("a table of whole numbers from {least} to {most}")
+            }
             Self::Switch => "`true` or `false`".into(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Words(_) => "a list of words".into(),
@@ -71,6 +76,7 @@ pub(super) enum Checked {
     Number(u64),
     Duration(Duration),
     Durations(BTreeMap<String, Duration>),
+    Numbers(BTreeMap<String, u64>),
     Switch(bool),
 }
 
@@ -103,11 +109,7 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             known(word, words).map(|word| Checked::Text(word.to_owned()))
         }
         KeyKind::Switch => item.as_bool().map(Checked::Switch).ok_or_else(wrong_type),
-        KeyKind::Number(least, most) => {
-            let number = item.as_integer().ok_or_else(wrong_type)?;
-            let number = u64::try_from(number).ok().filter(|n| (least..=most).contains(n));
-            number.map(Checked::Number).ok_or_else(|| Wrong::new(format!("is not {}", kind.name())))
-        }
+        KeyKind::Number(least, most) => number(item, least, most).map(Checked::Number),
         KeyKind::Duration => duration(item.as_str().ok_or_else(wrong_type)?).map(Checked::Duration),
         KeyKind::DurationMap => {
             let table = item.as_table_like().ok_or_else(wrong_type)?;
@@ -116,6 +118,12 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
                 entry(name, item, item.as_str().ok_or_else(wrong_type).and_then(duration))
             };
             table.iter().map(one).collect::<Result<_, _>>().map(Checked::Durations)
+        }
+        KeyKind::NumberMap(least, most) => {
+            let table = item.as_table_like().ok_or_else(wrong_type)?;
+            few(table.len())?;
+            let one = |(name, item): (&str, &Item)| entry(name, item, number(item, least, most));
+            table.iter().map(one).collect::<Result<_, _>>().map(Checked::Numbers)
         }
         KeyKind::Texts | KeyKind::Words(_) => {
             let list = item.as_array().ok_or_else(wrong_type)?;
@@ -146,6 +154,16 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             Err(wrong_type())
         }
     }
+}
+
+/// Returns a number between two others.
+fn number(item: &Item, least: u64, most: u64) -> Result<u64, Wrong> {
+    let kind = KeyKind::Number(least, most).name();
+    let Some(number) = item.as_integer() else {
+        return Err(Wrong::new(format!("is {}, not {kind}", article(item.type_name()))));
+    };
+    let number = u64::try_from(number).ok().filter(|n| (least..=most).contains(n));
+    number.ok_or_else(|| Wrong::new(format!("is not {kind}")))
 }
 
 /// Returns an entry of a table: its name, and its value if that was valid.

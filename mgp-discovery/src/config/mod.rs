@@ -1,6 +1,7 @@
 //! The keys of `mgp.toml` and their meaning (MGP §15.2).
 
 mod auth;
+mod bounds;
 mod describe;
 mod finding;
 mod keys;
@@ -14,6 +15,7 @@ mod reader;
 mod tests;
 
 pub use auth::{AuthConfig, AuthGrant, DpopUse, LoginScope};
+pub use bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 pub use describe::{config_markdown, config_schema};
 pub use finding::{ConfigErrors, ConfigFinding, FindingSeverity};
 pub use keys::{ConfigKey, KEYS};

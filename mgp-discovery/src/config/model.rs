@@ -10,9 +10,10 @@ use mgp_types::mgp::{
     ApprovalPolicy, DefaultPolicy, Permission, RestartPolicy, RiskLevel, Transport, TrustLevel,
     Validator,
 };
-use mgp_types::service::ServerId;
+use mgp_types::service::{Principal, ServerId};
 
 use super::auth::{AuthConfig, LoginScope};
+use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 use crate::source::Origin;
 
 /// Files by their path in the project, with their SHA-256.
@@ -42,6 +43,8 @@ pub struct Config {
     pub servers: Vec<ServerConfig>,
     /// The settings for all servers.
     pub kernel: KernelConfig,
+    /// The limits of the calls of each agent.
+    pub limits: CallLimits,
     /// The settings of single agents.
     pub agents: BTreeMap<String, AgentConfig>,
     /// The settings of tools that are created while agents run.
@@ -66,6 +69,13 @@ impl Config {
     pub fn server(&self, id: &str) -> Option<&ServerConfig> {
         self.servers.iter().find(|server| server.id.as_str() == id)
     }
+
+    /// Returns the settings of the agent that a principal is; agents of other tenants have none.
+    #[must_use]
+    pub fn agent(&self, principal: &Principal) -> Option<&AgentConfig> {
+        let agent = self.agents.get(principal.as_agent()?.as_str())?;
+        (principal.tenant() == Principal::local().tenant()).then_some(agent)
+    }
 }
 
 /// One `[[servers]]`; its texts are unexpanded, `${…}` included.
@@ -80,6 +90,10 @@ pub struct ServerConfig {
     pub era: Option<Era>,
     /// The time limits of its tool calls.
     pub timeouts: CallTimeouts,
+    /// The limits of its calls.
+    pub limits: ServerLimits,
+    /// The most of its results that reaches a model.
+    pub results: ResultLimits,
     /// Names of environment variables that its program inherits, besides the kernel's; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
     /// The governance of the server; `None` if MGP is never offered and the defaults apply.
@@ -153,6 +167,8 @@ impl ServerConfig {
             target: reach,
             era: None,
             timeouts: CallTimeouts::default(),
+            limits: ServerLimits::default(),
+            results: ResultLimits::default(),
             pass_env: Vec::new(),
             mgp: Some(mgp),
             file,
@@ -165,13 +181,15 @@ impl ServerConfig {
 /// Shows names only: values of configurations may be secret.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, target: reach, era, timeouts, pass_env, mgp, file, origin, approved_files } =
-            self;
+        let Self { id, target: reach, era, timeouts, limits, results, .. } = self;
+        let Self { pass_env, mgp, file, origin, approved_files, .. } = self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
             .field("era", era)
             .field("timeouts", timeouts)
+            .field("limits", limits)
+            .field("results", results)
             .field("pass_env", pass_env)
             .field("mgp", mgp)
             .field("file", file)
@@ -352,6 +370,12 @@ pub struct KernelConfig {
     pub auto_approve_except: Vec<Permission>,
     /// If set, the tool that requests tools is listed to all callers.
     pub tools_request: bool,
+    /// The tools that are listed to agents.
+    pub surface: Surface,
+    /// The tokens of all definitions up to which [`Surface::Auto`] lists all tools.
+    pub direct_tokens: u64,
+    /// The most of a result that reaches a model.
+    pub results: ResultsConfig,
     /// The budget of tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
     /// The audit log.
@@ -384,6 +408,9 @@ impl Default for KernelConfig {
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],
             tools_request: false,
+            surface: Surface::Auto,
+            direct_tokens: 2000,
+            results: ResultsConfig::default(),
             tool_context_budget: ToolBudgetConfig::default(),
             audit: AuditLogConfig::default(),
             operator_proof: OperatorProof::None,
@@ -470,6 +497,12 @@ pub struct AgentConfig {
     pub groups: Vec<String>,
     /// The tokens that definitions may cost it.
     pub budget: Option<u64>,
+    /// The tools that are listed to it; `None` for the kernel's choice.
+    pub surface: Option<Surface>,
+    /// The limits of its calls, in place of those of all agents.
+    pub limits: CallLimits,
+    /// The most of a result that reaches it.
+    pub results: ResultLimits,
     /// If set, a person uses the agent and can confirm calls.
     pub interactive: bool,
 }

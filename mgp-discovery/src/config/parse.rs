@@ -13,6 +13,7 @@ use mgp_types::service::ServerId;
 use toml_edit::{Document, Item, TableLike};
 
 use super::auth::auth;
+use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::reader::Reader;
 use super::{
@@ -79,6 +80,9 @@ fn read(report: &mut Report<'_>, text: &str) -> Option<ParsedConfig> {
     let mut top = Reader::new(report, "", document.as_table());
     if let Some(reader) = top.below("kernel", "kernel") {
         parsed.config.kernel = kernel(reader);
+    }
+    if let Some(mut reader) = top.below("limits", "limits") {
+        parsed.config.limits = bounds::call_limits(&mut reader);
     }
     agents(&mut top, &mut parsed.config);
     if let Some(mut reader) = top.below("tool_creation", "tool_creation") {
@@ -164,6 +168,10 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         _ => None,
     };
     let timeouts = call_timeouts(&mut reader);
+    let limits = reader.below("limits", "servers.limits");
+    let limits = limits.map(|mut below| bounds::server_limits(&mut below)).unwrap_or_default();
+    let results = reader.below("results", "servers.results");
+    let results = results.map(|mut below| bounds::result_limits(&mut below)).unwrap_or_default();
     let pass_env = pass_env(&mut reader);
     let mgp = match reader.item("mgp") {
         None => Some(GovernanceConfig::default()),
@@ -177,6 +185,8 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         target: target?,
         era,
         timeouts,
+        limits,
+        results,
         pass_env,
         mgp,
         file,
@@ -386,6 +396,11 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         kernel.auto_approve_except = reader.words("auto_approve_except");
     }
     kernel.tools_request = reader.switch("tools_request").unwrap_or_default();
+    kernel.surface = Surface::read(&mut reader).unwrap_or_default();
+    kernel.direct_tokens = reader.number("direct_tokens").unwrap_or(kernel.direct_tokens);
+    if let Some(mut below) = reader.below("results", "kernel.results") {
+        kernel.results = bounds::results(&mut below);
+    }
     if let Some(mut below) = reader.below("tool_context_budget", "kernel.tool_context_budget") {
         let default = ToolBudgetConfig::default();
         let mut number = |name, default| below.number(name).unwrap_or(default);
@@ -448,6 +463,15 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
             pinned: reader.texts("pinned"),
             groups: reader.texts("groups"),
             budget: reader.number("budget"),
+            surface: Surface::read(&mut reader),
+            limits: reader
+                .below("limits", "agents.*.limits")
+                .map(|mut below| bounds::call_limits(&mut below))
+                .unwrap_or_default(),
+            results: reader
+                .below("results", "agents.*.results")
+                .map(|mut below| bounds::result_limits(&mut below))
+                .unwrap_or_default(),
             interactive: reader.switch("interactive").unwrap_or_default(),
         };
         config.agents.insert(name.to_owned(), agent);

@@ -127,6 +127,13 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
+    pub(super) fn numbers(&mut self, name: &str) -> BTreeMap<String, u64> {
+        match self.checked(name) {
+            Some(Checked::Numbers(numbers)) => numbers,
+            _ => BTreeMap::new(),
+        }
+    }
+
     pub(super) fn switch(&mut self, name: &str) -> Option<bool> {
         match self.checked(name)? {
             Checked::Switch(switch) => Some(switch),

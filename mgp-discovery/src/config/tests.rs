@@ -70,6 +70,7 @@ fn sample(key: &ConfigKey) -> String {
         "servers" => return "[[servers]]\nid = 'b'\ncommand = 'b'\n".into(),
         "kernel" => return "[kernel]\npermission_policy = 'deny_all'\n".into(),
         "agents" => return "[agents.ada]\n".into(),
+        "limits" => return "[limits]\nrunning = 1\n".into(),
         "tool_creation" => return "[tool_creation]\nenabled = true\n".into(),
         "servers.id" => return "[[servers]]\nid = 'b'\ncommand = 'a'\n".into(),
         "servers.command" => return "[[servers]]\nid = 'a'\ncommand = 'b'\n".into(),
@@ -109,6 +110,9 @@ fn sample(key: &ConfigKey) -> String {
         "servers.mgp.permission_policy" | "kernel.permission_policy" => "'auto_approve'",
         "kernel.tool_context_budget" => "{ max_tokens = 1 }",
         "kernel.audit" => "{ keep = 1 }",
+        "servers.limits" | "agents.*.limits" => "{ running = 1 }",
+        "servers.results" | "kernel.results" | "agents.*.results" => "{ max_text = 1 }",
+        "kernel.surface" | "agents.*.surface" => "'direct'",
         "kernel.operator" => "{ proof = 'terminal' }",
         "kernel.operator.proof" => "'terminal'",
         "kernel.audit.fsync" => "'always'",
@@ -118,6 +122,7 @@ fn sample(key: &ConfigKey) -> String {
             KeyKind::Texts => "['x']",
             KeyKind::TextMap => "{ x = 'x' }",
             KeyKind::Number(..) => "7",
+            KeyKind::NumberMap(..) => "{ x = 7 }",
             KeyKind::Duration => "'7m'",
             KeyKind::DurationMap => "{ x = '7m' }",
             KeyKind::Switch => "true",
@@ -131,9 +136,7 @@ fn sample(key: &ConfigKey) -> String {
     };
     let line = match key.table {
         "servers" => format!("{} = {value}\n", key.name),
-        "servers.mgp" => format!("[servers.mgp]\n{} = {value}\n", key.name),
-        "agents.*" => format!("[agents.ada]\n{} = {value}\n", key.name),
-        table => format!("[{table}]\n{} = {value}\n", key.name),
+        table => format!("[{}]\n{} = {value}\n", table.replace('*', "ada"), key.name),
     };
     above.to_owned() + &line
 }

@@ -14,7 +14,10 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use super::servers::ApprovedRegistration;
 use super::source;
-use crate::config::{CallTimeouts, GovernanceConfig, RestartConfig, ServerConfig, TargetConfig};
+use crate::config::{
+    CallTimeouts, GovernanceConfig, RestartConfig, ResultLimits, ServerConfig, ServerLimits,
+    TargetConfig,
+};
 use crate::error::DiscoveryError;
 use crate::expand::{Expanded, ExpandedServer, ExpandedTarget};
 use crate::source::Origin;
@@ -100,6 +103,8 @@ fn entry(program: &Proposal) -> ServerConfig {
         },
         era: None,
         timeouts: CallTimeouts::default(),
+        limits: ServerLimits::default(),
+        results: ResultLimits::default(),
         pass_env: Vec::new(),
         mgp: Some(govern(program)),
         file: PathBuf::new(),

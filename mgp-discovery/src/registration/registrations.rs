@@ -58,7 +58,7 @@ const LOOKS: u32 = 8;
 /// }
 ///
 /// impl ServerRunner for Idle {
-///     fn configured(&self, server: &ServerId) -> bool {
+///     fn is_configured(&self, server: &ServerId) -> bool {
 ///         server.as_str() == "files"
 ///     }
 ///     fn start(&self, server: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {

@@ -186,7 +186,7 @@ impl LoadedConfig {
         let file = &approval.file;
         self.findings.extend(project.findings);
         self.broken.extend(project.broken);
-        let Config { servers, kernel, agents, tool_creation } = project.config;
+        let Config { servers, kernel, limits, agents, tool_creation } = project.config;
         let mut merged = Vec::new();
         for mut server in servers {
             let id = server.id.as_str();
@@ -214,6 +214,7 @@ impl LoadedConfig {
         self.config.servers = merged;
         let written = [
             ("kernel", kernel != KernelConfig::default()),
+            ("limits", !limits.is_empty()),
             ("agents", !agents.is_empty()),
             ("tool_creation", tool_creation != ToolCreationConfig::default()),
         ];

@@ -69,7 +69,7 @@ pub struct RemainingCalls {
 /// let drain = Drain::default();
 /// drain.begin(ShutdownReason::IdleTimeout, Duration::from_secs(30));
 /// drain.wait_ended().await;
-/// assert_eq!(drain.state().now(), ServerState::Disconnected);
+/// assert_eq!(drain.state().get(), ServerState::Disconnected);
 /// # });
 /// ```
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! Adapts outcomes to their callers: refusals in plain MCP form, `resultType` for modern callers.
 
 use mgp_types::mcp::{CallToolResult, Era};
-use mgp_types::service::{PeerInfo, Reply, result_type};
+use mgp_types::service::{PeerInfo, Reply, leading_result_type, result_type};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::Serialize;
 
@@ -45,8 +45,10 @@ fn with_result_type(mut reply: Reply, caller: &PeerInfo) -> Reply {
 }
 
 fn has_result_type(result: &Payload) -> bool {
-    // Most results do not contain the name at all; a nested member of that name does not count.
-    result.as_str().contains("\"resultType\"") && result_type(result).is_some()
+    let text = result.as_str();
+    // Most results begin with it or do not contain the name at all; a nested member of that name does not count.
+    leading_result_type(text).is_some()
+        || (text.contains("\"resultType\"") && result_type(result).is_some())
 }
 
 /// Returns an error in the form for plain MCP peers.

@@ -56,7 +56,7 @@ pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 ///     fn ready(&self) -> BoxFuture<'static, Result<&'static str, SpawnError>> {
 ///         Box::pin(async { Ok("client") })
 ///     }
-///     fn ended(&self) -> BoxFuture<'static, Exit> {
+///     fn wait(&self) -> BoxFuture<'static, Exit> {
 ///         Box::pin(async {
 ///             tokio::time::sleep(std::time::Duration::from_secs(2)).await;
 ///             Exit::failure("exited with code 1")
@@ -74,7 +74,7 @@ pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 /// server.start().await;
 /// assert_eq!(server.ready().await.unwrap(), "client");
 ///
-/// let rest = server.wait().await;
+/// let rest = server.ended().await;
 /// assert_eq!(rest.state, ServerState::Error);
 /// assert_eq!(
 ///     &*rest.reason,

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use mgp_types::RpcError;
-use mgp_types::service::{Call, MgpService, Router, ServerId};
-use tower::ServiceBuilder;
+use mgp_types::service::{Call, MgpService, ServerId};
+use tower::util::Either;
 use tower_layer::Layer;
 
 use super::Governance;
@@ -25,20 +25,25 @@ pub struct GovernLayer {
     pub(super) origin: ToolOrigin,
 }
 
-/// A service behind all layers.
-pub type Governed<S> = Audit<KernelTools<DecisionService<S>>>;
+/// A service behind all layers; only our own tools have methods of operators beside them.
+pub type Governed<S> = Audit<Either<KernelTools<DecisionService<S>>, DecisionService<S>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;
 
     fn layer(&self, inner: S) -> Governed<S> {
-        ServiceBuilder::new()
-            // Every call is recorded, whatever its outcome; its risk is known before it is decided.
-            .layer(self.recording())
+        // Access, definitions, permissions, validators and confirmations, in one decision.
+        let decided = DecisionService::new(inner, Arc::new(self.sources()));
+        let inner = match self.origin {
             // The methods of operators under the names of tools are answered here: access to them is never granted.
-            .layer(KernelToolsLayer::new(self.kernel()))
-            // Access, definitions, permissions, validators and confirmations, in one decision.
-            .service(DecisionService::new(inner, Arc::new(self.sources())))
+            ToolOrigin::Own => {
+                Either::Left(KernelToolsLayer::new(self.governance.router()).layer(decided))
+            }
+            // Another server has its own.
+            ToolOrigin::Foreign => Either::Right(decided),
+        };
+        // Every call is recorded, whatever its outcome; its risk is known before it is decided.
+        self.recording().layer(inner)
     }
 }
 
@@ -72,13 +77,5 @@ impl GovernLayer {
             .config(&books.recording)
             .server(self.server.clone())
             .risk(move |call| Some(definitions.risk(&tools, &server, call.tool()?.name)))
-    }
-
-    /// Returns the methods that are served as tools: only on our own stack, because another server has its own.
-    fn kernel(&self) -> Router {
-        match self.origin {
-            ToolOrigin::Own => self.governance.router(),
-            ToolOrigin::Foreign => Router::new(),
-        }
     }
 }

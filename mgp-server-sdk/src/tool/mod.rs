@@ -28,7 +28,7 @@ pub use handler::Handler;
 use layers::Layers;
 pub use registry::Tools;
 pub use result::{IntoToolResult, Json, ToolError};
-pub(crate) use retry_hint::RetryHintLayer;
+pub(crate) use retry_hint::{RetryHint, RetryHintLayer};
 pub(crate) use run::Running;
 pub use schema::SchemaStyle;
 

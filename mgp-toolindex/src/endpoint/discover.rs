@@ -11,7 +11,7 @@ use super::bounds;
 use super::caller::Caller;
 use super::endpoints::EndpointsState;
 use super::hooks::Availability;
-use super::present::present_as;
+use super::render::present_as;
 use crate::catalog::{Allowed, CategoryTree};
 use crate::error::RequestError;
 use crate::meta::{brief, name_for};

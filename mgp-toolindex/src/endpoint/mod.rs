@@ -9,7 +9,7 @@ mod counting;
 mod discover;
 mod endpoints;
 mod hooks;
-mod present;
+mod render;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -19,4 +19,4 @@ pub use self::endpoints::Endpoints;
 pub use self::hooks::{
     Availability, AvailabilityCheck, CreationOutcome, CreationRequest, ToolCreator,
 };
-pub use self::present::render_results;
+pub use self::render::render_results;

@@ -17,7 +17,7 @@ use super::caller::Caller;
 use super::discover::run_blocking;
 use super::endpoints::EndpointsState;
 use super::hooks::{Availability, CreationOutcome, CreationRequest};
-use super::present::loaded;
+use super::render::loaded;
 use crate::catalog::IndexedTool;
 use crate::meta::name_for;
 use crate::search::{Explain, Filter, Hit, Query};

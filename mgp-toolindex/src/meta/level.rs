@@ -24,7 +24,7 @@ use crate::tokens::lean;
 /// the kernel's tools (`mgp_`, `mgp.`, `mgp/`) are always listed as `server.name`.
 ///
 /// ```
-/// use mgp_toolindex::{AllTools, MetaTools, ServerEntry, Sessions, ToolIndex, surface};
+/// use mgp_toolindex::{AllTools, MetaTools, ServerEntry, Sessions, ToolIndex, listed_tools};
 /// use mgp_types::RawObject;
 /// use mgp_types::mcp::Tool;
 /// use mgp_types::mgp::ContextLevel;
@@ -34,7 +34,7 @@ use crate::tokens::lean;
 /// let tool = Tool::new("read_file".to_owned(), RawObject::empty());
 /// index.put(ServerEntry::new("files").tool(tool)).unwrap();
 /// let view = Sessions::new().view(&Principal::local(), None, &index, &AllTools);
-/// let tools = |level| surface(&level, &MetaTools::new(), &index, &AllTools, &view);
+/// let tools = |level| listed_tools(&level, &MetaTools::new(), &index, &AllTools, &view);
 /// assert_eq!(tools(ContextLevel::Standard)[0].name, "read_file");
 /// assert_eq!(tools(ContextLevel::Hybrid)[0].name, "mgp_tools_discover");
 /// ```

@@ -34,6 +34,10 @@ pub(crate) fn fold_name(name: &str) -> String {
     if name.len() > MAX_NAME_BYTES {
         return String::new();
     }
+    if name.is_ascii() {
+        let letters = name.bytes().filter(u8::is_ascii_alphanumeric);
+        return letters.map(|letter| char::from(letter.to_ascii_lowercase())).collect();
+    }
     plain(name).chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 

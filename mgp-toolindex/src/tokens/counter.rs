@@ -21,12 +21,12 @@ pub enum Exactness {
 /// Creating one takes 100 ms and 50 MB; without feature `tokens` it returns upper bounds and costs nothing.
 ///
 /// ```
-/// use mgp_toolindex::{TokenCounter, tokens_at_most};
+/// use mgp_toolindex::{TokenCounter, max_tokens_of};
 ///
 /// let text = r#"{"name":"read_file","inputSchema":{"type":"object"}}"#;
 /// let counter = TokenCounter::new();
 /// assert_eq!(counter.count("Reads a file"), 3);
-/// assert!(tokens_at_most(text) >= counter.count(text));
+/// assert!(max_tokens_of(text) >= counter.count(text));
 /// ```
 pub struct TokenCounter {
     #[cfg(feature = "tokens")]

@@ -119,11 +119,16 @@ impl Link for ConnectionLink {
 /// Classifies a result: complete, input required, or a task.
 pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
     use mgp_types::mcp::Era;
-    use mgp_types::service::{Body, InputRequired};
+    use mgp_types::service::{Body, InputRequired, leading_result_type};
+    if cx.callee.era == Era::Legacy
+        || leading_result_type(result.as_str()).is_some_and(|kind| kind == "complete")
+    {
+        return Reply::raw(result);
+    }
     // Most results do not mention `input_required` or `task` at all; the search is cheaper than the parse.
     let mentions = |words| result.as_str().contains(words);
     let is_more = mentions("\"input_required\"") || mentions("\"task\"") || mentions(r"\u");
-    if cx.callee.era == Era::Legacy || !is_more {
+    if !is_more {
         return Reply::raw(result);
     }
     match mgp_types::service::result_type(&result).as_deref() {

@@ -42,6 +42,7 @@ tools! {
     "mgp.tools.discover" = "mgp/tools/discover";
     "mgp.tools.request" = "mgp/tools/request";
     "mgp.tools.call";
+    "mgp.read_more";
     "mgp.tools.session" = "mgp/tools/session";
     "mgp.tools.session.evict" = "mgp/tools/session/evict";
     "mgp.kernel.info" = "mgp/kernel/info";
@@ -76,6 +77,9 @@ pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
 /// The tool that calls a found tool (§16.5); it has no method.
 pub const TOOLS_CALL: &str = "mgp.tools.call";
 
+/// The tool that reads on in a long result; it has no method.
+pub const READ_MORE: &str = "mgp.read_more";
+
 /// Returns the kernel tool of a name: `mgp/tools/discover`, `mgp.tools.discover` or `mgp_tools_discover`.
 #[must_use]
 pub fn find_kernel_tool(name: &str) -> Option<&'static KernelToolName> {
@@ -102,7 +106,7 @@ mod tests {
             assert_eq!(find_kernel_tool(name).unwrap().method, Some("mgp/tools/session/evict"));
         }
         assert!(find_kernel_tool("tools_session").is_none());
-        for name in [AUDIT_REPLAY, TOOLS_CALL] {
+        for name in [AUDIT_REPLAY, TOOLS_CALL, READ_MORE] {
             assert!(find_kernel_tool(name).unwrap().method.is_none());
         }
         assert_eq!(tool_spelling("mgp/tools/discover"), "mgp_tools_discover");

@@ -81,7 +81,7 @@ pub use peer::{
 pub use peer_info::{AcceptedRequests, PeerInfo};
 pub use permission_authority::PermissionAuthority;
 pub use principal::{AgentId, Authority, PeerProcess, Principal, ServerId, Subject, TenantId};
-pub use question::{CallerRequest, InputRequired, result_type};
+pub use question::{CallerRequest, InputRequired, leading_result_type, result_type};
 pub use ready_per_call::{ReadyPerCall, ReadyPerCallService};
 pub use reply::{Body, Reply};
 pub use retry_attempt::RetryAttempt;

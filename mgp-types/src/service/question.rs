@@ -107,10 +107,20 @@ impl InputRequired {
 /// Returns the `resultType` of a result, if it has one.
 #[must_use]
 pub fn result_type(result: &Payload) -> Option<String> {
+    if let Some(kind) = leading_result_type(result.as_str()) {
+        return Some(kind.to_owned());
+    }
     #[derive(serde::Deserialize)]
     struct Kind {
         #[serde(rename = "resultType")]
         kind: Option<String>,
     }
     serde_json::from_str::<Kind>(result.as_str()).ok()?.kind
+}
+
+/// Returns the `resultType` of a result if it is the first member and has no escapes: usually, and without a parse.
+#[must_use]
+pub fn leading_result_type(result: &str) -> Option<&str> {
+    let (kind, _) = result.strip_prefix(r#"{"resultType":""#)?.split_once('"')?;
+    (!kind.contains('\\')).then_some(kind)
 }

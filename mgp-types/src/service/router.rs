@@ -41,6 +41,12 @@ impl Router {
         Self::default()
     }
 
+    /// Returns the handler of a method.
+    #[must_use]
+    pub fn get(&self, method: &str) -> Option<&Stack> {
+        self.routes.get(method)
+    }
+
     /// Adds a typed handler for a request.
     #[must_use]
     pub fn on<R, F, Fut>(self, handler: F) -> Self

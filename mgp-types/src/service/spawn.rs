@@ -31,7 +31,7 @@ use crate::mgp::ShutdownReason;
 ///         Box::pin(async { Ok(()) })
 ///     }
 ///
-///     fn ended(&self) -> BoxFuture<'static, Exit> {
+///     fn wait(&self) -> BoxFuture<'static, Exit> {
 ///         Box::pin(async { Exit::success("exited with code 0") })
 ///     }
 ///

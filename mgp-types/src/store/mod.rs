@@ -8,7 +8,7 @@ mod memory;
 mod sqlite;
 #[cfg(test)]
 mod tests;
-mod within;
+mod timeout;
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub use memory::MemoryStore;
 pub use rusqlite as sql;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Db, DbConfig, DbError, Durability};
-pub use within::with_timeout;
+pub use timeout::with_timeout;
 
 /// The maximum number of remembered removals; a reader that lags further behind must load everything again.
 const MAX_REMOVALS: usize = 4096;

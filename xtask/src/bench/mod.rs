@@ -32,6 +32,27 @@ enum Effort {
     Quick,
     /// The numbers with which the budgets were set.
     Full,
+    /// Only the figures that other programs on the machine do not change: instructions, allocations and memory.
+    Counted,
+}
+
+impl Effort {
+    fn of(flags: &Flags) -> Self {
+        match () {
+            () if flags.has("--counted") => Self::Counted,
+            () if flags.has("--quick") => Self::Quick,
+            () => Self::Full,
+        }
+    }
+
+    /// Returns the flag for this effort, after a space.
+    fn flag(self) -> &'static str {
+        match self {
+            Self::Quick => " --quick",
+            Self::Full => "",
+            Self::Counted => " --counted",
+        }
+    }
 }
 
 /// The transport of the calls.
@@ -81,7 +102,7 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
         _ => None,
     };
     let transport = transport.context("what to measure: stdio, http, toolindex or kernel")?;
-    let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
+    let effort = Effort::of(flags);
     let mut programs = Programs::build(flags.rest())?;
     if !flags.has("--free") {
         programs = programs.pinned()?;
@@ -160,9 +181,11 @@ fn rows(
     } else {
         rigour.skip("instructions and allocations", "valgrind is not installed")?;
     }
-    rows.extend(match transport {
-        Transport::Stdio => stdio::timed(programs, effort)?,
-        Transport::Http => http::timed(programs, effort)?,
+    rows.extend(match (transport, effort) {
+        (Transport::Stdio, Effort::Counted) => vec![stdio::memory(programs)?],
+        (Transport::Http, Effort::Counted) => Vec::new(),
+        (Transport::Stdio, _) => stdio::timed(programs, effort)?,
+        (Transport::Http, _) => http::timed(programs, effort)?,
     });
     if transport == Transport::Http {
         rows.extend(http::sessions(programs, effort)?);

@@ -33,6 +33,11 @@ impl Row {
         self
     }
 
+    /// Returns whether the figure is one of memory.
+    pub(super) fn is_memory(&self) -> bool {
+        matches!(self.unit, "KiB" | "MiB")
+    }
+
     /// Returns the name and the unit.
     fn title(&self) -> String {
         format!("{} ({})", self.name, self.unit)

@@ -15,7 +15,7 @@ const TOOLS: usize = 1000;
 pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (calls, lists) = match effort {
         Effort::Quick => (Lengths(200, 1200), Lengths(4, 14)),
-        Effort::Full => (Lengths(500, 4500), Lengths(5, 45)),
+        Effort::Full | Effort::Counted => (Lengths(500, 4500), Lengths(5, 45)),
     };
     let small = echo(64, 16);
     let count = |server: &Server| instructions(&programs.generator, server, small, calls);
@@ -70,7 +70,7 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
 pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, share) = match effort {
         Effort::Quick => (5, 4),
-        Effort::Full => (11, 2),
+        Effort::Full | Effort::Counted => (11, 2),
     };
     let cells = [
         ("echo 64 B, depth 1", echo(64, 1), 20_000, 0.65),
@@ -107,9 +107,28 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
         }
     }
     rows.push(row("start to initialise", "ms", &starts, Bound::Ratio(1.0)));
-    let memory = memory.map(|most| vec![most]);
-    rows.push(Row { median: None, ..row("memory", "MiB", &memory, Bound::Figure(5.0)) });
+    rows.push(memory_row(&memory.map(|most| vec![most])));
     Ok(rows)
+}
+
+/// Measures only the memory.
+pub(super) fn memory(programs: &Programs) -> Outcome<Row> {
+    let servers = [
+        &programs.ours,
+        &programs.ours_multi,
+        &programs.rmcp_stdio,
+        &programs.rmcp_pipes,
+        &programs.bare,
+    ];
+    let mut memory = [const { Vec::new() }; 5];
+    for (place, server) in servers.iter().enumerate() {
+        memory[place].push(run(&programs.generator, server, echo(64, 16), 20_000)?.memory_mib());
+    }
+    Ok(memory_row(&memory))
+}
+
+fn memory_row(memory: &[Vec<f64>; 5]) -> Row {
+    Row { median: None, ..row("memory", "MiB", memory, Bound::Figure(5.0)) }
 }
 
 /// Creates a row from the rounds of all five servers.

@@ -133,10 +133,10 @@ pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinne
     } else {
         "Generator and server run on separate processors, so each call may pay for waking an idle one."
     };
-    let quick = if effort == Effort::Quick { " --quick" } else { "" };
+    let flag = effort.flag();
     let name = transport.name();
     let mut text = format!(
-        "{}\n\nMeasured by `cargo xtask bench {name}{quick}{free} --markdown FILE` on {}.\n{}{shared}\n\n",
+        "{}\n\nMeasured by `cargo xtask bench {name}{flag}{free} --markdown FILE` on {}.\n{}{shared}\n\n",
         heading(transport),
         machine(),
         transport.about(),

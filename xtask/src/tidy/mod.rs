@@ -7,6 +7,7 @@ mod circles;
 pub(crate) mod exports;
 mod figures;
 mod layout;
+mod services;
 pub(crate) mod source;
 mod text;
 mod weight;
@@ -91,6 +92,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
     }
     found.extend(circles::circles(&tree.rust));
     found.extend(exports::twice(&tree.libraries()));
+    found.extend(services::listed(tree.prose("docs/governance.md"), &tree.rust));
     found.extend(figures::agree(tree.prose("README.md"), tree.prose("docs/benchmarks.md")));
     found
 }

@@ -57,6 +57,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(running.check_others(&ids));
         let inventory = pins::ToolInventory::new(servers, &reports, broken, &running);
         checks.extend(pins::check(&selected.config, &inventory));
+        checks.extend(pins::check_limited(&selected.config, &inventory));
     }
     let mut report = Report {
         level: Level::Ok,

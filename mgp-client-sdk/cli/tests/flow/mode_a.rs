@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use mgp_types::mcp::Era;
 use serde_json::json;
 
-use crate::model::{Model, Speaks, Way};
+use crate::model::{Model, SEARCH, Speaks, Way};
 use crate::world::{DESK, ERAS, World};
 use mgp_testkit::until;
 
@@ -14,7 +14,7 @@ const WISH: &str = "このファイルの中身を見せて";
 
 #[tokio::test]
 async fn a_file_is_shown_by_a_model_that_knows_only_how_to_find_tools() {
-    let world = World::new(DESK);
+    let world = World::new(&format!("{DESK}{SEARCH}"));
     let file = world.write("work/haiku.txt", "古池や 蛙飛び込む 水の音\n");
     // The first search must not race with the servers, so all tools are known before it.
     let first = world.host("ada", Era::Legacy, mgp_client_sdk::Client::builder("host", "1")).await;

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
+/// Lists the tools to find tools, however few tools there are.
+pub(crate) const SEARCH: &str = "[kernel]\nsurface = \"search\"\n";
+
 /// The way a host lets its model call a tool that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {

@@ -5,6 +5,7 @@ use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{Extension, ExtensionSet};
 
+use crate::model::SEARCH;
 use crate::world::{DESK, ERAS, World};
 use mgp_testkit::until;
 
@@ -17,7 +18,7 @@ async fn listed(client: &Client) -> Vec<String> {
 
 #[tokio::test]
 async fn it_is_listed_by_configuration_and_to_hosts_that_negotiated_tool_discovery() {
-    let world = World::new(DESK);
+    let world = World::new(&format!("{DESK}{SEARCH}"));
     let two = ["mgp_tools_discover", "mgp_tools_call"];
     let three = ["mgp_tools_discover", "mgp_tools_call", "mgp_tools_request"];
     let mut plain = Vec::new();
@@ -44,7 +45,7 @@ async fn it_is_listed_by_configuration_and_to_hosts_that_negotiated_tool_discove
     let tools = plain[0].list_tools().await.unwrap();
     let text = serde_json::to_string(&tools).unwrap();
     assert!(TokenCounter::new().count(&text) <= 450, "{text}");
-    world.configure(DESK);
+    world.configure(&format!("{DESK}{SEARCH}"));
     for host in &plain {
         until("two are listed", async || listed(host).await == two).await;
     }

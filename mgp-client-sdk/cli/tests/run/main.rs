@@ -15,6 +15,7 @@ mod first;
 mod host;
 #[path = "../world/program.rs"]
 mod program;
+mod reach;
 mod registering;
 mod serving;
 mod shared;

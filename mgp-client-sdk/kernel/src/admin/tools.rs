@@ -11,6 +11,7 @@ use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, ServerId, V
 use mgp_types::{ErrorCode, Number, RpcError};
 
 use super::methods::find_server;
+use crate::dispatch::context_level;
 use crate::handle::Kernel;
 
 /// The agent whose tokens are counted if the params name none.
@@ -167,13 +168,14 @@ fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensRes
     let cx = context_of_agent(params.agent_id.as_deref().unwrap_or(DEFAULT_AGENT));
     let caller = parts.search.caller(&cx);
     let session = parts.sessions.view(&cx.principal, None, kernel.index(), &caller);
+    let level = context_level(parts, &cx, &caller, &session);
     let list = |level| {
         let meta_tools = parts.meta_tools.listed(&cx);
         let tools = listed_tools(&level, &meta_tools, kernel.index(), &caller, &session);
         let text = serde_json::to_string(&tools).unwrap_or_default();
         u64::from(TokenCounter::new().count(&text))
     };
-    let (listed, all) = (list(ContextLevel::Hybrid), list(ContextLevel::Standard));
+    let (listed, all) = (list(level), list(ContextLevel::Standard));
     let saved = permille_saved(listed, all);
     let mut result = KernelTokensResult::new(listed, all, Number::from(saved / 10.0));
     for id in kernel.0.fleet.all().keys() {

@@ -14,6 +14,7 @@ use crate::caller_view::CallerView;
 use crate::coalesced::Coalesced;
 use crate::fleet::{Fleet, ManagedServer, VisibleFleet};
 use crate::hops;
+use crate::results::Results;
 
 /// Passes calls of clients on to servers; a cheap handle.
 #[derive(Clone)]
@@ -26,6 +27,7 @@ pub(crate) struct DispatcherParts {
     pub(crate) search: Endpoints,
     pub(crate) meta_tools: MetaToolConfig,
     pub(crate) registrations: Registrations,
+    pub(crate) results: Results,
 }
 
 impl Dispatcher {
@@ -45,7 +47,10 @@ impl Dispatcher {
             .create(meta_tools.clone())
             // Hosts that honour it list the requested tools from now on.
             .on_change(move |cx| notifications.tools_changed(|other| *other == cx.principal));
-        Self(Arc::new(DispatcherParts { fleet, view, sessions, search, meta_tools, registrations }))
+        let results = Results::new(fleet.context());
+        let parts =
+            DispatcherParts { fleet, view, sessions, search, meta_tools, registrations, results };
+        Self(Arc::new(parts))
     }
 
     pub(crate) fn parts(&self) -> &DispatcherParts {

@@ -35,14 +35,15 @@ impl MetaToolConfig {
         self.0.lists_request.swap(lists_request, Ordering::Relaxed) != lists_request
     }
 
+    /// Returns whether the tool that requests tools is listed to a caller.
+    pub(super) fn lists_request(&self, cx: &Context) -> bool {
+        self.0.lists_request.load(Ordering::Relaxed) || cx.caller.has(Extension::ToolDiscovery)
+    }
+
     /// Returns the tools about tools that are listed to a caller.
     pub(crate) fn listed(&self, cx: &Context) -> MetaTools {
         let all = MetaTools::new();
-        if self.0.lists_request.load(Ordering::Relaxed) || cx.caller.has(Extension::ToolDiscovery) {
-            all
-        } else {
-            all.without(MetaTool::Request)
-        }
+        if self.lists_request(cx) { all } else { all.without(MetaTool::Request) }
     }
 }
 

@@ -14,15 +14,18 @@ mod tools;
 use std::future::ready;
 use std::sync::Arc;
 
+use futures_util::future::Either;
 use mgp_discovery::list_router;
 use mgp_security::KernelToolsLayer;
 use mgp_types::method::{Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest};
 use mgp_types::service::{Call, Router, Stack};
 use tower_layer::Layer as _;
 
+use crate::results::is_read_more;
 pub(super) use dispatcher::Dispatcher;
 pub(super) use meta_tools::MetaToolConfig;
 pub(super) use tasks::support as task_support;
+pub(super) use tool_list::context_level;
 
 /// Returns the router of all methods of the kernel.
 ///
@@ -37,12 +40,17 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
         .merge(search_router(dispatcher))
         .merge(admin);
     let (calls, lists) = (dispatcher.clone(), dispatcher.clone());
+    let more = parts.results.reader(governance);
     let calls = tools::UnwrapLayer
         // A method of the kernel that is called as a tool is decided like the method.
-        .layer(
-            KernelToolsLayer::new(methods.clone().merge(system))
-                .layer(Stack::from_fn(move |call| tools::call(calls.clone(), call))),
-        );
+        .layer(KernelToolsLayer::new(methods.clone().merge(system)).layer(Stack::from_fn(
+            move |call| {
+                if is_read_more(&call) {
+                    return Either::Left(more.send(call));
+                }
+                Either::Right(tools::call(calls.clone(), call))
+            },
+        )));
     methods
         .route(ToolsCall::METHOD, Stack::new(calls))
         .route(ToolsList::METHOD, Stack::from_fn(move |call| ready(tool_list::list(&lists, &call))))

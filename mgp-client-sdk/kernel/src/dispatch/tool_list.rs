@@ -1,12 +1,13 @@
 //! `tools/list`: the tools to find tools, and the tools in the caller's session (MGP §16.3).
 
-use mgp_toolindex::listed_tools;
+use mgp_discovery::Surface;
+use mgp_toolindex::{Allowed, SessionView, listed_tools};
 use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
 use mgp_types::mgp::{ContextLevel, Extension};
-use mgp_types::service::{Call, Reply};
+use mgp_types::service::{Call, Context, Reply};
 use mgp_types::{Object, Payload, RpcError};
 
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
 use super::tools::CallMembers;
 use crate::hops;
@@ -23,11 +24,10 @@ pub(super) fn list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcErr
     let members = CallMembers::read(call)?;
     let session = parts.sessions.find(cx, members.session_handle.as_deref())?;
     let view = parts.sessions.view(&cx.principal, session.as_ref(), index, &caller);
-    // Another kernel has an index of its own.
-    let level =
-        if hops::is_from_kernel(cx) { ContextLevel::Standard } else { ContextLevel::Hybrid };
+    let level = context_level(parts, cx, &caller, &view);
     let meta_tools = parts.meta_tools.listed(cx);
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
+    tools.extend(parts.results.listed(&cx.principal));
     let is_shown = cx.caller.has(Extension::ToolSecurity);
     tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;
     let mut list = ListToolsResult::new(tools);
@@ -37,6 +37,37 @@ pub(super) fn list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcErr
         list.cache_scope = Some(CacheScope::Private);
     }
     Reply::of(&list)
+}
+
+/// Returns the level of the list for a caller.
+pub(crate) fn context_level(
+    parts: &DispatcherParts,
+    cx: &Context,
+    caller: &dyn Allowed,
+    session: &SessionView,
+) -> ContextLevel {
+    // Another kernel has an index of its own.
+    if hops::is_from_kernel(cx) {
+        return ContextLevel::Standard;
+    }
+    let context = parts.fleet.context();
+    let config = context.config.config();
+    let surface = config.agent(&cx.principal).and_then(|agent| agent.surface);
+    match surface.unwrap_or(config.kernel.surface) {
+        Surface::Direct => ContextLevel::Standard,
+        Surface::Categories => ContextLevel::Category,
+        Surface::Find => ContextLevel::Discovery,
+        // These callers were promised the tools to find and request tools.
+        Surface::Auto if parts.meta_tools.lists_request(cx) => ContextLevel::Hybrid,
+        Surface::Auto => {
+            // The list is never longer than that of all tools.
+            let most = config.kernel.direct_tokens.max(session.total_tokens);
+            let tools = context.index.listed(caller);
+            let tokens: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();
+            if tokens <= most { ContextLevel::Standard } else { ContextLevel::Hybrid }
+        }
+        _ => ContextLevel::Hybrid,
+    }
 }
 
 /// Puts the security metadata into both of its places, or removes it from both (MGP §4.2).

@@ -9,7 +9,7 @@ use mgp_toolindex::{
     AllTools, Allowed, ForwardedCall, IndexedTool, MetaTool, Resolved, UseOutcome,
 };
 use mgp_types::mcp::{CallToolParams, TaskSupport};
-use mgp_types::method::find_kernel_tool;
+use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::mgp::CallExtension;
 use mgp_types::service::{Call, Context, MgpService, Params, Reply, Target, Visibility as _};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
@@ -41,7 +41,8 @@ impl<S: MgpService> Service<Call> for Unwrap<S> {
         if call.tool().and_then(|tool| MetaTool::of(tool.name)) == Some(MetaTool::Call)
             && let Ok(named) = call.tool_arguments().get::<CallToolParams>()
             // `mgp_tools_call` is not a method, so it cannot name itself.
-            && find_kernel_tool(&named.name).is_some_and(|tool| tool.method.is_some())
+            && find_kernel_tool(&named.name)
+                .is_some_and(|tool| tool.method.is_some() || tool.name == READ_MORE)
         {
             let arguments = named.arguments.unwrap_or_default().into();
             *call.params_mut() = Params::tool(&named.name, &arguments);
@@ -81,7 +82,8 @@ pub(super) fn call(
             ResolvedTool::Found(tool) => (tool, false),
             ResolvedTool::Held(server) => return server.send(call, false).await,
         };
-        let DispatcherParts { fleet, view, search, .. } = dispatcher.parts();
+        let parts = dispatcher.parts();
+        let DispatcherParts { fleet, view, search, .. } = parts;
         let Some(server) = fleet.get(tool.server_id()) else {
             return Err(server_removed(&tool));
         };
@@ -105,7 +107,7 @@ pub(super) fn call(
                 notifications.tools_changed(|other| *other == cx.principal);
             }
         }
-        answer
+        parts.results.limit(&cx, || server.config().results, answer?)
     }
 }
 

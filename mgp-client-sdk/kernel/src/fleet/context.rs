@@ -15,6 +15,7 @@ use super::notifier::ServerNotifier;
 use super::refresh_queue::StaleLists;
 use super::subscriptions::ResourceSubscriptions;
 use crate::active_config::SharedConfig;
+use crate::bounds::CallBounds;
 use crate::callers::Callers;
 use crate::login::Logins;
 
@@ -26,6 +27,8 @@ pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + S
 pub(crate) struct FleetContext {
     /// The configuration in force.
     pub(crate) config: SharedConfig,
+    /// The limits of calls.
+    pub(crate) bounds: CallBounds,
     pub(crate) governance: Governance,
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,

@@ -20,14 +20,13 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::context::FleetContext;
-use super::log_messages::{LevelLayer, ServedPrincipals, forward_log, request_level};
+use super::log_messages::{HopMetaLayer, ServedPrincipals, forward_log, request_level};
 use super::notifier::ServerNotifier;
 use super::server_log::ServerLog;
 use super::session::{KnownEras, LoginState, Session, SessionKind, SessionNeeds, SessionUse};
 use super::start::StartHold;
 use super::subscriptions::Source;
 use super::target;
-use crate::hops::HopCountLayer;
 use crate::policy;
 
 /// Instances per server; an unused one is stopped to make room.
@@ -230,8 +229,7 @@ impl InstanceParts {
             .governed(&context.governance, id.clone())
             .era(era)
             .limit_extensions(EXTENSIONS)
-            .layer(LevelLayer)
-            .layer(HopCountLayer)
+            .layer(HopMetaLayer)
             .config(offer_callers)
             .config(|config| {
                 config.plain_traceparent = traceparent;

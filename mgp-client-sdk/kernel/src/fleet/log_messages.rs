@@ -16,6 +16,7 @@ use mgp_types::{Payload, RpcError};
 use tower_service::Service;
 
 use super::notifier::ServerNotifier;
+use crate::hops;
 
 /// The principals whose calls a server has run since it was added; two count like many.
 ///
@@ -123,16 +124,17 @@ pub(super) async fn request_level(client: &Client, server: &ServerId, level: Log
     }
 }
 
-/// Asks a modern server for log messages with each call whose caller takes them.
+/// Adds the kernel's members to the `_meta` of a call: the log level that the caller wants of a modern server, and to
+/// another kernel the number of kernels that the call has passed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LevelLayer;
+pub(super) struct HopMetaLayer;
 
 mgp_types::layer_service! {
-    /// Service of [`LevelLayer`].
-    pub(super) Level for LevelLayer
+    /// Service of [`HopMetaLayer`].
+    pub(super) HopMeta for HopMetaLayer
 }
 
-impl<S: MgpService> Service<Call> for Level<S> {
+impl<S: MgpService> Service<Call> for HopMeta<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = S::Future;
@@ -145,6 +147,8 @@ impl<S: MgpService> Service<Call> for Level<S> {
         {
             call.hop_mut().meta.push((key::LOG_LEVEL.into(), level));
         }
+        let callee = Arc::clone(&call.cx().callee);
+        hops::count(&mut call, &callee);
         self.inner.call(call)
     }
 }

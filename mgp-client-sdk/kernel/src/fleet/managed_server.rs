@@ -9,7 +9,7 @@ use mgp_discovery::{ApprovedRegistration, CallTimeouts, KernelConfig, ServerConf
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, LogLevel};
 use mgp_types::mgp::{ServerState, ShutdownReason};
-use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId};
+use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack};
 use mgp_types::sync::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
@@ -23,6 +23,7 @@ use super::session::{Session, SessionKind, SessionUse, has_failed};
 use super::start::{FirstSync, StartHold};
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
+use crate::bounds::CallBounds;
 
 /// Time that a start is waited for.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,6 +33,7 @@ pub(crate) struct ManagedServer {
     id: ServerId,
     config: RwLock<Arc<ServerConfig>>,
     all_config: SharedConfig,
+    bounds: CallBounds,
     /// The approval of a server that was registered at run time.
     approved: Option<ApprovedRegistration>,
     log: Arc<ServerLog>,
@@ -77,6 +79,7 @@ impl ManagedServer {
             id,
             config: RwLock::new(config),
             all_config: context.config.clone(),
+            bounds: context.bounds.clone(),
             approved,
             log,
             start_permits: Arc::clone(&context.start_permits),
@@ -275,12 +278,25 @@ impl ManagedServer {
     /// No server is started for a caller without access: `has_access` is `false`, and the gates refuse the call.
     pub(crate) fn send(
         self: &Arc<Self>,
-        mut call: Call,
+        call: Call,
         has_access: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if !has_access {
             return self.shared.main().send(call);
         }
+        if self.bounds.is_set() {
+            let server = Arc::clone(self);
+            let send = Stack::from_fn(move |call| server.send_unbounded(call));
+            let stack = self.bounds.layer(&call, &self.id, send);
+            return Box::pin(async move { stack.send(call).await });
+        }
+        self.send_unbounded(call)
+    }
+
+    fn send_unbounded(
+        self: &Arc<Self>,
+        mut call: Call,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         self.limit_time(&mut call);
         match &self.isolated {
             None => self.send_shared(call),

@@ -17,7 +17,9 @@ const OPEN: &str = "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ndefault_poli
 
 #[tokio::test]
 async fn pinned_tools_are_in_the_list_of_that_agent_only() {
-    let world = World::new(&format!("{OPEN}[agents.ada]\npinned = ['look']")).await;
+    let world =
+        World::new(&format!("{OPEN}[kernel]\nsurface = 'search'\n[agents.ada]\npinned = ['look']"))
+            .await;
     world.knows("a").await;
     let mut clients = Vec::new();
     for (agent, expected) in [("ada", true), ("bob", false)] {

@@ -8,7 +8,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
 use mgp_types::mcp::Era;
 
-use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, search, until, wait_for_tools};
 
 type Handles = Arc<Mutex<Option<(Tools, Resources, Prompts)>>>;
 
@@ -76,8 +76,10 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
 async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notified() {
     for era in [Era::Legacy, Era::Modern] {
         let handles = Handles::default();
-        let builder = Kernel::builder()
-            .local_with("c", open(&["one"]), move || changing(Era::Modern, &handles));
+        let builder =
+            Kernel::builder()
+                .config(search())
+                .local_with("c", open(&["one"]), move || changing(Era::Modern, &handles));
         let kernel = build(builder).await;
         wait_for_tools(&kernel, "c", 1).await;
         let changes: Arc<Mutex<[usize; 2]>> = Arc::default();

@@ -9,7 +9,7 @@ use mgp_types::mgp::{Extension, ExtensionSet, RiskLevel};
 use mgp_types::service::{Principal, Scope, ScopeKind, mock};
 use serde_json::{Value, json};
 
-use crate::world::{build, host, host_of, open, wait_for_tools};
+use crate::world::{build, host, host_of, open, search, wait_for_tools};
 
 fn server(id: &'static str) -> impl Fn() -> Server + Send + Sync + 'static {
     move || {
@@ -22,6 +22,7 @@ fn server(id: &'static str) -> impl Fn() -> Server + Send + Sync + 'static {
 
 async fn world() -> Kernel {
     let builder = Kernel::builder()
+        .config(search())
         .local_with("a", open(&["which", "a_time"]), server("a"))
         .local_with("b", open(&["which", "b_time"]), server("b"));
     let kernel = build(builder).await;

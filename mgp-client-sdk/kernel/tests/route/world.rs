@@ -1,7 +1,7 @@
 //! Kernels, servers and hosts of the tests.
 
 use mgp_client_sdk::{Client, ClientBuilder};
-use mgp_discovery::GovernanceConfig;
+use mgp_discovery::{Config, GovernanceConfig};
 use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::Server;
@@ -32,6 +32,11 @@ pub(crate) fn open(tools: &[&str]) -> GovernanceConfig {
 /// Limits a server to one era.
 pub(crate) fn limit_era(server: Server, era: Era) -> Server {
     server.offer(|offer| offer.revisions.retain(|revision: &Revision| revision.era() == era))
+}
+
+/// Returns a configuration that lists the tools to find tools, however few tools there are.
+pub(crate) fn search() -> Config {
+    Config::parse("mgp.toml", "[kernel]\nsurface = 'search'").unwrap().config
 }
 
 pub(crate) async fn build(builder: KernelBuilder) -> Kernel {

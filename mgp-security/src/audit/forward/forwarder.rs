@@ -49,7 +49,7 @@ pub enum Delivery {
 /// let mut forwarding = forwarder.forward("archive", archive.peer()).unwrap();
 /// log.record(Event::policy_changed(Actor::kernel(), None).build()).await.unwrap();
 /// forwarding.wait_for(1).await;
-/// assert_eq!(archive.seen().len(), 1);
+/// assert_eq!(archive.received().len(), 1);
 ///
 /// assert!(forwarder.forward("anybody", archive.peer()).is_err());
 /// # });

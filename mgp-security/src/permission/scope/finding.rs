@@ -20,32 +20,15 @@ pub(super) enum About {
     Environment = 64,
 }
 
-const ALL: [(About, &[&str]); 7] = [
+const ALL: [(About, &[&str]); 8] = [
+    (About::Path, &ONLY_PATH),
     (
         About::Path,
         &[
-            "path",
-            "paths",
-            "file",
-            "files",
-            "filename",
-            "filenames",
-            "filepath",
-            "filepaths",
-            "dir",
-            "dirs",
-            "directory",
-            "directories",
-            "folder",
-            "folders",
-            "cwd",
-            "pwd",
-            "workdir",
             "workspace",
             "repo",
             "repository",
             "archive",
-            "symlink",
             "src",
             "source",
             "sources",

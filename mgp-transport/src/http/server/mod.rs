@@ -20,6 +20,7 @@ mod stream;
 mod tracking;
 
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
@@ -67,6 +68,10 @@ use self::stream::{EventBudget, EventId};
 /// ```
 #[derive(Clone)]
 pub struct HttpService(Arc<ServerState>);
+
+/// The room of a map of headers that a connection keeps for its next request: a smaller map costs less than the reuse,
+/// and a larger one would take memory for as long as the connection.
+const REUSED_HEADERS: RangeInclusive<usize> = 7..=32;
 
 /// State shared by all requests.
 struct ServerState {
@@ -156,8 +161,16 @@ async fn respond<B>(state: &Arc<ServerState>, request: Request<B>) -> Response<H
 where
     B: Body<Data = Bytes> + Send,
 {
-    let (parts, body) = request.into_parts();
-    answer(state, &parts, body).await.unwrap_or_else(|refusal| refusal.into_response(None))
+    let (mut parts, body) = request.into_parts();
+    let mut response =
+        answer(state, &parts, body).await.unwrap_or_else(|refusal| refusal.into_response(None));
+    if parts.method == Method::POST && REUSED_HEADERS.contains(&parts.headers.capacity()) {
+        // A connection reads its next request into the map of its last response: this one has room for it.
+        parts.headers.clear();
+        parts.headers.extend(std::mem::take(response.headers_mut()));
+        *response.headers_mut() = parts.headers;
+    }
+    response
 }
 
 async fn answer<B>(
@@ -248,5 +261,34 @@ impl ReceivedRequest<'_> {
     /// Returns the credentials of the request, if they may expire.
     fn pass(&self) -> Option<CredentialGrant> {
         self.parts.extensions.get::<CredentialGrant>().cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+    use mgp_types::service::Router;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_has_no_header_of_its_request() {
+        let mut config = HttpConfig::default();
+        config.anonymous = Some(Principal::local());
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+        let request = Request::post("/mcp")
+            .header("host", "localhost")
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "ping")
+            .header("user-agent", "test")
+            .header("x-secret", "1")
+            .body(Full::new(Bytes::from_static(ping.as_bytes())));
+        let stack = Stack::new(Router::new());
+        let response = HttpService::new(stack, config).call(request.unwrap()).await.unwrap();
+        let names: Vec<_> = response.headers().keys().map(http::HeaderName::as_str).collect();
+        assert_eq!(names, ["content-type"]);
+        assert!(response.headers().capacity() >= 7, "it has the room of the request's");
     }
 }

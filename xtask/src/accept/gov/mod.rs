@@ -16,7 +16,7 @@ use std::path::Path;
 pub(super) use tooldef::tooldef;
 
 /// The maximum number of instructions of a governed echo.
-const MAX_GOVERNED: f64 = 25_000.0;
+const MAX_GOVERNED: f64 = 20_000.0;
 
 /// The maximum time of a decision, in nanoseconds.
 const MAX_DECISION_NS: f64 = 1_000.0;

@@ -44,10 +44,11 @@ const JSON_MODERN: Ask = Ask { form: Form::Modern, connections: 1 };
 pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let calls = match effort {
         Effort::Quick => Lengths(100, 600),
-        Effort::Full => Lengths(300, 2300),
+        Effort::Full | Effort::Counted => Lengths(300, 2300),
     };
     let servers = Servers::of(programs);
-    let count = |server: &Server, ask| call_instructions(&programs.generator, server, ask, calls);
+    let count =
+        |server: &Server, ask| call_instructions(&programs.generator, [server; 2], ask, calls);
     let row = |name, ask, ours: &Server, peer: &Server, most| {
         Ok::<_, Failure>(Row {
             name,
@@ -73,7 +74,7 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
 pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (3, 40_000),
-        Effort::Full => (6, 60_000),
+        Effort::Full | Effort::Counted => (6, 60_000),
     };
     let servers = Servers::of(programs);
     let three = [&servers.ours_json, &servers.rmcp_json, &servers.bare];
@@ -104,7 +105,7 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
 pub(super) fn sessions(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let count = match effort {
         Effort::Quick => 2_000,
-        Effort::Full => 5_000,
+        Effort::Full | Effort::Counted => 5_000,
     };
     let servers = Servers::of(programs);
     let row = |name, hold, least| {

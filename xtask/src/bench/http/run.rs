@@ -66,18 +66,20 @@ impl Ask {
 }
 
 /// Counts the instructions of one call, by callgrind.
+///
+/// Each run has its own server: one that keeps state would read at its start what the other run wrote.
 pub(in crate::bench) fn call_instructions(
     generator: &Generator,
-    server: &Server,
+    servers: [&Server; 2],
     ask: Ask,
     lengths: Lengths,
 ) -> Outcome<f64> {
     let file = generator.scratch.join("callgrind.out");
     let flag = format!("--callgrind-out-file={}", file.display());
     let tool = ["valgrind", "--quiet", "--tool=callgrind", &flag];
-    let mut watched = server.clone();
-    watched.command.splice(0..0, tool.map(str::to_owned));
-    let [few, many] = [lengths.0, lengths.1].map(|calls| {
+    let [few, many] = [(servers[0], lengths.0), (servers[1], lengths.1)].map(|(server, calls)| {
+        let mut watched = server.clone();
+        watched.command.splice(0..0, tool.clone().map(str::to_owned));
         // Removes the file of an earlier run.
         let _ = fs::remove_file(&file);
         drive(generator, &watched, ask.flags(calls, 0))?;

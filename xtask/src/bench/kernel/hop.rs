@@ -8,10 +8,10 @@ use super::super::{
     row::Row,
 };
 use super::world::{Place, World};
-use crate::run::Outcome;
+use crate::run::{Failure, Outcome};
 
 /// The maximum number of instructions of a call over HTTP.
-const MAX_INSTRUCTIONS: f64 = 110_000.0;
+const MAX_INSTRUCTIONS: f64 = 95_000.0;
 
 /// The maximum CPU time of a call, relative to the floor.
 const MAX_CPU_RATIO: f64 = 1.5;
@@ -38,19 +38,24 @@ fn of(world: &World, name: &str) -> Outcome<Place> {
 pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let lengths = match effort {
         Effort::Quick => Lengths(100, 600),
-        Effort::Full => Lengths(300, 2300),
+        Effort::Full | Effort::Counted => Lengths(300, 2300),
     };
     let upstream = world.upstream()?;
-    let (ours, floor) =
-        (world.hop_http(&at(world, "counted-http", upstream.port())?), world.floor_http(&upstream));
+    let floor = world.floor_http(&upstream);
     let mut rows = Vec::new();
     for (form, ask) in FORMS {
         let ask = Ask { form: ask, connections: 1 };
-        let count = |server: &Server| call_instructions(&world.generator, server, ask, lengths);
-        let name = format!("HTTP, {form}");
+        let count = |servers| call_instructions(&world.generator, servers, ask, lengths);
+        let new = |name: &str| {
+            let place = at(world, &format!("counted-{form}-{name}"), upstream.port())?;
+            Ok::<_, Failure>(world.hop_http(&place))
+        };
+        let (few, many) = (new("few")?, new("many")?);
+        let ours = count([&few, &many])?;
+        let floor = count([&floor; 2])?;
         rows.push(
-            Row::new(name, "instructions", Some(count(&ours)?), Some(MAX_INSTRUCTIONS))
-                .beside("floor", Some(count(&floor)?)),
+            Row::new(format!("HTTP, {form}"), "instructions", Some(ours), Some(MAX_INSTRUCTIONS))
+                .beside("floor", Some(floor)),
         );
     }
     Ok(rows)
@@ -60,7 +65,7 @@ pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
 pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (5, 4_000),
-        Effort::Full => (11, 10_000),
+        Effort::Full | Effort::Counted => (11, 10_000),
     };
     let upstream = world.upstream()?;
     let direct = Server {
@@ -115,7 +120,7 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
 pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (5, 10_000),
-        Effort::Full => (11, 30_000),
+        Effort::Full | Effort::Counted => (11, 30_000),
     };
     let servers = [
         world.hop_stdio(&of(world, "stdio")?),

@@ -28,7 +28,7 @@ const HEADING: &str = "## kernel";
 
 /// Measures, prints the rows, and fails if one misses its bound.
 pub(super) fn bench(flags: &Flags) -> Outcome {
-    let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
+    let effort = Effort::of(flags);
     let rows = rows(effort, Rigour::from_strict(flags.has("--strict")))?;
     if flags.has("--json") {
         let rows: Vec<Value> = rows.iter().map(Row::json).collect();
@@ -58,19 +58,21 @@ fn rows(effort: Effort, rigour: Rigour) -> Outcome<Vec<Row>> {
     } else {
         rigour.skip("instructions", "valgrind is not installed")?;
     }
-    rows.extend(hop::http(&world, effort)?);
-    rows.extend(hop::stdio(&world, effort)?);
-    rows.extend(rest::start(&world, effort)?);
+    if effort != Effort::Counted {
+        rows.extend(hop::http(&world, effort)?);
+        rows.extend(hop::stdio(&world, effort)?);
+        rows.extend(rest::start(&world, effort)?);
+    }
     rows.extend(rest::memory(&world)?);
     Ok(rows)
 }
 
 /// Returns the section of the page of benchmarks, with the command and the machine that made it.
 fn section(rows: &[Row], effort: Effort) -> String {
-    let quick = if effort == Effort::Quick { " --quick" } else { "" };
+    let flag = effort.flag();
     format!(
         "{HEADING}\n\n\
-         Measured by `cargo xtask bench kernel{quick} --markdown FILE` on {}.\n\
+         Measured by `cargo xtask bench kernel{flag} --markdown FILE` on {}.\n\
          A call echoes 64 bytes through `mgp serve --standalone`, with access, definitions, permissions, risk and the audit log on disk.\n\
          `floor` is `bare-proxy` over HTTP, and a program that copies two pipes over stdio; only the process in the middle counts.\n\
          CPU times are the medians of alternating rounds, all on one processor with the generator.\n\

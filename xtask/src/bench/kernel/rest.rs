@@ -32,7 +32,7 @@ fn servers(world: &World) -> Vec<(String, String)> {
 pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let rounds = match effort {
         Effort::Quick => 7,
-        Effort::Full => 25,
+        Effort::Full | Effort::Counted => 25,
     };
     let servers = servers(world);
     let known = world.known("start", &servers)?;

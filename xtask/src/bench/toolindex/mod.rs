@@ -90,7 +90,7 @@ struct Figures {
 
 /// Measures, prints the rows, and fails if one misses its bound.
 pub(super) fn bench(flags: &Flags) -> Outcome {
-    let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
+    let effort = Effort::of(flags);
     let data = flags.value("--data").map(PathBuf::from);
     let figures =
         figures(data, effort, if flags.has("--free") { Place::Free } else { Place::One })?;
@@ -118,10 +118,10 @@ pub(crate) fn index_speed(data: Option<PathBuf>) -> Outcome<Verdict> {
 
 /// Returns the section of the page of benchmarks, with the command and the machine that made it.
 fn section(rows: &[Row], effort: Effort) -> String {
-    let quick = if effort == Effort::Quick { " --quick" } else { "" };
+    let flag = effort.flag();
     format!(
         "{HEADING}\n\n\
-         Measured by `cargo xtask bench toolindex{quick} --markdown FILE` on {}.\n\
+         Measured by `cargo xtask bench toolindex{flag} --markdown FILE` on {}.\n\
          The catalogues are derived from a real one of 15,643 tools: each additional server is a copy with its words replaced by others of the same kind, so that vocabulary and postings grow realistically.\n\
          The measurement uses one processor, a warm index and the static table; it is the CPU time of the best of several rounds over all queries.\n\
          Memory is the increase over an empty index, without the JSON of the definitions.\n\
@@ -148,7 +148,7 @@ fn figures(data: Option<PathBuf>, effort: Effort, place: Place) -> Outcome<Figur
     let program = Program::build(data.as_deref(), place)?;
     let mut figures = Figures { rows: Vec::new(), outputs: Vec::new() };
     let sizes = match effort {
-        Effort::Quick => &SIZES[..3],
+        Effort::Quick | Effort::Counted => &SIZES[..3],
         Effort::Full => &SIZES[..],
     };
     for size in sizes {
@@ -162,6 +162,9 @@ fn figures(data: Option<PathBuf>, effort: Effort, place: Place) -> Outcome<Figur
     let (row, output) = opening(&program)?;
     figures.rows.push(row);
     figures.outputs.push(output);
+    if effort == Effort::Counted {
+        figures.rows.retain(Row::is_memory);
+    }
     Ok(figures)
 }
 

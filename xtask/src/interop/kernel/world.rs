@@ -151,7 +151,8 @@ fn of(folder: &Path) -> [OsString; 4] {
 /// Returns a configuration of five servers that everyone may use, each behind a relay; some agents have a pinned
 /// tool.
 fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<String> {
-    let mut text = "[kernel]\npermission_policy = \"auto_approve\"\n".to_owned();
+    let mut text =
+        "[kernel]\nsurface = \"search\"\npermission_policy = \"auto_approve\"\n".to_owned();
     for agent in pinned {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n[agents.{agent}]\npinned = [\"echo\"]\n");

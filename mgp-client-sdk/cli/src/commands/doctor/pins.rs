@@ -103,6 +103,32 @@ impl Tool {
     }
 }
 
+/// Checks that servers have the tools for which limits are configured.
+pub(super) fn check_limited(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for server in &config.servers {
+        let id = server.id.as_str();
+        let limits = &server.limits;
+        let keys = [
+            ("tool_timeouts", server.timeouts.tools.keys().collect::<Vec<_>>()),
+            ("limits.tool_units", limits.tool_units.keys().collect()),
+            ("limits.tool_calls_per_minute", limits.tool_calls_per_minute.keys().collect()),
+        ];
+        for (key, tools) in keys {
+            let is_missing = |tool: &&&String| {
+                matches!(inventory.resolve(&format!("{id}.{tool}")), PinTarget::Missing)
+            };
+            checks.extend(tools.iter().filter(is_missing).map(|tool| {
+                let what =
+                    format!("`{key}` of `{id}` names the tool `{tool}`, which it does not have");
+                let fix = format!("correct the name, or remove it; see `mgp tools ls {id}`");
+                Check::new("limits", Level::Warn, what).with_fix(fix)
+            }));
+        }
+    }
+    checks
+}
+
 /// Checks the pins of each agent.
 pub(super) fn check(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
     let budget = config.kernel.tool_context_budget;

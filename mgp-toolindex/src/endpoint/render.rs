@@ -28,7 +28,7 @@ const JOINT_TOKENS: u32 = 8;
 /// The whole result counts, envelope included.
 ///
 /// ```
-/// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex, default_budget, present};
+/// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex, default_budget, render_results};
 /// use mgp_types::RawObject;
 /// use mgp_types::mcp::Tool;
 ///
@@ -36,7 +36,7 @@ const JOINT_TOKENS: u32 = 8;
 /// let tool = Tool::new("read_file".to_owned(), RawObject::empty());
 /// index.put(ServerEntry::new("files").tool(tool)).unwrap();
 /// let found = index.search(&Query::new("read a file"), &AllTools).unwrap();
-/// let result = present(&found, &default_budget());
+/// let result = render_results(&found, &default_budget());
 /// assert_eq!(result.tools[0].name, "read_file");
 /// assert!(result.omitted.is_none());
 /// ```

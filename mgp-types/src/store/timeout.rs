@@ -15,14 +15,14 @@ use super::StoreError;
 /// An immediate answer needs no timer; any other needs a runtime with timers (`enable_all`, as in `#[tokio::main]`).
 ///
 /// ```
-/// use mgp_types::store::{Change, MemoryStore, Store, StoreError, within};
+/// use mgp_types::store::{Change, MemoryStore, Store, StoreError, with_timeout};
 /// use std::time::Duration;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let store = MemoryStore::new();
-/// assert!(within(store.answer_timeout(), store.load("fruit")).await.is_ok());
+/// assert!(with_timeout(store.answer_timeout(), store.load("fruit")).await.is_ok());
 ///
-/// let late = within(Duration::from_millis(1), std::future::pending::<Result<(), _>>()).await;
+/// let late = with_timeout(Duration::from_millis(1), std::future::pending::<Result<(), _>>()).await;
 /// assert!(matches!(late, Err(StoreError::Timeout(_))));
 /// # });
 /// ```

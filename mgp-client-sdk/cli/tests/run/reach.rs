@@ -1,0 +1,274 @@
+//! The bounds of `mgp.toml` as a host meets them: results, listed tools, and calls.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::world::{Host, World, kill, within};
+
+/// A server whose tools return the content of files.
+const SERVER: &str = r#"
+while IFS= read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"files","version":"1"}}' ;;
+    *'"tools/list"'*) result=$(cat "$1/tools.json") ;;
+    *'"tools/call"'*)
+      tool=$(printf %s "$line" | sed -n 's/.*"name":"\([a-z]*\)".*/\1/p')
+      echo "$tool" >>"$1/calls"
+      printf '{"jsonrpc":"2.0","id":%s,"result":' "$id"; cat "$1/$tool.json"; printf '}\n'
+      continue ;;
+    *) [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}\n' "$id"
+      continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+/// Creates a world whose server has these tools with their results, and more lines of configuration.
+fn world(tools: &[(&str, Value)], more: &str) -> World {
+    let world = World::empty();
+    let folder = &world.folder;
+    fs::write(folder.join("server.sh"), SERVER).unwrap();
+    for (name, result) in tools {
+        fs::write(folder.join(format!("{name}.json")), result.to_string()).unwrap();
+    }
+    let tool = |name: &str| json!({"name": name, "description": "Returns a file", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
+    let listed: Vec<_> = tools.iter().map(|(name, _)| tool(name)).collect();
+    fs::write(folder.join("tools.json"), json!({ "tools": listed }).to_string()).unwrap();
+    configure(&world, more);
+    world
+}
+
+fn configure(world: &World, more: &str) {
+    let folder = world.folder.display();
+    let server = world.server("files", &format!("exec sh {folder}/server.sh {folder}"));
+    world.config(&format!(
+        "{}trust_level = \"trusted\"\n{more}",
+        server.trim_end().to_owned() + "\n"
+    ));
+}
+
+fn agent(world: &World, name: &str) -> Host {
+    world.host(&["--agent", name])
+}
+
+fn call(host: &mut Host, tool: &str, arguments: Value) -> Result<Value, Value> {
+    host.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
+}
+
+/// Returns the blocks of a result without the note, and the handle in the note.
+fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
+    let mut blocks = result["content"].as_array().unwrap().clone();
+    let note = blocks.last().and_then(|last| last["text"].as_str()).unwrap_or_default();
+    let Some((_, rest)) = note.split_once(r#"{"handle":""#).filter(|_| note.starts_with("[mgp: "))
+    else {
+        return (blocks, None);
+    };
+    let handle = rest.split('"').next().unwrap().to_owned();
+    blocks.pop();
+    (blocks, Some(handle))
+}
+
+/// Calls a tool and reads its result to the end; no part may exceed the limits.
+fn read_all(host: &mut Host, tool: &str, max_text: usize, max_data: usize) -> Vec<Value> {
+    let mut result = call(host, tool, json!({})).unwrap();
+    let mut all = Vec::new();
+    loop {
+        let (part, handle) = blocks(&result);
+        let sum = |key: &str| {
+            part.iter().filter_map(|one| one[key].as_str()).map(str::len).sum::<usize>()
+        };
+        assert!(
+            sum("text") <= max_text + 2 && sum("data") <= max_data,
+            "{} {}",
+            sum("text"),
+            sum("data")
+        );
+        let notes = result.to_string().len() - json!(part).to_string().len();
+        assert!(notes < 600, "{notes}");
+        all.extend(part);
+        let Some(handle) = handle else { return all };
+        // Hosts let a model call listed tools only.
+        result = if all.len() % 2 == 0 {
+            call(host, "mgp_read_more", json!({"handle": handle})).unwrap()
+        } else {
+            let inner = json!({"name": "mgp_read_more", "arguments": {"handle": handle}});
+            call(host, "mgp_tools_call", inner).unwrap()
+        };
+    }
+}
+
+fn text(value: &str) -> Value {
+    json!({"content": [{"type": "text", "text": value}]})
+}
+
+#[test]
+fn a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte() {
+    let log: String =
+        (0..100_000).map(|n| format!("{n:06} a line of a long log, wörter too\n")).collect();
+    let rows: Vec<_> =
+        (0..30_000).map(|n| json!({"id": n, "tags": ["a,]", n], "text": "x".repeat(70)})).collect();
+    let rows_text = json!(rows).to_string();
+    assert!(log.len() > 4_000_000 && rows_text.len() > 3_000_000);
+    let image = |n: usize| json!({"type": "image", "mimeType": "image/png", "data": format!("{n:08}").repeat(4000)});
+    let images = json!({"content": (0..200).map(image).collect::<Vec<_>>()});
+    let table = json!({"content": [], "structuredContent": {"rows": &rows[..9000], "next": 1}});
+    let world = world(
+        &[
+            ("log", text(&log)),
+            ("rows", text(&rows_text)),
+            ("images", images),
+            ("table", table),
+            ("short", text("short")),
+        ],
+        "",
+    );
+    let mut ann = agent(&world, "ann");
+    const TEXT: usize = 64 << 10;
+    const DATA: usize = 4 << 20;
+    within(|| ann.call("short", &json!({})).ok().filter(|text| text == "short"));
+
+    let parts = read_all(&mut ann, "log", TEXT, DATA);
+    let lines: Vec<_> = parts.iter().map(|part| part["text"].as_str().unwrap()).collect();
+    assert!(lines.iter().all(|part| part.ends_with('\n')), "cut within a line");
+    assert!(lines.concat() == log, "the log differs");
+
+    let parts = read_all(&mut ann, "rows", TEXT, DATA);
+    let read = parts.iter().flat_map(|part| {
+        serde_json::from_str::<Vec<Value>>(part["text"].as_str().unwrap())
+            .expect("each part is JSON")
+    });
+    assert!(read.eq(rows.iter().cloned()), "the rows differ");
+
+    let parts = read_all(&mut ann, "images", TEXT, DATA);
+    assert_eq!(parts, (0..200).map(image).collect::<Vec<_>>());
+
+    let result = call(&mut ann, "table", json!({})).unwrap();
+    let cut = &result["structuredContent"];
+    assert!(
+        cut.to_string().len() <= 256 << 10 && cut["rows"][0] == rows[0],
+        "{}",
+        cut.to_string().len()
+    );
+
+    let (_, handle) = blocks(&call(&mut ann, "log", json!({})).unwrap());
+    let listed = ann.ask("tools/list", &json!({})).unwrap().to_string();
+    assert!(listed.contains("mgp_read_more"), "{listed}");
+    let mut bob = agent(&world, "bob");
+    let stolen = call(&mut bob, "mgp_read_more", json!({"handle": handle}));
+    assert!(
+        !json!([stolen.as_ref().ok(), stolen.as_ref().err()]).to_string().contains("a long log")
+    );
+    let listed = bob.ask("tools/list", &json!({})).unwrap().to_string();
+    assert!(!listed.contains("mgp_read_more"), "{listed}");
+
+    configure(&world, "[servers.results]\nmax_text = 5000\n[agents.ann.results]\nmax_text = 900\n");
+    let cut = |host: &mut Host, max: usize| {
+        within(|| {
+            let (part, _) = blocks(&call(host, "log", json!({})).unwrap());
+            (part[0]["text"].as_str().unwrap().len() <= max).then_some(())
+        });
+    };
+    cut(&mut ann, 900);
+    cut(&mut bob, 5000);
+    assert!(read_all(&mut bob, "log", 64 << 10, DATA).len() > 60);
+}
+
+/// Returns the names of the listed tools.
+fn listed(host: &mut Host) -> BTreeSet<String> {
+    let list = host.ask("tools/list", &json!({})).unwrap();
+    let tools = list["tools"].as_array().unwrap().iter();
+    tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_small_catalogue_is_listed_as_it_is_and_a_large_one_is_searched() {
+    let world = world(&[("log", text("a")), ("rows", text("b"))], "");
+    let mut ann = agent(&world, "ann");
+    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    let all = names(&["log", "rows"]);
+    let meta = names(&["mgp_tools_call", "mgp_tools_discover"]);
+    within(|| (listed(&mut ann) == all).then_some(()));
+    configure(&world, "[kernel]\nsurface = \"search\"\n[agents.bob]\nsurface = \"direct\"\n");
+    within(|| (listed(&mut ann) == meta).then_some(()));
+    assert_eq!(listed(&mut agent(&world, "bob")), all);
+    // Beyond the limit all tools are listed only while that is shorter.
+    configure(&world, "[kernel]\ndirect_tokens = 0\n");
+    within(|| (listed(&mut ann) == all).then_some(()));
+    let many: Vec<_> = (0..200).map(|n| json!({"name": format!("tool_{n}"), "description": "Does one of many things", "inputSchema": {"type": "object"}})).collect();
+    fs::write(world.folder.join("tools.json"), json!({ "tools": many }).to_string()).unwrap();
+    configure(&world, "[servers.limits]\nrunning = 9\n");
+    world.operator().ask("mgp/kernel/servers/restart", &json!({"server_id": "files"})).unwrap();
+    within(|| (listed(&mut ann) == meta).then_some(()));
+}
+
+fn calls(world: &World) -> usize {
+    fs::read_to_string(world.folder.join("calls")).unwrap_or_default().lines().count()
+}
+
+/// Calls until a call is refused; returns the number of answers and the refusal.
+fn exhaust(host: &mut Host, tool: &str) -> (usize, Value) {
+    for answered in 0..50 {
+        match call(host, tool, json!({})) {
+            Ok(result) if result["isError"] != true => {}
+            Ok(error) | Err(error) => return (answered, error),
+        }
+    }
+    panic!("no limit");
+}
+
+#[test]
+fn limits_hold_across_a_reload_a_restart_and_a_kill() {
+    // Not across a change of the hour, at which the counts begin again.
+    let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    while seconds() % 3600 > 3540 {
+        std::thread::sleep(Duration::from_secs(5));
+    }
+    let limits = "[servers.limits]\ntool_units = { rows = 4 }\n[limits]\ncalls_per_day = 5\n[agents.ann.limits]\nunits_per_hour = 10\ncalls_per_day = 50\n";
+    let world = world(&[("log", text("a")), ("rows", text("b"))], limits);
+    let refused = |error: &Value, code: i32, key: &str| {
+        let error = error.to_string();
+        assert!(error.contains(&code.to_string()) && error.contains(key), "{error}");
+    };
+    let mut ann = agent(&world, "ann");
+    within(|| ann.call("rows", &json!({})).ok());
+    ann.call("rows", &json!({})).unwrap();
+    let error = ann.call("rows", &json!({})).unwrap_err();
+    refused(&error, 3002, "agents.ann.limits.units_per_hour");
+    assert_eq!(calls(&world), 2, "a refused call reached the server");
+    let mut bob = agent(&world, "bob");
+    let (answered, error) = exhaust(&mut bob, "log");
+    assert_eq!(answered, 5);
+    refused(&error, 3002, "limits.calls_per_day");
+    for _ in 0..2 {
+        kill("-KILL", world.kernel().unwrap());
+        ann.wait();
+        bob.wait();
+        (ann, bob) = (agent(&world, "ann"), agent(&world, "bob"));
+        let error = within(|| ann.call("rows", &json!({})).err());
+        refused(&error, 3002, "agents.ann.limits.units_per_hour");
+        refused(&exhaust(&mut bob, "log").1, 3002, "limits.calls_per_day");
+    }
+    assert_eq!(calls(&world), 7);
+    configure(
+        &world,
+        &limits.replace("= 10", "= 12").replace("tool_units", "max_arguments = 20\ntool_units"),
+    );
+    within(|| ann.call("rows", &json!({})).ok());
+    refused(&ann.call("rows", &json!({})).unwrap_err(), 3002, "units_per_hour");
+    let error = ann.call("rows", &json!({"long": "x".repeat(30)})).unwrap_err();
+    refused(&error, 3001, "limits of server files.max_arguments");
+    configure(
+        &world,
+        "[servers.limits]\ntool_calls_per_minute = { log = 3 }\n[limits]\ncalls_per_minute = 6\n",
+    );
+    within(|| bob.call("rows", &json!({})).ok());
+    let (answered, error) = exhaust(&mut bob, "log");
+    assert_eq!(answered, 3);
+    refused(&error, 3000, "tool_calls_per_minute");
+    let (_, error) = exhaust(&mut bob, "rows");
+    refused(&error, 3000, "limits.calls_per_minute");
+}

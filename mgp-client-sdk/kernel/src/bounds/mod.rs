@@ -1,0 +1,256 @@
+//! Limits of the tool calls of agents and servers, applied before a call reaches its server.
+//!
+//! Without limits in the configuration, a call costs one comparison.
+
+mod usage;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mgp_discovery::{CallLimits, Config, ServerLimits};
+use mgp_lifecycle::{
+    ConcurrencyLimitLayer, LifecycleError, LimitConfig, RateKey, RateLayer, RateLimit, SizeConfig,
+    SizeLayer,
+};
+use mgp_types::RpcError;
+use mgp_types::service::{Call, Principal, ServerId, Stack};
+use mgp_types::store::{Store, StoreError};
+use mgp_types::sync::RwLock;
+use tower_layer::Layer as _;
+
+use self::usage::{Counted, Usage};
+
+/// The limits of all calls; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct CallBounds(Arc<BoundsState>);
+
+struct BoundsState {
+    /// There is a limit.
+    is_set: AtomicBool,
+    table: RwLock<Arc<BoundTable>>,
+    usage: Usage,
+}
+
+/// The limits by agent and server.
+#[derive(Default)]
+struct BoundTable {
+    /// The limits of agents without their own.
+    agents: Option<Arc<Bound>>,
+    agent: HashMap<String, Arc<Bound>>,
+    server: HashMap<String, Arc<ServerBound>>,
+}
+
+/// The limits of one agent or server, with the layers that count its calls.
+struct Bound {
+    /// The table of the configuration.
+    key: String,
+    limits: CallLimits,
+    rate: Option<RateLayer>,
+    running: Option<ConcurrencyLimitLayer>,
+    size: Option<SizeLayer>,
+}
+
+struct ServerBound {
+    all: Bound,
+    limits: ServerLimits,
+    tools: HashMap<String, RateLayer>,
+}
+
+impl CallBounds {
+    pub(crate) async fn load(store: Arc<dyn Store>, config: &Config) -> Result<Self, StoreError> {
+        let (table, usage) = (RwLock::default(), Usage::load(store).await?);
+        let this = Self(Arc::new(BoundsState { is_set: AtomicBool::new(false), table, usage }));
+        this.set(config);
+        Ok(this)
+    }
+
+    /// Applies another configuration from the next call on; unchanged limits keep their counts.
+    pub(crate) fn set(&self, config: &Config) {
+        let before = Arc::clone(&self.0.table.read());
+        let agents = keep(before.agents.as_ref(), "limits".to_owned(), &config.limits);
+        let mut table = BoundTable { agents, ..BoundTable::default() };
+        for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.limits.is_empty()) {
+            let limits = agent.limits.or(&config.limits);
+            let bound = keep(before.agent.get(name), format!("agents.{name}.limits"), &limits);
+            table.agent.extend(bound.map(|bound| (name.clone(), bound)));
+        }
+        for server in &config.servers {
+            let id = server.id.to_string();
+            let known = before.server.get(&id).filter(|known| known.limits == server.limits);
+            let bound = known.cloned().or_else(|| ServerBound::new(&id, &server.limits));
+            table.server.extend(bound.map(|bound| (id, bound)));
+        }
+        // Units alone limit nothing, but are charged to agents that have quotas.
+        let is_set = table.agents.is_some() || !table.agent.is_empty() || !table.server.is_empty();
+        *self.0.table.write() = Arc::new(table);
+        self.0.is_set.store(is_set, Ordering::Relaxed);
+    }
+
+    /// Returns whether there is a limit.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.is_set.load(Ordering::Relaxed)
+    }
+
+    /// Returns a stack in which the limits of a call are applied before it reaches `inner`.
+    pub(crate) fn layer(&self, call: &Call, server: &ServerId, inner: Stack) -> Stack {
+        let Some(tool) = call.tool() else { return inner };
+        let table = Arc::clone(&self.0.table.read());
+        let principal = &call.cx().principal;
+        let agent = table.of_agent(principal).cloned();
+        let server = table.server.get(server.as_str()).cloned();
+        if agent.is_none() && server.is_none() {
+            return inner;
+        }
+        let units = server.as_ref().map_or(1, |server| server.limits.units_of(tool.name));
+        let tool_rate = server.as_ref().and_then(|server| server.tools.get(tool.name).cloned());
+        // Innermost, so that a call that another limit refuses is not charged.
+        let mut stack = self.charge(agent.clone(), server.clone(), who(principal), units, inner);
+        if let Some((rate, server)) = tool_rate.zip(server.as_ref()) {
+            let key = format!("{}.tool_calls_per_minute", server.all.key);
+            stack = name_key(Stack::new(rate.layer(stack)), key);
+        }
+        for bound in server.as_ref().map(|server| &server.all).into_iter().chain(agent.as_deref()) {
+            stack = bound.layer(stack);
+        }
+        stack
+    }
+
+    /// Charges the quotas of an agent and of a server for a call.
+    fn charge(
+        &self,
+        agent: Option<Arc<Bound>>,
+        server: Option<Arc<ServerBound>>,
+        who: String,
+        units: u64,
+        inner: Stack,
+    ) -> Stack {
+        let usage = self.0.usage.clone();
+        Stack::from_fn(move |call: Call| {
+            let (usage, inner, who) = (usage.clone(), inner.clone(), who.clone());
+            let (agent, server) = (agent.clone(), server.clone());
+            async move {
+                let agent = agent.as_deref().map(|bound| bound.counted(format!("agent/{who}")));
+                let server = server.as_deref().map(|server| &server.all);
+                let server = server.map(|bound| bound.counted(bound.key.clone()));
+                let all: Vec<_> = agent.into_iter().chain(server).collect();
+                usage.charge(&all, units).await?;
+                inner.send(call).await
+            }
+        })
+    }
+}
+
+impl BoundTable {
+    fn of_agent(&self, principal: &Principal) -> Option<&Arc<Bound>> {
+        let is_local = principal.tenant() == Principal::local().tenant();
+        let agent = principal.as_agent().filter(|_| is_local);
+        agent.and_then(|agent| self.agent.get(agent.as_str())).or(self.agents.as_ref())
+    }
+}
+
+impl Bound {
+    fn new(key: String, limits: &CallLimits) -> Self {
+        let rate = limits.calls_per_minute.map(|max| rate(max, Some(RateKey::Agent)));
+        let running = limits.running.map(|max| {
+            let mut config = LimitConfig::default();
+            config.max_running = usize::MAX / 2;
+            config.running_per_caller = Some(count(max));
+            ConcurrencyLimitLayer::new(config)
+        });
+        Self { key, limits: limits.clone(), rate, running, size: size(limits) }
+    }
+
+    fn counted(&self, who: String) -> Counted<'_> {
+        Counted { who, limits: &self.limits, key: &self.key }
+    }
+
+    /// Applies the size, the rate, and the number of running calls, in this order.
+    fn layer(&self, inner: Stack) -> Stack {
+        let mut stack = inner;
+        if let Some(running) = &self.running {
+            stack = name_key(Stack::new(running.layer(stack)), format!("{}.running", self.key));
+        }
+        if let Some(rate) = &self.rate {
+            let key = format!("{}.calls_per_minute", self.key);
+            stack = name_key(Stack::new(rate.layer(stack)), key);
+        }
+        if let Some(size) = &self.size {
+            stack = name_key(Stack::new(size.layer(stack)), format!("{}.max_arguments", self.key));
+        }
+        stack
+    }
+}
+
+impl ServerBound {
+    fn new(id: &str, limits: &ServerLimits) -> Option<Arc<Self>> {
+        if *limits == ServerLimits::default() {
+            return None;
+        }
+        let mut all = Bound::new(format!("limits of server {id}"), &limits.calls);
+        // All agents together, with turns between them.
+        all.rate = limits.calls.calls_per_minute.map(|max| rate(max, None));
+        all.running = limits.calls.running.map(|max| {
+            let mut config = LimitConfig::default();
+            config.max_running = count(max);
+            ConcurrencyLimitLayer::new(config)
+        });
+        let tools = limits.tool_calls_per_minute.iter();
+        let tools = tools.map(|(tool, max)| (tool.clone(), rate(*max, None))).collect();
+        Some(Arc::new(Self { all, limits: limits.clone(), tools }))
+    }
+}
+
+/// Returns the bound of before if its limits are the same, so that its counts are kept.
+fn keep(before: Option<&Arc<Bound>>, key: String, limits: &CallLimits) -> Option<Arc<Bound>> {
+    if limits.is_empty() {
+        return None;
+    }
+    let same = before.filter(|before| before.limits == *limits && before.key == key);
+    Some(same.cloned().unwrap_or_else(|| Arc::new(Bound::new(key, limits))))
+}
+
+fn rate(max: u64, by: Option<RateKey>) -> RateLayer {
+    let limit = RateLimit::per_minute(u32::try_from(max).unwrap_or(u32::MAX));
+    RateLayer::new(by.map_or(limit, |by| limit.by(by)))
+}
+
+fn size(limits: &CallLimits) -> Option<SizeLayer> {
+    let mut config = SizeConfig::default();
+    (config.arguments, config.result) = (count(limits.max_arguments?), usize::MAX);
+    Some(SizeLayer::new(config))
+}
+
+fn count(max: u64) -> usize {
+    usize::try_from(max).unwrap_or(usize::MAX)
+}
+
+/// Returns the name under which the calls of a principal are counted.
+fn who(principal: &Principal) -> String {
+    let name = principal.as_agent().map_or(principal.subject().as_str(), |agent| agent.as_str());
+    format!("{}/{name}", principal.tenant().as_str())
+}
+
+/// Adds the key that raises a limit to the refusals of its layer.
+fn name_key(stack: Stack, key: String) -> Stack {
+    const RAISE: &str = "an operator can raise `";
+    let key = Arc::<str>::from(key);
+    Stack::from_fn(move |call: Call| {
+        let (sending, key) = (stack.send(call), Arc::clone(&key));
+        async move {
+            sending.await.map_err(|error: RpcError| {
+                let source = std::error::Error::source(&error);
+                let refusal = source.and_then(|source| source.downcast_ref::<LifecycleError>());
+                // A time limit has keys of its own, and a limit further in was named there.
+                if refusal.is_none()
+                    || matches!(refusal, Some(LifecycleError::TimedOut(_)))
+                    || error.message().contains(RAISE)
+                {
+                    return error;
+                }
+                let message = format!("{}; {RAISE}{key}`", error.message());
+                error.with_message(message)
+            })
+        }
+    })
+}

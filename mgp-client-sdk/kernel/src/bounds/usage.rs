@@ -1,0 +1,205 @@
+//! The calls and units of hours and days, which a restart does not reset (MGP §14.3: 3002).
+//!
+//! A count is stored before its call runs, so that a killed kernel has counted every call that ran.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mgp_discovery::CallLimits;
+use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError, Timestamp};
+use serde::{Deserialize, Serialize};
+
+const SPACE: &str = "kernel.usage";
+
+/// The most counts; while there are as many of this period, further callers share one.
+const MAX_COUNTS: usize = 20_000;
+
+/// The counts of all agents and servers that have quotas; a cheap handle.
+#[derive(Clone)]
+pub(super) struct Usage(Arc<UsageState>);
+
+struct UsageState {
+    store: Arc<dyn Store>,
+    counts: Mutex<HashMap<String, Count>>,
+}
+
+/// The use of one agent or server in an hour or a day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Count {
+    /// The number of the period, from 1970.
+    period: u64,
+    calls: u64,
+    units: u64,
+}
+
+/// An agent or server whose calls are counted, and the key of its limits.
+pub(super) struct Counted<'a> {
+    pub(super) who: String,
+    pub(super) limits: &'a CallLimits,
+    pub(super) key: &'a str,
+}
+
+/// A period with its two quotas.
+struct Window {
+    name: &'static str,
+    seconds: u64,
+    calls: Option<u64>,
+    units: Option<u64>,
+}
+
+impl Usage {
+    pub(super) async fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let records = store.load(SPACE).await?.records.into_iter();
+        let read = |value: Payload| value.get::<Count>().ok();
+        let counts =
+            records.filter_map(|record| Some((record.key, record.value.and_then(read)?))).collect();
+        Ok(Self(Arc::new(UsageState { store, counts: Mutex::new(counts) })))
+    }
+
+    /// Counts a call that costs some units, for all of these or for none, and waits until that is stored.
+    pub(super) async fn charge(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
+        let stored = {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let mut counts = self.0.counts.lock();
+            let mut change = Change::new();
+            if counts.len() >= MAX_COUNTS {
+                change = remove_past(&mut counts, now, change);
+            }
+            let mut charged = Vec::new();
+            for one in all {
+                for window in windows(one.limits) {
+                    let name = record_name(&counts, &one.who, window.name);
+                    let count = count_of(&counts, &name, &window, now);
+                    charged.push((name, window.charge(count, units, one.key)?));
+                }
+            }
+            for (name, count) in charged {
+                change = change.put(SPACE, name.as_str(), Payload::of(&count)?);
+                counts.insert(name, count);
+            }
+            if change.is_empty() {
+                return Ok(());
+            }
+            // Handed over while locked, so that a later count is stored later.
+            self.0.store.commit(change)
+        };
+        stored.await?;
+        Ok(())
+    }
+}
+
+impl Window {
+    /// Returns a count with one more call, unless that exceeds a quota.
+    fn charge(&self, mut count: Count, units: u64, key: &str) -> Result<Count, RpcError> {
+        let sum = count.units.saturating_add(units);
+        if let Some(max) = self.calls.filter(|max| count.calls >= *max) {
+            return Err(self.exceeded("calls", max, count.calls, count.period, key));
+        }
+        if let Some(max) = self.units.filter(|max| sum > *max) {
+            return Err(self.exceeded("units", max, count.units, count.period, key));
+        }
+        (count.calls, count.units) = (count.calls.saturating_add(1), sum);
+        Ok(count)
+    }
+
+    fn exceeded(&self, of: &str, quota: u64, used: u64, period: u64, key: &str) -> RpcError {
+        let Self { name, seconds, .. } = self;
+        let key = format!("{key}.{of}_per_{name}");
+        let end = Duration::from_secs(period.saturating_add(1).saturating_mul(*seconds));
+        let resets_at = Timestamp::from(UNIX_EPOCH.checked_add(end).unwrap_or(UNIX_EPOCH));
+        let message = format!(
+            "the quota of {quota} {of} per {name} is used up; it is reset at {resets_at}; \
+             an operator can raise `{key}`"
+        );
+        let mut details = Object::new();
+        // Encoding numbers and strings cannot fail.
+        drop(details.encode("quota", &quota));
+        drop(details.encode("used", &used));
+        drop(details.encode("of", of));
+        drop(details.encode("period_secs", seconds));
+        drop(details.encode("resets_at", &resets_at));
+        drop(details.encode("key", &key));
+        let hints = Recovery::default_for(ErrorCode::QUOTA_EXCEEDED).unwrap_or_default();
+        RpcError::new(ErrorCode::QUOTA_EXCEEDED, message).recovery(hints.details(details))
+    }
+}
+
+/// Returns the periods that have quotas.
+fn windows(limits: &CallLimits) -> impl Iterator<Item = Window> {
+    let hour = (limits.calls_per_hour, limits.units_per_hour);
+    let day = (limits.calls_per_day, limits.units_per_day);
+    let all = [("hour", 3600, hour), ("day", 86_400, day)];
+    let all = all.map(|(name, seconds, (calls, units))| Window { name, seconds, calls, units });
+    all.into_iter().filter(|window| window.calls.is_some() || window.units.is_some())
+}
+
+fn record_name(counts: &HashMap<String, Count>, who: &str, window: &str) -> String {
+    let name = format!("{window}/{who}");
+    if counts.contains_key(&name) || counts.len() < MAX_COUNTS {
+        name
+    } else {
+        format!("{window}/")
+    }
+}
+
+fn count_of(counts: &HashMap<String, Count>, name: &str, window: &Window, now: u64) -> Count {
+    let period = now / window.seconds;
+    let current = counts.get(name).filter(|count| count.period == period);
+    current.copied().unwrap_or(Count { period, ..Count::default() })
+}
+
+/// Removes the counts of past periods.
+fn remove_past(counts: &mut HashMap<String, Count>, now: u64, mut change: Change) -> Change {
+    let is_past = |name: &str, count: &Count| {
+        count.period < now / if name.starts_with("hour") { 3600 } else { 86_400 }
+    };
+    let past = counts.extract_if(|name, count| is_past(name, count));
+    for (name, _) in past {
+        change = change.remove(SPACE, name);
+    }
+    change
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::store::MemoryStore;
+
+    use super::*;
+
+    fn limits(calls: u64, units: u64) -> CallLimits {
+        let mut limits = CallLimits::default();
+        (limits.calls_per_day, limits.units_per_hour) = (Some(calls), Some(units));
+        limits
+    }
+
+    fn one<'a>(who: &str, limits: &'a CallLimits) -> Counted<'a> {
+        Counted { who: who.to_owned(), limits, key: "limits" }
+    }
+
+    #[tokio::test]
+    async fn counts_outlive_the_kernel_and_a_refused_call_costs_nothing() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let (ann, tools) = (limits(3, 10), limits(100, 12));
+        for round in 0..2 {
+            // Each round begins with what the store has, as after a kill.
+            let usage = Usage::load(Arc::clone(&store)).await.unwrap();
+            let all = [one("ann", &ann), one("tools", &tools)];
+            let charged = usage.charge(&all, 6).await;
+            if round == 0 {
+                charged.unwrap();
+                continue;
+            }
+            let refused = charged.unwrap_err();
+            assert_eq!(refused.code(), ErrorCode::QUOTA_EXCEEDED);
+            assert!(refused.message().contains("`limits.units_per_hour`"), "{refused}");
+            usage.charge(&all, 4).await.unwrap();
+            usage.charge(&all, 0).await.unwrap();
+            let refused = usage.charge(&all, 0).await.unwrap_err();
+            assert!(refused.message().contains("3 calls per day"), "{refused}");
+            usage.charge(&[one("tools", &tools)], 2).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Long results: a model receives the part that fits its limits, and reads on with `mgp_read_more`.
+
+mod cut;
+mod part;
+mod store;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_discovery::{Config, ResultLimits};
+use mgp_security::{AuditLayer, Governance};
+use mgp_server_sdk::ChangeNotifier;
+use mgp_types::mcp::{CallToolResult, ContentBlock, Tool};
+use mgp_types::method::{READ_MORE, find_kernel_tool, tool_spelling};
+use mgp_types::mgp::RiskLevel;
+use mgp_types::service::{Authority, Call, Context, Principal, Reply, Stack};
+use mgp_types::{Payload, RawObject, RpcError};
+use serde::Deserialize;
+use tower_layer::Layer as _;
+
+use self::cut::cut_json;
+use self::part::{Limits, Position, Rest, count_left, first_part, next_part};
+use self::store::RestStore;
+use crate::active_config::SharedConfig;
+use crate::fleet::FleetContext;
+use crate::hops;
+
+/// The limits of results and the rests of long ones; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct Results(Arc<ResultsState>);
+
+struct ResultsState {
+    config: SharedConfig,
+    notifications: ChangeNotifier,
+    /// A result of at most this many bytes is within all limits.
+    lowest: AtomicUsize,
+    store: RestStore,
+}
+
+/// Returns whether a call reads on in a long result.
+pub(crate) fn is_read_more(call: &Call) -> bool {
+    let tool = call.tool().and_then(|tool| find_kernel_tool(tool.name));
+    tool.is_some_and(|tool| tool.name == READ_MORE)
+}
+
+impl Results {
+    pub(crate) fn new(context: &FleetContext) -> Self {
+        let (config, notifications) = (context.config.clone(), context.notifications.clone());
+        let state = ResultsState {
+            config,
+            notifications,
+            lowest: AtomicUsize::new(0),
+            store: RestStore::default(),
+        };
+        let this = Self(Arc::new(state));
+        this.set(&this.0.config.config());
+        this
+    }
+
+    /// Applies another configuration from the next result on.
+    pub(crate) fn set(&self, config: &Config) {
+        let agents = config.agents.values().map(|agent| agent.results);
+        let servers = config.servers.iter().map(|server| server.results);
+        let all = agents.chain(servers).chain([config.kernel.results.limits]);
+        let lowest = all.filter_map(|limits| limits.lowest()).min();
+        self.0.lowest.store(size(lowest), Ordering::Relaxed);
+    }
+
+    /// Returns the part of a server's result that the caller receives.
+    pub(crate) fn limit(
+        &self,
+        cx: &Context,
+        server: impl FnOnce() -> ResultLimits,
+        reply: Reply,
+    ) -> Result<Reply, RpcError> {
+        let Reply::Complete(body) = &reply else { return Ok(reply) };
+        if body.as_raw().as_str().len() <= self.0.lowest.load(Ordering::Relaxed) {
+            return Ok(reply);
+        }
+        // An operator's programs read whole results; another kernel has limits of its own.
+        if cx.principal.authority() == Authority::Operator || hops::is_from_kernel(cx) {
+            return Ok(reply);
+        }
+        let limits = self.limits(&cx.principal, &server());
+        let Ok(result) = reply.get::<CallToolResult>() else { return Ok(reply) };
+        match self.shorten(&cx.principal, result, &limits)? {
+            Some(shorter) => Reply::of(&shorter),
+            None => Ok(reply),
+        }
+    }
+
+    /// Returns the limits of a caller.
+    fn limits(&self, principal: &Principal, server: &ResultLimits) -> Limits {
+        let config = self.0.config.config();
+        let own = config.agent(principal).map(|agent| agent.results).unwrap_or_default();
+        let limits = ResultLimits::combine(&config.kernel.results.limits, &own, server);
+        let size = |max: Option<u64>| size(max.filter(|max| *max > 0));
+        Limits {
+            text: size(limits.max_text),
+            structured: size(limits.max_structured),
+            data: size(limits.max_data),
+        }
+    }
+
+    /// Returns a shorter result, or `None` if the result is within the limits.
+    fn shorten(
+        &self,
+        owner: &Principal,
+        mut result: CallToolResult,
+        limits: &Limits,
+    ) -> Result<Option<CallToolResult>, RpcError> {
+        let structured = result.structured_content.take();
+        let whole = structured.clone().filter(|whole| whole.as_str().len() > limits.structured);
+        let is_repeated = whole.as_ref().is_some_and(|whole| is_in_text(whole, &result.content));
+        let mut part = first_part(result.content, limits);
+        result.structured_content = structured;
+        if let Some(whole) = &whole {
+            let cut = cut_json(whole.as_str(), limits.structured);
+            result.structured_content = cut.map(|cut| Payload::from_trusted(cut.shown));
+            if !is_repeated {
+                part.rest.push(Rest::new(ContentBlock::text(whole.as_str())));
+            }
+        }
+        if part.rest.is_empty() && whole.is_none() {
+            return Ok(None);
+        }
+        let left = count_left(&part.rest, Position::default());
+        let had_rest = self.0.store.has(owner);
+        let keep = self.0.config.config().kernel.results.keep;
+        let id = self.0.store.insert(owner, part.rest, keep)?;
+        if !had_rest && id.is_some() {
+            // Hosts that honour it list `mgp_read_more` from now on.
+            self.0.notifications.tools_changed(|other| other == owner);
+        }
+        let handle = id.map(|id| Position::default().handle(&id));
+        part.shown.push(note(left, handle.as_deref(), whole.is_some()));
+        result.content = part.shown;
+        Ok(Some(result))
+    }
+
+    /// Returns the service that answers calls of `mgp_read_more`, on the record.
+    pub(crate) fn reader(&self, governance: &Governance) -> Stack {
+        let results = self.clone();
+        let reader = Stack::from_fn(move |call: Call| {
+            let results = results.clone();
+            async move { results.read_more(&call) }
+        });
+        let audit = AuditLayer::new(Arc::clone(governance.audit()));
+        Stack::new(audit.risk(|_| Some(RiskLevel::Safe)).layer(reader))
+    }
+
+    fn read_more(&self, call: &Call) -> Result<Reply, RpcError> {
+        #[derive(Deserialize)]
+        struct Arguments {
+            handle: String,
+        }
+        let Arguments { handle } = call.tool_arguments().get()?;
+        let owner = &call.cx().principal;
+        let found = Position::of_handle(&handle)
+            .and_then(|(id, from)| Some((id, from, self.0.store.get(owner, id)?)));
+        let Some((id, from, rest)) = found else {
+            let message =
+                "`handle` is unknown or has expired; call the tool again for a new result";
+            return Err(RpcError::invalid_params(message));
+        };
+        let limits = self.limits(owner, &ResultLimits::default());
+        let (mut shown, next) = next_part(&rest, from, &limits);
+        if let Some(next) = next {
+            shown.push(note(count_left(&rest, next), Some(&next.handle(id)), false));
+        }
+        Reply::of(&CallToolResult::new(shown))
+    }
+
+    /// Returns the definition of `mgp_read_more`, for callers that have something to read.
+    pub(crate) fn listed(&self, principal: &Principal) -> Option<Tool> {
+        self.0.store.has(principal).then(|| {
+            let schema = Payload::from_trusted(READ_MORE_SCHEMA);
+            let schema = RawObject::try_from(schema).unwrap_or_default();
+            let mut tool = Tool::new(tool_spelling(READ_MORE), schema);
+            tool.description = Some("Reads on in a long result.".to_owned());
+            tool
+        })
+    }
+}
+
+const READ_MORE_SCHEMA: &str =
+    r#"{"type":"object","properties":{"handle":{"type":"string"}},"required":["handle"]}"#;
+
+fn size(max: Option<u64>) -> usize {
+    max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX))
+}
+
+/// Returns whether a text block has the same value as the structured content.
+fn is_in_text(structured: &Payload, content: &[ContentBlock]) -> bool {
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    let texts = content.iter().filter_map(ContentBlock::as_text);
+    let mut long = texts.filter(|text| text.len() >= structured.as_str().len());
+    long.any(|text| text == structured.as_str() || value(text) == value(structured.as_str()))
+}
+
+/// Returns the note for the model behind a part of a result.
+fn note((text, data): (usize, usize), handle: Option<&str>, is_structured: bool) -> ContentBlock {
+    let mut note = String::from("[mgp: the result is longer");
+    if is_structured {
+        note.push_str("; its structured content is cut");
+    }
+    // Writing to a text cannot fail.
+    let _ = write!(note, "; {text} bytes of text");
+    if data > 0 {
+        let _ = write!(note, " and {data} bytes of images or other data");
+    }
+    note.push_str(" are left. ");
+    let _ = match handle {
+        Some(handle) => write!(
+            note,
+            r#"Read on: {name} {{"handle":"{handle}"}}, or mgp_tools_call with the name {name}.]"#,
+            name = tool_spelling(READ_MORE)
+        ),
+        None => write!(note, "They are too long to be kept: ask the tool for less at a time.]"),
+    };
+    ContentBlock::text(note)
+}
+
+impl Position {
+    /// Returns the handle of a position: the id of the rest, the block, and the offset.
+    fn handle(self, id: &str) -> String {
+        let plain = if self.is_plain { "p" } else { "" };
+        format!("{id}.{}.{plain}{}", self.block, self.offset)
+    }
+
+    fn of_handle(handle: &str) -> Option<(&str, Self)> {
+        let (id, at) = handle.split_once('.')?;
+        let (block, offset) = at.split_once('.')?;
+        let plain = offset.strip_prefix('p');
+        let offset = plain.unwrap_or(offset).parse().ok()?;
+        let block = block.parse().ok()?;
+        Some((id, Self { block, offset, is_plain: plain.is_some() }))
+    }
+}
