@@ -25,7 +25,7 @@ const SEAL_PURPOSE: &str = "rounds";
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoundsConfig {
-    /// The time within which a caller may answer. Default: 10 minutes.
+    /// The time within which a caller may answer. Default: 15 minutes.
     pub ttl: Duration,
     /// The most rounds of one call. Default: 16.
     pub rounds: u32,
@@ -35,7 +35,7 @@ pub struct RoundsConfig {
 
 impl Default for RoundsConfig {
     fn default() -> Self {
-        Self { ttl: Duration::from_mins(10), rounds: 16, state_bytes: 64 * 1024 }
+        Self { ttl: Duration::from_mins(15), rounds: 16, state_bytes: 64 * 1024 }
     }
 }
 

@@ -55,8 +55,9 @@ pub use access::{
     KernelToolsLayer, NotOperator,
 };
 pub use approval::{
-    ApprovalRequest, Approver, ApproverChain, ConfiguredApprover, Decision, DecisionSource,
-    ElicitApprover, Inbox, InboxConfig, Question, QuestionSubject, RequestState, TerminalApprover,
+    ApprovalRequest, ApprovalTerm, Approver, ApproverChain, CallApproval, CallApprovals,
+    ConfiguredApprover, Decision, DecisionSource, ElicitApprover, Inbox, InboxConfig, Question,
+    QuestionSubject, RequestState, TerminalApprover,
 };
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, BadRecord,
@@ -79,7 +80,7 @@ pub use governance::{
 pub use hooks::HookState;
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantState, Grants, MissingPermission,
-    MissingStatus, PermissionChange, PermissionRefused, Permissions,
+    MissingStatus, PermissionChange, PermissionRefused, Permissions, scope_words,
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
 pub use state::ChangeError;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use mgp_types::mgp::{ApprovalPolicy, DefaultPolicy, Permission, RiskLevel, TrustLevel, Validator};
+use mgp_types::mgp::{
+    ApprovalPolicy, DefaultPolicy, Permission, PermissionScope, RiskLevel, TrustLevel, Validator,
+};
 use mgp_types::service::ServerId;
 use mgp_types::sync::RwLock;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -51,6 +53,8 @@ pub struct ServerPolicy {
     pub auto_approve_except: Vec<Permission>,
     /// The permissions granted by the configuration.
     pub permissions: Vec<Permission>,
+    /// The limits of these permissions, each of which applies to the permissions that it is about.
+    pub permission_limits: PermissionScope,
     /// The permissions the server never has, even if they are granted elsewhere.
     pub denied: Vec<Permission>,
     /// The risk of single tools, instead of the computed one.
@@ -70,6 +74,7 @@ impl Default for ServerPolicy {
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: Vec::new(),
             permissions: Vec::new(),
+            permission_limits: PermissionScope::default(),
             denied: Vec::new(),
             risk: BTreeMap::new(),
             validators: BTreeMap::new(),
@@ -123,6 +128,13 @@ impl ServerPolicy {
     #[must_use]
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions.extend(permissions);
+        self
+    }
+
+    /// Sets the limits of the permissions that the configuration grants.
+    #[must_use]
+    pub fn permission_limits(mut self, limits: PermissionScope) -> Self {
+        self.permission_limits = limits;
         self
     }
 

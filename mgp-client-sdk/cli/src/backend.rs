@@ -1,16 +1,20 @@
 //! Access and permissions: in the running kernel, else in its state folder.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use mgp_client_sdk::Client;
-use mgp_security::{Approval, ApprovalSource, Governance, PermissionChange};
+use mgp_security::{
+    Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, Governance, Inbox,
+    InboxConfig, PermissionChange,
+};
 use mgp_types::method::{
-    KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
+    KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelPermissions,
+    KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
 };
 use mgp_types::mgp::{
     AccessGrantParams, AccessGrantResult, AccessQueryParams, AccessQueryResult, AccessRevokeParams,
-    AccessRevokeResult, KernelPermission, KernelPermissionChangeParams, KernelPermissionsParams,
-    Permission,
+    AccessRevokeResult, KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams,
+    KernelPermission, KernelPermissionChangeParams, KernelPermissionsParams, RegistrationStatus,
 };
 use mgp_types::service::{PeerProcess, Principal, ServerId};
 use tokio::time::{Instant, sleep};
@@ -56,7 +60,8 @@ impl Backend {
             let folder = state::create_folder(global)?;
             match lock::try_kernel(&folder)? {
                 LockAttempt::Acquired(lock) => {
-                    return Ok(Self::Folder(Governance::in_folder(folder).await?, lock));
+                    let governance = Governance::builder().inbox(InboxConfig::default());
+                    return Ok(Self::Folder(governance.in_folder(folder).await?, lock));
                 }
                 // A kernel that starts or stops, or another short command.
                 LockAttempt::Held(_) if Instant::now() < end => sleep(LOCK_INTERVAL).await,
@@ -117,57 +122,89 @@ impl Backend {
             Self::Folder(governance, _) => {
                 let server = server.map(ServerId::from);
                 let all = governance.permissions().list(&operator(), server.as_ref()).await?;
-                Ok(all.into_iter().map(kernel_permission).collect())
+                let calls = inbox(governance)?.calls().list(&operator(), server.as_ref()).await?;
+                let calls = calls.iter().map(CallApproval::to_listed);
+                Ok(all.into_iter().map(kernel_permission).chain(calls).collect())
             }
         }
+    }
+
+    /// Returns the approvals that are open or were decided within the last hour; of one also the whole arguments.
+    pub(crate) async fn approvals(&self, id: Option<&str>) -> CliResult<Vec<KernelApproval>> {
+        match self {
+            Self::Kernel(client) => {
+                let mut params = KernelApprovalsParams::new();
+                params.id = id.map(str::to_owned);
+                Ok(client.request::<KernelApprovals>(&params).await?.approvals)
+            }
+            // Registrations of agents are decided by the kernel, which starts their servers.
+            Self::Folder(governance, _) => {
+                let all = inbox(governance)?.list(&operator()).await?;
+                let meant = all.iter().filter(|one| id.is_none_or(|id| one.id == id));
+                Ok(meant.map(|one| one.to_listed(id.is_some())).collect())
+            }
+        }
+    }
+
+    /// Approves, and returns the state that follows.
+    pub(crate) async fn approve(&self, params: &KernelApprovalDecisionParams) -> CliResult<String> {
+        match self {
+            Self::Kernel(client) => {
+                let decided = client.request::<KernelApprovalsApprove>(params).await?;
+                match (decided.status, decided.message) {
+                    // The server was approved, but does not run.
+                    (Some(RegistrationStatus::Error), Some(message)) => {
+                        Err(Failure::failed(message))
+                    }
+                    (status, _) => {
+                        let status = status.as_ref().map(RegistrationStatus::as_str);
+                        Ok(status.unwrap_or("approved").to_owned())
+                    }
+                }
+            }
+            Self::Folder(governance, _) => {
+                let term = ApprovalTerm::parse(params.term.as_deref(), params.until.clone())?;
+                let because = params.because.as_deref();
+                inbox(governance)?.approve_for(&operator(), &params.id, &term, because).await?;
+                Ok("approved".to_owned())
+            }
+        }
+    }
+
+    /// Denies.
+    pub(crate) async fn deny(&self, params: &KernelApprovalDecisionParams) -> CliResult {
+        match self {
+            Self::Kernel(client) => {
+                client.request::<KernelApprovalsDeny>(params).await?;
+            }
+            Self::Folder(governance, _) => {
+                let because = params.because.as_deref();
+                inbox(governance)?.deny(&operator(), &params.id, because).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Decides about permissions of a server; returns how many entries changed.
     pub(crate) async fn decide(
         &self,
         decision: PermissionDecision,
-        server: &str,
-        names: Vec<Permission>,
-        tools: &[String],
-        until: Option<SystemTime>,
-        because: Option<&str>,
+        params: KernelPermissionChangeParams,
     ) -> CliResult<usize> {
-        match self {
-            Self::Kernel(client) => {
-                let mut params = KernelPermissionChangeParams::new(server, names);
-                params.tools = tools.iter().cloned().collect();
-                params.until = until.map(Into::into);
-                params.because = because.map(str::to_owned);
-                let changed = match decision {
-                    PermissionDecision::Approve => {
-                        client.request::<KernelPermissionsApprove>(&params).await?
-                    }
-                    PermissionDecision::Deny => {
-                        client.request::<KernelPermissionsDeny>(&params).await?
-                    }
-                    PermissionDecision::Revoke => {
-                        client.request::<KernelPermissionsRevoke>(&params).await?
-                    }
-                };
-                Ok(changed.permissions.len())
+        let client = match self {
+            Self::Kernel(client) => client,
+            Self::Folder(governance, _) => return decide_in(governance, decision, params).await,
+        };
+        let changed = match decision {
+            PermissionDecision::Approve => {
+                client.request::<KernelPermissionsApprove>(&params).await?
             }
-            Self::Folder(governance, _) => {
-                let mut change = PermissionChange::of(server, names).tools(tools.to_vec());
-                if let Some(until) = until {
-                    change = change.until(until);
-                }
-                if let Some(because) = because {
-                    change = change.because(because);
-                }
-                let (permissions, by) = (governance.permissions(), operator());
-                let changed = match decision {
-                    PermissionDecision::Approve => permissions.approve(&by, change).await?,
-                    PermissionDecision::Deny => permissions.deny(&by, change).await?,
-                    PermissionDecision::Revoke => permissions.revoke(&by, change).await?,
-                };
-                Ok(changed.len())
+            PermissionDecision::Deny => client.request::<KernelPermissionsDeny>(&params).await?,
+            PermissionDecision::Revoke => {
+                client.request::<KernelPermissionsRevoke>(&params).await?
             }
-        }
+        };
+        Ok(changed.permissions.len())
     }
 
     /// Waits until every change is on disk.
@@ -187,6 +224,45 @@ impl Backend {
         }
         Ok(())
     }
+}
+
+fn inbox(governance: &Governance) -> CliResult<&Inbox> {
+    governance.inbox().ok_or_else(|| Failure::failed("the state folder has no inbox of approvals"))
+}
+
+/// Decides about permissions of a server in the state folder; returns how many entries changed.
+async fn decide_in(
+    governance: &Governance,
+    decision: PermissionDecision,
+    mut params: KernelPermissionChangeParams,
+) -> CliResult<usize> {
+    let (by, server) = (operator(), ServerId::from(params.server_id.as_str()));
+    let mut count = 0;
+    if decision == PermissionDecision::Revoke {
+        let calls = inbox(governance)?.calls();
+        count = calls.revoke(&by, &server, &params.permissions).await?.len();
+        params.permissions.retain(|name| !CallApprovals::is_id(name.as_str()));
+        if params.permissions.is_empty() {
+            return Ok(count);
+        }
+    }
+    let mut change = PermissionChange::of(server, params.permissions).tools(&*params.tools);
+    if let Some(scope) = params.scope {
+        change = change.scope(scope);
+    }
+    if let Some(until) = params.until {
+        change = change.until(until);
+    }
+    if let Some(because) = params.because {
+        change = change.because(because);
+    }
+    let permissions = governance.permissions();
+    let changed = match decision {
+        PermissionDecision::Approve => permissions.approve(&by, change).await?,
+        PermissionDecision::Deny => permissions.deny(&by, change).await?,
+        PermissionDecision::Revoke => permissions.revoke(&by, change).await?,
+    };
+    Ok(count + changed.len())
 }
 
 /// A decision of an operator about permissions.

@@ -28,6 +28,22 @@ pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>
     Ok(Some(matches!(answer.as_str(), "y" | "yes")))
 }
 
+/// Returns whether a person at a terminal reads what is printed, and can answer.
+pub(crate) fn is_interactive(global: &Global) -> bool {
+    !global.json
+        && io::stdin().is_terminal()
+        && io::stderr().is_terminal()
+        && io::stdout().is_terminal()
+}
+
+/// Asks a question, and returns the trimmed line that is typed.
+pub(crate) fn line(question: &str) -> CliResult<String> {
+    write!(io::stderr(), "{}", escape_hidden(question))?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(answer.trim().to_owned())
+}
+
 /// Asks for the passphrase of the operator, once for the whole command.
 pub(crate) fn operator_passphrase() -> CliResult<String> {
     let mut known = PASSPHRASE.lock();

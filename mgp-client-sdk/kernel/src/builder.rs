@@ -214,10 +214,12 @@ impl KernelBuilder {
         let interactive = self.interactive.clone();
         let has_person = move |principal: &Principal| interactive.contains(principal);
         let audit = &self.config.kernel.audit;
+        let mut inbox = InboxConfig::default();
+        inbox.wait = self.config.kernel.approval_timeout;
         Governance::builder()
             .policies(policies)
-            .approver(ElicitApprover::new(has_person))
-            .inbox(InboxConfig::default())
+            .approver(ElicitApprover::new(has_person).wait(self.config.kernel.form_timeout))
+            .inbox(inbox)
             .recording(audit_config(audit))
             .logging(log_config(audit.clone()))
     }

@@ -55,7 +55,7 @@ impl AvailabilityCheck for CallerView {
         if missing.iter().any(|missing| missing.status == MissingStatus::Denied) {
             return Availability::Refused;
         }
-        let how = format!("an operator decides with `mgp permissions approve {server}`");
+        let how = "a person decides when it is called".to_owned();
         let permissions = missing.into_iter().map(|missing| missing.permission).collect();
         Availability::NeedsApproval { permissions, how: Some(how) }
     }

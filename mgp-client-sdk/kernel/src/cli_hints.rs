@@ -1,8 +1,8 @@
-//! Remedies as commands: a refusal names the method that undoes it, and users of the program `mgp` have commands
-//! (MGP §14.5).
+//! Remedies as commands: a refusal names the method that undoes it, and operators have the program `mgp` (MGP §14.5).
 //!
-//! The layers that refuse do not know the program around them. Where a refusal leaves the kernel, its remedy is rewritten
-//! as a command; refusals of the servers behind the kernel are passed on unchanged.
+//! The layers that refuse do not know the program around them. Where a refusal leaves the kernel, an operator gets the
+//! command, and so do the log and `mgp why`. A model does not: an agent with a shell could run it in place of a person.
+//! Refusals of the servers behind the kernel are passed on unchanged.
 //!
 //! Applies to: inbound.
 
@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-use mgp_security::Refusal;
+use mgp_security::{Refusal, Unconfirmed};
 use mgp_types::method::{
     AccessGrant, AccessQuery, AccessRevoke, DiscoveryDeregister, DiscoveryRegister,
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
@@ -20,7 +20,7 @@ use mgp_types::method::{
     KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, LifecycleShutdown,
     Request as _,
 };
-use mgp_types::service::{Call, MgpService, Principal, Reply};
+use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
 use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
 use tower_service::Service;
@@ -93,12 +93,52 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let outcome = ready!(this.future.poll(task));
-        Poll::Ready(outcome.map_err(|error| with_command(error, this.by)))
+        Poll::Ready(outcome.map_err(|error| with_remedy(error, this.by)))
     }
 }
 
-/// Replaces the remedy of a refusal by a command, if there is one.
-fn with_command(error: RpcError, by: &Principal) -> RpcError {
+/// Replaces the remedy of a refusal by a command for an operator, and by plain words for others.
+fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
+    if by.authority() == Authority::Operator {
+        return with_command(error, by, |_, command| Some(command));
+    }
+    with_command(error, by, |refusal, command| {
+        tracing::info!(remedy = command, "denied call; an operator can change that");
+        match refusal {
+            Refusal::AccessDenied(_) => Some("ask an operator for access".to_owned()),
+            _ => None,
+        }
+    })
+}
+
+/// Returns the words of a refusal for an operator: with the command that lets an agent's call run.
+pub(super) fn explain_refusal(refusal: &Refusal, by: &Principal) -> String {
+    let error = RpcError::from(refusal.clone());
+    let remedy =
+        error.as_recovery().and_then(|recovery| text(recovery.details.as_ref()?, "remedy"));
+    let shown = with_command(error, by, |_, command| Some(command));
+    let command = shown.as_recovery().and_then(|shown| text(shown.details.as_ref()?, "remedy"));
+    match command.filter(|command| Some(command) != remedy.as_ref()) {
+        Some(command) if !shown.message().contains(&command) => {
+            format!("{}; {command}", shown.message())
+        }
+        _ => shown.message().to_owned(),
+    }
+}
+
+/// Returns the command that spares the confirmation of an agent's calls.
+pub(super) fn spare_command(by: &Principal, server: &str, tool: &str) -> Option<String> {
+    let agent = by.as_agent().map_or(by.subject().as_str(), |agent| agent.as_str());
+    let (agent, server, tool) = (shell_word(agent)?, shell_word(server)?, shell_word(tool)?);
+    Some(format!("mgp access grant {agent} {server} {tool} --no-confirm"))
+}
+
+/// Replaces the remedy of a refusal, if there is a command for it.
+fn with_command(
+    error: RpcError,
+    by: &Principal,
+    choose: impl FnOnce(&Refusal, String) -> Option<String>,
+) -> RpcError {
     let source = std::error::Error::source(&error);
     let Some(refusal) = source.and_then(|source| source.downcast_ref::<Refusal>()).cloned() else {
         return error;
@@ -107,6 +147,7 @@ fn with_command(error: RpcError, by: &Principal) -> RpcError {
     let Some(mut details) = recovery.details.clone() else { return error };
     let Some(remedy) = text(&details, "remedy") else { return error };
     let Some(hint) = command_remedy(&refusal, &remedy, &details, by) else { return error };
+    let Some(hint) = choose(&refusal, hint) else { return error };
     if details.encode("remedy", &hint).is_err() {
         return error;
     }
@@ -153,13 +194,16 @@ fn command_remedy(
                 "an operator can approve it with `mgp permissions approve {server} {names}`, or list it in the server's configuration"
             ))
         }
-        Refusal::Unconfirmed(_) if remedy.contains("tool_grant") => {
-            let agent = by.as_agent().map_or(by.subject().as_str(), |agent| agent.as_str());
-            let (agent, server, tool) = (shell_word(agent)?, server?, tool?);
+        Refusal::Unconfirmed(refused)
+            if matches!(refused.why(), Unconfirmed::NobodyToAsk | Unconfirmed::Denied) =>
+        {
+            let spare = spare_command(by, &text(details, "server_id")?, &text(details, "tool")?)?;
             Some(format!(
-                "an operator lets it run with `mgp access grant {agent} {server} {tool} --no-confirm`, or lowers its `risk` in the configuration of its server"
+                "an operator lets it run with `{spare}`, or lowers its `risk` in the configuration of its server"
             ))
         }
+        Refusal::Unconfirmed(_) => fact("approval_id")
+            .map(|id| format!("an operator decides with `mgp approvals show {id}`")),
         Refusal::Definition(_) if remedy.contains("approve") => {
             let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
             let id = shell_word(&format!("{server}.{tool}"))?;
@@ -171,8 +215,8 @@ fn command_remedy(
         Refusal::NotOperator(_) => {
             let method = text(details, "method")?;
             let stops = (LifecycleShutdown::METHOD, "mgp servers stop");
-            let mut all = COMMANDS.into_iter().chain([stops]);
-            let (_, command) = all.find(|(known, _)| *known == method)?;
+            let (_, command) =
+                COMMANDS.iter().chain([&stops]).find(|(known, _)| *known == method)?;
             Some(format!("{remedy} to run `{command}`"))
         }
         _ => None,
@@ -235,6 +279,6 @@ mod tests {
         let mut recovery = mgp_types::Recovery::default();
         recovery.details = Some(details);
         let theirs = RpcError::new(mgp_types::ErrorCode::ACCESS_DENIED, text).recovery(recovery);
-        assert_eq!(with_command(theirs.clone(), &Principal::local()), theirs);
+        assert_eq!(with_remedy(theirs.clone(), &Principal::local().operator()), theirs);
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn policy(kernel: &KernelConfig, server: &ServerConfig) -> ServerPoli
         .default_policy(mgp.default_policy)
         .permission_policy(mgp.permission_policy.clone().unwrap_or(general))
         .permissions(mgp.permissions.iter().cloned())
+        .permission_limits(mgp.permission_limits.clone())
         .confirm(match mgp.confirm {
             ConfirmLevel::Moderate => ConfirmFrom::Moderate,
             _ => ConfirmFrom::Dangerous,

@@ -24,7 +24,7 @@ use super::answers::AnswerCache;
 use super::parked::{ParkedCall, ParkedCalls, ParkedEvent};
 use crate::client::Client;
 use crate::supervised::SupervisedClient;
-use crate::wire::offers;
+use crate::wire::{name_server, offers};
 
 /// A way to one server.
 #[derive(Clone)]
@@ -186,7 +186,8 @@ impl Round {
         cx: &Context,
     ) -> Result<Object, RpcError> {
         let asking = self.asks.iter().map(|question| async {
-            let ask = CallerRequest::new(question.method.clone(), question.params.clone());
+            let params = name_server(Some(server), &question.method, &question.params);
+            let ask = CallerRequest::new(question.method.clone(), params);
             if question.method == PermissionRequest::METHOD {
                 // A server's permissions are decided by the client's own authority, never by the caller.
                 let answer = client.answer_for(&cx.principal, &ask).await;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// The number of calls that may be parked.
 const MAX_PARKED: usize = 1024;
 /// Time for the caller of a parked call to return.
-const PARK_TTL: Duration = Duration::from_mins(10);
+const PARK_TTL: Duration = Duration::from_mins(15);
 
 /// A call that runs in its own task and may have open questions.
 pub(crate) struct ParkedCall {

@@ -11,14 +11,14 @@ use mgp_types::method::{
 };
 use mgp_types::service::{
     AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, InFlight, Kind,
-    PeerInfo, Reply, Router, ScopeKind, Stack,
+    PeerInfo, Reply, Router, ScopeKind, Stack, keep_alive,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
 use tower_service::Service;
 
 use super::url_elicitations::UrlElicitations;
-use super::{OpenQuestion, offers};
+use super::{OpenQuestion, name_server, offers};
 
 #[derive(Clone)]
 pub(crate) struct InboundParts {
@@ -196,9 +196,11 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     // so the key need not be stable.
     let key =
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
+    let params = name_server(origin.server.as_ref(), &method, &params);
     let ask = CallerRequest::new(method, params);
     offers(&origin.caller, &ask)?;
     call.cx().scope.state::<UrlElicitations>().remember(&ask, &origin);
     let _open = OpenQuestion::of(&origin);
-    origin.ask(&key, ask).await.map(Reply::raw)
+    let waiting = "waiting for the answer to a question of the server";
+    keep_alive(&origin.outlet, waiting, origin.ask(&key, ask)).await.map(Reply::raw)
 }

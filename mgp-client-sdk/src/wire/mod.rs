@@ -15,6 +15,6 @@ pub(crate) use liveness::spawn_driver;
 pub(crate) use liveness::{
     EofReader, Liveness, LivenessPeer, TaskGuard, is_answer, spawn_connection,
 };
-pub(crate) use offers::offers;
+pub(crate) use offers::{name_server, offers};
 pub(crate) use outbound::{GatewayStacks, OutboundStack, spanned};
 pub(crate) use request_timeout::{OpenQuestion, ProgressHook, RequestTimeoutLayer, TimeLimits};

@@ -1,11 +1,29 @@
 //! Checks whether a caller offered to answer a question (MCP elicitation modes, sampling with tools).
 
-use mgp_types::RpcError;
 use mgp_types::mcp::ClientCapabilities;
 use mgp_types::method::{ElicitationCreate, Request, SamplingCreateMessage};
-use mgp_types::service::{CallerRequest, PeerInfo};
+use mgp_types::service::{CallerRequest, PeerInfo, ServerId};
+use mgp_types::{Object, Payload, RpcError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+
+/// Names the server in a question that a person or a model reads, so that it cannot pass for another's.
+pub(crate) fn name_server(server: Option<&ServerId>, method: &str, params: &Payload) -> Payload {
+    let (Some(server), Ok(mut named)) = (server, params.get::<Object>()) else {
+        return params.clone();
+    };
+    let (member, words) = match method {
+        ElicitationCreate::METHOD => ("message", format!("The server `{server}` asks:\n")),
+        SamplingCreateMessage::METHOD => {
+            ("systemPrompt", format!("The server `{server}` makes this request.\n"))
+        }
+        _ => return params.clone(),
+    };
+    let text: String = named.decode(member).ok().flatten().unwrap_or_default();
+    // Texts can always be encoded.
+    let _ = named.encode(member, &(words + &text));
+    Payload::of(&named).unwrap_or_else(|_| params.clone())
+}
 
 /// Refuses a question that the caller did not offer to answer, even if its client did.
 pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcError> {

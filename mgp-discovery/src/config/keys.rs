@@ -126,6 +126,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The policy for agents without an access entry.";
         "permission_policy" KeyKind::Word(APPROVAL), "", "The policy that decides the server's permissions, in place of the kernel's policy.";
         "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";
+        "permission_limits" KeyKind::Table, "", "The limits of `permissions`: a call whose arguments are outside them is refused. Approvals in the terminal or by a person have limits of their own.";
         "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; then the decision is deferred.";
         "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection.";
         "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
@@ -140,11 +141,22 @@ pub const KEYS: &[ConfigKey] = keys! {
         "traceparent" KeyKind::Switch, "false", "Whether calls of a server that does not speak MGP carry `_meta.traceparent` (OpenTelemetry); others carry it anyway.";
         "tags" KeyKind::Texts, "[]", "Words by which the server's tools can be found and grouped.";
     }
+    "servers.mgp.permission_limits": {
+        "paths" KeyKind::Texts, "[]", "The paths below which `filesystem.*` is allowed; wildcards `*`, `?` and `**` are possible.";
+        "deny_paths" KeyKind::Texts, "[]", "The paths below which `filesystem.*` is never allowed.";
+        "hosts" KeyKind::Texts, "[]", "The hosts for which `network.*` is allowed, also `*.example.com` and `host:port`.";
+        "deny_hosts" KeyKind::Texts, "[]", "The hosts for which `network.*` is never allowed.";
+        "ports" KeyKind::Texts, "[]", "The ports for which `network.*` is allowed, e.g. `[\"443\"]`.";
+        "commands" KeyKind::Texts, "[]", "The first words of the commands for which `shell.execute` and `code_execution` are allowed.";
+        "deny_commands" KeyKind::Texts, "[]", "Words that no such command may have.";
+    }
     "kernel": {
         "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
         "max_timeout" KeyKind::Duration, "10m", "The time a tool call may take in all, however often it reports progress.";
         "proxy" KeyKind::Text, "env", "The proxy of connections to servers at a `url` and to their logins: `env` uses `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, `none` connects directly, else `http://HOST:PORT`. Connections are tunnels (CONNECT); this machine is always reached directly.";
         "no_proxy" KeyKind::Texts, "[]", "Hosts, domains (`.example.com`) and networks that are reached without that proxy.";
+        "form_timeout" KeyKind::Duration, "10m", "How long a form in an interactive agent's host waits for the person. After that the call stays open in `mgp approvals`.";
+        "approval_timeout" KeyKind::Duration, "25s", "How long a call waits for an answer in `mgp approvals` if its agent shows no forms. After that it is refused with the id of the approval, which stays open.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name.";
         "permission_policy" KeyKind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
         "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{
-    ApprovalPolicy, DefaultPolicy, Permission, RestartPolicy, RiskLevel, Transport, TrustLevel,
-    Validator,
+    ApprovalPolicy, DefaultPolicy, Permission, PermissionScope, RestartPolicy, RiskLevel,
+    Transport, TrustLevel, Validator,
 };
 use mgp_types::service::{Principal, ServerId};
 
@@ -237,6 +237,8 @@ pub struct GovernanceConfig {
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions granted here.
     pub permissions: Vec<Permission>,
+    /// The limits of the permissions granted here.
+    pub permission_limits: PermissionScope,
     /// The time that a connection waits for a decision about its permissions (§3.4).
     pub permission_timeout: Duration,
     /// The action for a connection whose server lacks a permission it needs (§3.4).
@@ -266,6 +268,7 @@ impl Default for GovernanceConfig {
             default_policy: DefaultPolicy::OptIn,
             permission_policy: None,
             permissions: Vec::new(),
+            permission_limits: PermissionScope::default(),
             permission_timeout: Duration::from_millis(100),
             on_ungranted: OnUngranted::Proceed,
             restart: RestartConfig::default(),
@@ -358,6 +361,10 @@ pub struct KernelConfig {
     pub timeout: Duration,
     /// The longest time of a tool call in all.
     pub max_timeout: Duration,
+    /// The longest time that a form waits for the person.
+    pub form_timeout: Duration,
+    /// The longest time that a call waits for an answer in the inbox of approvals.
+    pub approval_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
     /// The proxy of connections to servers at a URL.
@@ -404,6 +411,8 @@ impl Default for KernelConfig {
             max_timeout: Duration::from_mins(10),
             proxy: ProxyConfig::Env,
             no_proxy: Vec::new(),
+            form_timeout: Duration::from_mins(10),
+            approval_timeout: Duration::from_secs(25),
             pass_env: Vec::new(),
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mgp_types::mcp::Era;
-use mgp_types::mgp::{DefaultPolicy, RestartPolicy, Transport};
+use mgp_types::mgp::{DefaultPolicy, PermissionScope, RestartPolicy, Transport};
 use mgp_types::service::ServerId;
 use toml_edit::{Document, Item, TableLike};
 
@@ -320,6 +320,7 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
         },
         permission_policy: reader.text("permission_policy").map(|word| word.as_str().into()),
         permissions: reader.words("permissions"),
+        permission_limits: permission_limits(&mut reader),
         permission_timeout: reader
             .number("permission_timeout_ms")
             .map_or(default.permission_timeout, Duration::from_millis),
@@ -341,6 +342,36 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
         traceparent: reader.switch("traceparent").unwrap_or_default(),
         tags: reader.texts("tags"),
     }
+}
+
+fn permission_limits(reader: &mut Reader<'_, '_, '_>) -> PermissionScope {
+    let mut scope = PermissionScope::default();
+    let path = "servers.mgp.permission_limits";
+    let Some(mut below) = reader.below("permission_limits", path) else { return scope };
+    // A list that is there and empty would open nothing.
+    let mut texts = |name| Some(below.texts(name)).filter(|texts| !texts.is_empty());
+    let lists = [
+        (&mut scope.paths, "paths"),
+        (&mut scope.deny_paths, "deny_paths"),
+        (&mut scope.hosts, "hosts"),
+        (&mut scope.deny_hosts, "deny_hosts"),
+        (&mut scope.commands, "commands"),
+        (&mut scope.deny_commands, "deny_commands"),
+    ];
+    for (list, name) in lists {
+        if let Some(texts) = texts(name) {
+            *list = texts.into();
+        }
+    }
+    let Some(ports) = texts("ports") else { return scope };
+    match ports.iter().map(|port| port.parse()).collect::<Result<Vec<u16>, _>>() {
+        Ok(ports) => scope.ports = ports.into(),
+        Err(_) => {
+            let remedy = Some("write numbers from 0 to 65535, e.g. [\"443\"]".to_owned());
+            below.error("ports", "has a port that is not a number", remedy);
+        }
+    }
+    scope
 }
 
 fn restart(reader: &mut Reader<'_, '_, '_>) -> RestartConfig {
@@ -388,6 +419,9 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     kernel.max_timeout = max_timeout.unwrap_or(kernel.max_timeout.max(kernel.timeout));
     kernel.proxy = proxy(&mut reader);
     kernel.no_proxy = reader.texts("no_proxy");
+    kernel.form_timeout = reader.duration("form_timeout").unwrap_or(kernel.form_timeout);
+    let approval_timeout = reader.duration("approval_timeout");
+    kernel.approval_timeout = approval_timeout.unwrap_or(kernel.approval_timeout);
     kernel.pass_env = pass_env(&mut reader);
     if let Some(word) = reader.text("permission_policy") {
         kernel.permission_policy = word.as_str().into();

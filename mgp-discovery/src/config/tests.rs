@@ -104,6 +104,8 @@ fn sample(key: &ConfigKey) -> String {
         "servers.mgp.restart_policy" => "'never'",
         "servers.mgp.validators" => "{ t = 'sandbox' }",
         "servers.mgp.risk" => "{ t = 'safe' }",
+        "servers.mgp.permission_limits" => "{ paths = ['/x'] }",
+        "servers.mgp.permission_limits.ports" => "['443']",
         "servers.mgp.confirm" => "'moderate'",
         "servers.mgp.isolation" => "'per_agent'",
         "servers.mgp.on_ungranted" => "'close'",

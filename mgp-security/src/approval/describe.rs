@@ -5,7 +5,7 @@ use std::fmt::Write;
 use mgp_types::Sha256Hash;
 use serde_json::Value;
 
-use super::{Question, QuestionSubject};
+use super::{Question, QuestionSubject, like_words};
 use crate::definition::shows;
 
 /// The size limit for a name, in characters.
@@ -23,10 +23,18 @@ pub(super) fn describe(question: &Question) -> String {
     let server = question.server.as_ref().map(|server| name(server.as_str()));
     let of_server = server.map(|server| format!(" of the server `{server}`")).unwrap_or_default();
     match &question.about {
-        QuestionSubject::Call { tool, arguments, risk } => {
+        QuestionSubject::Call { tool, arguments, risk, permissions } => {
             let _ = writeln!(words, "Run the tool `{}`{of_server}?", name(tool));
             let _ = writeln!(words, "Risk: {}", name(risk.as_str()));
+            for permission in permissions {
+                let (permission, risk) = (name(permission.as_str()), permission.risk());
+                let _ = writeln!(words, "Needs a permission: {permission} ({risk})");
+            }
             let _ = write!(words, "Arguments: {}", in_short(arguments));
+            if question.keeps_terms {
+                let like = visible(&like_words(arguments), MAX_TEXT);
+                let _ = write!(words, "\nCalls like this: {like}");
+            }
         }
         QuestionSubject::Permissions { permissions, tool } => {
             let who = match tool {

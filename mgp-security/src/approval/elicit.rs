@@ -12,13 +12,19 @@ use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError, Timestamp};
 use serde_json::{Map, json};
 
 use super::describe::{describe, name};
-use super::{Approver, Decision, Question, QuestionSubject};
+use super::{ApprovalTerm, Approver, Decision, LeftOpen, Question, QuestionSubject};
 
 /// The field that confirms a call.
 const CONFIRM_FIELD: &str = "confirm";
 
 /// The field with the term of permissions; no permission has this name.
-const TERM_FIELD: &str = "holds for";
+const TERM_FIELD: &str = "term";
+
+/// The field with the person's reason; no permission has this name.
+const REASON_FIELD: &str = "reason";
+
+/// The longest reason that is kept, in bytes.
+const MAX_REASON: usize = 500;
 
 /// The terms of permissions. The first one is the default, and the term of a decline.
 ///
@@ -29,6 +35,31 @@ const TERMS: [(&str, Option<Duration>); 4] = [
     ("30 days", Some(Duration::from_hours(24 * 30))),
     ("until revoked", None),
 ];
+
+/// The terms of a call that is approved. The first one is the default.
+const CALL_TERMS: [&str; 4] = [
+    "this call only",
+    "calls of this tool for 1 hour",
+    "calls like this for 30 days",
+    "calls like this until revoked",
+];
+
+/// Returns the terms of a call that a principal may choose, which are as long as those of permissions.
+fn call_terms(principal: &Principal) -> &'static [&'static str] {
+    let is_operator = principal.authority() == Authority::Operator;
+    if is_operator { &CALL_TERMS } else { &CALL_TERMS[..3] }
+}
+
+/// Returns the chosen term of a call.
+fn call_term(principal: &Principal, chosen: Option<&str>) -> ApprovalTerm {
+    let chosen = call_terms(principal).iter().position(|words| Some(*words) == chosen);
+    match (chosen, expiry(TERMS[0].1), expiry(TERMS[2].1)) {
+        (Some(1), Some(until), _) => ApprovalTerm::Tool { until },
+        (Some(2), _, Some(until)) => ApprovalTerm::Like { until: Some(until) },
+        (Some(3), ..) => ApprovalTerm::Like { until: None },
+        _ => ApprovalTerm::Once,
+    }
+}
 
 /// Returns the terms that a principal may choose.
 fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Duration>)> {
@@ -55,12 +86,19 @@ const MAX_PERMISSIONS: usize = 32;
 #[must_use]
 pub struct ElicitApprover {
     interactive: Arc<dyn Fn(&Principal) -> bool + Send + Sync>,
+    wait: Duration,
 }
 
 impl ElicitApprover {
     /// Creates an approver that asks the callers for which a function returns `true`.
     pub fn new(interactive: impl Fn(&Principal) -> bool + Send + Sync + 'static) -> Self {
-        Self { interactive: Arc::new(interactive) }
+        Self { interactive: Arc::new(interactive), wait: Duration::from_mins(10) }
+    }
+
+    /// Sets how long a form waits for its answer.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
     }
 
     /// Creates an approver that asks every caller, for a host whose user sees all forms.
@@ -93,9 +131,9 @@ impl Approver for ElicitApprover {
         Ok(read(&question, &cx.principal, &answer))
     }
 
-    /// Returns five minutes; the time-out of the caller, who is the one being asked, may end the call earlier.
+    /// Returns ten minutes, unless [set](Self::wait); the caller, who is the one being asked, may end the call earlier.
     fn timeout(&self) -> Duration {
-        Duration::from_mins(5)
+        self.wait
     }
 }
 
@@ -107,6 +145,11 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
         QuestionSubject::Call { .. } => {
             fields.insert(CONFIRM_FIELD.to_owned(), json!({"type": "boolean", "title": "Run it"}));
             required.push(CONFIRM_FIELD);
+            if question.keeps_terms {
+                let terms = call_terms(principal);
+                let choice = json!({"type": "string", "title": "Approve", "enum": terms, "default": terms[0]});
+                fields.insert(TERM_FIELD.to_owned(), choice);
+            }
             "confirm"
         }
         QuestionSubject::Permissions { permissions, .. } => {
@@ -121,8 +164,16 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
             "permission"
         }
     };
+    let reason = json!({"type": "string", "title": "Reason (recorded, and shown to the caller)"});
+    fields.insert(REASON_FIELD.to_owned(), reason);
     let schema = json!({"type": "object", "properties": fields, "required": required});
-    let mut params = ElicitParams::new(describe(question));
+    let hint = match question.about {
+        QuestionSubject::Permissions { .. } => {
+            "\nDeclining the form denies all of them for 1 hour."
+        }
+        QuestionSubject::Call { .. } => "",
+    };
+    let mut params = ElicitParams::new(describe(question) + hint);
     params.requested_schema = Some(RawObject::of(&schema)?);
     let key = format!("mgp.{kind}.{}", question.binding);
     Ok((key, CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?)))
@@ -133,8 +184,19 @@ fn form_permissions(permissions: &[Permission]) -> impl Iterator<Item = &Permiss
     permissions.iter().filter(|permission| permission.is_valid()).take(MAX_PERMISSIONS)
 }
 
-/// Returns the decision in an answer; only an accepted form with the right content approves.
+/// Returns the decision in an answer, with the person's reason.
 fn read(question: &Question, principal: &Principal, answer: &ElicitResult) -> Decision {
+    let decision = read_content(question, principal, answer);
+    let reason =
+        answer.content.as_ref().and_then(|content| content.decode::<String>(REASON_FIELD).ok()?);
+    match reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty()) {
+        Some(reason) => decision.with("justification", &mgp_types::clip(reason, MAX_REASON)),
+        None => decision,
+    }
+}
+
+/// Returns the decision in an answer; only an accepted form with the right content approves.
+fn read_content(question: &Question, principal: &Principal, answer: &ElicitResult) -> Decision {
     let by = principal.subject().as_str();
     let nothing = Object::new();
     let content = match answer.action {
@@ -145,31 +207,27 @@ fn read(question: &Question, principal: &Principal, answer: &ElicitResult) -> De
             return decision;
         }
         // A cancelled form decides nothing.
-        _ => return Decision::new(GrantDecision::Deferred, by),
+        _ => return Decision::new(GrantDecision::Deferred, by).with("cause", &LeftOpen::Closed),
     };
     let yes = |field: &str| content.get(field).is_some_and(|value| value.as_str() == "true");
     let permissions = match &question.about {
         QuestionSubject::Call { .. } if yes(CONFIRM_FIELD) => {
-            return Decision::new(GrantDecision::Approved, by);
+            let chosen = content.decode::<String>(TERM_FIELD).ok().flatten();
+            let mut decision = Decision::new(GrantDecision::Approved, by);
+            decision.term = call_term(principal, chosen.as_deref());
+            return decision;
         }
         QuestionSubject::Call { .. } => return Decision::new(GrantDecision::Denied, by),
         QuestionSubject::Permissions { permissions, .. } => permissions,
     };
     let mut decision = Decision::new(GrantDecision::Approved, by);
-    for permission in form_permissions(permissions) {
-        let answer =
-            if yes(permission.as_str()) { GrantDecision::Approved } else { GrantDecision::Denied };
-        decision.per_permission.insert(permission.clone(), answer.into());
+    for permission in form_permissions(permissions).filter(|name| yes(name.as_str())) {
+        decision.per_permission.insert(permission.clone(), GrantDecision::Approved.into());
     }
     if decision.per_permission.len() < permissions.len() {
-        // Permissions that were not on the form are undecided.
+        // A box that was left alone allows nothing now and denies nothing for later.
         decision.answer = GrantDecision::Deferred;
-    } else if decision
-        .per_permission
-        .values()
-        .any(|grant| grant.decision() != GrantDecision::Approved)
-    {
-        decision.answer = GrantDecision::Denied;
+        decision = decision.with("cause", &LeftOpen::NotAllowed);
     }
     let chosen = content.decode::<String>(TERM_FIELD).ok().flatten();
     let chosen = terms(principal).find(|(words, _)| Some(*words) == chosen.as_deref());

@@ -1,5 +1,6 @@
 //! Approvers, who decide about the permissions of a server and about single calls (MGP §3.4, §4.4).
 
+mod calls;
 mod chain;
 mod configured;
 mod describe;
@@ -18,10 +19,14 @@ use async_trait::async_trait;
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{Object, RpcError, Sha256Hash, Timestamp};
+use serde::{Deserialize, Serialize};
 
+pub(crate) use calls::like_words;
+pub use calls::{ApprovalTerm, CallApproval, CallApprovals};
 pub use chain::ApproverChain;
 pub use configured::ConfiguredApprover;
 pub use elicit::ElicitApprover;
+pub(crate) use inbox::AskedAndKept;
 pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
 pub use terminal::TerminalApprover;
 
@@ -80,6 +85,8 @@ pub struct Question {
     pub principal: Principal,
     /// The hash of everything the question is about; an answer is valid for nothing else.
     pub binding: Sha256Hash,
+    /// If set, an approval may hold for later calls, too: its [term](Decision::term) is kept.
+    pub keeps_terms: bool,
 }
 
 /// The subject of a question.
@@ -101,6 +108,8 @@ pub enum QuestionSubject {
         arguments: String,
         /// The risk of the call.
         risk: RiskLevel,
+        /// The permissions that the server lacks for the call; an approval is for them, too.
+        permissions: Vec<Permission>,
     },
 }
 
@@ -129,8 +138,22 @@ pub struct Decision {
     pub source: DecisionSource,
     /// The expiry of the answer, or `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// Additional information for the caller, e.g. an approval id and the command to run.
+    /// The later calls that an approval of a call is for, too.
+    pub term: ApprovalTerm,
+    /// Additional information for the caller: an approval id, the person's reason.
     pub details: Object,
+}
+
+/// The reason why a question was left undecided, under the name `cause` of its details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LeftOpen {
+    /// The person closed the question.
+    Closed,
+    /// The person answered, and allowed nothing.
+    NotAllowed,
+    /// There was no answer in time.
+    Unanswered,
 }
 
 impl Question {
@@ -142,7 +165,7 @@ impl Question {
         principal: Principal,
         binding: Sha256Hash,
     ) -> Self {
-        Self { about, server, principal, binding }
+        Self { about, server, principal, binding, keeps_terms: false }
     }
 }
 
@@ -156,6 +179,7 @@ impl Decision {
             by: by.into(),
             source: DecisionSource::Person,
             expires_at: None,
+            term: ApprovalTerm::Once,
             details: Object::new(),
         }
     }
@@ -164,6 +188,23 @@ impl Decision {
     #[must_use]
     pub fn configured(answer: GrantDecision) -> Self {
         Self { source: DecisionSource::Configuration, ..Self::new(answer, "configuration") }
+    }
+
+    /// Adds a member to the details.
+    pub(crate) fn with<T: Serialize>(mut self, name: &str, value: &T) -> Self {
+        // Words can always be encoded.
+        let _ = self.details.encode(name, value);
+        self
+    }
+
+    /// Returns the reason that the person gave.
+    pub(crate) fn reason(&self) -> Option<String> {
+        self.details.decode("justification").ok().flatten()
+    }
+
+    /// Returns why the question was left undecided, if it is known.
+    pub(crate) fn left_open(&self) -> Option<LeftOpen> {
+        self.details.decode("cause").ok().flatten()
     }
 
     /// Returns the actor of the audit event.

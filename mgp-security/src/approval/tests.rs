@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
+use mgp_types::mgp::{Actor, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
     AcceptedRequests, BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, Peer,
     PeerInfo, Principal, Scope, ScopeKind,
@@ -63,6 +63,7 @@ fn call(arguments: &str) -> Question {
         tool: "rm".to_owned(),
         arguments: arguments.to_owned(),
         risk: RiskLevel::Dangerous,
+        permissions: Vec::new(),
     })
 }
 
@@ -130,8 +131,7 @@ async fn the_form_shows_server_tool_risk_and_arguments_as_they_are() {
 #[tokio::test]
 async fn each_permission_is_decided_separately_and_for_a_term() {
     let question = || permissions(&["filesystem.read", "shell.execute"]);
-    let both =
-        json!({"filesystem.read": true, "shell.execute": true, "holds for": "until revoked"});
+    let both = json!({"filesystem.read": true, "shell.execute": true, "term": "until revoked"});
     let caller = Caller::answering(json!({"action": "accept", "content": both}));
     let mut cx = caller.cx();
     cx.principal = Principal::local().operator();
@@ -142,19 +142,19 @@ async fn each_permission_is_decided_separately_and_for_a_term() {
     let message = params["message"].as_str().unwrap();
     assert_eq!(
         message,
-        "Which permissions may the server `files` have?\n- filesystem.read (moderate)\n- shell.execute (dangerous)"
+        "Which permissions may the server `files` have?\n- filesystem.read (moderate)\n- shell.execute (dangerous)\n\
+         Declining the form denies all of them for 1 hour."
     );
-    let one = json!({"filesystem.read": true, "shell.execute": false, "holds for": "1 day"});
+    let one = json!({"filesystem.read": true, "shell.execute": false, "term": "1 day"});
     let (decision, ..) = elicit(question(), json!({"action": "accept", "content": one})).await;
-    assert_eq!(decision.answer, GrantDecision::Denied);
-    let single = |name: &str| decision.per_permission[&Permission::from(name)].decision();
-    assert_eq!(single("filesystem.read"), GrantDecision::Approved);
-    assert_eq!(single("shell.execute"), GrantDecision::Denied);
+    assert_eq!(decision.answer, GrantDecision::Deferred, "an empty box is no lasting denial");
+    let allowed: Vec<_> = decision.per_permission.keys().map(Permission::as_str).collect();
+    assert_eq!(allowed, ["filesystem.read"]);
     let end = decision.expires_at.unwrap().to_system_time().unwrap();
     let left = end.duration_since(SystemTime::now()).unwrap();
     assert!(left > Duration::from_hours(23) && left <= Duration::from_hours(24));
     // Without a choice the shortest term applies.
-    let silent = json!({"filesystem.read": true, "shell.execute": true, "holds for": "ever"});
+    let silent = json!({"filesystem.read": true, "shell.execute": true, "term": "ever"});
     let (decision, ..) = elicit(question(), json!({"action": "accept", "content": silent})).await;
     let end = decision.expires_at.unwrap().to_system_time().unwrap();
     assert!(end <= SystemTime::now() + Duration::from_hours(1));
@@ -168,38 +168,33 @@ async fn no_user_decides_for_a_tenant_without_an_expiry() {
         let end = decision.expires_at.as_ref().expect("it has an end").to_system_time().unwrap();
         end <= SystemTime::now() + Duration::from_hours(1)
     };
-    let ever = json!({"filesystem.read": true, "holds for": "until revoked"});
+    let ever = json!({"filesystem.read": true, "term": "until revoked"});
     let (decision, _, params) =
         elicit(permissions(&["filesystem.read"]), json!({"action": "accept", "content": ever}))
             .await;
     assert_eq!(decision.answer, GrantDecision::Approved);
     assert!(ends_soon(&decision), "{decision:?}");
-    let terms = &params["requestedSchema"]["properties"]["holds for"]["enum"];
+    let terms = &params["requestedSchema"]["properties"]["term"]["enum"];
     assert_eq!(*terms, json!(["1 hour", "1 day", "30 days"]));
-    for declines in [
-        json!({"action": "decline"}),
-        json!({"action": "accept", "content": {"holds for": "until revoked"}}),
-    ] {
-        let (decision, ..) = elicit(permissions(&["filesystem.read"]), declines).await;
-        let single = decision.per_permission.get(&Permission::FilesystemRead);
-        assert_eq!(single.map_or(decision.answer, Grant::decision), GrantDecision::Denied);
-        assert!(ends_soon(&decision), "{decision:?}");
-    }
+    let (decision, ..) =
+        elicit(permissions(&["filesystem.read"]), json!({"action": "decline"})).await;
+    assert_eq!(decision.answer, GrantDecision::Denied);
+    assert!(ends_soon(&decision), "{decision:?}");
 }
 
 #[tokio::test]
 async fn permissions_beyond_the_form_are_undecided() {
     let names: Vec<_> = (0..40).map(|index| format!("com.example.p{index}")).collect();
     let mut names: Vec<_> = names.iter().map(String::as_str).collect();
-    names.push("holds for");
+    names.push("term");
     let content: Value = names.iter().map(|name| ((*name).to_owned(), json!(true))).collect();
     let (decision, _, params) =
         elicit(permissions(&names), json!({"action": "accept", "content": content})).await;
     assert_eq!(decision.answer, GrantDecision::Deferred);
     assert_eq!(decision.per_permission.len(), 32);
     let fields = params["requestedSchema"]["properties"].as_object().unwrap();
-    assert_eq!(fields.len(), 33);
-    assert_eq!(fields["holds for"]["type"], "string");
+    assert_eq!(fields.len(), 34);
+    assert_eq!(fields["term"]["type"], "string");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use crate::access::{
 use crate::definition::{DefinitionRefused, DefinitionRule, Definitions, KnownTool};
 use crate::error::{LongName, Refusal};
 use crate::permission::{AskOutcomes, MissingPermission, PermissionNeed, PermissionRefused};
-use crate::tool::Assessment;
+use crate::tool::{Assessment, NamedTool};
 
 pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
 pub use verdict::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
@@ -44,14 +44,17 @@ pub(crate) struct Progress {
     pub(crate) recorded: bool,
     /// The outcomes of the question about permissions, which is asked once.
     pub(crate) asked: Option<AskOutcomes>,
+    /// The permissions that a person granted for this call alone, together with its confirmation.
+    pub(crate) granted: Vec<Permission>,
     /// The call was confirmed.
     pub(crate) confirmed: bool,
 }
 
 impl Progress {
     /// Returns the progress of a call for which nothing is asked any more.
-    pub(crate) fn finished() -> Self {
-        Self { listed: true, recorded: true, asked: Some(AskOutcomes::default()), confirmed: true }
+    pub(crate) fn finished(granted: Vec<Permission>) -> Self {
+        let asked = Some(AskOutcomes::default());
+        Self { listed: true, recorded: true, asked, granted, confirmed: true }
     }
 }
 
@@ -66,6 +69,19 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
     let mut steps = Vec::new();
     let verdict = judge(facts, snapshot, &mut steps);
     verdict.with_steps(steps)
+}
+
+/// Returns what follows once the permissions of a call are decided: it may run, is refused, or must be confirmed.
+pub(crate) fn after_permissions(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    assessment: &Assessment,
+) -> CallOutcome {
+    let mut verdict = CallVerdict::allow();
+    let checked = check_arguments(facts, snapshot, assessment, &mut verdict, &mut NoSteps);
+    let next = checked
+        .and_then(|()| check_confirmation(facts, snapshot, assessment, &mut verdict, &mut NoSteps));
+    next.err().unwrap_or(CallOutcome::Allow)
 }
 
 /// Returns whether a caller sees a tool: the rules of access and definition, without anything that can be asked.
@@ -261,6 +277,16 @@ fn check_permissions(
         }
         return Ok(());
     }
+    let lacks_none = |granted: &[Permission]| {
+        judgement.missing.iter().all(|missing| granted.contains(&missing.permission))
+    };
+    if judgement.may_ask
+        && (lacks_none(&progress.granted)
+            || snapshot.approved(facts).is_some_and(|call| lacks_none(&call.permissions)))
+    {
+        steps.add(Stage::Permissions, StepResult::Passed, || "granted for this call".to_owned());
+        return Ok(());
+    }
     let may_ask = judgement.may_ask || judgement.missing.is_empty();
     let asks = may_ask && progress.asked.is_none();
     for missing in &judgement.missing {
@@ -327,6 +353,12 @@ fn check_confirmation(
             Ok(())
         }
         _ => {
+            if let Some(approval) = snapshot.approved(facts) {
+                let entry = format!("approval {} of {}", approval.id, approval.limits());
+                steps.add(Stage::Confirmation, StepResult::Passed, || entry.clone());
+                verdict.set_spared_by(NamedTool::by(entry));
+                return Ok(());
+            }
             steps.add(Stage::Confirmation, StepResult::Asks, risk);
             Err(CallOutcome::Ask(Requirement::Confirmation))
         }

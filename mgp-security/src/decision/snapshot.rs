@@ -10,6 +10,7 @@ use mgp_types::store::StoreError;
 
 use super::CallFacts;
 use crate::access::{Access, AccessView};
+use crate::approval::CallApproval;
 use crate::definition::{DefinitionRule, Definitions, KnownTool, ServerTools, Tools};
 use crate::permission::{PermissionView, Permissions};
 use crate::policy::{Policies, ServerPolicy};
@@ -226,6 +227,13 @@ impl<'a> Snapshot<'a> {
     /// Returns whether risky calls are confirmed.
     pub(super) fn confirms(&self) -> bool {
         self.sources.confirmations.is_some()
+    }
+
+    /// Returns the approval of earlier calls that covers a call, too.
+    pub(super) fn approved(&self, facts: &CallFacts<'_>) -> Option<Arc<CallApproval>> {
+        let CallFacts { server, tool, arguments, at, .. } = *facts;
+        let by = &facts.call.cx().principal;
+        self.sources.confirmations.as_ref()?.approved(by, server, tool, arguments, at.get())
     }
 
     /// Returns the strongest entry by which the operator named the tool of a call.

@@ -17,9 +17,9 @@ use mgp_types::method::{
     CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
     ResourcesSubscribe, ResourcesTemplatesList, SubscriptionsListen, ToolsCall, ToolsList,
 };
-use mgp_types::mgp::Validator;
+use mgp_types::mgp::{Permission, Validator};
 use mgp_types::service::{
-    BoxFuture, Call, Either, MgpService, Reply, Rule, ServerId, Target, WaitMark,
+    BoxFuture, Call, CallRecord, Either, MgpService, Reply, Rule, ServerId, Target, WaitMark,
 };
 use mgp_types::{RpcError, clip};
 use tower_service::Service;
@@ -96,6 +96,7 @@ impl<S: MgpService> DecisionService<S> {
             (CallOutcome::Refuse(refusal), _) => answer(Err(deny(&self.sources, &call, refusal))),
             (CallOutcome::Ask(need), assessment) => {
                 let (sources, inner) = (Arc::clone(&self.sources), self.inner.clone());
+                CallRecord::mark_held(call.cx(), true);
                 let waiting = wait::run(sources, inner, call, need, assessment, progress);
                 Either::Right { future: Either::Right { future: Box::pin(waiting) } }
             }
@@ -126,15 +127,27 @@ fn answer<F>(answer: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
     Either::Right { future: Either::Left { future: ready(answer) } }
 }
 
-/// Decides about a call of a tool at this moment, and notes for its record what was applied.
-fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdict {
+/// The permissions that were granted for one call alone; an extension of that call.
+struct GrantedOnce(Vec<Permission>);
+
+/// Looks at a call of a tool at this moment, with the rules that decide about it.
+fn with_facts<T>(
+    sources: &Sources,
+    call: &Call,
+    progress: &Progress,
+    look: impl FnOnce(&CallFacts<'_>, &Snapshot<'_>) -> T,
+) -> T {
     let (tool, arguments) = call.tool().map_or(("", None), |tool| (tool.name, tool.arguments));
     let server = sources.server_of(call.cx());
     let clock = || sources.now();
     let at = Moment::of(&clock);
     let snapshot = Snapshot::of(sources, &call.cx().principal, server);
-    let verdict =
-        decide(&CallFacts { call, server, tool, arguments, at: &at, progress }, &snapshot);
+    look(&CallFacts { call, server, tool, arguments, at: &at, progress }, &snapshot)
+}
+
+/// Decides about a call of a tool at this moment, and notes for its record what was applied.
+fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdict {
+    let verdict = with_facts(sources, call, progress, decide);
     if !verdict.applied().is_empty() {
         let applied: Vec<&str> = verdict.applied().iter().map(Validator::as_str).collect();
         note(call.cx(), "validator_applied", &applied.join(", "));
@@ -153,7 +166,9 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     if !WaitMark::is_set(call.cx()) || call.tool().is_none() {
         return Ok(());
     }
-    match decide_call(sources, call, &Progress::finished()).into_outcome().0 {
+    let granted = call.cx().extensions.get::<GrantedOnce>();
+    let granted = granted.map_or_else(Vec::new, |granted| granted.0.clone());
+    match decide_call(sources, call, &Progress::finished(granted)).into_outcome().0 {
         CallOutcome::Refuse(refusal) => Err(deny(sources, call, refusal)),
         CallOutcome::Allow | CallOutcome::Ask(_) => Ok(()),
     }

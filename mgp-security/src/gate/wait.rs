@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use mgp_types::mgp::{Permission, RiskLevel};
-use mgp_types::service::{Call, CallRecord, MgpService, Reply, WaitMark};
+use mgp_types::service::{Call, CallRecord, MgpService, Outlet, Reply, WaitMark, keep_alive};
 use mgp_types::{Payload, RpcError};
 
-use super::{decide_call, deny, log_denied};
-use crate::decision::{CallOutcome, Progress, Requirement, Sources};
+use super::{GrantedOnce, decide_call, deny, log_denied, with_facts};
+use crate::decision::{CallOutcome, Progress, Requirement, Sources, after_permissions};
 use crate::error::Refusal;
 use crate::permission::AskOutcomes;
 use crate::tool::{Assessment, RiskyCall};
@@ -27,13 +27,21 @@ pub(super) async fn run<S: MgpService>(
     mut progress: Progress,
 ) -> Result<Reply, RpcError> {
     for answers in 1.. {
-        get(&sources, &mut inner, &call, need, assessment, &mut progress).await?;
+        let asks = matches!(need, Requirement::Permissions(_) | Requirement::Confirmation);
+        let outlet = if asks { call.cx().outlet.clone() } else { Outlet::none() };
+        let sources = &*sources;
+        let getting = get(sources, &mut inner, &call, need, assessment, &mut progress);
+        keep_alive(&outlet, "waiting for a person's decision", getting).await?;
         progress.recorded = answers >= MAX_ANSWERS;
-        match decide_call(&sources, &call, &progress).into_outcome() {
+        match decide_call(sources, &call, &progress).into_outcome() {
             (CallOutcome::Allow, _) => break,
-            (CallOutcome::Refuse(refusal), _) => return Err(deny(&sources, &call, refusal)),
+            (CallOutcome::Refuse(refusal), _) => return Err(deny(sources, &call, refusal)),
             (CallOutcome::Ask(next), known) => (need, assessment) = (next, known),
         }
+    }
+    CallRecord::mark_held(call.cx(), false);
+    if !progress.granted.is_empty() {
+        call.cx_mut().extensions.insert(GrantedOnce(progress.granted));
     }
     // A layer further in that lets it wait, too, decides again.
     WaitMark::mark(call.cx_mut());
@@ -74,8 +82,20 @@ async fn get<S: MgpService>(
             let (Some(permissions), Some(assessment)) = (&sources.permissions, assessment) else {
                 return Ok(());
             };
-            let missing = missing.iter().map(|missing| &missing.permission);
-            let needed = Permission::canonical(assessment.permissions.iter().chain(missing));
+            let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
+            let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
+            // A server that declares permissions itself is notified of each; they are asked for alone.
+            if !missing.is_empty() && !permissions.declares(server) {
+                let next = with_facts(sources, call, progress, |facts, snapshot| {
+                    after_permissions(facts, snapshot, &assessment)
+                });
+                if let CallOutcome::Ask(_) = next {
+                    confirm(sources, call, Some(assessment), missing.clone()).await?;
+                    progress.confirmed = true;
+                    needed.retain(|permission| !missing.contains(permission));
+                    progress.granted = missing;
+                }
+            }
             let asked = permissions.ask_for_call(cx, server, tool, &needed).await;
             let outcomes =
                 asked.map_err(|refused| deny(sources, call, Refusal::from(Box::new(refused))))?;
@@ -84,17 +104,18 @@ async fn get<S: MgpService>(
         Requirement::Confirmation => {
             (progress.listed, progress.confirmed) = (true, true);
             progress.asked.get_or_insert_default();
-            confirm(sources, call, assessment).await?;
+            confirm(sources, call, assessment, Vec::new()).await?;
         }
     }
     Ok(())
 }
 
-/// Gets the confirmation of a call.
+/// Gets the confirmation of a call, which grants it the missing permissions, too.
 async fn confirm(
     sources: &Sources,
     call: &Call,
     assessment: Option<Arc<Assessment>>,
+    missing: Vec<Permission>,
 ) -> Result<(), RpcError> {
     let (Some(confirmations), Some(assessment), Some(tools)) =
         (&sources.confirmations, assessment, sources.assess())
@@ -110,6 +131,7 @@ async fn confirm(
         arguments: call.tool_arguments(),
         definition: tools.definition(server, tool),
         assessment,
+        missing,
     };
     let confirmed = confirmations.confirm(risky, tools).await;
     confirmed.map_err(|refusal| deny(sources, call, refusal))

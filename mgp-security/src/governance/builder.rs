@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::folder;
 use super::{Books, Governance};
 use crate::access::Access;
-use crate::approval::{Approver, ApproverChain, Inbox, InboxConfig};
+use crate::approval::{Approver, AskedAndKept, Inbox, InboxConfig};
 use crate::audit::{AuditConfig, AuditLog};
 use crate::definition::Definitions;
 use crate::permission::Permissions;
@@ -73,8 +73,7 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Keeps questions that the [approver](Self::approver) cannot ask until an operator answers them; see
-    /// [`Inbox`].
+    /// Keeps each question until the [approver](Self::approver) or an operator answers it; see [`Inbox`].
     pub fn inbox(mut self, config: InboxConfig) -> Self {
         self.inbox = Some(config);
         self
@@ -105,7 +104,7 @@ impl GovernanceBuilder {
             Inbox::with_config(store, audit, config)
         });
         if let Some(inbox) = &inbox {
-            approver = Arc::new(ApproverChain::new(approver).then(inbox.clone()));
+            approver = Arc::new(AskedAndKept { first: approver, inbox: inbox.clone() });
         }
         let (one, two, three) = kept();
         let definitions = Definitions::new(one, two, three);
@@ -113,6 +112,10 @@ impl GovernanceBuilder {
         let permissions = Permissions::new(one, two, three, Some(Arc::clone(&approver)));
         let confirmations =
             Confirmations::new(policies.clone(), approver).audit(Arc::clone(&audit));
+        let confirmations = match &inbox {
+            Some(inbox) => confirmations.calls(inbox.calls().clone()),
+            None => confirmations,
+        };
         let books = Books {
             store,
             audit,

@@ -45,6 +45,7 @@ impl Governance {
         books.permissions.remove_server(server).await?;
         if let Some(inbox) = &books.inbox {
             inbox.forget_server(server).await?;
+            inbox.calls().forget_server(server).await?;
         }
         books.definitions.remove_server(server).await?;
         // Last: until then its rules hold.

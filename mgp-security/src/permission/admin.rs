@@ -306,7 +306,12 @@ impl PermissionCore {
         let stood = |permission: &Permission| {
             let stand =
                 self.stand(&policy, change.server.as_ref(), &[], permission, self.entries.now());
-            matches!(stand, PermissionState::Granted(_) | PermissionState::ByPolicy)
+            matches!(
+                stand,
+                PermissionState::Granted(_)
+                    | PermissionState::Listed(_)
+                    | PermissionState::ByPolicy
+            )
         };
         // Only what is in force can be revoked.
         self.write(

@@ -15,7 +15,7 @@ use super::permissions::{AskOutcome, AskOutcomes, PermissionCore, Permissions, s
 use super::refused::PermissionRefused;
 use super::rule::{MissingPermission, MissingStatus, PermissionState};
 use super::writing::ChangeCause;
-use crate::approval::{Decision, Question, QuestionSubject};
+use crate::approval::{Decision, LeftOpen, Question, QuestionSubject};
 
 /// The questions that wait for an answer; each belongs to a call that runs, whose number is bounded elsewhere.
 #[derive(Debug, Default)]
@@ -261,7 +261,7 @@ impl PermissionCore {
                 GrantDecision::Denied => ApprovalDecision::Denied,
                 // An unknown word decides nothing.
                 _ => {
-                    let note = AskOutcome::Deferred(format!("{} has not decided", decision.by));
+                    let note = undecided(&decision);
                     notes.push((permission.clone(), note));
                     continue;
                 }
@@ -271,6 +271,7 @@ impl PermissionCore {
                 Approval::new(&place, permission.clone(), word, source, decision.by.as_str());
             approval.scope = single.and_then(Grant::scope).cloned();
             approval.expires_at.clone_from(&decision.expires_at);
+            approval.justification = decision.reason();
             decided.push(approval);
             notes.push((permission.clone(), AskOutcome::Decided));
         }
@@ -282,6 +283,21 @@ impl PermissionCore {
             return Answered { notes: all(&note), details: Object::new() };
         }
         Answered { notes, details: decision.details }
+    }
+}
+
+/// Returns the outcome of a question that was left undecided.
+fn undecided(decision: &Decision) -> AskOutcome {
+    let id: Option<String> = decision.details.decode("approval_id").ok().flatten();
+    match (decision.left_open(), id) {
+        (Some(LeftOpen::NotAllowed), _) => {
+            AskOutcome::Failed(format!("{} did not allow it", decision.by))
+        }
+        (Some(LeftOpen::Closed), None) => {
+            AskOutcome::Failed("the question was closed without an answer".to_owned())
+        }
+        (_, Some(id)) => AskOutcome::Deferred(format!("nobody has decided approval {id}")),
+        (_, None) => AskOutcome::Deferred(format!("{} has not decided", decision.by)),
     }
 }
 

@@ -77,6 +77,10 @@ impl Permissions {
                     by.push("configuration");
                     GrantDecision::Approved.into()
                 }
+                PermissionState::Listed(limits) => {
+                    by.push("configuration");
+                    approved(Some(&limits))
+                }
                 PermissionState::Granted(Some(held)) => {
                     let approval = &held.approval;
                     by.push(&approval.approved_by);

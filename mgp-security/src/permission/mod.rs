@@ -16,7 +16,7 @@ mod naming;
 mod permissions;
 mod refused;
 mod rule;
-mod scope;
+pub(crate) mod scope;
 mod writing;
 
 #[cfg(test)]
@@ -31,3 +31,4 @@ pub(crate) use permissions::{AskOutcomes, PermissionNeed, PermissionView};
 pub use refused::PermissionRefused;
 pub(crate) use refused::RefusalKind;
 pub use rule::{MissingPermission, MissingStatus};
+pub use scope::scope_words;

@@ -277,7 +277,9 @@ impl PermissionView<'_> {
             }
             // Limits are about calls that are known to need it.
             let (status, why) = match self.inner.stand(policy, server, held, permission, at) {
-                PermissionState::Granted(_) | PermissionState::ByPolicy => continue,
+                PermissionState::Granted(_)
+                | PermissionState::Listed(_)
+                | PermissionState::ByPolicy => continue,
                 PermissionState::Open(..) | PermissionState::Closed(..)
                     if (need.is_of_tools)(permission) =>
                 {

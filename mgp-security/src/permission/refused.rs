@@ -58,10 +58,10 @@ impl PermissionRefused {
         for (name, value) in more.iter() {
             details.insert(name, value.clone());
         }
-        let next: Option<String> = more.decode("remedy").ok().flatten();
+        let next: Option<String> = details.decode("remedy").ok().flatten();
         let next = next.map(|next| format!("; {next}")).unwrap_or_default();
         Self {
-            what: format!("`{tool}` needs {names}, {status} ({why}){next}"),
+            what: format!("`{tool}` did not run: it needs {names}, {status} ({why}){next}"),
             kind: RefusalKind::Denied,
             details,
             rule: Rule::new(format!(

@@ -5,7 +5,7 @@
 
 use std::time::SystemTime;
 
-use mgp_types::mgp::{ApprovalPolicy, Permission};
+use mgp_types::mgp::{ApprovalPolicy, Permission, PermissionScope};
 use serde::Serialize;
 
 use super::book::{Book, StoredApproval};
@@ -26,6 +26,14 @@ pub struct MissingPermission {
     pub status: MissingStatus,
     /// The rule behind the status, in words.
     pub why: String,
+}
+
+impl MissingPermission {
+    /// Creates a permission that is undecided.
+    pub(crate) fn undecided(permission: &Permission) -> Self {
+        let (permission, why) = (permission.clone(), "nobody has decided about it".to_owned());
+        Self { permission, status: MissingStatus::Undecided, why }
+    }
 }
 
 /// The status of a missing permission.
@@ -64,6 +72,8 @@ impl MissingStatus {
 pub(super) enum PermissionState<'a> {
     /// Granted by an approval, perhaps within limits, or by the configuration (`None`).
     Granted(Option<&'a StoredApproval>),
+    /// The configuration grants it within limits.
+    Listed(Box<PermissionScope>),
     /// The policy grants it, and that is still to be recorded.
     ByPolicy,
     /// An approver may be asked.
@@ -98,7 +108,7 @@ impl<'a> PermissionState<'a> {
         let asks = match decides {
             ApprovalPolicy::ConfigOnly => {
                 if is_listed(policy, permission) {
-                    return Self::Granted(None);
+                    return Self::listed(policy, permission);
                 }
                 let why = "config_only: the configuration does not list it";
                 return Self::Closed(Denied, why.to_owned());
@@ -116,7 +126,7 @@ impl<'a> PermissionState<'a> {
             return state;
         }
         if is_listed(policy, permission) {
-            return Self::Granted(None);
+            return Self::listed(policy, permission);
         }
         match decides {
             ApprovalPolicy::Interactive if is_configured() => Self::Granted(None),
@@ -132,6 +142,32 @@ impl<'a> PermissionState<'a> {
                 "deny_all: neither the configuration nor an operator granted it".to_owned(),
             ),
         }
+    }
+
+    /// Returns the state of a permission that the configuration grants, with the limits that are about it.
+    fn listed(policy: &ServerPolicy, permission: &Permission) -> Self {
+        let all = &policy.permission_limits;
+        let mut limits = PermissionScope::default();
+        match permission.as_str().split('.').next().unwrap_or_default() {
+            "filesystem" => {
+                limits.paths.clone_from(&all.paths);
+                limits.deny_paths.clone_from(&all.deny_paths);
+            }
+            "network" => {
+                limits.hosts.clone_from(&all.hosts);
+                limits.deny_hosts.clone_from(&all.deny_hosts);
+                limits.ports.clone_from(&all.ports);
+            }
+            "shell" | "code_execution" => {
+                limits.commands.clone_from(&all.commands);
+                limits.deny_commands.clone_from(&all.deny_commands);
+            }
+            _ => {}
+        }
+        if limits == PermissionScope::default() {
+            return Self::Granted(None);
+        }
+        Self::Listed(Box::new(limits))
     }
 
     /// Decides by a recorded decision; `None` if it no longer counts.
@@ -153,7 +189,9 @@ impl<'a> PermissionState<'a> {
                 Some(undecided(MissingStatus::Undecided, format!("{by} took it back")))
             }
             (ApprovalDecision::Denied, false) => {
-                Some(Self::Closed(MissingStatus::Denied, format!("{by} declined it")))
+                let reason = approval.justification.as_deref();
+                let reason = reason.map(|reason| format!(" (“{reason}”)")).unwrap_or_default();
+                Some(Self::Closed(MissingStatus::Denied, format!("{by} denied it{reason}")))
             }
             // A denial that has ended counts as undecided.
             (ApprovalDecision::Denied, true) => None,
@@ -171,6 +209,9 @@ impl<'a> PermissionState<'a> {
             Self::ByPolicy | Self::Granted(None) => return None,
             Self::Granted(Some(held)) => {
                 (MissingStatus::OutOfScope, outside(held, tool, arguments)?)
+            }
+            Self::Listed(limits) => {
+                (MissingStatus::OutOfScope, scope::check(&limits, arguments).err()?)
             }
             Self::Open(status, why) | Self::Closed(status, why) => (status, why),
         };

@@ -1,21 +1,18 @@
 //! `mgp approvals`: pending approvals (MGP §3.4, §4.4, §15.4).
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
-use mgp_client_sdk::Client;
-use mgp_types::method::{KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny};
-use mgp_types::mgp::{
-    KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams, Permission,
-    RegistrationStatus,
-};
+use mgp_types::mgp::{KernelApproval, KernelApprovalDecisionParams, Permission};
 use mgp_types::{Extras, Timestamp};
 use serde::Serialize;
 
 use crate::args::Global;
-use crate::control;
+use crate::backend::Backend;
 use crate::exit::{CliResult, Failure};
-use crate::output::{ActionReport, Cell, Color, Output, Render, print};
+use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note};
+use crate::socket_hello::Intent;
+use crate::{control, prompt, time_args};
 
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -32,13 +29,15 @@ pub(crate) enum Approvals {
     },
     /// Approve: a call runs once, a registered server until it is removed
     #[command(
-        after_help = "Example:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\""
+        after_help = "Example:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\"\n  mgp approvals approve a9e645ed67 --for 1h\n  mgp approvals approve a9e645ed67 --always-like-this\n\n`mgp permissions ls` lists approvals that hold for later calls, and `mgp permissions revoke` ends them."
     )]
     Approve(Approval),
-    /// Deny
-    #[command(after_help = "Example:\n  mgp approvals deny a9e645ed67")]
+    /// Deny; the caller reads the reason
+    #[command(
+        after_help = "Example:\n  mgp approvals deny a9e645ed67 --because \"not on Fridays\""
+    )]
     Deny(Decision),
-    /// Print new approvals as they arrive, until interrupted
+    /// Print new approvals as they arrive, until interrupted; in a terminal, answer each
     Watch,
 }
 
@@ -47,7 +46,7 @@ pub(crate) enum Approvals {
 pub(crate) struct Decision {
     /// Id of the approval, as `mgp approvals ls` shows it
     id: String,
-    /// Reason for the audit log
+    /// Reason, for the audit log and the caller
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
 }
@@ -60,6 +59,23 @@ pub(crate) struct Approval {
     /// Permission that a sandboxed, registered server gets although its sandbox denies it; may be given several times
     #[arg(long, value_name = "PERMISSION")]
     grant: Vec<String>,
+    #[command(flatten)]
+    term: Term,
+}
+
+/// The later calls that an approval is for.
+#[derive(Clone, Debug, Default, Args)]
+#[group(multiple = false)]
+pub(crate) struct Term {
+    /// This call only; the default
+    #[arg(long)]
+    once: bool,
+    /// All calls of the tool by the same agent for this time, e.g. 1h; or the permission for this time
+    #[arg(long = "for", value_name = "TIME", value_parser = time_args::future)]
+    until: Option<SystemTime>,
+    /// All calls of the tool by the same agent with arguments like these, as `mgp approvals show` describes them
+    #[arg(long)]
+    always_like_this: bool,
 }
 
 /// Approvals, pending ones and recent ones.
@@ -80,9 +96,9 @@ impl Render for ApprovalList {
                 _ => Color::Green,
             };
             let permissions: Vec<&str> = one.permissions.iter().map(Permission::as_str).collect();
-            let what = match permissions[..] {
-                _ if one.kind == "registration" => None,
-                [] => one.tool.clone(),
+            let what = match one.kind.as_str() {
+                "registration" => None,
+                "call" => one.tool.clone(),
                 _ => Some(permissions.join(" ")),
             };
             [
@@ -102,6 +118,9 @@ impl Render for ApprovalList {
             out.line(format!("{}:", open.id));
             for line in open.question.lines() {
                 out.line(format!("  {line}"));
+            }
+            if let Some(like) = &open.like {
+                out.line(format!("  Calls like this: {like}"));
             }
             if open.kind == "call" {
                 out.line(format!("  The whole arguments: mgp approvals show {}", open.id));
@@ -126,6 +145,15 @@ impl Render for WholeApproval {
         if let Some(risk) = &approval.risk_level {
             out.line(format!("risk       {risk}"));
         }
+        for permission in approval.permissions.iter() {
+            out.line(format!("permission {permission} (the server lacks it)"));
+        }
+        if let Some(like) = &approval.like {
+            out.line(format!("like this  {like}"));
+        }
+        if let Some(reason) = &approval.justification {
+            out.line(format!("reason     {reason}"));
+        }
         out.line(format!("arguments  {} bytes", arguments.len()));
         // Member by member, in the order in which they are hashed.
         match serde_json::from_str::<Extras>(arguments) {
@@ -138,47 +166,69 @@ impl Render for WholeApproval {
 }
 
 pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
-    let client = match approvals {
-        Approvals::Ls | Approvals::Show { .. } | Approvals::Watch => {
-            control::connect(global).await?
-        }
-        Approvals::Approve(_) | Approvals::Deny(_) => control::connect_to_change(global).await?,
+    let is_change = match approvals {
+        Approvals::Ls | Approvals::Show { .. } => false,
+        Approvals::Watch => prompt::is_interactive(global),
+        Approvals::Approve(_) | Approvals::Deny(_) => true,
     };
-    let result = match approvals {
-        Approvals::Ls => print(global, &ApprovalList(fetch_approvals(&client).await?)),
-        Approvals::Show { id } => {
-            let mut params = KernelApprovalsParams::new();
-            params.id = Some(id.clone());
-            let found = client.request::<KernelApprovals>(&params).await?.approvals;
-            match found.into_iter().next() {
-                Some(approval) => print(global, &WholeApproval(approval)),
-                None => Err(Failure::failed(format!(
-                    "no approval has the id `{id}`; `mgp approvals ls` lists them"
-                ))),
-            }
+    let intent = if is_change { Intent::Change } else { Intent::Read };
+    if let Approvals::Watch = approvals {
+        // A watch without a kernel would keep others from the state folder.
+        let client = if is_change {
+            control::connect_to_change(global).await?
+        } else {
+            control::connect(global).await?
+        };
+        let backend = Backend::Kernel(client);
+        let result = watch(global, &backend, is_change).await;
+        backend.close().await?;
+        return result;
+    }
+    let backend = Backend::open(global, intent).await?;
+    let result = execute(global, approvals, &backend).await;
+    // A change counts once it is on disk.
+    backend.close().await?;
+    result?.map_or(Ok(()), |report| report.print(global))
+}
+
+async fn execute(
+    global: &Global,
+    approvals: &Approvals,
+    backend: &Backend,
+) -> CliResult<Option<ActionReport>> {
+    match approvals {
+        Approvals::Ls | Approvals::Watch => {
+            print(global, &ApprovalList(backend.approvals(None).await?))?;
+            Ok(None)
         }
+        Approvals::Show { id } => match backend.approvals(Some(id)).await?.into_iter().next() {
+            Some(approval) => {
+                print(global, &WholeApproval(approval))?;
+                Ok(None)
+            }
+            None => Err(Failure::failed(format!(
+                "no approval has the id `{id}`; `mgp approvals ls` lists them"
+            ))),
+        },
         Approvals::Approve(approval) => {
             let mut params = approval.decision.params();
             let granted = approval.grant.iter().map(|name| Permission::from(name.as_str()));
             params.permissions = granted.collect();
-            let decided = client.request::<KernelApprovalsApprove>(&params).await?;
-            match (decided.status, decided.message) {
-                // The server was approved, but does not run.
-                (Some(RegistrationStatus::Error), Some(message)) => Err(Failure::failed(message)),
-                (status, _) => {
-                    let status = status.as_ref().map_or("approved", RegistrationStatus::as_str);
-                    ActionReport::new(&*approval.decision.id, status).print(global)
-                }
-            }
+            let Term { until, always_like_this, .. } = approval.term;
+            params.until = until.map(Into::into);
+            params.term = match (until, always_like_this) {
+                (Some(_), _) => Some("tool".to_owned()),
+                (None, true) => Some("like".to_owned()),
+                (None, false) => None,
+            };
+            let status = backend.approve(&params).await?;
+            Ok(Some(ActionReport::new(&*approval.decision.id, &status)))
         }
         Approvals::Deny(decision) => {
-            client.request::<KernelApprovalsDeny>(&decision.params()).await?;
-            ActionReport::new(&*decision.id, "denied").print(global)
+            backend.deny(&decision.params()).await?;
+            Ok(Some(ActionReport::new(&*decision.id, "denied")))
         }
-        Approvals::Watch => watch(global, &client).await,
-    };
-    client.close().await;
-    result
+    }
 }
 
 impl Decision {
@@ -189,22 +239,49 @@ impl Decision {
     }
 }
 
-async fn fetch_approvals(client: &Client) -> CliResult<Vec<KernelApproval>> {
-    Ok(client.request::<KernelApprovals>(&KernelApprovalsParams::new()).await?.approvals)
-}
-
-/// Prints each question once.
-async fn watch(global: &Global, client: &Client) -> CliResult {
+/// Prints each question once, and decides it if a person is at the terminal.
+async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliResult {
     let mut seen: Vec<String> = Vec::new();
     loop {
-        let all = fetch_approvals(client).await?;
+        let all = backend.approvals(None).await?;
         seen.retain(|id| all.iter().any(|one| one.id == *id));
         let new = all.into_iter().filter(|one| one.state == "open" && !seen.contains(&one.id));
         let new: Vec<KernelApproval> = new.collect();
-        if !new.is_empty() {
-            seen.extend(new.iter().map(|one| one.id.clone()));
+        seen.extend(new.iter().map(|one| one.id.clone()));
+        if is_interactive {
+            for approval in new {
+                answer(global, backend, approval).await?;
+            }
+        } else if !new.is_empty() {
             print(global, &ApprovalList(new))?;
         }
         tokio::time::sleep(WATCH_INTERVAL).await;
+    }
+}
+
+/// Asks the person about one approval; any other answer leaves it open.
+async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) -> CliResult {
+    let id = approval.id.clone();
+    print(global, &ApprovalList(vec![approval]))?;
+    loop {
+        let question = format!("{id}: approve once? [y]es, [n]o, [d]etails, [s]kip: ");
+        // Reading from a terminal cannot be cancelled; an interrupt ends the process.
+        let asked = tokio::task::spawn_blocking(move || prompt::line(&question)).await;
+        let typed = asked.map_err(|error| Failure::failed(error.to_string()))??;
+        let params = KernelApprovalDecisionParams::new(id.as_str());
+        let decided = match typed.to_ascii_lowercase().as_str() {
+            "y" | "yes" => backend.approve(&params).await,
+            "n" | "no" => backend.deny(&params).await.map(|()| "denied".to_owned()),
+            "d" | "details" => {
+                let whole = backend.approvals(Some(&id)).await?.into_iter().next();
+                whole.map_or(Ok(()), |whole| print(global, &WholeApproval(whole)))?;
+                continue;
+            }
+            _ => return Ok(()),
+        };
+        // It may have been decided elsewhere meanwhile.
+        let outcome = decided.unwrap_or_else(|failure| failure.to_string());
+        print_note(global, &format!("{id}: {outcome}"));
+        return Ok(());
     }
 }

@@ -9,7 +9,9 @@ use futures_util::stream::FuturesUnordered;
 use mgp_discovery::ServerConfig;
 use mgp_security::{Governance, ServerPolicy};
 use mgp_transport::http::Proxy;
-use mgp_types::mgp::{AccessGrantParams, AccessQueryParams, Permission, RiskLevel};
+use mgp_types::mgp::{
+    AccessGrantParams, AccessQueryParams, KernelPermissionChangeParams, Permission, RiskLevel,
+};
 use mgp_types::service::ServerId;
 use serde::Serialize;
 
@@ -137,14 +139,9 @@ async fn grant_server(
     let decided = decided(backend, &server.id).await?;
     granted.retain(|permission| !decided.contains(permission));
     if !granted.is_empty() {
-        let change = backend.decide(
-            PermissionDecision::Approve,
-            id,
-            granted.clone(),
-            &[],
-            None,
-            Some(because),
-        );
+        let mut params = KernelPermissionChangeParams::new(id, granted.clone());
+        params.because = Some(because.to_owned());
+        let change = backend.decide(PermissionDecision::Approve, params);
         // A kernel with another configuration does not know the server.
         if let Err(failure) = change.await {
             error = Some(format!("its permissions were not approved: {failure}"));

@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
-use mgp_types::mgp::{KernelPermission, Permission};
+use mgp_security::{CallApprovals, scope_words};
+use mgp_types::mgp::{KernelPermission, KernelPermissionChangeParams, Permission, PermissionScope};
 use serde::Serialize;
 
 use super::typo_hints::typo_hints;
@@ -24,14 +25,16 @@ pub(crate) enum Permissions {
     },
     /// Allow a server to do something
     #[command(
-        after_help = "Example:\n  mgp permissions approve files filesystem.read filesystem.write\n  mgp permissions approve files filesystem.write --tool write_file --expires 8h"
+        after_help = "Example:\n  mgp permissions approve files filesystem.read filesystem.write\n  mgp permissions approve files filesystem.write --tool write_file --expires 8h\n  mgp permissions approve files filesystem.write --path /srv/notes"
     )]
     Approve(Change),
     /// Forbid a server to do something, without further questions
     #[command(after_help = "Example:\n  mgp permissions deny files network.outbound")]
     Deny(Change),
     /// Remove a decision; the next request asks again
-    #[command(after_help = "Example:\n  mgp permissions revoke files filesystem.write")]
+    #[command(
+        after_help = "Example:\n  mgp permissions revoke files filesystem.write\n  mgp permissions revoke files call-3f1c20a97e"
+    )]
     Revoke(Change),
 }
 
@@ -40,18 +43,59 @@ pub(crate) enum Permissions {
 pub(crate) struct Change {
     /// Server
     server: String,
-    /// Permissions, e.g. filesystem.read or network.outbound
+    /// Permissions, e.g. filesystem.read or network.outbound; to revoke also ids of approved calls
     #[arg(required = true, value_name = "PERMISSION")]
     permissions: Vec<String>,
     /// Only for this tool; may be given several times
     #[arg(long, value_name = "NAME")]
     tool: Vec<String>,
+    #[command(flatten)]
+    limits: Limits,
     /// Expiry: 30m, 8h, 90d, or a timestamp
     #[arg(long, value_name = "TIME", value_parser = time_args::future)]
     expires: Option<SystemTime>,
     /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
+}
+
+/// The only arguments of calls that an approval is for.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Limits {
+    /// Only for paths below this one; may be given several times
+    #[arg(long, value_name = "PATH")]
+    path: Vec<String>,
+    /// Only for this host; may be given several times
+    #[arg(long, value_name = "HOST")]
+    host: Vec<String>,
+    /// Only for commands that begin with these words; may be given several times
+    #[arg(long, value_name = "WORDS")]
+    command: Vec<String>,
+    /// Only for this port; may be given several times
+    #[arg(long, value_name = "PORT")]
+    port: Vec<u16>,
+}
+
+impl Limits {
+    /// Returns the limits; `None` if there are none.
+    fn scope(&self) -> Option<PermissionScope> {
+        let mut scope = PermissionScope::default();
+        let texts = |values: &[String]| (!values.is_empty()).then(|| values.to_vec().into());
+        // A list that is there and empty would open nothing.
+        if let Some(paths) = texts(&self.path) {
+            scope.paths = paths;
+        }
+        if let Some(hosts) = texts(&self.host) {
+            scope.hosts = hosts;
+        }
+        if let Some(commands) = texts(&self.command) {
+            scope.commands = commands;
+        }
+        if !self.port.is_empty() {
+            scope.ports = self.port.clone().into();
+        }
+        (scope != PermissionScope::default()).then_some(scope)
+    }
 }
 
 /// Decisions about permissions.
@@ -72,13 +116,26 @@ impl Render for DecisionList {
                 one.server_id.as_deref().into(),
                 one.permission.as_str().into(),
                 Cell::from(one.decision.as_str()).color(color),
+                one.agent_id.as_deref().into(),
                 (!tools.is_empty()).then(|| tools.join(" ")).into(),
+                one.limits.clone().or_else(|| one.scope.as_ref().map(scope_words)).into(),
                 one.expires_at.as_ref().map(ToString::to_string).into(),
                 one.approved_by.as_str().into(),
                 one.justification.as_deref().into(),
             ]
         });
-        out.table(["SERVER", "PERMISSION", "DECISION", "TOOLS", "EXPIRES", "BY", "BECAUSE"], rows);
+        let columns = [
+            "SERVER",
+            "PERMISSION",
+            "DECISION",
+            "FOR",
+            "TOOLS",
+            "ONLY",
+            "EXPIRES",
+            "BY",
+            "BECAUSE",
+        ];
+        out.table(columns, rows);
     }
 }
 
@@ -122,10 +179,12 @@ async fn decide(
     decision: PermissionDecision,
     change: &Change,
 ) -> CliResult<ActionReport> {
-    let Change { server, permissions, tool, expires, because } = change;
+    let Change { server, permissions, tool, limits, expires, because } = change;
     for permission in permissions {
         let known = Permission::from(permission.as_str());
-        if !known.is_known() && !permission.contains('.') {
+        let is_call =
+            decision == PermissionDecision::Revoke && CallApprovals::is_id(known.as_str());
+        if !known.is_known() && !permission.contains('.') && !is_call {
             let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
             let all = all.join(", ");
             return Err(Failure::usage(format!(
@@ -135,8 +194,12 @@ async fn decide(
     }
     let permissions: Vec<Permission> =
         permissions.iter().map(|name| name.as_str().into()).collect();
-    let changed =
-        backend.decide(decision, server, permissions, tool, *expires, because.as_deref()).await?;
+    let mut params = KernelPermissionChangeParams::new(server.as_str(), permissions);
+    params.tools = tool.iter().cloned().collect();
+    params.scope = limits.scope();
+    params.until = expires.map(Into::into);
+    params.because.clone_from(because);
+    let changed = backend.decide(decision, params).await?;
     let status = match decision {
         PermissionDecision::Approve => "approved",
         PermissionDecision::Deny => "denied",

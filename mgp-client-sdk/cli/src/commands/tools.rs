@@ -4,6 +4,7 @@ use std::io::Read as _;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::ToolResult as _;
+use mgp_types::ErrorCode;
 use mgp_types::mcp::CallToolResult;
 use mgp_types::method::{KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens};
 use mgp_types::mgp::{
@@ -330,7 +331,16 @@ async fn fetch_tools(
 async fn call(global: &Global, call: &Call) -> CliResult {
     let arguments = arguments(call)?;
     let client = control::connect_as(global, &call.agent).await?;
-    let result = client.call_tool(&call.tool, arguments).await?;
+    let result = client.call_tool(&call.tool, arguments).await.map_err(|error| {
+        // The refusal is written for the agent; the person here may change what it is about.
+        match error.code() {
+            ErrorCode::PERMISSION_DENIED | ErrorCode::ACCESS_DENIED => Failure::failed(format!(
+                "{error}; `mgp why {} {}` says what would let it run",
+                call.agent, call.tool
+            )),
+            _ => Failure::from(error),
+        }
+    })?;
     let failed = result.is_error == Some(true);
     if failed && !global.json {
         return Err(Failure::failed(result.to_text()));

@@ -11,7 +11,6 @@ mod program;
 mod proof;
 mod pty;
 mod setting;
-#[expect(dead_code, reason = "other tests use the rest of it")]
 #[path = "../world/wire.rs"]
 mod wire;
 #[expect(dead_code, reason = "the tests of `mgp serve` use the rest of it")]

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::pty::Terminal;
 use crate::setting::{GRANT, Setting, mgp};
-use crate::wire::OPERATOR;
-use crate::world::World;
+use crate::wire::{OPERATOR, agent};
+use crate::world::{World, within};
 
 const PASSPHRASE: &str = "correct horse";
 
@@ -139,4 +139,26 @@ fn changes_of_the_folder_without_a_kernel_need_the_passphrase_too() {
     let mut terminal = Terminal::run(&mgp(&world, &["keys", "add", "ada"]));
     terminal.answer("Passphrase of the operator:", PASSPHRASE);
     assert_eq!(terminal.end().0, Some(0));
+}
+
+#[test]
+fn a_watch_in_a_terminal_answers_in_place() {
+    let setting = Setting::new("");
+    let config = std::fs::read_to_string(setting.world.config_file()).unwrap();
+    let risky = "default_policy = \"opt-out\"\nrisk = { echo = \"dangerous\" }";
+    setting.world.config(&config.replace("default_policy = \"opt-in\"", risky));
+    within(|| setting.succeed(&["why", "eve", "files.echo"]).contains("waits").then_some(()));
+    let mut eve = setting.world.wire(&agent("eve"));
+    let asked = json!({"name": "files.echo", "arguments": {"message": "hello"}});
+    let call = std::thread::spawn(move || eve.ask("tools/call", &asked));
+    let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
+    watch.answer("[s]kip:", "d");
+    watch.answer("message = \"hello\"", "");
+    call.is_finished().then(|| panic!("it must wait"));
+    drop(watch);
+    // What was skipped stays open, and another watch asks again.
+    let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
+    watch.answer("[s]kip:", "y");
+    let ran = call.join().unwrap().unwrap();
+    assert_eq!(ran["content"][0]["text"], "hello", "{ran}");
 }

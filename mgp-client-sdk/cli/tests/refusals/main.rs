@@ -6,6 +6,7 @@ mod codes;
 mod escalation;
 #[path = "../world/host.rs"]
 mod host;
+mod person;
 mod presence;
 mod project;
 mod recorded;

@@ -9,7 +9,7 @@ use crate::refusal::Refused;
 use crate::world::World;
 
 /// A legacy server in the form that real ones have: it declares its permissions for all of its tools.
-const TINY: &str = r#"
+pub(crate) const TINY: &str = r#"
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),.*/\1/p')
   case "$line" in
@@ -122,7 +122,10 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
     until("it is asked about", async || find(&world).is_some()).await;
     let listed = find(&world).unwrap();
     let id = listed["id"].as_str().unwrap();
-    assert!(!listed["question"].as_str().unwrap().contains("/home/ada"), "{listed}");
+    let (arguments_shown, like) =
+        listed["question"].as_str().unwrap().split_once("\nCalls like this: ").unwrap();
+    assert!(!arguments_shown.contains("/home/ada"), "{listed}");
+    assert_eq!(like, "paths below `/home/ada`");
     let whole = world.json(&["approvals", "show", id]);
     let shown: Value = serde_json::from_str(whole["arguments"].as_str().unwrap()).unwrap();
     assert_eq!(shown, arguments);

@@ -343,8 +343,10 @@ fn an_agent_that_was_granted_nothing() {
     let asked = json!({"name": "echo.echo", "arguments": {"message": "x"}});
     let refused = host.call("mgp_tools_call", &asked).unwrap_err().to_string();
     assert!(refused.contains("`ada` has no access to `echo`"), "{refused}");
-    assert!(refused.contains("`mgp access grant ada echo`"), "{refused}");
-    // The operator sees the same, with the reason.
+    assert!(refused.contains("ask an operator for access"), "{refused}");
+    // The operator sees the same, with the reason and the command.
+    let why = command(&world, &["why", "ada", "echo.echo"]).output().unwrap();
+    assert!(text(&why.stdout).contains("`mgp access grant ada echo`"), "{why:?}");
     let output = command(&world, &["tools", "ls", "--agent", "ada"]).output().unwrap();
     let printed = text(&output.stdout);
     assert!(printed.contains("no: default_policy opt-in"), "{printed}");

@@ -3,7 +3,7 @@
 //! Calls and permissions wait in the inbox; registrations wait under their fingerprints.
 
 use mgp_discovery::PendingRegistration;
-use mgp_security::{ApprovalRequest, Event, Inbox, PermissionChange, Refusal};
+use mgp_security::{ApprovalTerm, Event, Inbox, PermissionChange, Refusal};
 use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, Request as _};
 use mgp_types::mgp::{
     KernelApproval, KernelApprovalDecisionParams as Params,
@@ -22,14 +22,12 @@ pub(super) async fn list(
 ) -> Result<KernelApprovalsResult, RpcError> {
     let requests = inbox(&kernel)?.list(&cx.principal).await?;
     let registrations = kernel.registrations().pending(&cx.principal).await?;
-    let mut approvals: Vec<_> = requests.iter().map(approval_of_request).collect();
+    let is_whole = params.id.is_some();
+    let mut approvals: Vec<_> =
+        requests.iter().map(|request| request.to_listed(is_whole)).collect();
     approvals.extend(registrations.iter().map(approval_of_registration));
     if let Some(id) = &params.id {
         approvals.retain(|approval| approval.id == *id);
-        let request = requests.iter().find(|request| request.id == *id);
-        for approval in &mut approvals {
-            approval.arguments = request.and_then(|request| request.arguments.clone());
-        }
     }
     approvals.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
     let mut result = KernelApprovalsResult::new();
@@ -42,7 +40,12 @@ pub(super) async fn approve(
     cx: Context,
     params: Params,
 ) -> Result<Decision, RpcError> {
+    let term = ApprovalTerm::parse(params.term.as_deref(), params.until.clone())?;
     if let Some(waiting) = find_registration(&kernel, &cx, &params.id).await? {
+        if term != ApprovalTerm::Once {
+            let message = "a registration is approved until its server is removed";
+            return Err(RpcError::invalid_params(message));
+        }
         return approve_registration(&kernel, &cx, &waiting, params).await;
     }
     if !params.permissions.is_empty() {
@@ -50,8 +53,9 @@ pub(super) async fn approve(
         return Err(RpcError::invalid_params(message));
     }
     let inbox = inbox(&kernel)?;
-    let request = inbox.approve(&cx.principal, &params.id, params.because.as_deref()).await?;
-    Ok(Decision::new(approval_of_request(&request)))
+    let request =
+        inbox.approve_for(&cx.principal, &params.id, &term, params.because.as_deref()).await?;
+    Ok(Decision::new(request.to_listed(false)))
 }
 
 pub(super) async fn deny(
@@ -67,7 +71,7 @@ pub(super) async fn deny(
     }
     let inbox = inbox(&kernel)?;
     let request = inbox.deny(&cx.principal, &params.id, params.because.as_deref()).await?;
-    Ok(Decision::new(approval_of_request(&request)))
+    Ok(Decision::new(request.to_listed(false)))
 }
 
 fn inbox(kernel: &Kernel) -> Result<&Inbox, RpcError> {
@@ -127,26 +131,6 @@ async fn record_reason(
         .justification(because);
     let recorded = kernel.governance().audit().record(event.build()).await;
     recorded.map_err(|error| Refusal::Unaudited(error).into())
-}
-
-fn approval_of_request(request: &ApprovalRequest) -> KernelApproval {
-    let mut approval = KernelApproval::new(
-        request.id.as_str(),
-        if request.permissions.is_empty() { "call" } else { "permissions" },
-        request.state.as_str(),
-        request.question.as_str(),
-        request.subject.as_str(),
-        request.asked_at.clone(),
-    );
-    approval.agent_id.clone_from(&request.agent_id);
-    approval.server_id.clone_from(&request.server_id);
-    approval.tool.clone_from(&request.tool);
-    approval.permissions = request.permissions.clone().into();
-    approval.risk_level.clone_from(&request.risk_level);
-    approval.expires_at = Some(request.expires_at.clone());
-    approval.decided_by.clone_from(&request.decided_by);
-    approval.justification.clone_from(&request.justification);
-    approval
 }
 
 fn approval_of_registration(waiting: &PendingRegistration) -> KernelApproval {

@@ -8,6 +8,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
+use crate::cli_hints::{explain_refusal, spare_command};
 use crate::handle::Kernel;
 
 /// Names that an error about an ambiguous tool lists.
@@ -22,7 +23,7 @@ pub(super) async fn explain(
     let agent = Principal::local().agent(params.agent_id.as_str());
     let arguments = params.arguments.map_or_else(Payload::empty_object, Payload::from);
     let verdict = kernel.governance().explain(&agent, &server, &tool, &arguments);
-    Ok(result_of(&verdict, &server, &tool))
+    Ok(result_of(&verdict, &agent, &server, &tool))
 }
 
 /// Finds a tool by its callable name, its id, or the name its server gives it; agents need not see it.
@@ -60,11 +61,23 @@ fn is_id(server: &ServerId, tool: &IndexedTool, name: &str) -> bool {
     rest == Some(tool.name())
 }
 
-fn result_of(verdict: &CallVerdict, server: &ServerId, tool: &str) -> KernelExplainResult {
+fn result_of(
+    verdict: &CallVerdict,
+    agent: &Principal,
+    server: &ServerId,
+    tool: &str,
+) -> KernelExplainResult {
     let (outcome, reason) = match verdict.outcome() {
         CallOutcome::Allow => (ExplainedOutcome::Allow, None),
+        CallOutcome::Ask(Requirement::Confirmation) => {
+            let spare = spare_command(agent, server.as_str(), tool);
+            let spare = spare.map(|spare| format!("; `{spare}` spares that")).unwrap_or_default();
+            (ExplainedOutcome::Ask, Some(format!("a person must confirm the call{spare}")))
+        }
         CallOutcome::Ask(requirement) => (ExplainedOutcome::Ask, Some(words(requirement))),
-        CallOutcome::Refuse(refusal) => (ExplainedOutcome::Refuse, Some(refusal.to_string())),
+        CallOutcome::Refuse(refusal) => {
+            (ExplainedOutcome::Refuse, Some(explain_refusal(refusal, agent)))
+        }
         _ => (ExplainedOutcome::Refuse, None),
     };
     let mut result = KernelExplainResult::new(outcome, server.as_str(), tool);
@@ -97,7 +110,6 @@ fn words(requirement: &Requirement) -> String {
                 .collect();
             format!("permissions must be decided: {}", names.join(", "))
         }
-        Requirement::Confirmation => "a person must confirm the call".to_owned(),
         _ => "an action must come first".to_owned(),
     }
 }

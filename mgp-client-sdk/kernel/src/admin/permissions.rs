@@ -1,6 +1,6 @@
 //! The permissions of servers, decided by an operator without a question (MGP §3).
 
-use mgp_security::{Approval, ApprovalDecision, PermissionChange};
+use mgp_security::{Approval, ApprovalDecision, CallApproval, CallApprovals, PermissionChange};
 use mgp_types::mgp::{
     KernelPermission, KernelPermissionChangeParams as Params,
     KernelPermissionChangeResult as ChangeResult, KernelPermissionsParams, KernelPermissionsResult,
@@ -20,6 +20,10 @@ pub(super) async fn list(
     let all = kernel.governance().permissions().list(&cx.principal, server.as_ref()).await?;
     let mut result = KernelPermissionsResult::new();
     result.permissions = all.iter().map(kernel_permission).collect();
+    if let Some(inbox) = kernel.governance().inbox() {
+        let calls = inbox.calls().list(&cx.principal, server.as_ref()).await?;
+        result.permissions.extend(calls.iter().map(CallApproval::to_listed));
+    }
     Ok(result)
 }
 
@@ -63,9 +67,20 @@ pub(super) async fn revoke(
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
     let server = find_server(&kernel, &params.server_id)?;
+    let mut params = params;
     let permissions = params.permissions.clone();
-    let change = permission_change(&kernel, params)?;
     let governance = kernel.governance();
+    let calls = match governance.inbox() {
+        Some(inbox) => inbox.calls().revoke(&cx.principal, server.id(), &permissions).await?,
+        None => Vec::new(),
+    };
+    params.permissions.retain(|name| !CallApprovals::is_id(name.as_str()));
+    if params.permissions.is_empty() {
+        let mut result = ChangeResult::new();
+        result.permissions = calls.iter().map(CallApproval::to_listed).collect();
+        return Ok(result);
+    }
+    let change = permission_change(&kernel, params)?;
     // Approvals in the inbox are revoked first, so that no call uses one in between.
     let unused = match governance.inbox() {
         Some(inbox) => inbox.forget_approvals(&cx.principal, server.id(), &permissions).await?,
@@ -78,6 +93,7 @@ pub(super) async fn revoke(
         revoked.server_id = Some(server.id().to_string());
         revoked
     }));
+    result.permissions.extend(calls.iter().map(CallApproval::to_listed));
     Ok(result)
 }
 

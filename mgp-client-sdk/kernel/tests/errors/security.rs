@@ -36,7 +36,7 @@ async fn code_1000_permission_denied() {
     // A dangerous call without anyone to confirm it.
     let stack = governed(&open_to_all(), tool("wipe").risk(RiskLevel::Dangerous));
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)
-        .message(["`wipe` was not run", "there is no approver to ask", "tool_grant"])
+        .message(["`wipe` did not run", "there is nobody to ask", "ask an operator"])
         .details(["tool", "server_id", "effective_risk_level", "status", "remedy"])
         .check_all_peers(&stack, "wipe")
         .await;
@@ -45,7 +45,7 @@ async fn code_1000_permission_denied() {
     let snap = tool("snap").risk(RiskLevel::Safe).permissions([Permission::Camera]);
     let stack = governed(&open_to_all(), snap);
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)
-        .message(["`snap` needs `camera`"])
+        .message(["`snap` did not run", "lacks the permission `camera`"])
         .details(["missing", "server_id", "tool", "remedy"])
         .check_all_peers(&stack, "snap")
         .await;

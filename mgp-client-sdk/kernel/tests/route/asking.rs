@@ -68,7 +68,7 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
             .on_elicitation(move |question: ElicitParams| {
                 counted.fetch_add(1, Ordering::SeqCst);
                 async move {
-                    assert_eq!(question.message, "Who comes?");
+                    assert_eq!(question.message, "The server `c` asks:\nWho comes?");
                     let content = serde_json::from_str(r#"{"name":"Ann"}"#).unwrap();
                     let mut answer = ElicitResult::new(ElicitAction::Accept);
                     answer.content = Some(content);

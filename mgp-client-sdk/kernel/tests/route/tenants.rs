@@ -205,8 +205,16 @@ async fn isolated_instances_ask_both_hosts() {
             assert_eq!(one.unwrap().to_text(), "ann", "{above:?} {below:?}");
             assert_eq!(two.unwrap().to_text(), "bob", "{above:?} {below:?}");
         }
-        assert_eq!(*of_ann.0.lock().unwrap(), ["question for ann"], "{above:?} {below:?}");
-        assert_eq!(*of_bob.0.lock().unwrap(), ["question for bob"], "{above:?} {below:?}");
+        assert_eq!(
+            *of_ann.0.lock().unwrap(),
+            ["question The server `s` asks:\nfor ann"],
+            "{above:?} {below:?}"
+        );
+        assert_eq!(
+            *of_bob.0.lock().unwrap(),
+            ["question The server `s` asks:\nfor bob"],
+            "{above:?} {below:?}"
+        );
         kernel.stop().await;
     }
 }

@@ -69,7 +69,7 @@ async fn access_revoked_while_a_permission_is_asked_for_runs_nothing() {
     let call = agent.send("tools/call", json!({"name": "send"})).await;
     let asked = agent.asked(ELICIT).await;
     world.revoke("mallory").await;
-    let content = json!({"shell.execute": true, "holds for": "1 hour"});
+    let content = json!({"shell.execute": true, "confirm": true, "term": "1 hour"});
     agent.reply(&asked, json!({"action": "accept", "content": content})).await;
     // It may still be asked to confirm; it accepts, without effect.
     let message = loop {

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{About as Whom, AdminCheck, Need};
-use crate::approval::{Approver, Decision, Question};
+use crate::approval::{ApprovalTerm, Approver, CallApprovals, Decision, Question};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::hooks::HookState;
@@ -79,6 +79,8 @@ pub struct Inbox(Arc<InboxState>);
 
 struct InboxState {
     state: State<Requests>,
+    /// The approvals that hold for later calls.
+    calls: CallApprovals,
     config: InboxConfig,
     /// Held while a request is added, decided or used, so that an answer is used once.
     turn: tokio::sync::Mutex<()>,
@@ -86,7 +88,7 @@ struct InboxState {
 }
 
 /// The result of looking up a question.
-enum Lookup {
+pub(super) enum Lookup {
     /// A decided request.
     Decided(Decision),
     /// An open request.
@@ -108,10 +110,17 @@ impl Inbox {
         config: InboxConfig,
     ) -> Self {
         let moved = Arc::new(watch::Sender::new(0_u64));
+        let calls = CallApprovals::new(Arc::clone(&store), Arc::clone(&audit));
         let state = State::new(store, audit);
         let changes = Arc::clone(&moved);
         state.on_change(move || changes.send_modify(|count| *count = count.wrapping_add(1)));
-        Self(Arc::new(InboxState { state, config, turn: tokio::sync::Mutex::default(), moved }))
+        Self(Arc::new(InboxState {
+            state,
+            calls,
+            config,
+            turn: tokio::sync::Mutex::default(),
+            moved,
+        }))
     }
 
     /// Reads the content of the store, and follows its changes.
@@ -122,7 +131,14 @@ impl Inbox {
     /// # Cancel safety
     /// The inbox may be unread.
     pub async fn open(&self) -> Result<(), StoreError> {
+        self.0.calls.open().await?;
         self.0.state.open().await
+    }
+
+    /// Returns the approvals that hold for later calls.
+    #[must_use]
+    pub fn calls(&self) -> &CallApprovals {
+        &self.0.calls
     }
 
     /// Returns the requests of the operator's tenant that are open or were decided recently, oldest first.
@@ -150,7 +166,26 @@ impl Inbox {
         id: &str,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        self.answer(AdminCheck::without_call(by), id, RequestState::Approved, justification).await
+        self.approve_for(by, id, &ApprovalTerm::Once, justification).await
+    }
+
+    /// Approves a request, and later calls as far as the term goes.
+    ///
+    /// A request about permissions can be approved until a time.
+    ///
+    /// # Errors
+    /// As [`approve`](Self::approve); −32602 if the term does not fit the request.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn approve_for(
+        &self,
+        by: &Principal,
+        id: &str,
+        term: &ApprovalTerm,
+        justification: Option<&str>,
+    ) -> Result<ApprovalRequest, RpcError> {
+        self.answer(by, id, Some(term), justification).await
     }
 
     /// Denies a request.
@@ -166,7 +201,7 @@ impl Inbox {
         id: &str,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        self.answer(AdminCheck::without_call(by), id, RequestState::Denied, justification).await
+        self.answer(by, id, None, justification).await
     }
 
     /// Removes unused approvals of permissions that an operator is revoking, because they would grant them again.
@@ -228,6 +263,7 @@ impl Inbox {
         let decided = Permission::canonical(decided);
         let is_settled = |request: &&Arc<ApprovalRequest>| {
             !request.permissions.is_empty()
+                && request.arguments.is_none()
                 && request.tenant == by.tenant().as_str()
                 && request.server_id.as_deref() == Some(server.as_str())
                 && request.permissions.iter().all(|permission| decided.contains(permission))
@@ -292,16 +328,17 @@ impl Inbox {
 
     async fn answer(
         &self,
-        caller: AdminCheck<'_>,
+        by: &Principal,
         id: &str,
-        state: RequestState,
+        approved: Option<&ApprovalTerm>,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
+        let caller = AdminCheck::without_call(by);
         self.admit(caller, Need::Write, "approvals.decide").await?;
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
         let known = self.0.state.now()?;
-        let tenant = caller.principal().tenant().as_str();
+        let tenant = by.tenant().as_str();
         // For an operator of another tenant there is no such request.
         let open =
             known.get(id).filter(|request| request.tenant == tenant && !request.is_over(now));
@@ -311,13 +348,25 @@ impl Inbox {
                 None => "no open request has this id; see `mgp approvals ls`".to_owned(),
             }));
         };
-        let by = caller.principal();
         if by.as_agent().is_some() && open.is_of(by) {
             let refused = "an agent cannot decide its own request; another operator must decide it";
             return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, refused));
         }
         let mut decided = ApprovalRequest::clone(open);
+        let state = if approved.is_some() { RequestState::Approved } else { RequestState::Denied };
         decided.state = state;
+        match approved {
+            None | Some(ApprovalTerm::Once) => {}
+            Some(term) if open.arguments.is_some() => {
+                self.0.calls.keep(open, term, Actor::of(by), justification).await?;
+            }
+            Some(ApprovalTerm::Tool { until }) => decided.holds_until = Some(until.clone()),
+            Some(ApprovalTerm::Like { .. }) => {
+                let message =
+                    "it asks for permissions; only a call can be approved with all calls like it";
+                return Err(RpcError::invalid_params(message));
+            }
+        }
         decided.decided_by = Some(by.subject().as_str().to_owned());
         decided.justification = justification.map(str::to_owned);
         decided.expires_at = (now + self.0.config.answer_ttl).into();
@@ -346,7 +395,7 @@ impl Inbox {
     }
 
     /// Uses the answer to a question, or adds an open request.
-    async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
+    pub(super) async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
         let requests = self.0.state.now()?;
@@ -398,7 +447,59 @@ impl Inbox {
         Ok(Arc::new(request))
     }
 
-    async fn ask(&self, question: Question) -> Result<Decision, RpcError> {
+    /// Waits until an operator has decided an open request; for ever if it ends in another way.
+    pub(super) async fn decided(
+        &self,
+        question: &Question,
+        request: &ApprovalRequest,
+    ) -> Result<Decision, RpcError> {
+        let mut moves = self.0.moved.subscribe();
+        loop {
+            moves.borrow_and_update();
+            let now = self.0.state.now()?.get(&request.id).cloned();
+            match now.as_ref().map(|now| now.state) {
+                Some(RequestState::Approved | RequestState::Denied) => {
+                    if let Lookup::Decided(decision) = self.find(question).await? {
+                        return Ok(decision);
+                    }
+                }
+                // The gate decides again, by what was decided.
+                Some(RequestState::Settled) if request.arguments.is_none() => {
+                    return Ok(request.decision(GrantDecision::Deferred));
+                }
+                _ => {}
+            }
+            if moves.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Closes an open request whose question was answered elsewhere.
+    pub(super) async fn close(&self, id: &str, decision: &Decision) -> Result<(), RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let requests = self.0.state.now()?;
+        let Some(open) = requests.get(id).filter(|known| known.state == RequestState::Open) else {
+            return Ok(());
+        };
+        let mut closed = ApprovalRequest::clone(open);
+        closed.state = match decision.answer {
+            GrantDecision::Approved => RequestState::Used,
+            _ => RequestState::Settled,
+        };
+        closed.decided_by = Some(decision.by.clone());
+        closed.justification = decision.reason();
+        closed.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
+        let event = Event::approval_decided(decision.actor(), id, closed.state.as_str())
+            .server(closed.server_id.as_deref().map(ServerId::from).as_ref())
+            .tool(closed.tool.as_deref())
+            .justification(closed.justification.as_deref());
+        let writes = vec![(closed.id.clone(), Some(closed.clone()))];
+        self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
+        Ok(())
+    }
+
+    pub(super) async fn ask(&self, question: Question) -> Result<Decision, RpcError> {
         let mut moves = self.0.moved.subscribe();
         let mut late = pin!(sleep(self.0.config.wait));
         let mut asked: Option<Arc<ApprovalRequest>> = None;

@@ -1,9 +1,11 @@
 //! The approval inbox, where questions wait for an operator (MGP §3.4, §4.4).
 
+mod beside;
 mod handle;
 mod request;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use beside::AskedAndKept;
 pub use handle::{Inbox, InboxConfig};
 pub use request::{ApprovalRequest, RequestState};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
+use mgp_types::mgp::{GrantDecision, KernelApproval, Permission, RiskLevel};
 use mgp_types::service::{AgentId, Principal};
 use mgp_types::{Object, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::approval::describe::describe;
-use crate::approval::{Decision, Question, QuestionSubject};
+use crate::approval::{Decision, Question, QuestionSubject, like_words};
 use crate::state::Snapshot;
 
 /// A request that waits for an operator or has been decided.
@@ -32,7 +32,7 @@ pub struct ApprovalRequest {
     /// The tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The requested permissions; empty for a single call.
+    /// The requested permissions; of a call, those its server lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<Permission>,
     /// The risk of the call.
@@ -43,6 +43,12 @@ pub struct ApprovalRequest {
     /// The whole arguments of a call, as canonical JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
+    /// The calls that an approval of "calls like this" would be for, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
+    /// The end of an approval of permissions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds_until: Option<Timestamp>,
     /// The hash of principal, tool, arguments and definition, to which the answer is bound.
     pub binding: String,
     /// The time of the request.
@@ -92,11 +98,12 @@ impl RequestState {
 
 impl ApprovalRequest {
     /// Creates an open request.
-    pub(super) fn of(question: &Question, id: String, now: SystemTime, end: SystemTime) -> Self {
+    pub(crate) fn of(question: &Question, id: String, now: SystemTime, end: SystemTime) -> Self {
         let principal = &question.principal;
         let (tool, permissions, risk_level, arguments) = match &question.about {
-            QuestionSubject::Call { tool, risk, arguments } => {
-                (Some(tool.clone()), Vec::new(), Some(risk.clone()), Some(arguments.clone()))
+            QuestionSubject::Call { tool, risk, arguments, permissions } => {
+                let (risk, arguments) = (Some(risk.clone()), Some(arguments.clone()));
+                (Some(tool.clone()), permissions.clone(), risk, arguments)
             }
             QuestionSubject::Permissions { permissions, tool } => {
                 (tool.clone(), permissions.clone(), None, None)
@@ -112,6 +119,8 @@ impl ApprovalRequest {
             permissions,
             risk_level,
             question: describe(question),
+            like: arguments.as_deref().map(like_words),
+            holds_until: None,
             arguments,
             binding: question.binding.to_string(),
             asked_at: now.into(),
@@ -120,6 +129,30 @@ impl ApprovalRequest {
             decided_by: None,
             justification: None,
         }
+    }
+
+    /// Returns it as the kernel's methods list it, with or without the whole arguments of a call.
+    #[must_use]
+    pub fn to_listed(&self, whole: bool) -> KernelApproval {
+        let mut listed = KernelApproval::new(
+            self.id.as_str(),
+            if self.arguments.is_some() { "call" } else { "permissions" },
+            self.state.as_str(),
+            self.question.as_str(),
+            self.subject.as_str(),
+            self.asked_at.clone(),
+        );
+        listed.arguments = self.arguments.clone().filter(|_| whole);
+        listed.like.clone_from(&self.like);
+        listed.agent_id.clone_from(&self.agent_id);
+        listed.server_id.clone_from(&self.server_id);
+        listed.tool.clone_from(&self.tool);
+        listed.permissions = self.permissions.clone().into();
+        listed.risk_level.clone_from(&self.risk_level);
+        listed.expires_at = Some(self.expires_at.clone());
+        listed.decided_by.clone_from(&self.decided_by);
+        listed.justification.clone_from(&self.justification);
+        listed
     }
 
     /// Returns whether the request has expired; one with an unreadable expiry has.
@@ -146,15 +179,15 @@ impl ApprovalRequest {
             put("justification", justification);
         }
         if self.state == RequestState::Open {
-            let remedy = format!(
-                "an operator decides with `mgp approvals approve {}`; call again after that",
-                self.id
-            );
+            let id = &self.id;
+            let remedy =
+                format!("approval {id} stays open: call again once a person has decided it");
             put("status", "approval_pending");
             put("remedy", &remedy);
             put("expires_at", &self.expires_at.to_string());
         }
         decision.details = details;
+        decision.expires_at.clone_from(&self.holds_until);
         decision
     }
 }

@@ -53,8 +53,12 @@ fn ann() -> Principal {
 fn wipe(principal: &Principal, what: &str) -> Question {
     let arguments = format!(r#"{{"what":"{what}"}}"#);
     let binding = Sha256Hash::digest(format!("{principal:?} {arguments}").as_bytes());
-    let about =
-        QuestionSubject::Call { tool: "wipe".to_owned(), arguments, risk: RiskLevel::Dangerous };
+    let about = QuestionSubject::Call {
+        tool: "wipe".to_owned(),
+        arguments,
+        risk: RiskLevel::Dangerous,
+        permissions: Vec::new(),
+    };
     Question::new(about, Some("disk".into()), principal.clone(), binding)
 }
 

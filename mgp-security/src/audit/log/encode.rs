@@ -172,7 +172,9 @@ fn outcome(out: &mut Vec<u8>, outcome: &AuditOutcome) {
     match outcome {
         AuditOutcome::Task => out.extend_from_slice(br#","task":true"#),
         AuditOutcome::ToolError => out.extend_from_slice(br#","is_error":true"#),
-        AuditOutcome::Cancelled => out.extend_from_slice(br#","cancelled":true"#),
+        AuditOutcome::Cancelled | AuditOutcome::Withdrawn => {
+            out.extend_from_slice(br#","cancelled":true"#);
+        }
         AuditOutcome::Failed(code) => signed(out, br#","code":"#, code.0),
         AuditOutcome::Blocked { code, rule } => {
             signed(out, br#","code":"#, code.0);

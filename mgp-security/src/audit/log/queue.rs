@@ -217,7 +217,8 @@ impl LogQueue {
         loop {
             let ended = if closing { suspended.pop_oldest() } else { suspended.pop_expired() };
             let Some((start, intent)) = ended else { return };
-            let ended = EndedCall::now(start, AuditOutcome::Cancelled);
+            let outcome = AuditOutcome::of_cancelled(&start);
+            let ended = EndedCall::now(start, outcome);
             self.push(Item::Call { ended, intent, room: Reservation::Permit });
         }
     }

@@ -43,6 +43,17 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Returns the host of a text as an entry of a scope; `None` if it cannot be read.
+pub(super) fn name(text: &str) -> Option<String> {
+    let place = Place::read(text).ok()?;
+    let host = match &place.host {
+        Host::Name(name) => name.clone(),
+        Host::Ip(IpAddr::V6(ip)) => format!("[{ip}]"),
+        Host::Ip(ip) => ip.to_string(),
+    };
+    Some(place.named_port.map_or_else(|| host.clone(), |port| format!("{host}:{port}")))
+}
+
 fn one(
     closed: &[Entry],
     open: Option<&[Entry]>,

@@ -6,6 +6,7 @@
 mod command;
 mod finding;
 mod host;
+mod like;
 mod path;
 mod tree;
 
@@ -15,15 +16,17 @@ mod tests;
 use mgp_types::mgp::PermissionScope;
 
 use self::finding::{About, Findings};
+pub(crate) use self::like::like;
+pub use self::like::scope_words;
 
 /// The reason why a call is out of scope, in words.
-pub(super) type Outside = String;
+pub(crate) type Outside = String;
 
 /// Decides whether a call is within the limits of an approval.
 ///
 /// # Errors
 /// [`Outside`] with the first limit that it is not, or may not be, within.
-pub(super) fn check(scope: &PermissionScope, arguments: Option<&str>) -> Result<(), Outside> {
+pub(crate) fn check(scope: &PermissionScope, arguments: Option<&str>) -> Result<(), Outside> {
     let lists = Lists::of(scope)?;
     let found = Findings::of(arguments.unwrap_or("{}"))?;
     if lists.paths.is_limit() {

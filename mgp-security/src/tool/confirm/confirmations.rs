@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mgp_types::mgp::{Actor, AuditEvent, GrantDecision, RiskLevel};
+use mgp_types::mgp::{Actor, AuditEvent, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
-    AgentId, AuditSink, CallRecord, CallerAccess, CallerChannel, Context, MemoryAudit, ServerId,
+    AgentId, AuditSink, CallRecord, CallerAccess, CallerChannel, Context, MemoryAudit, Principal,
+    ServerId,
 };
 use mgp_types::{Object, Payload, Sha256Hash, Timestamp, canonical};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,10 @@ use super::naming::{NamedTool, NamedTools};
 use super::pending::{OpenQuestion, Pending};
 use super::refused::{ConfirmRefused, Unconfirmed, is_past};
 use super::used::{NotUsable, Used};
-use crate::approval::{Approver, Decision, Question, QuestionSubject};
+use crate::approval::{
+    ApprovalRequest, Approver, CallApproval, CallApprovals, Decision, LeftOpen, Question,
+    QuestionSubject,
+};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::policy::Policies;
@@ -26,7 +30,8 @@ use crate::tool::assessment::Assessment;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfirmConfig {
-    /// The time for which a confirmation is good, from the question on. 5 minutes.
+    /// The time for which a confirmation is good, from the question on; at least as long as the approver may take.
+    /// 15 minutes.
     pub lives: Duration,
     /// The number of questions of one caller that may be open; the next call is refused with 3001. 16.
     pub open_each: usize,
@@ -41,7 +46,7 @@ pub struct ConfirmConfig {
 impl Default for ConfirmConfig {
     fn default() -> Self {
         Self {
-            lives: Duration::from_mins(5),
+            lives: Duration::from_mins(15),
             open_each: 16,
             open_all: 1024,
             used: 65_536,
@@ -58,6 +63,7 @@ pub struct Confirmations {
     approver: Arc<dyn Approver>,
     audit: Arc<dyn AuditSink>,
     named: Arc<[Arc<dyn NamedTools>]>,
+    calls: Option<CallApprovals>,
     lives: Duration,
     max_arguments: usize,
     pending: Arc<Pending>,
@@ -71,6 +77,8 @@ pub(crate) struct RiskyCall {
     pub(crate) tool: String,
     pub(crate) arguments: Payload,
     pub(crate) assessment: Arc<Assessment>,
+    /// The permissions that the server lacks for it.
+    pub(crate) missing: Vec<Permission>,
     /// The hash of the definition, if one is known.
     pub(crate) definition: Option<Sha256Hash>,
 }
@@ -95,13 +103,14 @@ impl Confirmations {
             ConfirmConfig::default();
         Self {
             policies,
-            approver: Arc::new(approver),
             audit: Arc::new(MemoryAudit::bounded(0)),
             named: Arc::default(),
-            lives,
+            calls: None,
+            lives: lives.max(approver.timeout()),
             max_arguments: arguments,
             pending: Arc::new(Pending::new(open_each, open_all)),
             used: Arc::new(Used::new(used)),
+            approver: Arc::new(approver),
         }
     }
 
@@ -109,6 +118,24 @@ impl Confirmations {
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.audit = sink;
         self
+    }
+
+    /// Keeps approvals that hold for later calls.
+    pub(crate) fn calls(mut self, calls: CallApprovals) -> Self {
+        self.calls = Some(calls);
+        self
+    }
+
+    /// Returns the approval of earlier calls that covers a call, too.
+    pub(crate) fn approved(
+        &self,
+        by: &Principal,
+        server: Option<&ServerId>,
+        tool: &str,
+        arguments: Option<&str>,
+        at: SystemTime,
+    ) -> Option<Arc<CallApproval>> {
+        self.calls.as_ref()?.find(by, server, tool, arguments, at)
     }
 
     /// Adds a source of the tools that the operator named.
@@ -146,7 +173,8 @@ impl Confirmations {
     pub(crate) async fn confirm(&self, call: RiskyCall, tools: &dyn Assess) -> Result<(), Refusal> {
         let refused = |why, more| {
             let (server, tool) = (call.server.as_ref(), &call.tool);
-            Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, why, more))
+            let lacks = &call.missing;
+            Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, lacks, (why, more)))
         };
         let plain = |why| refused(why, Object::new());
         if call.arguments.as_str().len() > self.max_arguments {
@@ -154,7 +182,8 @@ impl Confirmations {
         }
         let arguments = canonical(call.arguments.as_str());
         let arguments = arguments.map_err(|_| plain(Unconfirmed::Unreadable))?;
-        let question = call.question(arguments);
+        let mut question = call.question(arguments);
+        question.keeps_terms = self.calls.is_some();
 
         let book = RoundStore::of(&call.cx, question.binding);
         let mut kept = book.open();
@@ -162,7 +191,7 @@ impl Confirmations {
             let _open = self.open(&call).ok_or_else(|| plain(Unconfirmed::TooMany))?;
             let answer = self.approval(&call, &question).await;
             let decision = answer.map_err(|(why, more)| refused(why, more))?;
-            let why = justification(&decision);
+            let why = decision.reason();
             kept.until.clone_from(&decision.expires_at);
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
             let event = call
@@ -170,6 +199,7 @@ impl Confirmations {
                 .justification(why.as_deref())
                 .expires_at(decision.expires_at.as_ref());
             self.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
+            self.keep(&question, &decision).await;
             kept.by = Some(decision.by);
         } else {
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
@@ -206,13 +236,30 @@ impl Confirmations {
         };
         match decision.answer {
             GrantDecision::Approved => Ok(decision),
-            GrantDecision::Deferred => Err((Unconfirmed::Deferred, decision.details)),
+            GrantDecision::Deferred => {
+                let why = match decision.left_open() {
+                    Some(LeftOpen::Closed) => Unconfirmed::Closed,
+                    _ => Unconfirmed::Deferred,
+                };
+                Err((why, decision.details))
+            }
             _ => {
                 let event = call.event(Event::confirmation_denied, decision.actor(), question);
-                let why = justification(&decision);
+                let why = decision.reason();
                 self.tell(event.justification(why.as_deref()).build()).await;
                 Err((Unconfirmed::Denied, decision.details))
             }
+        }
+    }
+
+    /// Keeps an approval for later calls; without it they are asked about again.
+    async fn keep(&self, question: &Question, decision: &Decision) {
+        let Some(calls) = &self.calls else { return };
+        let now = SystemTime::now();
+        let request = ApprovalRequest::of(question, String::new(), now, now);
+        let (by, reason) = (decision.actor(), decision.reason());
+        if let Err(error) = calls.keep(&request, &decision.term, by, reason.as_deref()).await {
+            tracing::warn!(%error, "an approval for later calls was not kept");
         }
     }
 
@@ -228,8 +275,9 @@ impl Confirmations {
     }
 
     async fn ask(&self, cx: &Context, question: Question) -> Result<Decision, Unconfirmed> {
-        let patience = self.approver.timeout().min(self.lives);
-        match tokio::time::timeout(patience, self.approver.decide(cx, question)).await {
+        match tokio::time::timeout(self.approver.timeout(), self.approver.decide(cx, question))
+            .await
+        {
             Ok(Ok(decision)) => Ok(decision),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "call was not confirmed");
@@ -291,20 +339,17 @@ impl RiskyCall {
             Some(&arguments),
             definition.as_deref(),
         ];
+        let names: Vec<&str> = self.missing.iter().map(Permission::as_str).collect();
         // Debug escapes quotes, so no two lists of parts have the same text.
-        let binding = Sha256Hash::digest(format!("{parts:?}").as_bytes());
+        let binding = Sha256Hash::digest(format!("{parts:?}{names:?}").as_bytes());
         let about = QuestionSubject::Call {
             tool: self.tool.clone(),
             arguments,
             risk: self.assessment.effective_risk.clone(),
+            permissions: self.missing.clone(),
         };
         Question::new(about, self.server.clone(), principal.clone(), binding)
     }
-}
-
-/// Returns the justification that an approver gave.
-fn justification(decision: &Decision) -> Option<String> {
-    decision.details.decode::<String>("justification").ok().flatten()
 }
 
 /// The store of a confirmation between the rounds of a call.

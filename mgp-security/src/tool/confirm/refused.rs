@@ -1,20 +1,25 @@
 //! Refusals of calls that were not confirmed (MGP §4.4, §14.5).
 
-use mgp_types::mgp::RiskLevel;
+use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{Rule, ServerId};
 use mgp_types::{Object, Timestamp};
 
+use crate::permission::MissingPermission;
 use crate::tool::assessment::Assessment;
 
 /// A call that needs a confirmation and got none.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("`{tool}` was not run: it {} and {why}; {remedy}", .need.as_str())]
+#[error("`{tool}` did not run: it {}{lacks} and {why}{}; {remedy}", .need.as_str(), said(.reason.as_deref()))]
 pub struct ConfirmRefused {
     tool: String,
     server: Option<ServerId>,
     risk: RiskLevel,
     need: Need,
+    /// The permissions that the question was about, too, in words.
+    lacks: String,
     why: Unconfirmed,
+    /// The reason that the person gave.
+    reason: Option<String>,
     /// The action that would let it run.
     remedy: String,
     more: Object,
@@ -43,16 +48,19 @@ impl Need {
 #[non_exhaustive]
 pub enum Unconfirmed {
     /// There is no approver who can be asked.
-    #[error("there is no approver to ask")]
+    #[error("there is nobody to ask")]
     NobodyToAsk,
     /// The approver denied it.
-    #[error("the confirmation was denied")]
+    #[error("a person denied it")]
     Denied,
     /// The approver has not decided.
-    #[error("the confirmation is still open")]
+    #[error("nobody confirmed it in time")]
     Deferred,
+    /// The person closed the question without an answer.
+    #[error("the question was closed without an answer")]
+    Closed,
     /// The approver did not answer in time.
-    #[error("no answer came in time")]
+    #[error("nobody confirmed it in time")]
     Unanswered,
     /// The confirmation is too old.
     #[error("the confirmation has expired")]
@@ -85,6 +93,7 @@ impl Unconfirmed {
             Self::NobodyToAsk => "nobody_to_ask",
             Self::Denied => "denied",
             Self::Deferred => "deferred",
+            Self::Closed => "closed",
             Self::Unanswered => "unanswered",
             Self::Expired => "expired",
             Self::Changed => "changed",
@@ -99,18 +108,13 @@ impl Unconfirmed {
     /// Returns the action that would let the call run.
     fn remedy(self) -> &'static str {
         match self {
-            Self::NobodyToAsk | Self::Denied => {
-                "an operator lets it run with a tool_grant that names it for this agent \
-                 (with `confirm = \"never\"` where its server wants every call confirmed), \
-                 or lowers its `risk` in the configuration of its server"
-            }
-            Self::Deferred => "call again once it is decided",
-            Self::Unanswered | Self::Expired | Self::Changed | Self::Used => {
+            Self::NobodyToAsk => "ask an operator to allow it",
+            Self::Denied => "ask the person how to go on",
+            Self::Deferred => "call again once a person has decided it",
+            Self::Closed | Self::Unanswered | Self::Expired | Self::Changed | Self::Used => {
                 "call again to be asked again"
             }
-            Self::TooLong => {
-                "pass shorter arguments, or ask an operator for a tool_grant that names it for this agent"
-            }
+            Self::TooLong => "pass shorter arguments, or ask an operator to allow it",
             Self::Unreadable => "name each member of the arguments once",
             Self::TooMany | Self::Full => "call again later",
         }
@@ -123,8 +127,8 @@ impl ConfirmRefused {
         server: Option<&ServerId>,
         tool: &str,
         assessment: &Assessment,
-        why: Unconfirmed,
-        more: Object,
+        missing: &[Permission],
+        (why, mut more): (Unconfirmed, Object),
     ) -> Self {
         let risk = assessment.effective_risk.clone();
         let need = match (assessment.confirmation_required, &risk) {
@@ -136,6 +140,14 @@ impl ConfirmRefused {
             Need::Server => format!("confirmation_required: {}", why.as_str()),
             Need::Risk(_) => format!("confirmation of {risk} calls: {}", why.as_str()),
         };
+        let names: Vec<&str> = missing.iter().map(Permission::as_str).collect();
+        let mut lacks = String::new();
+        if !names.is_empty() {
+            lacks = format!(", lacks the permission `{}`", names.join("`, `"));
+            let undecided = missing.iter().map(MissingPermission::undecided);
+            // Words can always be encoded.
+            let _ = more.encode("missing", &undecided.collect::<Vec<_>>());
+        }
         // The approver knows the next step best.
         let remedy = more.decode("remedy").ok().flatten();
         Self {
@@ -143,7 +155,9 @@ impl ConfirmRefused {
             server: server.cloned(),
             risk,
             need,
+            lacks,
             why,
+            reason: more.decode("justification").ok().flatten(),
             remedy: remedy.unwrap_or_else(|| why.remedy().to_owned()),
             more,
             rule: Rule::new(rule),
@@ -173,6 +187,11 @@ impl ConfirmRefused {
         }
         details
     }
+}
+
+/// Returns the reason that a person gave, as the end of a clause.
+fn said(reason: Option<&str>) -> String {
+    reason.map(|reason| format!(" (“{reason}”)")).unwrap_or_default()
 }
 
 /// Returns whether a time has passed; a time that cannot be read has.

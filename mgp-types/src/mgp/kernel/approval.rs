@@ -29,6 +29,8 @@ record! {
         req question: String,
         /// The whole arguments of a call, as canonical JSON; only if the approval was asked for by its id.
         opt arguments: Option<String>,
+        /// The calls that an approval of all calls like this one would be for, in words.
+        opt like: Option<String>,
         /// The principal that waits.
         req subject: String,
         /// The agent, if the principal is one.
@@ -37,7 +39,7 @@ record! {
         opt server_id: Option<String>,
         /// The tool it is about.
         opt tool: Option<String>,
-        /// The permissions that are requested, or that a server declares; empty for an approval of one call.
+        /// The permissions that are requested, that the server of a call lacks, or that a server declares.
         list permissions: List<Permission>,
         /// The risk of the call.
         opt risk_level: Option<RiskLevel>,
@@ -59,6 +61,11 @@ record! {
         opt because: Option<String>,
         /// Permissions to approve although the server is sandboxed.
         list permissions: List<Permission>,
+        /// The later calls that an approval is for: `once` for none, `tool` for those of the tool, `like` for those with
+        /// arguments like these.
+        opt term: Option<String>,
+        /// The end of the term; `like` may have none.
+        opt until: Option<Timestamp>,
     }
 
     /// Result of `mgp/kernel/approvals/approve` and `deny`.

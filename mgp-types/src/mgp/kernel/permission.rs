@@ -21,8 +21,12 @@ record! {
     pub struct KernelPermission {
         /// The server.
         opt server_id: Option<String>,
-        /// The permission.
+        /// The permission; the id of an approval of calls, which begins with `call-`.
         req permission: Permission,
+        /// The only agent it is for.
+        opt agent_id: Option<String>,
+        /// The only calls it is for, in words.
+        opt limits: Option<String>,
         /// `approved`, `denied`, `revoked`.
         req decision: String,
         /// `operator`, `answer`, `policy`.

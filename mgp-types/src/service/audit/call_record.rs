@@ -43,6 +43,7 @@ pub struct CallRecord {
     since: Instant,
     rounds: u32,
     ran: AtomicBool,
+    held: AtomicBool,
     notes: Mutex<Object>,
     /// The same call in the view of an audit layer further out.
     outer: Option<Arc<Self>>,
@@ -95,6 +96,7 @@ impl CallRecord {
             since: Instant::now(),
             rounds: 1,
             ran: AtomicBool::new(false),
+            held: AtomicBool::new(false),
             notes: Mutex::default(),
             outer: cx.extensions.get_shared(),
         };
@@ -181,6 +183,21 @@ impl CallRecord {
     #[must_use]
     pub fn was_executed(&self) -> bool {
         self.ran.load(Ordering::Relaxed)
+    }
+
+    /// Marks that a gate holds the call until a person decides, or that it no longer does.
+    pub fn mark_held(cx: &Context, is_held: bool) {
+        let mut start = cx.extensions.get::<Self>();
+        while let Some(this) = start {
+            this.held.store(is_held, Ordering::Relaxed);
+            start = this.outer.as_deref();
+        }
+    }
+
+    /// Returns whether a gate holds the call.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
     }
 
     pub(super) fn notes(&self) -> MutexGuard<'_, Object> {

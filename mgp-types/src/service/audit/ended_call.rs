@@ -23,6 +23,8 @@ pub enum AuditOutcome {
     Failed(ErrorCode),
     /// The caller cancelled the call, or its connection ended.
     Cancelled,
+    /// The caller cancelled the call while a gate held it, so that it did not run.
+    Withdrawn,
     /// The call was refused before it ran.
     Blocked {
         /// The code of the refusal.
@@ -33,11 +35,17 @@ pub enum AuditOutcome {
 }
 
 impl AuditOutcome {
+    /// Returns the outcome of a call that is cancelled now.
+    #[must_use]
+    pub fn of_cancelled(start: &CallRecord) -> Self {
+        if start.is_held() { Self::Withdrawn } else { Self::Cancelled }
+    }
+
     /// Returns the type of the event (§6.4).
     #[must_use]
     pub fn event_type(&self) -> EventType {
         match self {
-            Self::Blocked { .. } => EventType::ToolBlocked,
+            Self::Blocked { .. } | Self::Withdrawn => EventType::ToolBlocked,
             _ => EventType::ToolExecuted,
         }
     }
@@ -50,7 +58,7 @@ impl AuditOutcome {
         match self {
             Self::Success | Self::Task => AuditResult::Success,
             Self::ToolError | Self::Failed(_) | Self::Cancelled => AuditResult::Failure,
-            Self::Blocked { .. } => AuditResult::Blocked,
+            Self::Blocked { .. } | Self::Withdrawn => AuditResult::Blocked,
         }
     }
 }
@@ -121,7 +129,9 @@ impl EndedCall {
             AuditOutcome::Success => {}
             AuditOutcome::Task => put("task", Payload::of(&true)),
             AuditOutcome::ToolError => put("is_error", Payload::of(&true)),
-            AuditOutcome::Cancelled => put("cancelled", Payload::of(&true)),
+            AuditOutcome::Cancelled | AuditOutcome::Withdrawn => {
+                put("cancelled", Payload::of(&true));
+            }
             AuditOutcome::Failed(code) => put("code", Payload::of(code)),
             AuditOutcome::Blocked { code, rule } => {
                 put("code", Payload::of(code));

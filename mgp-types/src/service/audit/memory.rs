@@ -185,7 +185,8 @@ impl EventLog {
 
     fn sweep(&self, state: &mut LogState) {
         while let Some((start, ())) = state.suspended.pop_expired() {
-            self.push(state, Record::Call(EndedCall::now(start, AuditOutcome::Cancelled)));
+            let outcome = AuditOutcome::of_cancelled(&start);
+            self.push(state, Record::Call(EndedCall::now(start, outcome)));
         }
     }
 }

@@ -65,7 +65,7 @@ impl Drop for Ticket {
             self.close(if panicking {
                 AuditOutcome::Failed(ErrorCode::INTERNAL_ERROR)
             } else {
-                AuditOutcome::Cancelled
+                AuditOutcome::of_cancelled(&self.start)
             });
         }
     }

@@ -1,0 +1,345 @@
+//! A call that a person decides about: what the caller reads, what the log records, what the inbox holds (MGP §4.4).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ToolResult};
+use mgp_testkit::until;
+use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult, Era};
+use serde_json::{Value, json};
+
+use crate::refusal::Refused;
+use crate::word::TINY;
+use crate::world::{ERAS, World};
+
+/// Waiting for a person takes longer here than a tool may.
+const CONFIG: &str = r#"
+[kernel]
+timeout = "1s"
+max_timeout = "1s"
+form_timeout = "4s"
+approval_timeout = "5s"
+
+[agents.legacy-form]
+interactive = true
+
+[agents.modern-form]
+interactive = true
+
+[[servers]]
+id = "files"
+command = "sh"
+args = ["{DIR}/files.sh"]
+era = "legacy"
+[servers.mgp]
+default_policy = "opt-out"
+"#;
+
+/// A host whose person acts by the last word of the path.
+struct Desk {
+    agent: String,
+    era: Era,
+    host: Client,
+    forms: Arc<AtomicUsize>,
+}
+
+fn world() -> World {
+    world_of(CONFIG)
+}
+
+/// Calls without a form are refused at once, and may be repeated after the approval.
+fn quick_world() -> World {
+    world_of(&CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#))
+}
+
+fn world_of(config: &str) -> World {
+    let world = World::new(config);
+    let script = TINY.replace(r#","experimental":{"mgp":CAPABILITY}"#, "");
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}});
+    let tools = json!([{"name": "write_file", "inputSchema": schema}]);
+    world.write("files.sh", &script.replace("TOOLS", &tools.to_string()));
+    world
+}
+
+async fn person(question: ElicitParams) -> ElicitResult {
+    let content = |content: Value| Some(serde_json::from_value(content).unwrap());
+    let says = |word: &str| question.message.contains(&format!("/{word}\""));
+    let mut answer = ElicitResult::new(ElicitAction::Accept);
+    if says("quick") || says("slow") {
+        answer.content = content(json!({"confirm": true}));
+    } else if says("reason") {
+        answer.content = content(json!({"confirm": false, "reason": "not today"}));
+    } else if says("decline") {
+        answer.action = ElicitAction::Decline;
+    } else if says("cancel") {
+        answer.action = ElicitAction::Cancel;
+    } else if says("never") {
+        std::future::pending::<()>().await;
+    }
+    if says("slow") {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    answer
+}
+
+impl Desk {
+    async fn new(world: &World, era: Era, has_form: bool) -> Self {
+        let agent = format!("{era:?}-{}", if has_form { "form" } else { "plain" }).to_lowercase();
+        let forms: Arc<AtomicUsize> = Arc::default();
+        let counted = Arc::clone(&forms);
+        let mut builder = Client::builder("host", "1").timeout(Duration::from_mins(2));
+        if has_form {
+            builder = builder.on_elicitation(move |question| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async move { Ok(person(question).await) }
+            });
+        }
+        let host = world.host(&agent, era, builder).await;
+        Self { agent, era, host, forms }
+    }
+
+    async fn write(&self, path: &str) -> Result<String, Refused> {
+        let call = self.host.call("write_file").arg("path", path).arg("content", "a");
+        match call.await.and_then(ToolResult::into_result) {
+            Ok(result) => Ok(serde_json::to_string(&result).unwrap()),
+            Err(error) => Err(Refused::of(Err(error))),
+        }
+    }
+
+    fn events(&self, world: &World, kind: &str) -> Vec<Value> {
+        let query = ["audit", "query", "--type", kind, "--agent", &self.agent];
+        world.json(&query).as_array().unwrap().clone()
+    }
+
+    /// The approval of a path, by its state.
+    fn approval(&self, world: &World, path: &str) -> Value {
+        let listed = world.json(&["approvals", "ls"]);
+        let mut mine = listed.as_array().unwrap().iter().filter(|one| {
+            one["agent_id"] == self.agent && one["question"].as_str().unwrap().contains(path)
+        });
+        mine.next_back().unwrap_or_else(|| panic!("{listed}")).clone()
+    }
+}
+
+/// The action of the person, the words that the caller reads (none if the call runs), and the state in the inbox.
+const FORMS: [(&str, Option<&str>, &str); 7] = [
+    ("/srv/a/quick", None, "used"),
+    ("/srv/a/slow", None, "used"),
+    ("/srv/a/reason", Some("and a person denied it (“not today”)"), "settled"),
+    ("/srv/a/unticked", Some("and a person denied it"), "settled"),
+    ("/srv/a/decline", Some("and a person denied it"), "settled"),
+    ("/srv/a/cancel", Some("and the question was closed without an answer; approval"), "open"),
+    ("/srv/a/never", Some("and nobody confirmed it in time; approval"), "open"),
+];
+
+#[tokio::test]
+async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not() {
+    for era in ERAS {
+        let world = world();
+        let desk = Desk::new(&world, era, true).await;
+        world.knows(1).await;
+        for (path, reads, state) in FORMS {
+            let (ran, asked) =
+                (desk.events(&world, "TOOL_EXECUTED").len(), desk.forms.load(Ordering::SeqCst));
+            let about = format!("{era:?} {path}");
+            if path.ends_with("never") && era == Era::Modern {
+                // The host has the question; the kernel cannot tell how long its person thinks.
+                let waits = tokio::time::timeout(Duration::from_secs(2), desk.write(path)).await;
+                assert!(waits.is_err(), "{about}");
+            } else {
+                match (desk.write(path).await, reads) {
+                    (Ok(_), None) => {}
+                    (Err(refused), Some(words)) => {
+                        assert_eq!(refused.code, 1000, "{about}");
+                        assert!(refused.reason.contains("`write_file` did not run"), "{refused:?}");
+                        assert!(refused.reason.contains(words), "{refused:?}");
+                        refused.names_no_command();
+                    }
+                    other => panic!("{about}: {other:?}"),
+                }
+            }
+            // The permission and the call are one question.
+            assert_eq!(desk.forms.load(Ordering::SeqCst), asked + 1, "{about}");
+            let approval = desk.approval(&world, path);
+            assert_eq!(approval["state"], state, "{about}");
+            assert_eq!(approval["kind"], "call", "{about}");
+            let runs = usize::from(reads.is_none());
+            until("it is on the record", async || {
+                desk.events(&world, "TOOL_EXECUTED").len() == ran + runs
+            })
+            .await;
+            if path.ends_with("reason") {
+                assert_eq!(approval["justification"], "not today");
+                let denied = desk_events(&world, "dev.cloto.confirmation_denied");
+                assert!(denied.contains("not today"), "{denied}");
+            }
+        }
+        let blocked = desk.events(&world, "TOOL_BLOCKED").len();
+        assert_eq!(blocked, if desk.era == Era::Legacy { 5 } else { 4 });
+        // Nothing was kept: the same call asks again, unless an operator has answered meanwhile.
+        desk.write("/srv/a/unticked").await.unwrap_err();
+        assert_eq!(desk.forms.load(Ordering::SeqCst), 8);
+        let open = desk.approval(&world, "/srv/a/cancel");
+        world.quietly(&["approvals", "approve", open["id"].as_str().unwrap()]);
+        desk.write("/srv/a/cancel").await.unwrap();
+        assert_eq!(desk.forms.load(Ordering::SeqCst), 8, "{era:?}");
+    }
+}
+
+fn desk_events(world: &World, kind: &str) -> String {
+    world.json(&["audit", "query", "--type", kind]).to_string()
+}
+
+#[tokio::test]
+async fn without_forms_a_call_waits_for_an_operator_and_reads_the_reason() {
+    for era in ERAS {
+        let world = world();
+        let desk = Desk::new(&world, era, false).await;
+        world.knows(1).await;
+        let decide = async |path: &str, decision: &str| {
+            let listed = || world.json(&["approvals", "ls"]).to_string();
+            until("it waits", async || listed().contains(path)).await;
+            let open = desk.approval(&world, path);
+            let id = open["id"].as_str().unwrap();
+            world.quietly(&["approvals", decision, id, "--because", "as Ann said"]);
+        };
+        let (ran, ()) = tokio::join!(desk.write("/srv/a/yes"), decide("/srv/a/yes", "approve"));
+        ran.unwrap();
+        let (refused, ()) = tokio::join!(desk.write("/srv/a/no"), decide("/srv/a/no", "deny"));
+        let refused = refused.unwrap_err();
+        assert!(refused.reason.contains("a person denied it (“as Ann said”)"), "{refused:?}");
+
+        let refused = desk.write("/srv/a/never").await.unwrap_err();
+        assert!(refused.reason.contains("nobody confirmed it in time; approval"), "{refused:?}");
+        assert_eq!(desk.approval(&world, "/srv/a/never")["state"], "open");
+        assert_eq!(desk.events(&world, "TOOL_EXECUTED").len(), 1);
+        assert_eq!(desk.events(&world, "TOOL_BLOCKED").len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_its_host_gives_up_while_a_person_reads_did_not_run() {
+    let world = world();
+    let desk = Desk::new(&world, Era::Legacy, true).await;
+    world.knows(1).await;
+    let call = desk.host.call("write_file").arg("path", "/srv/a/never").arg("content", "a");
+    call.timeout(Duration::from_secs(1)).await.unwrap_err();
+    until("it is on the record", async || desk.events(&world, "TOOL_BLOCKED").len() == 1).await;
+    assert_eq!(desk.events(&world, "TOOL_BLOCKED")[0]["details"]["cancelled"], true);
+    assert_eq!(desk.events(&world, "TOOL_EXECUTED").len(), 0);
+    assert_eq!(desk.approval(&world, "/srv/a/never")["state"], "open");
+}
+
+#[tokio::test]
+async fn calls_like_an_approved_one_run_and_others_wait() {
+    for era in ERAS {
+        let world = quick_world();
+        let desk = Desk::new(&world, era, false).await;
+        world.knows(1).await;
+        let ran = async |path: &str, term: &[&str]| {
+            desk.write(path).await.unwrap_err();
+            let open = desk.approval(&world, path);
+            let id = open["id"].as_str().unwrap();
+            world.quietly(&[&["approvals", "approve", id][..], term].concat());
+            desk.write(path).await.unwrap();
+            open["like"].as_str().unwrap().to_owned()
+        };
+        let like = ran("/srv/notes/a.txt", &["--always-like-this"]).await;
+        assert_eq!(like, "paths below `/srv/notes`");
+        desk.write("/srv/notes/b.txt").await.unwrap();
+        let elsewhere = ["/srv/other/a.txt", "/srv/notes/../other/b.txt", "/srv/notes2/c.txt"];
+        for path in elsewhere {
+            desk.write(path).await.unwrap_err();
+        }
+        // It is listed with its limits, and gone once it is revoked.
+        let listed = world.json(&["permissions", "ls", "files"]);
+        let kept = &listed[0];
+        assert_eq!((&kept["limits"], &kept["agent_id"]), (&json!(like), &json!(desk.agent)));
+        let id = kept["permission"].as_str().unwrap();
+        world.quietly(&["permissions", "revoke", "files", id]);
+        desk.write("/srv/notes/c.txt").await.unwrap_err();
+
+        // For a time all calls of the tool run, of this agent alone.
+        ran("/srv/x/a.txt", &["--for", "1h"]).await;
+        desk.write("/srv/y/b.txt").await.unwrap();
+        let other = Desk::new(&world, era, true).await;
+        other.write("/srv/y/unticked").await.unwrap_err();
+        assert_eq!(other.forms.load(Ordering::SeqCst), 1);
+        // Who revokes the permission ends it, too.
+        world.quietly(&["permissions", "revoke", "files", "filesystem.write"]);
+        desk.write("/srv/y/c.txt").await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn a_form_offers_what_the_inbox_offers() {
+    let world = world();
+    let forms: Arc<AtomicUsize> = Arc::default();
+    let counted = Arc::clone(&forms);
+    let builder = Client::builder("host", "1").on_elicitation(move |question: ElicitParams| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        assert!(question.message.contains("Calls like this: paths below `/srv/notes`"));
+        async move {
+            let mut answer = ElicitResult::new(ElicitAction::Accept);
+            let content = json!({"confirm": true, "term": "calls like this for 30 days"});
+            answer.content = Some(serde_json::from_value(content).unwrap());
+            Ok(answer)
+        }
+    });
+    let host = world.host("legacy-form", Era::Legacy, builder).await;
+    world.knows(1).await;
+    for name in ["a.txt", "b.txt"] {
+        let path = format!("/srv/notes/{name}");
+        host.call("write_file").arg("path", &path).await.unwrap();
+    }
+    assert_eq!(forms.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn approvals_are_decided_without_a_kernel() {
+    let world = quick_world();
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    desk.write("/srv/a/one.txt").await.unwrap_err();
+    desk.write("/srv/a/two.txt").await.unwrap_err();
+    let (one, two) = (
+        desk.approval(&world, "one.txt")["id"].clone(),
+        desk.approval(&world, "two.txt")["id"].clone(),
+    );
+    let (one, two) = (one.as_str().unwrap(), two.as_str().unwrap());
+    desk.host.close().await;
+    world.quietly(&["stop"]);
+    until("the kernel has ended", async || !world.path("state/mgp.sock").exists()).await;
+    assert_eq!(world.json(&["approvals", "ls"]).as_array().unwrap().len(), 2);
+    let whole = world.json(&["approvals", "show", one]);
+    assert!(whole["arguments"].as_str().unwrap().contains("one.txt"), "{whole}");
+    world.quietly(&["approvals", "approve", one]);
+    world.quietly(&["approvals", "deny", two, "--because", "too late"]);
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    desk.write("/srv/a/one.txt").await.unwrap();
+    let refused = desk.write("/srv/a/two.txt").await.unwrap_err();
+    assert!(refused.reason.contains("“too late”"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn limits_of_a_permission_hold_in_the_file_and_by_flag() {
+    let world = world();
+    let file = "permissions = [\"filesystem.write\"]\nrisk = { write_file = \"moderate\" }\n\
+                [servers.mgp.permission_limits]\npaths = [\"/srv/notes\"]\n";
+    world.configure(&format!("{CONFIG}{file}"));
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    let refused = async |path: &str| desk.write(path).await.unwrap_err().details["missing"].clone();
+    desk.write("/srv/notes/a.txt").await.unwrap();
+    assert_eq!(refused("/etc/a.txt").await[0]["status"], "out_of_scope");
+
+    let approve = ["permissions", "approve", "files", "filesystem.write", "--path", "/etc"];
+    world.quietly(&approve);
+    desk.write("/etc/a.txt").await.unwrap();
+    assert_eq!(refused("/srv/notes/a.txt").await[0]["status"], "out_of_scope");
+    let listed = world.command(&["permissions", "ls"]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("paths below `/etc`"), "{listed}");
+}

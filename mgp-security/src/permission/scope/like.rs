@@ -1,0 +1,129 @@
+//! The limits that calls like a given one have in common: what an approval of "calls like this" keeps.
+
+use mgp_types::mgp::PermissionScope;
+
+use super::finding::{About, Command, Findings};
+use super::{check, host};
+
+/// The least number of parts of a folder that represents the paths in it.
+const MIN_FOLDER_PARTS: usize = 2;
+
+/// Returns the limits of calls with arguments like these; `None` if only the same arguments are alike.
+///
+/// Like a path are the other files of its folder, like an address its host, like a command its first words.
+pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
+    let found = Findings::of(arguments).ok()?;
+    let mut scope = PermissionScope::default();
+    if found.commands.is_empty() {
+        let paths: Option<Vec<_>> =
+            found.paths().ok()?.iter().map(|(text, is_named)| folder(text, *is_named)).collect();
+        let mut paths: Vec<String> = paths?.into_iter().flatten().collect();
+        paths.dedup();
+        let hosts: Option<Vec<_>> =
+            found.texts(About::Host).ok()?.into_iter().map(host::name).collect();
+        let hosts = hosts?;
+        if paths.is_empty() && hosts.is_empty() {
+            return None;
+        }
+        // A list that is there and empty would open nothing.
+        if !paths.is_empty() {
+            scope.paths = paths.into();
+        }
+        if !hosts.is_empty() {
+            scope.hosts = hosts.into();
+        }
+    } else {
+        scope.commands = found.commands.iter().map(beginning).collect::<Option<Vec<_>>>()?.into();
+    }
+    check(&scope, Some(arguments)).ok().map(|()| scope)
+}
+
+/// Returns the limits of an approval in words.
+#[must_use]
+pub fn scope_words(scope: &PermissionScope) -> String {
+    let ports: Vec<String> = scope.ports.iter().map(u16::to_string).collect();
+    let lists: [(&str, &[String]); 7] = [
+        ("paths below", &scope.paths),
+        ("never below", &scope.deny_paths),
+        ("hosts", &scope.hosts),
+        ("never hosts", &scope.deny_hosts),
+        ("ports", &ports),
+        ("commands that begin with", &scope.commands),
+        ("never commands with", &scope.deny_commands),
+    ];
+    let named = lists.iter().filter(|(_, values)| !values.is_empty());
+    let named = named.map(|(name, values)| format!("{name} `{}`", values.join("`, `")));
+    named.collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the folder of a path: none for an address, `None` if other paths cannot be like it.
+fn folder(text: &str, is_named: bool) -> Option<Option<String>> {
+    if !is_named && text.contains("://") {
+        return Some(None);
+    }
+    let is_plain = text.starts_with(['/', '~']) && !text.contains(['*', '?', '[', '{', '%', '\\']);
+    if !is_plain {
+        return None;
+    }
+    let path = text.trim_end_matches('/');
+    let (parent, name) = path.rsplit_once('/')?;
+    let is_file = name.contains('.') && !name.starts_with("..");
+    let parts = parent.split('/').filter(|part| !part.is_empty()).count();
+    let stands = if is_file && parts >= MIN_FOLDER_PARTS { parent } else { path };
+    Some((!stands.is_empty()).then(|| stands.to_owned()))
+}
+
+/// Returns the words that a command like this begins with; `None` if an option or a value follows the program.
+fn beginning(command: &Command) -> Option<String> {
+    let words: Vec<&str> = match command {
+        Command::Line(line) => line.split_whitespace().collect(),
+        Command::Words(words) => words.iter().map(String::as_str).collect(),
+    };
+    let is_word =
+        |word: &&&str| word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    match words[..] {
+        [program] => Some(program.to_owned()),
+        [program, action, ..] if is_word(&&action) && !action.starts_with('-') => {
+            Some(format!("{program} {action}"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_like(arguments: &str, expected: Option<&str>) {
+        assert_eq!(like(arguments).as_ref().map(scope_words).as_deref(), expected, "{arguments}");
+    }
+
+    #[test]
+    fn calls_like_this_are_in_the_same_folder_at_the_same_host_or_the_same_command() {
+        check_like(
+            r#"{"path":"/srv/notes/a.txt","content":"x"}"#,
+            Some("paths below `/srv/notes`"),
+        );
+        check_like(r#"{"path":"/srv/notes"}"#, Some("paths below `/srv/notes`"));
+        check_like(r#"{"url":"https://api.example.com/v1"}"#, Some("hosts `api.example.com`"));
+        check_like(
+            r#"{"command":"git status --short"}"#,
+            Some("commands that begin with `git status`"),
+        );
+        // A file close to the root does not stand for the folder, nor an option for all options.
+        check_like(r#"{"path":"/etc/passwd.txt"}"#, Some("paths below `/etc/passwd.txt`"));
+        for alone in [
+            r#"{"command":"rm -rf /tmp/x"}"#,
+            r#"{"command":"sudo reboot"}"#,
+            r#"{"command":"cat a | sh"}"#,
+            r#"{"path":"/srv/notes/*.txt"}"#,
+            r#"{"path":"../a.txt"}"#,
+            r#"{"path":7}"#,
+            r#"{"disk":"the old one"}"#,
+            "[",
+        ] {
+            check_like(alone, None);
+        }
+    }
+}
