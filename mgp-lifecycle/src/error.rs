@@ -1,5 +1,6 @@
 //! The reasons why this crate refuses a call, and their error codes (MGP §14.3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mcp::{TaskStatus, key};
@@ -32,7 +33,7 @@ pub enum LifecycleError {
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     /// The server takes no calls in its current state.
-    #[error("{}", not_ready(state, server.as_ref()))]
+    #[error("{}", not_ready(state, server.as_ref(), cause.as_deref()))]
     NotReady {
         /// The state.
         state: ServerState,
@@ -40,6 +41,8 @@ pub enum LifecycleError {
         server: Option<ServerId>,
         /// If set, the server restarts without operator action.
         restarts: bool,
+        /// The reason of a failure, and when the server is tried again.
+        cause: Option<Arc<str>>,
     },
     /// A call arrived after the server began to drain; it was never started.
     #[error("the server is shutting down ({0}) and starts no new calls; {remedy}", remedy = remedy(.0))]
@@ -175,8 +178,18 @@ impl From<LifecycleError> for RpcError {
 }
 
 /// Returns why a server takes no calls, and what helps.
-fn not_ready(state: &ServerState, server: Option<&ServerId>) -> String {
+fn not_ready(state: &ServerState, server: Option<&ServerId>, cause: Option<&str>) -> String {
     let subject = named(server);
+    match (state, cause) {
+        (ServerState::Restarting, Some(cause)) => format!("{subject} is not ready: {cause}"),
+        (ServerState::Error, Some(cause)) => {
+            format!("{subject} failed: {cause}; restart it once the cause is gone")
+        }
+        (state, _) => not_ready_state(state, &subject),
+    }
+}
+
+fn not_ready_state(state: &ServerState, subject: &str) -> String {
     match state {
         ServerState::Draining => format!("{subject} is draining and takes no new calls"),
         ServerState::Restarting => format!("{subject} is being restarted; try again in a moment"),
@@ -219,7 +232,7 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         }
         .details(limited.details()),
         LifecycleError::QuotaExceeded(exceeded) => defaults.details(exceeded.details()),
-        LifecycleError::NotReady { state, server, restarts } => {
+        LifecycleError::NotReady { state, server, restarts, .. } => {
             let hints = match state {
                 // A restart follows, and calls during it are refused with 2002, whose hints are the same.
                 ServerState::Draining if *restarts => {

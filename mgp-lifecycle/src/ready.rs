@@ -126,9 +126,11 @@ impl ReadyLayer {
             return Ok(());
         }
         let restarts =
-            reason.is_some_and(|reason| restart_follows(&ShutdownReason::from(&*reason)));
+            reason.as_ref().is_some_and(|reason| restart_follows(&ShutdownReason::from(&**reason)));
         let server = server.or(self.server.as_ref()).cloned();
-        Err(LifecycleError::NotReady { state, server, restarts }.into())
+        // A reason of one word is that of a stop.
+        let cause = reason.filter(|reason| reason.contains(' '));
+        Err(LifecycleError::NotReady { state, server, restarts, cause }.into())
     }
 
     /// Waits until the server is connected, at most as long as the call may wait.

@@ -67,9 +67,9 @@ pub(crate) use self::starting::{LaunchOutcome, start_detached};
 #[cfg(unix)]
 mod starting {
     use std::fs::{File, OpenOptions};
-    use std::io::Read as _;
+    use std::io::{self, Read as _};
     use std::os::unix::fs::OpenOptionsExt as _;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::process::{ChildStdout, Command, Stdio};
     use std::time::Duration;
 
@@ -84,6 +84,13 @@ mod starting {
         Serving,
         /// Another kernel uses the folder; it will serve soon, or is about to stop.
         StateInUse,
+    }
+
+    /// Returns this program, or the one that replaced it: an upgrade may remove the file of a running one.
+    fn current_program() -> io::Result<PathBuf> {
+        let program = std::env::current_exe()?;
+        let replaced = program.to_str().and_then(|name| name.strip_suffix(" (deleted)"));
+        Ok(replaced.map(PathBuf::from).unwrap_or(program))
     }
 
     /// Starts a kernel in a process of its own, and waits until it serves.
@@ -101,7 +108,7 @@ mod starting {
                     Failure::failed(format!("the kernel cannot be started: `{log}`: {error}"))
                 },
             )?;
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(current_program()?);
         command.arg("__kernel").arg("--state").arg(folder);
         if let Some(config) = config {
             command.arg("--config").arg(config);

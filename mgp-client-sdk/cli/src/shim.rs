@@ -1,15 +1,15 @@
-//! `mgp serve --stdio`: relays bytes between a host and the kernel that all hosts share.
+//! `mgp serve --stdio`: relays lines between a host and the kernel that all hosts share.
 //!
-//! Two threads and no runtime; the bytes are not parsed.
+//! Two threads and no runtime. If the kernel ends, the conversation goes on with the next one.
 
-use std::fs::File;
+mod lines;
+mod relay;
+mod session;
+
 use std::io::{self, Read as _, Write as _};
-use std::net::Shutdown;
-use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -28,73 +28,92 @@ use crate::{socket, state};
 /// The time a kernel may take until it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The time the last kernel may take to stop its servers, before another one can start.
+const STOP_TIMEOUT: Duration = Duration::from_secs(90);
+
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-const BUFFER_BYTES: usize = 64 * 1024;
-
-/// Connects to the kernel, starting it if none runs, and relays bytes until either side closes.
+/// Connects to the kernel, starting it if none runs, and relays lines until the host closes.
 pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     let agent = serve.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let agent = socket_hello::check_agent_name(agent).map_err(Failure::usage)?;
     let folder = state::create_folder(global)?;
     let socket = socket::path_in(&folder);
-    let (stream, reply) = connect_or_start(&folder, &socket, serve, agent)?;
+    let connector = Connector { folder, socket, serve, hello: Hello::shim(agent).line() };
+    let (stream, reply) = connector.connect_or_start(START_TIMEOUT)?;
     warn_of_other_config(serve.config.as_deref(), &reply);
-    let shown = std::path::absolute(&socket).unwrap_or(socket);
-    let line = ReadyLine {
-        pid: reply.pid,
-        http: reply.http.as_deref(),
-        socket: Some(&shown),
-        servers: &reply.servers,
-    };
-    let ready_file = serve.ready_file.as_deref();
-    let ready_file = ready_file.map(|file| ReadyFile::write(file, &line)).transpose()?;
-    let has_file = ready_file.is_some();
-    let ready_file = Arc::new(Mutex::new(ready_file));
-    if has_file {
+    let ready_file = Arc::new(Mutex::new(connector.write_ready_file(&reply)?));
+    if serve.ready_file.is_some() {
         remove_on_signal(Arc::clone(&ready_file))?;
     }
     launch::print_stdin_hint();
-    let result = relay(&stream);
+    let result = relay::run(stream, |is_wanted| {
+        let connected = if is_wanted {
+            Some(connector.connect_or_start(STOP_TIMEOUT)?)
+        } else {
+            // A kernel that was stopped stays stopped until the host needs it.
+            try_connect(&connector.socket, &connector.hello)?
+        };
+        let Some((stream, reply)) = connected else { return Ok(None) };
+        *ready_file.lock() = connector.write_ready_file(&reply)?;
+        Ok(Some(stream))
+    });
     drop(ready_file.lock().take());
     result
 }
 
-fn connect_or_start(
-    folder: &Path,
-    socket: &Path,
-    serve: &Serve,
-    agent: &str,
-) -> CliResult<(UnixStream, HelloReply)> {
-    let hello = Hello::shim(agent).line();
-    let mut waited = Duration::ZERO;
-    loop {
-        if let Some(connection) = try_connect(socket, &hello)? {
-            return Ok(connection);
-        }
-        if waited >= START_TIMEOUT {
-            return Err(Failure::failed(format!(
-                "the kernel of `{}` neither serves nor exits; stop it with `mgp stop`, or end its process",
-                folder.display()
-            )));
-        }
-        // The lock is held until the kernel serves, so that two hosts start one kernel.
-        if let LockAttempt::Acquired(_lock) = lock::try_start(folder)? {
-            if let Some(connection) = try_connect(socket, &hello)? {
+/// The way to the kernel of a state folder.
+struct Connector<'a> {
+    folder: PathBuf,
+    socket: PathBuf,
+    serve: &'a Serve,
+    hello: Vec<u8>,
+}
+
+impl Connector<'_> {
+    fn write_ready_file(&self, reply: &HelloReply) -> CliResult<Option<ReadyFile>> {
+        let shown = std::path::absolute(&self.socket).unwrap_or_else(|_| self.socket.clone());
+        let line = ReadyLine {
+            pid: reply.pid,
+            http: reply.http.as_deref(),
+            socket: Some(&shown),
+            servers: &reply.servers,
+        };
+        self.serve.ready_file.as_deref().map(|file| ReadyFile::write(file, &line)).transpose()
+    }
+
+    /// Connects to the kernel, and starts it if none serves within a time.
+    fn connect_or_start(&self, limit: Duration) -> CliResult<(UnixStream, HelloReply)> {
+        let Self { folder, socket, serve, hello } = self;
+        let mut waited = Duration::ZERO;
+        loop {
+            if let Some(connection) = try_connect(socket, hello)? {
                 return Ok(connection);
             }
-            let config = serve.config.as_deref();
-            match launch::start_detached(folder, config, serve.linger, START_TIMEOUT)? {
-                LaunchOutcome::Serving => {
-                    // Bounds the attempts if kernels exit right after they started.
-                    waited += START_TIMEOUT / 4;
-                    continue;
-                }
-                LaunchOutcome::StateInUse => {}
+            if waited >= limit {
+                return Err(Failure::failed(format!(
+                    "the kernel of `{}` neither serves nor exits; stop it with `mgp stop`, or end its process",
+                    folder.display()
+                )));
             }
+            // The lock is held until the kernel serves, so that two hosts start one kernel.
+            if let LockAttempt::Acquired(_lock) = lock::try_start(folder)? {
+                if let Some(connection) = try_connect(socket, hello)? {
+                    return Ok(connection);
+                }
+                let config = serve.config.as_deref();
+                match launch::start_detached(folder, config, serve.linger, START_TIMEOUT)? {
+                    LaunchOutcome::Serving => {
+                        // Bounds the attempts if kernels exit right after they started.
+                        waited += limit / 4;
+                        continue;
+                    }
+                    LaunchOutcome::StateInUse => {}
+                }
+            }
+            thread::sleep(POLL_INTERVAL);
+            waited += POLL_INTERVAL;
         }
-        thread::sleep(POLL_INTERVAL);
-        waited += POLL_INTERVAL;
     }
 }
 
@@ -164,50 +183,4 @@ fn remove_on_signal(file: Arc<Mutex<Option<ReadyFile>>>) -> CliResult {
         std::process::exit(signals::exit_code(number));
     })?;
     Ok(())
-}
-
-/// Copies bytes both ways until the kernel closes its side.
-fn relay(stream: &UnixStream) -> CliResult {
-    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let to_kernel = stream.try_clone()?;
-    let host_closed = Arc::new(AtomicBool::new(false));
-    let closed = Arc::clone(&host_closed);
-    thread::Builder::new().name("mgp-host".to_owned()).stack_size(64 * 1024).spawn(move || {
-        let (mut input, mut to_kernel) = (input, to_kernel);
-        // The kernel still answers requests after the host has closed its side.
-        let copied = copy(&mut input, &mut to_kernel);
-        // A failed write means that the kernel is gone, not that the host has closed.
-        closed.store(!copied.is_err_and(|error| is_closed_by_peer(&error)), Ordering::Release);
-        let _ = to_kernel.shutdown(Shutdown::Write);
-    })?;
-    let (mut from_kernel, mut output) = (stream, output);
-    match copy(&mut from_kernel, &mut output) {
-        _ if host_closed.load(Ordering::Acquire) => Ok(()),
-        // The host does not read any more.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        _ => Err(Failure::failed(
-            "the kernel has ended; the host starts another one when it reconnects",
-        )),
-    }
-}
-
-fn is_closed_by_peer(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
-}
-
-/// Copies each piece as soon as it is read, until the end.
-///
-/// Not by `io::copy`, which uses splice: Linux holds the lock of a pipe while it waits for the socket, so the reader of
-/// the pipe would wait for the *next* message before it gets this one.
-fn copy(from: &mut impl io::Read, to: &mut impl io::Write) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        match from.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => to.write_all(&buffer[..count])?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }

@@ -25,8 +25,8 @@ use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
 use super::fleet::{
-    self, CreateServer, FleetContext, KnownServers, ResourceSubscriptions, StaleLists,
-    load_stored_lists,
+    self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
+    StaleLists, load_stored_lists,
 };
 use super::handle::{Kernel, KernelParts};
 use super::hops;
@@ -262,6 +262,7 @@ impl KernelBuilder {
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
             local: Arc::new(local),
             notifications: ChangeNotifier::new(),
+            changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
         };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mgp_discovery::{
     ApprovedRegistration, ConfirmLevel, KernelConfig, OnUngranted, RestartConfig, ServerConfig,
+    TargetConfig,
 };
 use mgp_lifecycle::{SuperviseConfig, UngrantedPolicy};
 use mgp_security::{ConfirmFrom, ServerPolicy};
@@ -52,6 +53,11 @@ pub(super) fn permission_flow(server: &ServerConfig) -> (Duration, UngrantedPoli
     (mgp.permission_timeout, ungranted)
 }
 
+/// Returns whether a server runs elsewhere, at a URL.
+pub(super) fn is_remote(server: &ServerConfig) -> bool {
+    matches!(server.target, TargetConfig::Url { .. })
+}
+
 /// Returns when a server is restarted.
 pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
     let RestartConfig { policy, max, window, backoff_base, backoff_max, .. } =
@@ -62,5 +68,8 @@ pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
     config.window = window;
     config.backoff_base = backoff_base;
     config.backoff_max = backoff_max;
+    config.start_timeout = server.timeouts.start();
+    // It runs elsewhere, and is back when the network or its operator is.
+    config.gives_up = !is_remote(server);
     config
 }

@@ -180,7 +180,11 @@ impl Transport {
         stack: &Stack,
         config: &ClientConfig,
     ) -> Result<Arc<PeerInfo>, Error> {
-        match handshake(stack, &self.cx, config, &self.known_era).await {
+        let mut cx = self.cx.clone();
+        // The limit of the whole handshake applies, and not that of a call.
+        let limit = config.connect.handshake_timeout + GRACE_TIMEOUT;
+        cx.extensions.insert(TimeLimits { timeout: limit, max: limit });
+        match handshake(stack, &cx, config, &self.known_era).await {
             Ok(facts) => Ok(facts),
             Err(error) => {
                 self.peer.close("the handshake failed");
@@ -267,10 +271,6 @@ async fn finish_connect(
     let time_limits =
         TimeLimits { timeout: config.timeout, max: config.max_timeout.max(config.timeout) };
     let stack = gates(transport.outbound(&mut config, &session, time_limits)?);
-    if config.connect.era == EraChoice::Modern {
-        // There is no other era to fall back to, so the probe may use the whole time.
-        config.connect.probe_timeout = config.connect.handshake_timeout + GRACE_TIMEOUT;
-    }
     let facts = transport.handshake(&stack, &config).await?;
     let presence = transport.record_presence(&config, &facts).await?;
     let Transport { peer, cx, monitor, liveness, driver, child, lists, .. } = transport;

@@ -307,6 +307,7 @@ impl SupervisedClient {
 
     fn not_ready_error(&self, rest: &RestState) -> RpcError {
         match self.0.gate.check() {
+            Err(refusal) if refusal.message().contains(&*rest.reason) => refusal,
             Err(refusal) => {
                 let message = format!("{}: {}", refusal.message(), rest.reason);
                 let error = RpcError::new(refusal.code(), message);

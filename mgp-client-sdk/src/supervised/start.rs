@@ -1,11 +1,14 @@
 //! Starts, connects, drains and stops one run of a supervised server (MGP §11.4, §11.5).
 
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+#[cfg(feature = "http")]
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use mgp_lifecycle::ConnectError;
 use mgp_transport::{
     Child, ChildCommand, ChildError, ChildReader, ChildWriter, DuplexEnd, ExitReport, Keeper,
@@ -13,9 +16,13 @@ use mgp_transport::{
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{Extension, ServerState, ShutdownParams, ShutdownReason};
 use mgp_types::opaque_debug;
-use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned, connection_closed};
+use mgp_types::service::{
+    BoxFuture, Exit, HttpFailure, Spawn, SpawnError, Spawned, connection_closed,
+};
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
+#[cfg(feature = "http")]
+use tokio::time::sleep;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::authorization::AuthorizationFailed;
@@ -30,6 +37,11 @@ use crate::handler::ServerChange;
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for the handshake to report why it failed, after the child exited during it.
 const HANDSHAKE_ERROR_TIMEOUT: Duration = Duration::from_millis(500);
+/// Interval between requests to connect to a server at a URL that does not answer, and their number.
+#[cfg(feature = "http")]
+const ATTEMPT_INTERVAL: Duration = Duration::from_secs(6);
+#[cfg(feature = "http")]
+const MAX_ATTEMPTS: usize = 5;
 /// Time for a server to answer `mgp/lifecycle/shutdown`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -203,11 +215,10 @@ impl ServerRun {
                     (Some(Arc::new(child)), io)
                 }
                 Err(error) => {
-                    let why = std::error::Error::source(&error);
-                    let why = why.map_or(String::new(), |why| format!(": {why}"));
-                    let how = format!("{error}{why}");
+                    let (how, is_permanent) = spawn_failure(&error);
                     attempt.failed(&how);
-                    return Err(SpawnError::new(how));
+                    let error = SpawnError::new(how);
+                    return Err(if is_permanent { error.permanent() } else { error });
                 }
             },
             #[cfg(feature = "http")]
@@ -233,7 +244,8 @@ impl ServerRun {
                 let cause = self.failure_cause(&error);
                 self.failed(&cause);
                 self.failure.send_replace(Some(cause.clone()));
-                return Err(SpawnError::new(cause));
+                let failure = SpawnError::new(cause);
+                return Err(if is_permanent(&error) { failure.permanent() } else { failure });
             }
         };
         if let Some(attempt) = self.attempt() {
@@ -282,20 +294,43 @@ impl ServerRun {
 
     async fn connect(&self) -> Result<ReadyServer, Error> {
         #[cfg(feature = "http")]
-        if let ServerTarget::Url { transport: HttpTransport::Streamable, .. } = &self.target {
-            return match self.connect_over(HttpTransport::Streamable).await {
+        if let ServerTarget::Url { transport, .. } = &self.target {
+            return match self.connect_url(*transport).await {
                 // Without an event stream the first error says more.
                 Err(error) if client::may_be_http_sse(&error) => {
-                    self.connect_over(HttpTransport::Sse).await.map_err(|_| error)
+                    self.connect_url(HttpTransport::Sse).await.map_err(|_| error)
                 }
                 connected => connected,
             };
         }
-        self.connect_over(HttpTransport::Sse).await
+        self.connect_once(HttpTransport::Sse).await
+    }
+
+    /// Connects to a server at a URL: while it does not answer, other requests are made beside the first one.
+    ///
+    /// A request to a server that hung is never answered, even if the server is well again.
+    #[cfg(feature = "http")]
+    async fn connect_url(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
+        let mut attempts = FuturesUnordered::new();
+        loop {
+            attempts.push(Box::pin(self.connect_once(transport)));
+            let is_last = attempts.len() >= MAX_ATTEMPTS;
+            let waiting = async move {
+                sleep(ATTEMPT_INTERVAL).await;
+                if is_last {
+                    std::future::pending::<()>().await;
+                }
+            };
+            if let Either::Left((outcome, _)) = select(pin!(attempts.next()), pin!(waiting)).await {
+                return outcome.unwrap_or_else(|| {
+                    Err(ConnectError::Refused(connection_closed("no attempt")).into())
+                });
+            }
+        }
     }
 
     /// Connects; a server at a URL over this transport.
-    async fn connect_over(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
+    async fn connect_once(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
         #[cfg(not(feature = "http"))]
         let _ = transport;
         let mut config = self.plan.config.clone();
@@ -464,16 +499,69 @@ impl ServerRun {
     }
 }
 
+/// Describes why a program did not start, and returns whether another start would fail in the same way.
+fn spawn_failure(error: &ChildError) -> (String, bool) {
+    let ChildError::Start { program, source } = error else {
+        let source = std::error::Error::source(error);
+        let source = source.map_or(String::new(), |source| format!(": {source}"));
+        return (format!("{error}{source}"), false);
+    };
+    let remedy = match source.kind() {
+        ErrorKind::NotFound => "; install it, or correct `command` or `cwd`",
+        ErrorKind::PermissionDenied => "; run `chmod +x` on it, or correct `command` or `cwd`",
+        _ => "",
+    };
+    (format!("program {program:?} did not start: {source}{remedy}"), !remedy.is_empty())
+}
+
+/// Describes why a handshake failed, never in the words of the server.
 fn failure_cause(error: &Error) -> String {
-    match error {
-        Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal) => {
-            if let Some(failed) = AuthorizationFailed::from_error(refusal) {
-                return failed.to_string();
-            }
-            format!("the handshake was refused with {}", refusal.code())
+    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
+        // These texts are written by this workspace.
+        return error.to_string();
+    };
+    if let Some(failed) = AuthorizationFailed::from_error(refusal) {
+        return failed.to_string();
+    }
+    match HttpFailure::from_error(refusal) {
+        Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => {
+            "the server requires credentials (HTTP 401): log in, or set a header, and start it again"
+                .to_owned()
         }
-        // These texts are written by this workspace, not by the server.
-        error => error.to_string(),
+        Some(HttpFailure::Status(300..=399)) => {
+            "the server redirects to another URL; use that one if you trust it".to_owned()
+        }
+        Some(HttpFailure::StatusWithError(status)) => {
+            format!("the handshake was refused with HTTP {status} and code {}", refusal.code())
+        }
+        // Also by this workspace, but for the challenge at the end.
+        Some(_) => {
+            let message = refusal.message();
+            message.split_once(" (challenge: ").map_or(message, |(ours, _)| ours).to_owned()
+        }
+        None => format!("the handshake was refused with {}", refusal.code()),
+    }
+}
+
+/// Returns whether another handshake would fail in the same way, e.g. without credentials.
+fn is_permanent(error: &Error) -> bool {
+    let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
+        use ConnectError::{Deferred, TimedOut};
+        return !matches!(error, Error::Connect(TimedOut(_) | Deferred(_)) | Error::Unaudited(_));
+    };
+    if AuthorizationFailed::from_error(refusal).is_some() {
+        return true;
+    }
+    match HttpFailure::from_error(refusal) {
+        Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {
+            matches!(status, 300..=399 | 401 | 403 | 407)
+        }
+        // A certificate that is not trusted.
+        Some(HttpFailure::Unreachable) => {
+            refusal.as_recovery().is_some_and(|hints| !hints.is_retryable())
+        }
+        Some(_) => false,
+        None => matches!(refusal.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED),
     }
 }
 

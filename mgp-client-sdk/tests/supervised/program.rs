@@ -194,7 +194,7 @@ fn the_ready_layer_alone_on_a_client() {
     let expected = "connected: noon\n\
         draining: refused, 2001 server `clock` is draining and takes no new calls\n\
         restarting: noon\n\
-        error: refused, 2000 server `clock` failed; restart it once the cause is gone\n";
+        error: refused, 2000 server `clock` failed: exited with code 1; restart it once the cause is gone\n";
     assert_eq!(output, expected);
 }
 

@@ -113,7 +113,8 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
         (Some(old), Some(new)) => negotiated(old) == negotiated(new),
         _ => false,
     };
-    let same_handshake = same_offer && old.era == new.era;
+    let same_handshake =
+        same_offer && old.era == new.era && old.timeouts.start == new.timeouts.start;
     if same_place && same_handshake { ChangeEffect::Govern } else { ChangeEffect::Restart }
 }
 

@@ -88,6 +88,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
         "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
+        "start_timeout" KeyKind::Duration, "30s", "The time the server may take from its start until it answers the handshake.";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
         "limits" KeyKind::Table, "", "The limits of the server's tool calls, of all agents together.";
         "results" KeyKind::Table, "", "The most of a result that reaches a model.";
@@ -130,7 +131,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; then the decision is deferred.";
         "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection.";
         "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
-        "max_restarts" KeyKind::Number(0, 10_000), "5", "The maximum number of restarts within the window.";
+        "max_restarts" KeyKind::Number(0, 10_000), "5", "The maximum number of restarts of a program within the window. A server at a `url` is tried again without end.";
         "restart_window_secs" KeyKind::Number(1, 31_536_000), "300", "The window, in seconds.";
         "backoff_base_ms" KeyKind::Number(1, 86_400_000), "1000", "The first wait before a restart, in milliseconds.";
         "backoff_max_ms" KeyKind::Number(1, 86_400_000), "30000", "The longest wait before a restart, in milliseconds.";

@@ -88,7 +88,7 @@ pub struct ServerConfig {
     pub target: TargetConfig,
     /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
-    /// The time limits of its tool calls.
+    /// The time limits of its start and of its tool calls.
     pub timeouts: CallTimeouts,
     /// The limits of its calls.
     pub limits: ServerLimits,
@@ -106,7 +106,7 @@ pub struct ServerConfig {
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
-/// Time limits of the calls of one server's tools; `None` for the kernel's.
+/// Time limits of one server and of the calls of its tools; `None` for the kernel's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
@@ -116,6 +116,16 @@ pub struct CallTimeouts {
     pub max_timeout: Option<Duration>,
     /// The longest time without progress of single tools.
     pub tools: BTreeMap<String, Duration>,
+    /// The longest start; see [`start`](Self::start).
+    pub start: Option<Duration>,
+}
+
+impl CallTimeouts {
+    /// Returns the time from a start until the server must have answered the handshake.
+    #[must_use]
+    pub fn start(&self) -> Duration {
+        self.start.unwrap_or(Duration::from_secs(30))
+    }
 }
 
 /// The program or URL of a server.

@@ -197,7 +197,8 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
 
 fn call_timeouts(reader: &mut Reader<'_, '_, '_>) -> CallTimeouts {
     let (timeout, max_timeout) = timeout_pair(reader);
-    CallTimeouts { timeout, max_timeout, tools: reader.durations("tool_timeouts") }
+    let (tools, start) = (reader.durations("tool_timeouts"), reader.duration("start_timeout"));
+    CallTimeouts { timeout, max_timeout, tools, start }
 }
 
 /// Reads `timeout` and `max_timeout`, which must not be shorter.

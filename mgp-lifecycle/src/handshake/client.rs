@@ -1,5 +1,6 @@
 //! The client side: probes for the modern era, falls back to `initialize`, runs the permission gate (MGP §2, §3.4).
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,10 +30,10 @@ use super::state::{HandshakeState, Phase};
 pub struct ConnectConfig {
     /// The era to use.
     pub era: EraChoice,
-    /// The time a server may take to answer the probe before it counts as a legacy server. Default: 10 s.
+    /// The time after which a server that has not answered the probe is also sent `initialize`. Default: 10 s.
     ///
     /// Legacy servers refuse the probe at once; this is for servers that do not answer it, and includes the
-    /// server's start.
+    /// server's start. The first useful answer counts, so a modern server that starts slowly stays modern.
     pub probe_timeout: Duration,
     /// The time limit of the whole handshake, without the gate. Default: 30 s.
     pub handshake_timeout: Duration,
@@ -195,32 +196,83 @@ async fn negotiate<S: MgpService>(
     offer: &ClientOffer,
     config: &ConnectConfig,
 ) -> Result<Arc<PeerInfo>, ConnectError> {
-    if config.era != EraChoice::Legacy {
-        let result = match probe(stack, cx, offer, config, &Revision::MODERN).await? {
-            ProbeResult::Retry(revision) => probe(stack, cx, offer, config, &revision).await?,
-            result => result,
-        };
-        match result {
-            ProbeResult::Modern(facts) => return Ok(facts),
-            // There is no fallback: the server's refusal is the error.
-            ProbeResult::Legacy(refusal) if config.era == EraChoice::Modern => {
-                let unknown = || RpcError::method_not_found(ServerDiscover::METHOD);
-                return Err(ConnectError::Refused(refusal.unwrap_or_else(unknown)));
-            }
-            _ => {}
-        }
+    if config.era == EraChoice::Legacy {
+        return initialize(stack, cx, offer).await;
     }
-    initialize(stack, cx, offer).await
+    let mut probing = pin!(probe_twice(stack, cx, offer));
+    if config.era == EraChoice::Modern {
+        return match probing.await? {
+            ProbeResult::Modern(facts) => Ok(facts),
+            // There is no fallback: the server's refusal is the error.
+            ProbeResult::Legacy(refusal) => {
+                let unknown = || RpcError::method_not_found(ServerDiscover::METHOD);
+                Err(ConnectError::Refused(refusal.unwrap_or_else(unknown)))
+            }
+        };
+    }
+    match timeout(config.probe_timeout, &mut probing).await {
+        Ok(result) => match result? {
+            ProbeResult::Modern(facts) => Ok(facts),
+            ProbeResult::Legacy(_) => initialize(stack, cx, offer).await,
+        },
+        Err(_) => first_answer(probing, stack, cx, offer, config.probe_timeout).await,
+    }
 }
 
-/// The result of a probe.
+/// Sends `initialize` beside a probe that was not answered in time; the first answer that opens a connection counts.
+async fn first_answer<S: MgpService>(
+    mut probing: Pin<&mut impl Future<Output = Result<ProbeResult, ConnectError>>>,
+    stack: &S,
+    cx: &Context,
+    offer: &ClientOffer,
+    wait: Duration,
+) -> Result<Arc<PeerInfo>, ConnectError> {
+    cx.scope.state::<HandshakeState>().set_guessed();
+    let mut initializing = pin!(initialize(stack, cx, offer));
+    tokio::select! {
+        probed = &mut probing => match probed? {
+            ProbeResult::Modern(facts) => Ok(facts),
+            ProbeResult::Legacy(_) => initializing.await,
+        },
+        initialized = &mut initializing => match initialized {
+            // A modern server refuses it, and answers the probe when it is ready.
+            Err(ConnectError::Refused(refusal)) => match timeout(wait, probing).await {
+                Ok(Ok(ProbeResult::Modern(facts))) => Ok(facts),
+                _ => Err(ConnectError::Refused(refusal)),
+            },
+            result => result,
+        },
+    }
+}
+
+/// Sends the probe, and once more if the server asks for another modern revision.
+async fn probe_twice<S: MgpService>(
+    stack: &S,
+    cx: &Context,
+    offer: &ClientOffer,
+) -> Result<ProbeResult, ConnectError> {
+    match probe(stack, cx, offer, &Revision::MODERN).await? {
+        ProbeAnswer::Retry(revision) => match probe(stack, cx, offer, &revision).await? {
+            ProbeAnswer::Retry(_) => Ok(ProbeResult::Legacy(None)),
+            ProbeAnswer::Known(result) => Ok(result),
+        },
+        ProbeAnswer::Known(result) => Ok(result),
+    }
+}
+
+/// The result of the probes.
 enum ProbeResult {
     /// A modern server.
     Modern(Arc<PeerInfo>),
-    /// A modern server that asks for this revision.
-    Retry(Revision),
     /// A legacy server, with its answer to the probe.
     Legacy(Option<RpcError>),
+}
+
+/// The answer to one probe.
+enum ProbeAnswer {
+    Known(ProbeResult),
+    /// A modern server that asks for this revision.
+    Retry(Revision),
 }
 
 /// Sends `server/discover`.
@@ -228,45 +280,47 @@ async fn probe<S: MgpService>(
     stack: &S,
     cx: &Context,
     offer: &ClientOffer,
-    config: &ConnectConfig,
     revision: &Revision,
-) -> Result<ProbeResult, ConnectError> {
+) -> Result<ProbeAnswer, ConnectError> {
     let call = modern_probe(cx, offer, revision).map_err(ConnectError::Refused)?;
-    let answer = timeout(config.probe_timeout, stack.clone().call(call)).await;
+    let answer = stack.clone().call(call).await;
     let next = match &answer {
-        Err(_) => era::after_probe(&ProbeOutcome::TimedOut),
-        Ok(Err(error)) => era::after_probe(&ProbeOutcome::Refused(error)),
-        Ok(Ok(_)) => era::after_probe(&ProbeOutcome::Answered),
+        Err(error) => era::after_probe(&ProbeOutcome::Refused(error)),
+        Ok(_) => era::after_probe(&ProbeOutcome::Answered),
     };
-    match (next, answer) {
-        (NextStep::Modern, Ok(Ok(reply))) => {
+    let known = match (next, answer) {
+        (NextStep::Modern, Ok(reply)) => {
             let Ok(result) = reply.get::<DiscoverResult>() else {
-                return Ok(ProbeResult::Legacy(None));
+                return Ok(ProbeAnswer::Known(ProbeResult::Legacy(None)));
             };
             if !result.supported_versions.contains(revision) {
-                return Ok(ProbeResult::Legacy(None));
+                return Ok(ProbeAnswer::Known(ProbeResult::Legacy(None)));
             }
             let info = result.meta.as_ref().and_then(|meta| meta.server_info().ok().flatten());
             let mut facts =
                 server_facts(revision.clone(), &result.capabilities, info.as_ref(), offer);
             facts.instructions = result.instructions;
-            Ok(ProbeResult::Modern(store_facts(cx, Phase::Ready, facts)))
+            ProbeResult::Modern(store_facts(cx, Phase::Ready, facts))
         }
         (NextStep::Retry(supported), _) => {
             let revision = supported.into_iter().find(|revision| *revision == Revision::MODERN);
-            Ok(revision.map_or(ProbeResult::Legacy(None), ProbeResult::Retry))
+            match revision {
+                Some(revision) => return Ok(ProbeAnswer::Retry(revision)),
+                None => ProbeResult::Legacy(None),
+            }
         }
         (NextStep::ModernUndescribed, _) => {
-            Ok(ProbeResult::Modern(store_facts(cx, Phase::Ready, PeerInfo::new(revision.clone()))))
+            ProbeResult::Modern(store_facts(cx, Phase::Ready, PeerInfo::new(revision.clone())))
         }
-        (NextStep::Fail, Ok(Err(error))) => Err(ConnectError::Refused(error)),
+        (NextStep::Fail, Err(error)) => return Err(ConnectError::Refused(error)),
         (next, answer) => {
             if next == NextStep::GuessLegacy {
                 cx.scope.state::<HandshakeState>().set_guessed();
             }
-            Ok(ProbeResult::Legacy(answer.ok().and_then(Result::err)))
+            ProbeResult::Legacy(answer.err())
         }
-    }
+    };
+    Ok(ProbeAnswer::Known(known))
 }
 
 fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Result<Call, RpcError> {
@@ -404,6 +458,7 @@ async fn send<S: MgpService>(
 #[cfg(test)]
 mod tests {
     use mgp_types::service::{Peer, Principal, Scope, ScopeKind, Stack};
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -441,15 +496,40 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_modern_server_that_starts_slowly_does_not_count_as_a_legacy_one() {
-        let server = Stack::from_fn(|_| async {
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            Reply::of(&DiscoverResult::new(vec![Revision::MODERN], ServerCapabilities::new()))
+    /// Connects to a server that takes this long to start, and then answers what waits in its pipe, or never a probe.
+    async fn connect_after(seconds: u64, answers: Era) -> Result<Era, ConnectError> {
+        let server = Stack::from_fn(move |call: Call| async move {
+            let ready = Instant::now() + Duration::from_secs(seconds);
+            let is_probe = call.is::<ServerDiscover>();
+            match (answers, is_probe) {
+                (Era::Legacy, true) => std::future::pending().await,
+                (Era::Legacy, false) => {
+                    let (all, info) = (ServerCapabilities::new(), Implementation::new("s", "1"));
+                    Reply::of(&InitializeResult::new(Revision::LATEST_LEGACY, all, info))
+                }
+                (_, true) => {
+                    tokio::time::sleep_until(ready).await;
+                    let modern = vec![Revision::MODERN];
+                    Reply::of(&DiscoverResult::new(modern, ServerCapabilities::new()))
+                }
+                // It is refused a moment before the probe is answered.
+                (_, false) => Err(RpcError::method_not_found(Initialize::METHOD)),
+            }
         });
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
         let offer = ClientOffer::new(Implementation::new("c", "1"));
-        let facts = connect(&server, &cx, &offer, &ConnectConfig::default()).await.unwrap();
-        assert_eq!(facts.revision, Revision::MODERN);
+        let facts = connect(&server, &cx, &offer, &ConnectConfig::default()).await?;
+        assert_eq!(cx.scope.state::<HandshakeState>().facts().era, facts.era);
+        Ok(facts.era)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_modern_server_that_starts_slowly_does_not_count_as_a_legacy_one() {
+        for seconds in [5, 12, 29] {
+            assert_eq!(connect_after(seconds, Era::Modern).await.unwrap(), Era::Modern);
+        }
+        let late = connect_after(31, Era::Modern).await;
+        assert!(matches!(late, Err(ConnectError::TimedOut(_))), "{late:?}");
+        assert_eq!(connect_after(0, Era::Legacy).await.unwrap(), Era::Legacy);
     }
 }

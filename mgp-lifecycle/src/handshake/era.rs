@@ -88,7 +88,6 @@ fn with_revisions(error: RpcError, requested: &Revision, supported: &[Revision])
 pub(crate) enum ProbeOutcome<'a> {
     Answered,
     Refused(&'a RpcError),
-    TimedOut,
 }
 
 /// The next step of a client after its probe.
@@ -102,7 +101,7 @@ pub(crate) enum NextStep {
     ModernUndescribed,
     /// Fall back to `initialize`: the server does not know the probe.
     Initialize,
-    /// Fall back to `initialize` without evidence of the legacy era: the server failed, or did not answer.
+    /// Fall back to `initialize` without evidence of the legacy era: the server failed.
     GuessLegacy,
     /// Neither era would help: return the refusal.
     Fail,
@@ -153,7 +152,6 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
             _ if error.code() == ErrorCode::TIMEOUT => NextStep::GuessLegacy,
             _ => NextStep::Initialize,
         },
-        ProbeOutcome::TimedOut => NextStep::GuessLegacy,
     }
 }
 
@@ -202,7 +200,6 @@ mod tests {
     fn only_a_modern_refusal_keeps_a_client_modern() {
         let refused = |code| RpcError::new(ErrorCode(code), "no");
         assert_eq!(after_probe(&ProbeOutcome::Answered), NextStep::Modern);
-        assert_eq!(after_probe(&ProbeOutcome::TimedOut), NextStep::GuessLegacy);
         assert_eq!(after_probe(&ProbeOutcome::Refused(&refused(3003))), NextStep::GuessLegacy);
         for code in [-32601, -32602, -32600, -32000, 1000] {
             assert_eq!(

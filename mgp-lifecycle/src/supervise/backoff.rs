@@ -7,6 +7,9 @@ use mgp_types::Backoff;
 
 use super::config::SuperviseConfig;
 
+/// The restarts that are counted where there is no limit: the wait is the longest by then.
+const MAX_COUNTED: usize = 32;
+
 /// The restarts in the window, each by the server's total connected time at that moment.
 #[derive(Debug)]
 pub(super) struct RestartWindow {
@@ -39,7 +42,10 @@ impl RestartWindow {
             self.restarts.pop_front();
         }
         let before = self.restarts.len();
-        if before >= usize::try_from(config.max_restarts).unwrap_or(usize::MAX) {
+        if !config.gives_up {
+            // The wait does not grow any more.
+            self.restarts.truncate(MAX_COUNTED);
+        } else if before >= usize::try_from(config.max_restarts).unwrap_or(usize::MAX) {
             return None;
         }
         self.restarts.push_back(connected);

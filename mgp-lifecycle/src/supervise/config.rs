@@ -34,6 +34,8 @@ pub struct SuperviseConfig {
     /// The most restarts within the window; after one more failure the server stays in `error`.
     /// Default: 5, at most 10,000; 0 never restarts.
     pub max_restarts: u32,
+    /// If `false`, the limit does not apply: the server is tried again without end. Default: `true`.
+    pub gives_up: bool,
     /// The window, in time that the server was connected. Default: 300 s, from 1 s to 30 days.
     ///
     /// Time in which it waits, starts or stops does not count: a crash loop ends in `error` however long its waits are.
@@ -53,6 +55,7 @@ impl Default for SuperviseConfig {
         Self {
             policy: RestartPolicy::OnFailure,
             max_restarts: 5,
+            gives_up: true,
             window: Duration::from_mins(5),
             backoff_base: Duration::from_secs(1),
             backoff_max: Duration::from_secs(30),

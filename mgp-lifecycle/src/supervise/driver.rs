@@ -170,7 +170,10 @@ impl<S: Spawn> Driver<S> {
                 self.live.send_replace(Some(LiveServer { client, run: self.run }));
                 SupervisorEvent::Ready
             }
-            Outcome::StartFailed(error) => SupervisorEvent::StartFailed(error.to_string()),
+            Outcome::StartFailed(error) => SupervisorEvent::StartFailed {
+                how: error.to_string(),
+                is_permanent: error.is_permanent(),
+            },
             Outcome::Exited(exit) => SupervisorEvent::Exited(exit),
             Outcome::Stopped => SupervisorEvent::Stopped,
         };

@@ -20,7 +20,12 @@ pub enum SupervisorEvent {
     /// The server can be called.
     Ready,
     /// The start failed.
-    StartFailed(String),
+    StartFailed {
+        /// A description of the failure.
+        how: String,
+        /// If set, another start would fail in the same way: the server rests until a request starts it.
+        is_permanent: bool,
+    },
     /// The server ended without a request, or was lost.
     Exited(Exit),
     /// The health monitor found the server unhealthy.
@@ -93,4 +98,6 @@ pub struct RestState {
     pub restarts: u64,
     /// The limit, if it was exceeded.
     pub limit: Option<RestartLimitExceeded>,
+    /// If set, its last start failed for a reason that restarts do not mend, e.g. a missing program.
+    pub is_start_failure: bool,
 }

@@ -159,6 +159,12 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         rest.unwrap_or_else(|| runtime_stopped(&self.state, self.restarts()))
     }
 
+    /// Returns how the server rests; `None` if it runs, will be started, or never was.
+    #[must_use]
+    pub fn rest(&self) -> Option<RestState> {
+        self.status.borrow().rest.clone()
+    }
+
     /// Returns the client of the server, while it is connected or draining.
     #[must_use]
     pub fn client(&self) -> Option<C> {
@@ -204,5 +210,6 @@ mgp_types::opaque_debug!(Supervised<C> { state });
 pub(super) const RUNTIME_STOPPED: &str = "its runtime was shut down";
 
 pub(super) fn runtime_stopped(state: &StateHandle, restarts: u64) -> RestState {
-    RestState { state: state.get(), reason: RUNTIME_STOPPED.into(), restarts, limit: None }
+    let reason = RUNTIME_STOPPED.into();
+    RestState { state: state.get(), reason, restarts, limit: None, is_start_failure: false }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
-use super::backoff::RestartWindow;
+use super::backoff::{AllowedRestart, RestartWindow};
 use super::config::SuperviseConfig;
 use super::event::{RestState, RestartLimitExceeded, SupervisorAction, SupervisorEvent};
 use super::policy::{is_final, restarts_after};
@@ -50,6 +50,8 @@ pub struct Supervisor {
     restarts: u64,
     /// The reason of its rest; `None` before the first request.
     rest: Option<(Arc<str>, Option<RestartLimitExceeded>)>,
+    /// If set, the last start failed for a reason that restarts do not mend.
+    is_start_failure: bool,
 }
 
 /// The current activity; each phase but two has one deadline.
@@ -87,6 +89,7 @@ impl Supervisor {
             connected: Duration::ZERO,
             restarts: 0,
             rest: None,
+            is_start_failure: false,
         }
     }
 
@@ -139,6 +142,7 @@ impl Supervisor {
             reason: Arc::clone(reason),
             restarts: self.restarts,
             limit: *limit,
+            is_start_failure: self.is_start_failure,
         })
     }
 
@@ -155,7 +159,9 @@ impl Supervisor {
             }
             SupervisorEvent::Stop(reason) => self.replace(&reason, now, &mut out),
             SupervisorEvent::Ready => self.ready(now, &mut out),
-            SupervisorEvent::StartFailed(how) => self.start_failed(&how, now, &mut out),
+            SupervisorEvent::StartFailed { how, is_permanent } => {
+                self.start_failed(&how, is_permanent, now, &mut out);
+            }
             SupervisorEvent::Exited(exit) => self.exited(exit, now, &mut out),
             SupervisorEvent::Unhealthy(how) if self.is_running() => {
                 self.failed(&Exit::failure(how), now, &mut out);
@@ -259,8 +265,15 @@ impl Supervisor {
         }
     }
 
-    fn start_failed(&mut self, how: &str, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn start_failed(
+        &mut self,
+        how: &str,
+        is_permanent: bool,
+        now: Duration,
+        out: &mut Vec<SupervisorAction>,
+    ) {
         if let Phase::Starting { .. } = self.phase {
+            self.is_start_failure = is_permanent;
             self.failed(&Exit::failure(how), now, out);
         }
     }
@@ -298,6 +311,7 @@ impl Supervisor {
 
     /// Handles a server that ended or must end: decides what follows, and stops what remains of it.
     fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
+        self.forget_overcome(now);
         self.pause(now);
         let how = clipped(&exit.description);
         let after = if exit.is_success { ServerState::Disconnected } else { ServerState::Error };
@@ -324,7 +338,8 @@ impl Supervisor {
 
     /// Returns what follows an end that was not requested.
     fn after_end(&mut self, exit: &Exit, how: Arc<str>, now: Duration) -> AfterStop {
-        if !restarts_after(&self.config.policy, exit.is_success, exit.reason.as_ref()) {
+        let restarts = restarts_after(&self.config.policy, exit.is_success, exit.reason.as_ref());
+        if self.is_start_failure || !restarts {
             return AfterStop::Rest { reason: how, limit: None };
         }
         let max = self.config.max_restarts;
@@ -334,11 +349,10 @@ impl Supervisor {
                 AfterStop::GiveUp { limit, how }
             }
             Some(allowed) => {
-                let (number, wait) = (allowed.number, allowed.wait.as_millis());
                 AfterStop::Start {
                     at: now.saturating_add(allowed.wait),
                     // Shown with the state, so it contains the cause as well.
-                    reason: clipped(&format!("restart {number} of {max} in {wait} ms: {how}")),
+                    reason: retry_reason(&how, allowed, &self.config),
                 }
             }
         }
@@ -430,7 +444,7 @@ impl Supervisor {
         self.make_ready(&reason, out);
         self.enter(ServerState::Connecting, reason, out);
         out.push(SupervisorAction::Start);
-        self.rest = None;
+        (self.rest, self.is_start_failure) = (None, false);
         self.phase = Phase::Starting { until: now.saturating_add(self.config.start_timeout) };
     }
 
@@ -444,6 +458,16 @@ impl Supervisor {
                 self.enter(ServerState::Disconnected, Arc::clone(reason), out);
             }
             _ => {}
+        }
+    }
+
+    /// Without a limit, forgets the restarts before a connection that lasted: the next wait is a short one.
+    fn forget_overcome(&mut self, now: Duration) {
+        if let Phase::Running { since } = self.phase
+            && !self.config.gives_up
+            && now.saturating_sub(since) >= self.config.backoff_max
+        {
+            self.window.clear();
         }
     }
 
@@ -467,6 +491,17 @@ impl Supervisor {
 
 const fn start_at_once(reason: Arc<str>) -> AfterStop {
     AfterStop::Start { at: Duration::ZERO, reason }
+}
+
+/// Returns the reason of a wait: the cause, and when the server is tried again.
+fn retry_reason(how: &str, allowed: AllowedRestart, config: &SuperviseConfig) -> Arc<str> {
+    let seconds = allowed.wait.as_secs_f64();
+    let limit = match (config.gives_up, allowed.number, config.max_restarts) {
+        (true, number, max) => format!(" ({number} of {max})"),
+        (false, ..) => String::new(),
+    };
+    let next = format!("; next try in {seconds:.1} s{limit}");
+    (mgp_types::clip(how, MAX_REASON_BYTES - next.len()) + &next).into()
 }
 
 fn word(reason: &ShutdownReason) -> Arc<str> {

@@ -4,7 +4,7 @@ use mgp_lifecycle::SupervisorEvent;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
-use super::world::{World, clean_exit, config, crash, secs};
+use super::world::{World, clean_exit, config, crash, secs, start_failed};
 
 /// Returns every end that is a failure.
 fn failures() -> Vec<SupervisorEvent> {
@@ -29,7 +29,7 @@ fn the_policy_never_restarts_nothing() {
     assert_eq!(world.rest().state, ServerState::Disconnected);
     let mut world = World::new(config("never"));
     world.send(SupervisorEvent::Start);
-    world.send(SupervisorEvent::StartFailed("no such program".into()));
+    world.send(start_failed("no such program"));
     assert_eq!(
         (world.rest().state, &*world.rest().reason),
         (ServerState::Error, "no such program")
@@ -52,7 +52,7 @@ fn the_policy_on_failure_restarts_after_each_kind_of_failure() {
     }
     let mut world = World::new(config("on_failure"));
     world.send(SupervisorEvent::Start);
-    world.send(SupervisorEvent::StartFailed("no such program".into()));
+    world.send(start_failed("no such program"));
     world.wait();
     assert_eq!(world.path(9), "registered connecting error restarting connecting");
 }

@@ -3,7 +3,7 @@
 use mgp_lifecycle::{SuperviseConfig, Supervisor, SupervisorEvent};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 
-use super::world::{World, clean_exit, config, crash, secs};
+use super::world::{World, clean_exit, config, crash, secs, start_failed};
 
 const OPERATOR: ShutdownReason = ShutdownReason::OperatorRequest;
 
@@ -42,7 +42,7 @@ fn a_stop_during_a_start_stops_the_process_tree() {
     world.send(SupervisorEvent::Stop(OPERATOR));
     assert_eq!(world.stops, [Some(OPERATOR)]);
     assert_eq!(world.machine.rest(), None, "not before the process tree has ended");
-    for late in [SupervisorEvent::Ready, crash(), SupervisorEvent::StartFailed("stopped".into())] {
+    for late in [SupervisorEvent::Ready, crash(), start_failed("stopped")] {
         world.send(late);
     }
     world.send(SupervisorEvent::Stopped);

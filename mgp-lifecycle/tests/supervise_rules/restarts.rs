@@ -5,7 +5,7 @@ use std::time::Duration;
 use mgp_lifecycle::{SuperviseConfig, SupervisorEvent};
 use mgp_types::mgp::ServerState;
 
-use super::world::{World, clean_exit, config, crash, ms, secs};
+use super::world::{World, clean_exit, config, crash, ms, secs, start_failed};
 
 #[test]
 fn five_restarts_and_the_sixth_exit_ends_in_error() {
@@ -47,11 +47,51 @@ fn failed_starts_count_like_crashes() {
     let mut world = World::new(SuperviseConfig::default());
     world.send(SupervisorEvent::Start);
     for _ in 0..5 {
-        world.send(SupervisorEvent::StartFailed("connection refused".into()));
+        world.send(start_failed("connection refused"));
         world.wait();
     }
-    world.send(SupervisorEvent::StartFailed("connection refused".into()));
+    world.send(start_failed("connection refused"));
     assert_eq!((world.starts.len(), world.gave_up.len()), (6, 1));
+}
+
+#[test]
+fn what_cannot_start_is_not_tried_five_times() {
+    let mut world = World::new(SuperviseConfig::default());
+    for _ in 0..2 {
+        world.send(SupervisorEvent::Start);
+        let how = "no such program".to_owned();
+        world.send(SupervisorEvent::StartFailed { how, is_permanent: true });
+        world.send(SupervisorEvent::Stopped);
+        let rest = world.rest();
+        assert_eq!((rest.state, rest.is_start_failure), (ServerState::Error, true));
+        assert_eq!((&*rest.reason, rest.limit), ("no such program", None));
+    }
+    assert_eq!(world.starts.len(), 2, "once per request");
+    world.send(SupervisorEvent::Start);
+    world.send(SupervisorEvent::Ready);
+    assert!(world.crash_after(secs(1)), "it did start, so a crash is followed by a restart");
+}
+
+#[test]
+fn a_server_without_a_limit_is_tried_again_without_end() {
+    let mut config = SuperviseConfig::default();
+    config.gives_up = false;
+    let mut world = World::new(config);
+    world.send(SupervisorEvent::Start);
+    for number in 0..200 {
+        let before = world.now;
+        world.send(start_failed("connection refused"));
+        world.wait();
+        let waited = world.now - before;
+        assert!(waited <= secs(30) && (number < 6 || waited >= secs(22)), "{number}: {waited:?}");
+    }
+    world.send(SupervisorEvent::Ready);
+    world.pass(secs(31));
+    let before = world.now;
+    world.send(crash());
+    world.wait();
+    assert!(world.now - before <= secs(1), "after a connection that lasted");
+    assert_eq!((world.starts.len(), world.gave_up.len()), (202, 0));
 }
 
 #[test]

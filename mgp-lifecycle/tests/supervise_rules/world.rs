@@ -22,6 +22,10 @@ pub(crate) fn config(policy: &str) -> SuperviseConfig {
     config
 }
 
+pub(crate) fn start_failed(how: &str) -> SupervisorEvent {
+    SupervisorEvent::StartFailed { how: how.into(), is_permanent: false }
+}
+
 pub(crate) fn crash() -> SupervisorEvent {
     SupervisorEvent::Exited(Exit::failure("exited with code 1"))
 }

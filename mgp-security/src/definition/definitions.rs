@@ -273,9 +273,12 @@ impl DefinitionCore {
             *part.0.write() = table.servers.get(server.as_str()).cloned();
         }
         drop(parts);
+        let is_visible = !table.shows_same(&before);
         *self.now.write() = Arc::new(table);
         drop(seen);
-        self.hooks.tell();
+        if is_visible {
+            self.hooks.tell();
+        }
     }
 }
 

@@ -133,6 +133,29 @@ impl Table {
             None => Some(&self.own),
         }
     }
+
+    /// Returns whether callers see the same tools as by another table.
+    pub(super) fn shows_same(&self, other: &Self) -> bool {
+        let none = Arc::default();
+        let same = |(id, _): (&ServerId, &Arc<Tools>)| {
+            let [ours, theirs] =
+                [self, other].map(|table| table.servers.get(id.as_str()).unwrap_or(&none));
+            Arc::ptr_eq(ours, theirs) || ours.shows_same(theirs)
+        };
+        self.own.shows_same(&other.own) && self.servers.iter().chain(other.servers.iter()).all(same)
+    }
+}
+
+impl Tools {
+    fn shows_same(&self, other: &Self) -> bool {
+        let same = |name: &str| {
+            let risks = self.named.get(name).zip(other.named.get(name));
+            self.state(name).is_callable() == other.state(name).is_callable()
+                && risks.is_none_or(|(ours, theirs)| ours.assessment == theirs.assessment)
+        };
+        let mut names = self.named.iter().chain(other.named.iter()).map(|(name, _)| name);
+        self.others.is_callable() == other.others.is_callable() && names.all(|name| same(name))
+    }
 }
 
 /// The decision about the definition of a tool.

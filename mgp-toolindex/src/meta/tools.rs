@@ -49,6 +49,7 @@ pub enum MetaTool {
 pub struct MetaTools {
     spelling: Spelling,
     listed: Vec<MetaTool>,
+    no_tools: String,
 }
 
 impl MetaTool {
@@ -81,7 +82,14 @@ impl MetaTools {
         Self {
             spelling: Spelling::default(),
             listed: vec![MetaTool::Discover, MetaTool::Call, MetaTool::Request],
+            no_tools: "There are none yet.".to_owned(),
         }
+    }
+
+    /// Sets the sentence for callers who can find no tools. Default: `There are none yet.`
+    pub fn no_tools(mut self, sentence: impl Into<String>) -> Self {
+        self.no_tools = sentence.into();
+        self
     }
 
     /// Sets the spelling.
@@ -99,7 +107,7 @@ impl MetaTools {
     /// Returns the definitions; the search tool describes what this caller can find.
     #[must_use]
     pub fn list(&self, index: &crate::ToolIndex, allowed: &dyn crate::Allowed) -> Vec<Tool> {
-        self.tools(&Summary::short(index, allowed))
+        self.tools(&Summary::short(index, allowed, &self.no_tools))
     }
 
     pub(crate) fn tools(&self, summary: &Summary) -> Vec<Tool> {

@@ -28,7 +28,7 @@ use super::priority::{MAX_PING_BYTES, extra_places, is_ping};
 use super::read_ahead::ReadAhead;
 use super::running::{Batch, Running};
 use super::{CloseReason, Connection};
-use crate::frame::{Line, LineBuffer};
+use crate::frame::{Line, LineBuffer, bytes_text};
 
 /// Estimated cost of a running call besides its params; it keeps a flood of tiny calls bounded.
 const CALL_COST: usize = 512;
@@ -331,7 +331,8 @@ where
                 let error = RpcError::new(
                     ErrorCode::UPSTREAM_ERROR,
                     format!(
-                        "the answer has more than {bound} bytes, so it cannot be delivered; the request was carried out: do not repeat it, and ask for less at a time"
+                        "the answer is larger than {}, so it cannot be delivered; the request was carried out: do not repeat it, and ask for less at a time",
+                        bytes_text(bound)
                     ),
                 );
                 return Some((Message::Response { id: Some(id), outcome: Err(error) }, CALL_COST));

@@ -3,3 +3,11 @@
 mod line;
 
 pub(crate) use line::{Line, LineBuffer};
+
+/// Returns a limit of bytes for messages.
+pub(crate) fn bytes_text(bytes: usize) -> String {
+    match (bytes >> 20, bytes % (1 << 20)) {
+        (mebibytes, 0) if mebibytes > 0 => format!("{mebibytes} MiB"),
+        _ => format!("{bytes} bytes"),
+    }
+}

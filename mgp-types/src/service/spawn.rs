@@ -117,13 +117,29 @@ impl fmt::Display for Exit {
 
 /// The error of a server that did not start.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the server did not start: {0}")]
-pub struct SpawnError(Arc<dyn std::error::Error + Send + Sync>);
+#[error("the server did not start: {cause}")]
+pub struct SpawnError {
+    cause: Arc<dyn std::error::Error + Send + Sync>,
+    is_permanent: bool,
+}
 
 impl SpawnError {
     /// Creates the error from its cause.
     #[must_use]
     pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self(Arc::from(source.into()))
+        Self { cause: Arc::from(source.into()), is_permanent: false }
+    }
+
+    /// Marks a failure that another start does not mend by itself, e.g. a missing program.
+    #[must_use]
+    pub fn permanent(mut self) -> Self {
+        self.is_permanent = true;
+        self
+    }
+
+    /// Returns whether another start would fail in the same way.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        self.is_permanent
     }
 }

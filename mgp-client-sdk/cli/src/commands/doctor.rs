@@ -6,6 +6,7 @@ use clap::Args;
 use mgp_discovery::{Config, FindingSeverity, LoadedConfig, Trust};
 use std::sync::Arc;
 
+use super::probe::Prober;
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
@@ -29,9 +30,9 @@ mod state;
 pub(crate) struct Doctor {
     /// Only these servers
     server: Vec<String>,
-    /// Time limit for each server
-    #[arg(long, value_name = "DURATION", value_parser = time_args::duration, default_value = "10s")]
-    timeout: Duration,
+    /// Time limit for each server, in place of its `start_timeout`
+    #[arg(long, value_name = "DURATION", value_parser = time_args::duration)]
+    timeout: Option<Duration>,
     /// Do not start servers
     #[arg(long)]
     no_start: bool,
@@ -46,8 +47,10 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     let running = kernel::check(global, &mut checks).await;
     checks.extend(state::check_keys(global).await);
     let selected = select(doctor, loaded, &mut checks)?;
-    let timeout = (!doctor.no_start).then_some(doctor.timeout);
-    let reports = server::check(global, timeout, &selected.config, &running).await;
+    let folder = state_folder::folder(global).unwrap_or_default();
+    let proxy = mgp_kernel::proxy(&selected.config.kernel);
+    let prober = (!doctor.no_start).then(|| Prober::new(doctor.timeout, &folder, proxy));
+    let reports = server::check(global, prober, &selected.config.servers, &running).await;
     let broken = &selected.broken;
     // With named servers, nothing else is checked.
     if doctor.server.is_empty() {

@@ -2,8 +2,6 @@
 //!
 //! They are ordinary entries: recorded, shown and revoked by `mgp access` and `mgp permissions`.
 
-use std::time::Duration;
-
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mgp_discovery::ServerConfig;
@@ -22,9 +20,6 @@ use crate::exit::CliResult;
 use crate::output::{Output, Progress, plural};
 use crate::socket_hello::Intent;
 use crate::state;
-
-/// The time a server may take to list its tools; package runners download first.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The grants for a server.
 #[derive(Debug, Serialize)]
@@ -89,7 +84,7 @@ pub(super) async fn grant_access(
     for server in &new {
         governance.policies().set(server.id.clone(), policy(server));
     }
-    let prober = Prober::new(PROBE_TIMEOUT, &state::folder(global)?, Proxy::from_env());
+    let prober = Prober::new(None, &state::folder(global)?, Proxy::from_env());
     let mut probes: FuturesUnordered<_> = new
         .iter()
         .map(|server| async { (*server, prober.probe(server, governance.definitions()).await) })

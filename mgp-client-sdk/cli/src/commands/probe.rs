@@ -85,13 +85,13 @@ impl fmt::Display for ProbeError {
 pub(super) struct Prober {
     expander: Expander,
     logins: Logins,
-    timeout: Duration,
+    timeout: Option<Duration>,
     starts: Semaphore,
 }
 
 impl Prober {
-    /// Creates a prober with a time limit for each server.
-    pub(super) fn new(timeout: Duration, state: &Path, proxy: Proxy) -> Self {
+    /// Creates a prober with a time limit for each server, in place of its `start_timeout`.
+    pub(super) fn new(timeout: Option<Duration>, state: &Path, proxy: Proxy) -> Self {
         let logins = Logins::in_folder(state).with_proxy(proxy);
         let expander = Expander::from_env().secrets(SecretFile::in_folder(state));
         Self { expander, logins, timeout, starts: Semaphore::new(MAX_STARTING) }
@@ -122,7 +122,8 @@ impl Prober {
         stderr: &StderrTail,
     ) -> Result<ProbedServer, String> {
         let Ok(permit) = self.starts.acquire().await else { return Err("it was cancelled".into()) };
-        let mut probe = pin!(timeout(self.timeout, self.run(server, definitions, stderr)));
+        let limit = self.limit(server);
+        let mut probe = pin!(timeout(limit, self.run(server, definitions, stderr)));
         let early = tokio::select! {
             probed = &mut probe => Some(probed),
             () = sleep(START_DELAY) => None,
@@ -133,8 +134,16 @@ impl Prober {
             None => probe.await,
         };
         probed.unwrap_or_else(|_| {
-            Err(format!("it did not answer within {} s", self.timeout.as_secs()))
+            Err(format!(
+                "it did not answer within {} s; run `mgp doctor {} --timeout 2m`, and set `start_timeout` if it then works",
+                limit.as_secs(),
+                server.id
+            ))
         })
+    }
+
+    fn limit(&self, server: &ServerConfig) -> Duration {
+        self.timeout.unwrap_or_else(|| server.timeouts.start())
     }
 
     async fn run(
@@ -191,7 +200,7 @@ impl Prober {
         let expanded = expanded.map_err(|error| error.reasons().join(", "))?;
         stderr.hide_secrets(&expanded);
         let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
-            .init_timeout(self.timeout)
+            .init_timeout(self.limit(server))
             .era(server.era.into());
         if server.mgp.is_none() {
             builder = builder.without_mgp();

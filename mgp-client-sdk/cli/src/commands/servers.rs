@@ -34,8 +34,8 @@ use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print
 use crate::socket_hello::Intent;
 use crate::{control, state, time_args};
 
-/// The time a server may take to connect.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time to wait for a start; the server's own `start_timeout` ends it before.
+const START_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The time a removed server may take to drain.
 const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
@@ -284,7 +284,8 @@ async fn change<R>(global: &Global, arg: &ServerArg) -> CliResult
 where
     R: Request<Params = KernelServerParams, Result = KernelServerResult>,
 {
-    let client = control::connect_with_timeout(global, arg.timeout.unwrap_or_default()).await?;
+    let client =
+        control::connect_with_timeout(global, arg.timeout.unwrap_or(START_TIMEOUT)).await?;
     let mut params = KernelServerParams::new(&*arg.server);
     params.timeout_ms = arg.timeout.map(mgp_types::millis);
     let mut status = client.request::<R>(&params).await?.status;

@@ -69,20 +69,58 @@ fn sockets(pid: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_shared_kernel_that_is_killed_leaves_nothing_and_the_next_host_has_another() {
+fn a_shared_kernel_that_is_killed_leaves_nothing_and_its_host_gets_another() {
     let world = grown();
     let mut host = world.host(&[]);
     host.echoes("there");
     let kernel = world.kernel().unwrap();
     all(&world);
     kill("-KILL", kernel);
-    assert_eq!(host.wait().code(), Some(1));
-    assert!(host.stderr().contains("the kernel has ended"));
     world.nothing_is_left();
     assert!(exists(&world.socket()), "it is stale now");
-    let mut host = world.host(&["--linger", "0"]);
     host.echoes("again");
     assert_ne!(world.kernel(), Some(kernel));
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_call_whose_kernel_is_killed_is_answered_and_the_lists_are_reported_as_changed() {
+    let world = World::new("");
+    let mut host = world.host(&[]);
+    host.echoes("there");
+    let kernel = world.kernel().unwrap();
+    for pid in world.marked() {
+        // The next call is not answered.
+        kill("-STOP", pid);
+    }
+    let killing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        kill("-KILL", kernel);
+    });
+    let error = host.call("echo", &serde_json::json!({"message": "lost"})).unwrap_err();
+    killing.join().unwrap();
+    assert!(error.to_string().contains("may have run"), "{error}");
+    host.echoes("again");
+    assert_ne!(world.kernel(), Some(kernel));
+    let changed = host.notified();
+    for list in ["tools", "prompts", "resources"] {
+        assert!(changed.contains(&format!("notifications/{list}/list_changed")), "{changed:?}");
+    }
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_kernel_that_an_operator_stopped_starts_again_when_its_host_needs_it() {
+    let world = World::new("");
+    let mut host = world.host(&[]);
+    host.echoes("there");
+    let kernel = world.kernel().unwrap();
+    kill("-TERM", kernel);
+    within(|| (!lives(kernel)).then_some(()));
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(world.kernel(), None, "nobody needs it");
+    host.echoes("again");
+    assert!(world.kernel().is_some_and(|next| next != kernel));
 }
 
 #[tokio::test]

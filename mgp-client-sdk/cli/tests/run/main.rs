@@ -17,6 +17,7 @@ mod host;
 mod program;
 mod reach;
 mod registering;
+mod remote;
 mod serving;
 mod shared;
 #[path = "../world/wire.rs"]

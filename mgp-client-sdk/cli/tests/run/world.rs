@@ -1,7 +1,7 @@
 //! A state folder, hosts on standard streams, and the processes of the system.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -156,6 +156,7 @@ pub(crate) struct Host {
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     next: u64,
+    notified: Vec<String>,
 }
 
 impl Host {
@@ -187,7 +188,7 @@ impl Host {
                 }
             }
         });
-        Self { input: child.stdin.take(), child, lines, next: 0 }
+        Self { input: child.stdin.take(), child, lines, next: 0, notified: Vec::new() }
     }
 
     pub(crate) fn hello(&mut self) {
@@ -215,6 +216,7 @@ impl Host {
                 Err(RecvTimeoutError::Timeout) => panic!("no answer to {method} {params}"),
             };
             let mut answer: Value = serde_json::from_str(&line).unwrap();
+            self.notified.extend(answer["method"].as_str().map(str::to_owned));
             if answer["id"] == self.next {
                 return if answer["error"].is_null() {
                     Ok(answer["result"].take())
@@ -247,6 +249,11 @@ impl Host {
         if result["isError"] == true { Err(result) } else { Ok(text) }
     }
 
+    /// Returns the methods of the notifications that were read so far.
+    pub(crate) fn notified(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notified)
+    }
+
     /// Makes `echo` repeat a word, as soon as the tool is listed.
     pub(crate) fn echoes(&mut self, word: &str) {
         let until = Instant::now() + TIMEOUT;
@@ -267,12 +274,6 @@ impl Host {
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
         within(|| self.child.try_wait().unwrap())
-    }
-
-    pub(crate) fn stderr(mut self) -> String {
-        let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        text
     }
 }
 

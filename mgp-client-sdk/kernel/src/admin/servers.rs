@@ -25,6 +25,7 @@ pub(super) async fn list(
     _: Context,
     params: KernelServersParams,
 ) -> Result<KernelServersResult, RpcError> {
+    kernel.0.fleet.look(params.server_id.as_deref()).await;
     let mut result = KernelServersResult::new();
     result.servers = kernel.servers();
     result.servers.extend(not_in_fleet(&kernel));

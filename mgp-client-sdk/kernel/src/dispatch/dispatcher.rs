@@ -7,6 +7,7 @@ use mgp_discovery::Registrations;
 use mgp_toolindex::{Endpoints, Sessions};
 use mgp_types::mcp::{EmptyParams, Era};
 use mgp_types::method::RootsListChanged;
+use mgp_types::mgp::ServerState;
 use mgp_types::service::{Call, Context};
 
 use super::meta_tools::MetaToolConfig;
@@ -83,6 +84,24 @@ impl Dispatcher {
         // Two kernels behind each other would wait for each other.
         if !hops::is_from_kernel(cx) {
             join_all(servers.map(|server| server.synced())).await;
+        }
+    }
+
+    /// Returns why a caller has no tools, in case it has none.
+    pub(super) fn lack_of_tools(&self, cx: &Context) -> &'static str {
+        let is_loading = |server: &Arc<ManagedServer>| {
+            use ServerState::{Connecting, Restarting};
+            server.is_new() || matches!(server.state(), Connecting | Restarting)
+        };
+        let visible = self.visible_servers(cx);
+        if self.0.fleet.all().is_empty() {
+            "There are none yet: an operator adds servers with `mgp servers add`."
+        } else if visible.is_empty() {
+            "You may use none yet: ask an operator for access."
+        } else if visible.iter().any(is_loading) {
+            "They are still being loaded: search all the same."
+        } else {
+            "There are none now: an operator sees why in `mgp servers ls`."
         }
     }
 

@@ -11,7 +11,6 @@ mod tasks;
 mod tool_list;
 mod tools;
 
-use std::future::ready;
 use std::sync::Arc;
 
 use futures_util::future::Either;
@@ -53,7 +52,7 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
         )));
     methods
         .route(ToolsCall::METHOD, Stack::new(calls))
-        .route(ToolsList::METHOD, Stack::from_fn(move |call| ready(tool_list::list(&lists, &call))))
+        .route(ToolsList::METHOD, Stack::from_fn(move |call| tool_list::list(lists.clone(), call)))
         .merge(server_features::router(dispatcher))
 }
 

@@ -12,8 +12,16 @@ use super::page::bad_cursor;
 use super::tools::CallMembers;
 use crate::hops;
 
-/// Returns the list for a caller.
-pub(super) fn list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError> {
+/// Returns the list for a caller, once the tools of new servers are known.
+pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
+    if dispatcher.has_new_servers() {
+        let servers = dispatcher.parts().fleet.all();
+        dispatcher.wait_for_new(call.cx(), servers.values()).await;
+    }
+    current_list(&dispatcher, &call)
+}
+
+fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError> {
     // The list has one page.
     if call.params().get::<ListParams>()?.cursor.is_some() {
         return Err(bad_cursor());
@@ -25,7 +33,7 @@ pub(super) fn list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcErr
     let session = parts.sessions.find(cx, members.session_handle.as_deref())?;
     let view = parts.sessions.view(&cx.principal, session.as_ref(), index, &caller);
     let level = context_level(parts, cx, &caller, &view);
-    let meta_tools = parts.meta_tools.listed(cx);
+    let meta_tools = parts.meta_tools.listed(cx).no_tools(dispatcher.lack_of_tools(cx));
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     tools.extend(parts.results.listed(&cx.principal));
     let is_shown = cx.caller.has(Extension::ToolSecurity);
@@ -64,7 +72,9 @@ pub(crate) fn context_level(
             let most = config.kernel.direct_tokens.max(session.total_tokens);
             let tools = context.index.listed(caller);
             let tokens: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();
-            if tokens <= most { ContextLevel::Standard } else { ContextLevel::Hybrid }
+            // Without tools, the description of the tool to find them has the reason.
+            let is_small = !tools.is_empty() && tokens <= most;
+            if is_small { ContextLevel::Standard } else { ContextLevel::Hybrid }
         }
         _ => ContextLevel::Hybrid,
     }

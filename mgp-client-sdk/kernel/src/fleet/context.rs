@@ -10,6 +10,7 @@ use mgp_toolindex::ToolIndex;
 use mgp_types::service::ServerId;
 use tokio::sync::Semaphore;
 
+use super::changed_lists::ChangedLists;
 use super::known_servers::KnownServers;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::StaleLists;
@@ -41,6 +42,8 @@ pub(crate) struct FleetContext {
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
     /// Notifies clients that lists and resources changed.
     pub(crate) notifications: ChangeNotifier,
+    /// The changes of lists that clients are notified of next.
+    pub(crate) changed_lists: ChangedLists,
     pub(crate) callers: Callers,
     pub(crate) subscriptions: ResourceSubscriptions,
 }

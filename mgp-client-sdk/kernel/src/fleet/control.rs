@@ -5,21 +5,29 @@ use std::time::Duration;
 
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::managed_server::ManagedServer;
+use super::session::has_failed;
 
-/// Time that an operator waits for a start; then the present state is returned.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time that an operator waits for the tools of a server that has started; then the present state is returned.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for which a state is passed through on the way to another one.
+const PASSING_DELAY: Duration = Duration::from_millis(50);
 
 /// Time that an operator waits for a stop; then the present state is returned.
 const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl ManagedServer {
-    /// Starts the server unless it runs, and returns its state.
+    /// Starts the server unless it runs, waits until its tools are known, and returns its state.
     pub(crate) async fn operator_start(&self, wait: Option<Duration>) -> ServerState {
         self.hold().set_stopped(false);
-        let _ = timeout(wait.unwrap_or(START_TIMEOUT), self.start()).await;
+        let started = async {
+            self.start().await;
+            self.listed().await;
+        };
+        let _ = timeout(self.start_limit(wait), started).await;
         self.state()
     }
 
@@ -36,7 +44,7 @@ impl ManagedServer {
         tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await })
     }
 
-    /// Drains the server and starts it again, and returns its state.
+    /// Drains the server and starts it again, waits until its tools are known, and returns its state.
     pub(crate) async fn operator_restart(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
         self.hold().set_stopped(false);
         let server = Arc::clone(self);
@@ -48,9 +56,27 @@ impl ManagedServer {
                 return server.stop(ShutdownReason::OperatorRequest).await;
             }
             // The restart is accepted before the state changes.
-            let _ = server.client().ready().await;
+            tokio::select! {
+                _ = server.client().ready() => server.listed().await,
+                () = server.stays_failed() => {}
+            }
         });
-        let _ = timeout(wait.unwrap_or(START_TIMEOUT), restarted).await;
+        let _ = timeout(self.start_limit(wait), restarted).await;
         self.state()
+    }
+
+    fn start_limit(&self, wait: Option<Duration>) -> Duration {
+        wait.unwrap_or_else(|| self.start_timeout().saturating_add(LIST_TIMEOUT))
+    }
+
+    async fn stays_failed(&self) {
+        let mut states = self.client().state().watch();
+        loop {
+            has_failed(&mut states).await;
+            sleep(PASSING_DELAY).await;
+            if matches!(*states.borrow(), ServerState::Error | ServerState::Restarting) {
+                return;
+            }
+        }
     }
 }

@@ -1,7 +1,9 @@
-//! Stops idle servers: their lists stay known, and the next call starts them.
+//! Looks at the servers from time to time: stops idle ones, whose lists stay known and which the next call starts, and
+//! checks that those at URLs answer.
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mgp_types::mgp::ShutdownReason;
 
 use super::servers::WeakFleet;
@@ -10,6 +12,9 @@ use super::servers::WeakFleet;
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Interval between two checks of connected servers at URLs.
+const REMOTE_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Checks from time to time, until the fleet is dropped.
 pub(super) async fn run(fleet: WeakFleet) {
@@ -28,5 +33,14 @@ pub(super) async fn run(fleet: WeakFleet) {
                 });
             }
         }
+    }
+}
+
+/// Checks the servers at URLs, until the fleet is dropped.
+pub(super) async fn check_remote(fleet: WeakFleet) {
+    loop {
+        tokio::time::sleep(REMOTE_INTERVAL).await;
+        let Some(fleet) = fleet.upgrade() else { return };
+        join_all(fleet.all().values().map(|server| server.check_sessions())).await;
     }
 }

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::context::FleetContext;
 use super::log_messages::{HopMetaLayer, ServedPrincipals, forward_log, request_level};
 use super::notifier::ServerNotifier;
+use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::session::{KnownEras, LoginState, Session, SessionKind, SessionNeeds, SessionUse};
 use super::start::StartHold;
@@ -37,9 +38,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Interval at which a busy instance is looked at again.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Time that a call waits for a server that is started for it.
-pub(super) const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time that a starting server holds its permit; servers that hang must not keep others from starting.
 pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -123,6 +121,9 @@ impl Instance {
         let Ok(created) = self.parts.session(SessionKind::Legacy) else { return &self.main };
         let legacy = self.legacy.get_or_init(|| Arc::new(created));
         let (parts, session) = (self.parts.clone(), Arc::downgrade(legacy));
+        if parts.owner.is_none() {
+            tokio::spawn(record_session(session.clone(), Arc::clone(&parts.log)));
+        }
         tokio::spawn(restore_on_connect(
             session,
             parts.context,
@@ -149,8 +150,8 @@ impl Instance {
             }
         };
         if session.kind() == SessionKind::Legacy {
-            let hold = &self.parts.hold;
-            if let Some(client) = session.wake_or_stop(hold, WAKE_TIMEOUT).await {
+            let (hold, timeout) = (&self.parts.hold, self.wake_timeout());
+            if let Some(client) = session.wake_or_stop(hold, timeout).await {
                 return (Arc::clone(session), Ok(client));
             }
             if !hold.is_set() {
@@ -161,14 +162,19 @@ impl Instance {
         (Arc::clone(&self.main), self.wake_main(permits).await)
     }
 
+    /// Returns the time that a call waits for a server that is started for it.
+    fn wake_timeout(&self) -> Duration {
+        self.parts.config.timeouts.start()
+    }
+
     async fn wake_main(&self, permits: Option<&Semaphore>) -> Result<Client, Error> {
-        let hold = &self.parts.hold;
-        let mut waking = pin!(self.main.wake(hold, WAKE_TIMEOUT));
+        let (hold, timeout) = (&self.parts.hold, self.wake_timeout());
+        let mut waking = pin!(self.main.wake(hold, timeout));
         let Some(permits) = permits.filter(|_| self.main.present().is_none() && !hold.is_set())
         else {
             return waking.await;
         };
-        let permit = tokio::time::timeout(WAKE_TIMEOUT, permits.acquire()).await;
+        let permit = tokio::time::timeout(timeout, permits.acquire()).await;
         let early = tokio::select! {
             client = &mut waking => Some(client),
             () = tokio::time::sleep(PERMIT_TIMEOUT) => None,
@@ -196,7 +202,8 @@ impl Instance {
         let source = Source { server, owner, session: SessionKind::Legacy };
         if context.subscriptions.has(&source) {
             let (legacy, hold) = (Arc::clone(self.legacy()), hold.clone());
-            tokio::spawn(async move { legacy.wake(&hold, WAKE_TIMEOUT).await.map(drop) });
+            let timeout = self.wake_timeout();
+            tokio::spawn(async move { legacy.wake(&hold, timeout).await.map(drop) });
         }
     }
 
@@ -248,7 +255,8 @@ impl InstanceParts {
         let target = target::target(self);
         let client = gateway::supervise(builder, target, policy::supervision(config))?;
         let login = LoginState { log: Arc::clone(&self.log), owner: self.login_owner() };
-        Ok(Session::new(kind, id, client, login))
+        let health = RemoteHealth::new(policy::is_remote(config));
+        Ok(Session::new(kind, id, client, login, health))
     }
 }
 
@@ -343,6 +351,11 @@ impl Instances {
         let weak = Arc::downgrade(&instance);
         tokio::spawn(stop_idle(Arc::downgrade(&self.0), owner.clone(), weak));
         Ok(InstanceGuard::new(&instance))
+    }
+
+    pub(super) fn sessions(&self) -> Vec<Arc<Session>> {
+        let table = self.0.by_owner.lock();
+        table.values().flat_map(|one| one.instance.sessions()).cloned().collect()
     }
 
     /// Returns the connected clients of a principal.
@@ -448,6 +461,22 @@ async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<
             if by_owner.get(&owner).is_some_and(|present| Arc::ptr_eq(present, &instance)) {
                 table.remove(&mut by_owner, &owner);
             }
+            return;
+        }
+    }
+}
+
+/// Records the states of a legacy session until it is dropped.
+async fn record_session(session: Weak<Session>, log: Arc<ServerLog>) {
+    let states = session.upgrade().map(|session| session.client().state().watch());
+    let Some(mut states) = states else { return };
+    loop {
+        states.borrow_and_update();
+        let Some(session) = session.upgrade() else { return };
+        let (state, reason) = session.client().state().latest();
+        log.set_state(session.kind(), &state, reason.as_deref());
+        drop(session);
+        if states.changed().await.is_err() {
             return;
         }
     }

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_discovery::{ApprovedRegistration, CallTimeouts, KernelConfig, ServerConfig};
 use mgp_types::RpcError;
@@ -11,10 +12,10 @@ use mgp_types::mcp::{Era, LogLevel};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack};
 use mgp_types::sync::{Mutex, RwLock};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::context::FleetContext;
-use super::instance::{Instance, InstanceParts, Instances, PERMIT_TIMEOUT, WAKE_TIMEOUT};
+use super::instance::{Instance, InstanceParts, Instances, PERMIT_TIMEOUT};
 use super::list_cache::{ListCache, ListKind};
 use super::log_messages::{ServedPrincipals, request_level};
 use super::refresh_queue::RefreshQueue;
@@ -24,9 +25,7 @@ use super::start::{FirstSync, StartHold};
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
-
-/// Time that a start is waited for.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::policy;
 
 /// A server: its configuration, its instances, and the lists it last returned.
 pub(crate) struct ManagedServer {
@@ -45,6 +44,8 @@ pub(crate) struct ManagedServer {
     lists: ListCache,
     refresh_queue: RefreshQueue,
     first_sync: FirstSync,
+    /// The last run that was asked for its tools.
+    listed_run: watch::Sender<u64>,
     /// The log level that was requested last.
     log_level: Mutex<Option<LogLevel>>,
 }
@@ -89,6 +90,7 @@ impl ManagedServer {
             lists,
             refresh_queue: RefreshQueue::default(),
             first_sync: FirstSync::new(),
+            listed_run: watch::Sender::new(0),
             log_level: Mutex::default(),
         })
     }
@@ -134,7 +136,7 @@ impl ManagedServer {
 
     /// Starts the server once it has a permit, and waits until it is connected or failed.
     ///
-    /// A slow server, and one that failed, gives its permit back before.
+    /// A slow server gives its permit back before.
     pub(crate) async fn start(&self) {
         // The semaphore is never closed.
         let permit = self.start_permits.acquire().await;
@@ -142,14 +144,22 @@ impl ManagedServer {
         if !self.hold.start(self.client()).await {
             return;
         }
-        let mut ready = pin!(tokio::time::timeout(START_TIMEOUT, self.client().ready()));
+        let mut ready = pin!(tokio::time::timeout(self.start_timeout(), self.client().ready()));
         tokio::select! {
             _ = &mut ready => return,
-            () = has_failed(&mut states) => {}
+            () = has_failed(&mut states) => return,
             () = tokio::time::sleep(PERMIT_TIMEOUT) => {}
         }
         drop(permit);
-        let _ = ready.await;
+        tokio::select! {
+            _ = ready => {}
+            () = has_failed(&mut states) => {}
+        }
+    }
+
+    /// Returns the time that a start may take.
+    pub(super) fn start_timeout(&self) -> Duration {
+        self.config.read().timeouts.start()
     }
 
     /// Returns the client of the main session.
@@ -160,6 +170,46 @@ impl ManagedServer {
     /// Returns the client of the connected session that was used last, or of the main one.
     pub(crate) fn latest(&self) -> SupervisedClient {
         self.shared.latest().client().clone()
+    }
+
+    /// Returns the kind of the session that [`latest`](Self::latest) returns the client of.
+    pub(super) fn latest_kind(&self) -> SessionKind {
+        self.shared.latest().kind()
+    }
+
+    /// Returns whether a connected server at a URL did not answer the last check.
+    pub(super) fn is_silent(&self) -> bool {
+        self.shared.latest().is_silent()
+    }
+
+    /// Checks that the connected sessions of a server at a URL answer.
+    pub(super) async fn check_sessions(&self) {
+        let isolated = self.isolated.as_ref().map(Instances::sessions).unwrap_or_default();
+        let sessions = self.shared.sessions().chain(&isolated);
+        join_all(sessions.map(|session| session.check())).await;
+    }
+
+    /// Checks a server at a URL for an operator who looks at it, and tries one again that has failed.
+    pub(super) async fn look(&self) {
+        if policy::is_remote(&self.config()) {
+            self.check_sessions().await;
+            self.shared.main().retry(&self.hold).await;
+        }
+    }
+
+    /// Records that the present run was asked for its tools.
+    pub(super) fn note_listing(&self) {
+        let live = self.client().supervised().current();
+        let run = live.borrow().as_ref().map_or(0, |live| live.run);
+        self.listed_run.send_replace(run);
+    }
+
+    /// Waits until the tools of the present run are known, or could not be read.
+    pub(super) async fn listed(&self) {
+        let live = self.client().supervised().current();
+        let Some(run) = live.borrow().as_ref().map(|live| live.run) else { return };
+        // The sender lives in `self`, so the channel is never closed.
+        let _ = self.listed_run.subscribe().wait_for(|listed| *listed >= run).await;
     }
 
     /// Returns the state of the main session, or that the server is connected if only its legacy one is.
@@ -261,7 +311,7 @@ impl ManagedServer {
 
     /// Opens the legacy session again, for the subscriptions that were requested in it.
     pub(super) async fn start_legacy(&self) {
-        let _ = self.shared.legacy().wake(&self.hold, WAKE_TIMEOUT).await;
+        let _ = self.shared.legacy().wake(&self.hold, self.start_timeout()).await;
     }
 
     /// Restarts the main session, and the legacy one if it is connected.
@@ -270,7 +320,7 @@ impl ManagedServer {
             .shared
             .sessions()
             .filter(|session| session.kind() == SessionKind::Main || session.present().is_some());
-        futures_util::future::join_all(restarts.map(|session| session.client().restart())).await;
+        join_all(restarts.map(|session| session.client().restart())).await;
     }
 
     /// Passes a call on through all gates; a stopped server is started for it.

@@ -1,8 +1,10 @@
 //! The servers of a kernel, each with its supervised client.
 //!
 //! The path of a change: a server announces it ([`notifier`]), the list is marked as stale ([`refresh_queue`]) and read
-//! again ([`refresh`]), and the notifier notifies the clients that see the server.
+//! again ([`refresh`]), and the [`announcements`] notify the clients that see the server.
 
+mod announcements;
+mod changed_lists;
 mod context;
 mod control;
 mod describe;
@@ -15,6 +17,7 @@ mod managed_server;
 mod notifier;
 mod refresh;
 mod refresh_queue;
+mod remote_health;
 mod server_log;
 mod servers;
 mod session;
@@ -31,6 +34,7 @@ use std::collections::HashMap;
 
 use mgp_types::Payload;
 
+pub(super) use changed_lists::ChangedLists;
 pub(super) use context::{CreateServer, FleetContext};
 pub(super) use describe::describe_all;
 pub(super) use known_servers::KnownServers;
@@ -48,11 +52,13 @@ pub(super) use visible_fleet::VisibleFleet;
 /// # Panics
 /// Outside a tokio runtime.
 pub(super) fn start(context: FleetContext, stored: HashMap<String, Payload>) -> Fleet {
-    let changes = context.governance.changes();
-    tokio::spawn(notifier::announce_access_changes(changes, context.notifications.clone()));
+    let (rules, changed_lists) = (context.governance.changes(), context.changed_lists.clone());
+    tokio::spawn(announcements::follow_rules(rules, changed_lists.clone()));
     let stale = context.stale.clone();
     let fleet = Fleet::new(context, stored);
     tokio::spawn(refresh::run(fleet.downgrade(), stale));
+    tokio::spawn(announcements::run(fleet.downgrade(), changed_lists));
     tokio::spawn(idle::run(fleet.downgrade()));
+    tokio::spawn(idle::check_remote(fleet.downgrade()));
     fleet
 }

@@ -1,6 +1,6 @@
 //! From the notifications of a server to the clients that see it.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use mgp_client_sdk::ServerChange;
 use mgp_security::Access;
@@ -8,14 +8,10 @@ use mgp_server_sdk::ChangeNotifier;
 use mgp_types::mcp::LogLevel;
 use mgp_types::method::{Request as _, RootsList};
 use mgp_types::service::{CallerAccess, Context, Principal, ServerId};
-use tokio::sync::watch;
 
 use super::refresh_queue::{ListGroup, StaleLists};
 use super::subscriptions::{self, Source};
 use crate::callers::Callers;
-
-/// Interval over which changes of access are announced together.
-const ACCESS_CHANGES_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Handles the notifications of one server; keeps no server alive.
 ///
@@ -52,17 +48,6 @@ impl ServerNotifier {
         self.notifications.updated(key, |principal| self.is_seen_by(principal));
     }
 
-    /// Notifies the clients that see the server that a list changed.
-    pub(super) fn list_changed(&self, group: ListGroup) {
-        let sees = |principal: &Principal| self.is_seen_by(principal);
-        match group {
-            // A principal may see single tools of a server that it does not see as a whole.
-            ListGroup::Tools => self.notifications.tools_changed(|_| true),
-            ListGroup::Resources => self.notifications.resources_changed(sees),
-            ListGroup::Prompts => self.notifications.prompts_changed(sees),
-        }
-    }
-
     /// Finds the client to ask a question that belongs to no call: `roots/list` if exactly one client can answer it.
     pub(super) fn find_unattributed(
         &self,
@@ -97,18 +82,5 @@ impl ServerNotifier {
 
     fn is_seen_by(&self, principal: &Principal) -> bool {
         self.access.decide(principal, Some(&self.server), None, SystemTime::now()).is_allowed()
-    }
-}
-
-/// Notifies all clients when the rules of access changed, until the governance is dropped.
-pub(super) async fn announce_access_changes(
-    mut changes: watch::Receiver<u64>,
-    notifications: ChangeNotifier,
-) {
-    while changes.changed().await.is_ok() {
-        notifications.tools_changed(|_| true);
-        notifications.resources_changed(|_| true);
-        notifications.prompts_changed(|_| true);
-        tokio::time::sleep(ACCESS_CHANGES_INTERVAL).await;
     }
 }

@@ -71,7 +71,11 @@ pub(super) async fn run(fleet: WeakFleet, stale: StaleLists) {
 async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
     while let Some(group) = server.refresh_queue().pop() {
         let read = timeout(READ_TIMEOUT, read_group(&server, group, fleet.context())).await;
-        match read.unwrap_or(Err(RefreshError::Timeout)) {
+        let read = read.unwrap_or(Err(RefreshError::Timeout));
+        if group == ListGroup::Tools {
+            server.note_listing();
+        }
+        match read {
             Ok(has_changed) => {
                 server.refresh_queue().note_success(group);
                 if has_changed {

@@ -7,6 +7,8 @@ use mgp_types::mgp::{KernelLogLine, ServerState};
 use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
 
+use super::session::SessionKind;
+
 /// The oldest lines are dropped first.
 const MAX_LINES: usize = 500;
 
@@ -23,10 +25,16 @@ pub(crate) struct ServerLog(Mutex<Entries>);
 struct Entries {
     lines: VecDeque<KernelLogLine>,
     bytes: usize,
-    since: Option<Timestamp>,
-    error: Option<String>,
+    /// By the kind of the session.
+    states: [SessionState; 2],
     /// The missing logins, by their owners.
     missing_logins: HashMap<Option<Principal>, String>,
+}
+
+#[derive(Clone, Default)]
+struct SessionState {
+    since: Option<Timestamp>,
+    error: Option<String>,
 }
 
 impl ServerLog {
@@ -42,14 +50,14 @@ impl ServerLog {
         }
     }
 
-    /// Records that the server entered a state, and the reason if it failed.
-    pub(super) fn set_state(&self, state: &ServerState, reason: Option<&str>) {
-        let mut entries = self.0.lock();
-        entries.since = Some(Timestamp::now());
+    /// Records that a session entered a state, and the reason if it failed.
+    pub(super) fn set_state(&self, of: SessionKind, state: &ServerState, reason: Option<&str>) {
+        let session = &mut self.0.lock().states[of as usize];
+        session.since = Some(Timestamp::now());
         match state {
-            ServerState::Connected => entries.error = None,
+            ServerState::Connected => session.error = None,
             ServerState::Error | ServerState::Restarting => {
-                entries.error = reason.map(str::to_owned);
+                session.error = reason.map(str::to_owned);
             }
             _ => {}
         }
@@ -78,11 +86,12 @@ impl ServerLog {
         entries.lines.iter().skip(entries.lines.len().saturating_sub(max)).cloned().collect()
     }
 
-    /// Returns the time of the last change of state, and the reason of the last failure since it was connected.
-    pub(super) fn state(&self) -> (Option<Timestamp>, Option<String>) {
+    /// Returns the time of a session's last change of state, and the reason of its last failure since it was connected.
+    pub(super) fn state(&self, of: SessionKind) -> (Option<Timestamp>, Option<String>) {
         let entries = self.0.lock();
         let missing = || entries.missing_logins.values().next().cloned();
-        (entries.since.clone(), entries.error.clone().or_else(missing))
+        let SessionState { since, error } = entries.states[of as usize].clone();
+        (since, error.or_else(missing))
     }
 }
 
@@ -107,11 +116,13 @@ mod tests {
 
     #[test]
     fn an_error_lasts_until_the_server_is_connected() {
-        let log = ServerLog::default();
-        log.set_state(&ServerState::Restarting, Some("it ended with code 1"));
-        log.set_state(&ServerState::Connecting, None);
-        assert_eq!(log.state().1.as_deref(), Some("it ended with code 1"));
-        log.set_state(&ServerState::Connected, None);
-        assert_eq!(log.state().1, None);
+        let (log, main) = (ServerLog::default(), SessionKind::Main);
+        log.set_state(main, &ServerState::Restarting, Some("it ended with code 1"));
+        log.set_state(main, &ServerState::Connecting, None);
+        log.set_state(SessionKind::Legacy, &ServerState::Connected, None);
+        assert_eq!(log.state(main).1.as_deref(), Some("it ended with code 1"));
+        assert_eq!(log.state(SessionKind::Legacy).1, None, "each session has its own");
+        log.set_state(main, &ServerState::Connected, None);
+        assert_eq!(log.state(main).1, None);
     }
 }

@@ -78,7 +78,12 @@ impl Fleet {
         config: ServerConfig,
         approved: Option<ApprovedRegistration>,
     ) -> Result<Arc<ManagedServer>, Error> {
+        let is_registered = approved.is_some();
         let server = Arc::new(ManagedServer::new(config, approved, &self.0.context)?);
+        if is_registered {
+            // It is started when it is called.
+            server.first_sync().finish();
+        }
         if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
             server.lists().restore(&stored);
         }
@@ -91,6 +96,14 @@ impl Fleet {
     pub(crate) fn is_known(&self, server: &ManagedServer) -> bool {
         let tools = self.0.context.index.tools_of(server.id().as_str()).len();
         self.0.context.known.contains(&server.config(), tools)
+    }
+
+    /// Checks servers at URLs for an operator who looks at all servers, or at one.
+    pub(crate) async fn look(&self, server: Option<&str>) {
+        let all = self.all();
+        let wanted = |id: &ServerId| server.is_none_or(|server| server == id.as_str());
+        let chosen = all.values().filter(|server| wanted(server.id()));
+        futures_util::future::join_all(chosen.map(|server| server.look())).await;
     }
 
     /// Reads the tools of a server again if it runs.
@@ -203,7 +216,7 @@ impl Fleet {
 
     /// Notifies the clients that see a server that a list changed.
     pub(crate) fn notify_list_changed(&self, server: &ManagedServer, group: ListGroup) {
-        self.0.context.notifier(server.id().clone()).list_changed(group);
+        self.0.context.changed_lists.add(server.id(), group);
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {

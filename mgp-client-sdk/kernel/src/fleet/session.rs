@@ -19,11 +19,15 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::start::StartHold;
 
 /// Time for which a server that refused a legacy session is not asked for another one.
 const REFUSED_TTL: Duration = Duration::from_mins(10);
+
+/// The shortest time between two starts of a failed server that callers cause.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The two sessions that an instance of a server may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +65,9 @@ pub(super) struct Session {
     running: AtomicUsize,
     /// The time at which the last call began or ended.
     used_at: Mutex<Instant>,
+    /// The time of the last start for a caller of a server that had failed.
+    retried_at: Mutex<Option<Instant>>,
+    health: RemoteHealth,
 }
 
 impl Session {
@@ -69,10 +76,12 @@ impl Session {
         server: ServerId,
         client: SupervisedClient,
         login: LoginState,
+        health: RemoteHealth,
     ) -> Self {
         let hop = Hop::supervised(server.clone(), client.clone());
         let (running, used_at) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
-        Self { kind, server, client, hop, login, running, used_at }
+        let retried_at = Mutex::default();
+        Self { kind, server, client, hop, login, running, used_at, retried_at, health }
     }
 
     pub(super) fn kind(&self) -> SessionKind {
@@ -121,39 +130,65 @@ impl Session {
             return self.client.client();
         }
         let mut states = self.client.state().watch();
-        let has_failed = matches!(self.state(), ServerState::Error | ServerState::Restarting);
-        if has_failed && self.login.missing().is_some() {
-            // Somebody may have logged in since.
-            self.client.stop(ShutdownReason::OperatorRequest).await;
-        }
-        let is_down = matches!(
-            self.state(),
-            ServerState::Registered | ServerState::Disconnected | ServerState::Draining
-        );
-        if is_down && !hold.start(&self.client).await {
+        if self.is_due() && !hold.start(&self.client).await {
             return self.client.client();
         }
-        tokio::select! {
-            ready = self.client.ready() => ready,
-            () = tokio::time::sleep(timeout) => self.client.client(),
-            () = self.login_refused(&mut states) => {
-                // Another start would be refused, too.
-                self.client.stop(ShutdownReason::OperatorRequest).await;
-                self.client.client()
+        let connected = async {
+            if !self.health.is_remote() {
+                return self.client.ready().await;
             }
+            // The caller learns why it failed, and need not wait until it is well again.
+            tokio::select! {
+                ready = self.client.ready() => ready,
+                () = has_failed(&mut states) => self.client.client(),
+            }
+        };
+        match tokio::time::timeout(timeout, connected).await {
+            Ok(ready) => ready,
+            Err(_) => self.client.client(),
         }
     }
 
-    /// Waits until a start has failed because a login is missing.
-    async fn login_refused(&self, states: &mut watch::Receiver<ServerState>) {
-        while states.changed().await.is_ok() {
-            let state = states.borrow_and_update().clone();
-            let has_failed = matches!(state, ServerState::Error | ServerState::Restarting);
-            if has_failed && self.login.missing().is_some() {
-                return;
+    /// Returns whether a caller starts the server now: one that rests, and from time to time one that failed.
+    fn is_due(&self) -> bool {
+        match self.state() {
+            ServerState::Registered | ServerState::Disconnected | ServerState::Draining => true,
+            ServerState::Restarting => self.health.is_remote() && self.claim_retry(),
+            ServerState::Error => {
+                let rest = self.client.supervised().rest();
+                rest.is_some_and(|rest| rest.is_start_failure) && self.claim_retry()
             }
+            _ => false,
         }
-        std::future::pending::<()>().await;
+    }
+
+    fn claim_retry(&self) -> bool {
+        let mut retried_at = self.retried_at.lock();
+        let is_due = retried_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL);
+        if is_due {
+            *retried_at = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Tries a server again that has failed, if it has not been tried for a caller or operator recently.
+    pub(super) async fn retry(&self, hold: &StartHold) {
+        let has_failed = matches!(self.state(), ServerState::Restarting | ServerState::Error);
+        if has_failed && self.is_due() {
+            hold.start(&self.client).await;
+        }
+    }
+
+    /// Returns whether a connected server at a URL did not answer the last check.
+    pub(super) fn is_silent(&self) -> bool {
+        self.state() == ServerState::Connected && self.health.is_silent()
+    }
+
+    /// Checks that a connected server at a URL answers, unless it just did; one that does not is started again.
+    pub(super) async fn check(&self) {
+        if self.state() == ServerState::Connected {
+            self.health.check(&self.client, || self.running() > 0).await;
+        }
     }
 
     /// Wakes a legacy session; a server that does not serve it is stopped after its first refusal.
@@ -175,7 +210,20 @@ impl Session {
         call: Call,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (running, sending) = (RunningCall::new(self), self.hop.send(call));
-        Box::pin(async move { sending.await.map_err(|error| running.0.with_remedy(error)) })
+        Box::pin(async move {
+            sending.await.map_err(|error| {
+                running.0.note_failure(&error);
+                running.0.with_remedy(error)
+            })
+        })
+    }
+
+    /// Checks the server if a call failed on the way to it.
+    fn note_failure(self: &Arc<Self>, error: &RpcError) {
+        if self.health.is_doubtful_after(error) {
+            let session = Arc::clone(self);
+            tokio::spawn(async move { session.check().await });
+        }
     }
 
     /// Adds the remedy: the key that raises the limit of a call that took too long, or the login that is missing.

@@ -34,7 +34,7 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
 
 fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     let (latest, reason) = server.client().state().latest();
-    server.log().set_state(&latest, reason.as_deref());
+    server.log().set_state(SessionKind::Main, &latest, reason.as_deref());
     if *state == ServerState::Restarting
         && server.approved().is_some_and(ApprovedRegistration::is_held)
     {

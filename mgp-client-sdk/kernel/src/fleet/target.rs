@@ -48,7 +48,9 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
             let resolved = tokio::task::spawn_blocking(move || {
                 let config = starting.context.config.config();
                 let pass_env = [&config.kernel.pass_env[..], &server.pass_env].concat();
-                let filled = starting.context.expander.server(&server).map_err(SpawnError::new)?;
+                let filled = starting.context.expander.server(&server);
+                // E.g. a variable is not set.
+                let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
                 starting.resolved(filled, &pass_env)
             });
             resolved.await.map_err(SpawnError::new)?

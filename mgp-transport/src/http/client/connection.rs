@@ -16,7 +16,7 @@ use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 ///
 /// **Calls that are sent twice.** A call that may have run is not, unless it changes nothing. A call is sent again
 /// - after 401 or 403, with other credentials, up to [`refusals`](HttpClientConfig::max_refusals) times;
-/// - after 404 for a lost session, once, in a new session;
+/// - after 404, or 400 with an error about the session, for a lost session: once, in a new session;
 /// - after 307 or 308 to another path of the same origin, once;
 /// - on another connection, if the one from the pool was closed before a byte of the call was written;
 /// - once more, if the connection broke before an answer began and the call changes nothing: lists, reads,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use http::{HeaderMap, Method, StatusCode};
-use mgp_types::RpcError;
 use mgp_types::mcp::InitializeResult;
 use mgp_types::method::{Initialized, Notification as _};
 use mgp_types::service::{
     BoxFuture, Context, HopMembers, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack,
     connection_closed, write_call,
 };
+use mgp_types::{ErrorCode, RpcError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
@@ -178,26 +178,20 @@ impl Core {
                     .sender
                     .send(&Method::POST, &make_headers, &body, ResendPolicy::Never)
                     .await?;
-                let status = response.status();
-                match session_ref {
-                    Some(session_ref)
-                        if session == SessionBinding::Current
-                            && is_session_lost(status, session_ref)
-                            && !is_renewed =>
-                    {
-                        is_renewed = true;
-                        drain(response.into_body()).await;
-                        self.renew(session_ref).await?;
-                    }
-                    _ if status.is_success() => {
-                        drain(response.into_body()).await;
-                        return Ok(());
-                    }
-                    _ => {
-                        let (head, body) = response.into_parts();
-                        return Err(self.sender.read_refusal(status, &head.headers, body).await);
-                    }
+                if response.status().is_success() {
+                    drain(response.into_body()).await;
+                    return Ok(());
                 }
+                let (head, body) = response.into_parts();
+                let refusal = self.sender.read_refusal(head.status, &head.headers, body).await;
+                let lost = session_ref.filter(|session_ref| {
+                    session == SessionBinding::Current
+                        && !is_renewed
+                        && is_session_lost(head.status, &refusal, *session_ref)
+                });
+                let Some(lost) = lost else { return Err(refusal) };
+                is_renewed = true;
+                self.renew(lost).await?;
             }
         };
         match timeout(bound, exchange).await {
@@ -328,9 +322,24 @@ impl Core {
     }
 }
 
-/// Returns whether a status means that the session is lost.
-pub(super) fn is_session_lost(status: StatusCode, session_ref: SessionRef) -> bool {
-    status == StatusCode::NOT_FOUND && session_ref.has_id
+/// Returns whether a refusal means that the session is lost: 404, or 400 with an error about the session.
+///
+/// The second is the usual answer of servers on the official SDKs that were restarted.
+pub(super) fn is_session_lost(
+    status: StatusCode,
+    refusal: &RpcError,
+    session_ref: SessionRef,
+) -> bool {
+    let names_session = || {
+        refusal.code() != ErrorCode::INVALID_PARAMS
+            && refusal.message().to_ascii_lowercase().contains("session")
+    };
+    session_ref.has_id
+        && match status {
+            StatusCode::NOT_FOUND => true,
+            StatusCode::BAD_REQUEST => names_session(),
+            _ => false,
+        }
 }
 
 /// Returns the session headers of an answer to `initialize`.

@@ -8,6 +8,8 @@ use http::{HeaderMap, StatusCode};
 use mgp_types::service::HttpFailure;
 use mgp_types::{ErrorCode, Recovery, RpcError};
 
+use crate::frame::bytes_text;
+
 /// Reason why a client cannot be created for a URL.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -135,10 +137,16 @@ impl From<Fault> for RpcError {
                 refusal(status, wait, &challenge, has_credentials)
             }
             Fault::Malformed(why) => Self::new(ErrorCode::UPSTREAM_ERROR, why),
-            Fault::TooLong { what, bound } => Self::new(
-                ErrorCode::UPSTREAM_ERROR,
-                format!("{what} has more than {bound} bytes; raise the limit in `HttpClientConfig` if that is expected"),
-            ),
+            Fault::TooLong { what, bound } => {
+                tracing::warn!(what, bound, "dropped a message that is too long");
+                Self::new(
+                    ErrorCode::UPSTREAM_ERROR,
+                    format!(
+                        "{what} is larger than {}, so it cannot be delivered; the request may have been carried out: ask for less at a time",
+                        bytes_text(bound)
+                    ),
+                )
+            }
             Fault::Cut(why) => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the stream ended before the answer: {why}"),

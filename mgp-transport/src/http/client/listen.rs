@@ -36,7 +36,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
             }
             // The stream worked before, so the session is lost, and no call may notice that for long.
             Ok(StreamResponse::Refused(status, error))
-                if has_lived && is_session_lost(status, session_ref) =>
+                if has_lived && is_session_lost(status, &error, session_ref) =>
             {
                 tracing::debug!(%error, "session lost while idle");
                 match core.renew(session_ref).await {

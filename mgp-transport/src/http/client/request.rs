@@ -76,18 +76,15 @@ impl EncodedRequest {
         Answer::new(response)
     }
 
-    /// Returns the response, unless the session is lost and is to be opened again for the request.
-    fn in_session(
+    /// Returns the session that a response may report as lost, if it is to be opened again for the request.
+    fn suspect(
         &self,
-        response: Response<Incoming>,
+        response: &Response<Incoming>,
         session_ref: Option<SessionRef>,
-    ) -> Result<Response<Incoming>, (SessionRef, Incoming)> {
-        match session_ref
-            .filter(|session_ref| self.renews && is_session_lost(response.status(), *session_ref))
-        {
-            Some(lost) => Err((lost, response.into_body())),
-            None => Ok(response),
-        }
+    ) -> Option<SessionRef> {
+        let may_be_lost =
+            matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
+        session_ref.filter(|session_ref| self.renews && may_be_lost && session_ref.has_id)
     }
 }
 
@@ -243,17 +240,21 @@ impl Core {
                 .sender
                 .send(&Method::POST, &make_headers, &request.body, request.resend)
                 .await?;
-            let (lost, rest) = match request.in_session(response, session_ref) {
-                Ok(response) => return Ok((response, session_ref)),
-                Err(lost) => lost,
+            let Some(suspect) = request.suspect(&response, session_ref) else {
+                return Ok((response, session_ref));
             };
+            let (head, body) = response.into_parts();
+            let refusal =
+                Box::pin(self.sender.read_refusal(head.status, &head.headers, body)).await;
+            if !is_session_lost(head.status, &refusal, suspect) {
+                return Err(refusal);
+            }
             state.set_session(None);
-            Box::pin(drain(rest)).await;
             if is_renewed {
                 return Err(Fault::Session("not even the new one".into()).into());
             }
             is_renewed = true;
-            self.renew(lost).await?;
+            self.renew(suspect).await?;
         }
     }
 

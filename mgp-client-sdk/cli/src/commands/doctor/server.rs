@@ -1,11 +1,10 @@
 //! Checks of servers, several at a time.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mgp_discovery::{Config, ServerConfig, TargetConfig, clear_secrets};
+use mgp_discovery::{ServerConfig, TargetConfig, clear_secrets};
 use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
 use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Tool;
@@ -15,7 +14,6 @@ use super::kernel::KernelState;
 use super::report::{Check, Level};
 use crate::args::Global;
 use crate::output::{Progress, first_line, plural};
-use crate::state;
 
 /// The tokens above which a list of tools gets a warning.
 const MANY_TOKENS: u64 = 10_000;
@@ -29,18 +27,17 @@ pub(super) struct ServerReport {
     pub(super) listed: Option<Vec<(String, u64)>>,
 }
 
-/// Checks servers, in their order; without a timeout none is started.
+/// Checks servers, in their order; without a prober none is started.
 pub(super) async fn check(
     global: &Global,
-    timeout: Option<Duration>,
-    config: &Config,
+    prober: Option<Prober>,
+    servers: &[ServerConfig],
     running: &KernelState,
 ) -> Vec<ServerReport> {
-    let servers = &config.servers;
     let governance = Governance::builder().build();
     let definitions = governance.definitions();
-    let probes = match timeout {
-        Some(timeout) => probe_all(global, timeout, config, definitions).await,
+    let probes = match &prober {
+        Some(prober) => probe_all(global, prober, servers, definitions).await,
         None => servers.iter().map(|_| None).collect(),
     };
     let counter = TokenCounter::new();
@@ -68,13 +65,10 @@ pub(super) async fn check(
 /// Starts servers, several at a time, and shows the progress.
 async fn probe_all(
     global: &Global,
-    timeout: Duration,
-    config: &Config,
+    prober: &Prober,
+    servers: &[ServerConfig],
     definitions: &Definitions,
 ) -> Vec<Option<Result<ProbedServer, ProbeError>>> {
-    let servers = &config.servers;
-    let folder = state::folder(global).unwrap_or_default();
-    let prober = &Prober::new(timeout, &folder, mgp_kernel::proxy(&config.kernel));
     let mut probes: FuturesUnordered<_> = servers
         .iter()
         .enumerate()

@@ -1,0 +1,200 @@
+//! Relaying lines, over one kernel after the other.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::lines::LineReader;
+use super::session::{Forward, Session};
+use crate::exit::{CliResult, Failure};
+
+/// Interval at which another kernel is looked for.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The time the next kernel may take to answer the handshake.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The state that both directions share.
+#[derive(Default)]
+struct Relay {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    session: Session,
+    /// The way to the kernel, while there is one.
+    kernel: Option<Arc<UnixStream>>,
+    /// If set, a line of the host waits for a kernel.
+    is_wanted: bool,
+    has_host_left: bool,
+}
+
+/// Relays lines until the host leaves; `connect` looks for the next kernel, and starts it if it is wanted.
+pub(super) fn run(
+    first: UnixStream,
+    mut connect: impl FnMut(bool) -> CliResult<Option<UnixStream>>,
+) -> CliResult {
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let relay = Arc::new(Relay::default());
+    relay.state().kernel = Some(Arc::new(first.try_clone()?));
+    let host = Arc::clone(&relay);
+    thread::Builder::new().name("mgp-host".to_owned()).stack_size(128 * 1024).spawn(move || {
+        host.read_host(input);
+    })?;
+    let mut lines = LineReader::new(first);
+    loop {
+        if relay.read_kernel(&mut lines, &mut output).is_err_and(|error| is_host_gone(&error)) {
+            return Ok(());
+        }
+        let ended = relay.end_kernel();
+        let Some(ended) = ended else { return Ok(()) };
+        tracing::warn!("the kernel has ended; the next one is used as soon as it serves");
+        if output.write_all(&ended).is_err() {
+            return Ok(());
+        }
+        loop {
+            let Some(is_wanted) = relay.wait() else { return Ok(()) };
+            let next = connect(is_wanted)?;
+            if let Some(stream) = next {
+                lines = relay.open(stream)?;
+                break;
+            }
+        }
+        let changes = relay.state().session.changes();
+        if output.write_all(&changes).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns whether an error is that of a host that does not read any more.
+fn is_host_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
+impl Relay {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // === From the host ===
+
+    fn read_host(&self, input: File) {
+        let mut lines = LineReader::new(input);
+        while let Ok(Some(received)) = lines.next() {
+            let (kernel, out) = self.take_from_host(received);
+            // A failure means that the kernel is gone: its other direction ends too.
+            let _ = (&*kernel).write_all(out.as_deref().unwrap_or(received));
+        }
+        let mut state = self.state();
+        state.has_host_left = true;
+        self.changed.notify_all();
+        if let Some(kernel) = &state.kernel {
+            // The kernel still answers requests after the host has closed its side.
+            let _ = kernel.shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Waits for a kernel, and notes what it receives; returns other lines than those received if some are rewritten.
+    fn take_from_host(&self, received: &[u8]) -> (Arc<UnixStream>, Option<Vec<u8>>) {
+        let mut state = self.state();
+        loop {
+            if let Some(kernel) = state.kernel.clone() {
+                return (kernel, rewrite(received, |line| state.session.note_host(line)));
+            }
+            state.is_wanted = true;
+            self.changed.notify_all();
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    // === From the kernel ===
+
+    fn read_kernel(&self, lines: &mut LineReader<UnixStream>, output: &mut File) -> io::Result<()> {
+        // A connection that broke has ended too.
+        while let Ok(Some(received)) = lines.next() {
+            let out = rewrite(received, |line| self.state().session.note_kernel(line));
+            output.write_all(out.as_deref().unwrap_or(received))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the connection to a kernel; returns the lines for the host, or `None` if the host has left.
+    fn end_kernel(&self) -> Option<Vec<u8>> {
+        let mut state = self.state();
+        state.kernel = None;
+        (!state.has_host_left).then(|| state.session.end_kernel())
+    }
+
+    // === Another kernel ===
+
+    /// Waits until it is time to look for a kernel; returns whether the host needs one, or `None` if it has left.
+    fn wait(&self) -> Option<bool> {
+        let state = self.state();
+        let is_idle = |state: &mut State| !state.is_wanted && !state.has_host_left;
+        let waited = self.changed.wait_timeout_while(state, RECONNECT_INTERVAL, is_idle);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (!state.has_host_left).then_some(state.is_wanted)
+    }
+
+    /// Repeats the handshake and the settings of the host with the next kernel.
+    fn open(&self, stream: UnixStream) -> CliResult<LineReader<UnixStream>> {
+        let mut lines = LineReader::new(stream.try_clone()?);
+        let opening = self.state().session.opening();
+        if let Some(opening) = opening {
+            stream.set_read_timeout(Some(OPENING_TIMEOUT))?;
+            (&stream).write_all(&opening)?;
+            while self.state().session.is_opening() {
+                let Some(received) = lines.next()? else {
+                    return Err(Failure::failed("the next kernel ended during the handshake"));
+                };
+                // Nothing else is sent before the end of the handshake.
+                let _ = rewrite(received, |line| self.state().session.note_kernel(line));
+            }
+            stream.set_read_timeout(None)?;
+        }
+        let settings = self.state().session.settings();
+        (&stream).write_all(&settings)?;
+        let mut state = self.state();
+        (state.kernel, state.is_wanted) = (Some(Arc::new(stream)), false);
+        if state.has_host_left
+            && let Some(kernel) = &state.kernel
+        {
+            let _ = kernel.shutdown(Shutdown::Write);
+        }
+        self.changed.notify_all();
+        Ok(lines)
+    }
+}
+
+/// Returns the lines for the other side, or `None` if all are passed on as they were received.
+fn rewrite(received: &[u8], mut note: impl FnMut(&[u8]) -> Forward) -> Option<Vec<u8>> {
+    let mut out: Option<Vec<u8>> = None;
+    let mut done = 0;
+    for line in received.split_inclusive(|byte| *byte == b'\n') {
+        let before = &received[..done];
+        done += line.len();
+        match note(line) {
+            Forward::AsReceived => {
+                if let Some(out) = &mut out {
+                    out.extend_from_slice(line);
+                }
+            }
+            Forward::Rewritten(line) => {
+                out.get_or_insert_with(|| before.to_vec()).extend(line);
+            }
+            Forward::Nothing => {
+                out.get_or_insert_with(|| before.to_vec());
+            }
+        }
+    }
+    out
+}

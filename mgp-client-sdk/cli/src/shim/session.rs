@@ -1,0 +1,413 @@
+//! The conversation of a host with its kernel, as far as another kernel has to continue it.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
+use std::mem;
+
+use mgp_types::Id;
+use mgp_types::mcp::key::SUBSCRIPTION_ID;
+use mgp_types::mcp::{CancelledParams, ListenParams, SubscriptionFilter};
+use mgp_types::method::{
+    Cancelled, Initialize, Initialized, LoggingSetLevel, Notification as _, PromptsListChanged,
+    Request as _, ResourcesListChanged, ResourcesSubscribe, ResourcesUnsubscribe,
+    SubscriptionsListen, ToolsListChanged,
+};
+use mgp_types::service::CutMessage;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+/// Of a longer line only the two ends are read, and of these this much.
+const MAX_PARSED_BYTES: usize = 64 * 1024;
+const CUT_BYTES: usize = 1024;
+
+/// Requests, questions and subscriptions that are remembered, each.
+const MAX_REMEMBERED: usize = 4096;
+
+/// The prefix of the ids of repeated requests, and of questions of later kernels.
+const PREFIX: &str = "mgp-shim";
+
+/// The effect of a line on the other side.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Forward {
+    AsReceived,
+    Rewritten(Vec<u8>),
+    Nothing,
+}
+
+/// The conversation of a host with its kernel.
+#[derive(Default)]
+pub(super) struct Session {
+    /// The number of kernels that were replaced.
+    generation: u32,
+    initialize: Option<Vec<u8>>,
+    initialized: Option<Vec<u8>>,
+    /// The last level and the subscriptions, by method and URI.
+    settings: BTreeMap<String, Vec<u8>>,
+    /// The requests of the host that are not answered; with its line for one that asks for notifications.
+    requests: HashMap<Id, Option<Vec<u8>>>,
+    /// The ids of the requests of the kernel that are not answered, as the host knows them.
+    questions: HashSet<Id>,
+    /// The ids of repeated requests, whose answers the host does not expect.
+    repeated: HashSet<Id>,
+}
+
+/// A message whose members are not read.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl Envelope<'_> {
+    fn id(&self) -> Option<Id> {
+        serde_json::from_str(self.id?.get()).ok()
+    }
+
+    /// Returns the message with another id.
+    fn with_id(&self, id: &Id) -> Vec<u8> {
+        let mut message = json!({ "jsonrpc": "2.0", "id": id });
+        if let Some(method) = &self.method {
+            message["method"] = json!(method);
+        }
+        let mut line = message.to_string();
+        line.pop();
+        for (name, value) in
+            [("params", self.params), ("result", self.result), ("error", self.error)]
+        {
+            // Copied as text: a value may have numbers that no type holds.
+            if let Some(value) = value {
+                let _ = write!(line, ",\"{name}\":{}", value.get());
+            }
+        }
+        (line + "}\n").into_bytes()
+    }
+}
+
+fn to_line(message: &serde_json::Value) -> Vec<u8> {
+    (message.to_string() + "\n").into_bytes()
+}
+
+fn read(line: &[u8]) -> Option<Envelope<'_>> {
+    serde_json::from_slice(line).ok()
+}
+
+fn read_ends(line: &[u8]) -> Option<CutMessage> {
+    CutMessage::read(&line[..CUT_BYTES], line[line.len() - CUT_BYTES..].trim_ascii_end())
+}
+
+impl Session {
+    /// Notes a line of the host.
+    pub(super) fn note_host(&mut self, line: &[u8]) -> Forward {
+        if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
+            match read_ends(line) {
+                Some(CutMessage::Request(id)) => self.add_request(id, None),
+                Some(CutMessage::Answer(id)) => drop(self.questions.remove(&id)),
+                _ => {}
+            }
+            return Forward::AsReceived;
+        }
+        let Some(message) = read(line) else { return Forward::AsReceived };
+        match (&message.method, message.id()) {
+            (Some(method), Some(id)) => self.note_request(id, method, &message, line),
+            (Some(method), None) if method == Initialized::METHOD => {
+                self.initialized = Some(line.to_vec());
+            }
+            (Some(method), None) if method == Cancelled::METHOD => {
+                if let Some(id) = cancelled_id(&message) {
+                    self.requests.remove(&id);
+                }
+            }
+            (None, Some(shown)) => return self.note_answer(&shown, &message),
+            _ => {}
+        }
+        Forward::AsReceived
+    }
+
+    fn note_request(&mut self, id: Id, method: &str, message: &Envelope<'_>, line: &[u8]) {
+        let is_listening = method == SubscriptionsListen::METHOD;
+        self.add_request(id, is_listening.then(|| line.to_vec()));
+        if method == Initialize::METHOD {
+            self.initialize = Some(line.to_vec());
+        } else if method == LoggingSetLevel::METHOD {
+            self.settings.insert(method.to_owned(), line.to_vec());
+        } else if let Some(uri) = uri(message) {
+            let key = format!("{} {uri}", ResourcesSubscribe::METHOD);
+            if method == ResourcesUnsubscribe::METHOD {
+                self.settings.remove(&key);
+            } else if method == ResourcesSubscribe::METHOD && self.settings.len() < MAX_REMEMBERED {
+                self.settings.insert(key, line.to_vec());
+            }
+        }
+    }
+
+    fn add_request(&mut self, id: Id, line: Option<Vec<u8>>) {
+        if self.requests.len() < MAX_REMEMBERED {
+            self.requests.insert(id, line);
+        }
+    }
+
+    /// Passes the answer to a question on to the kernel that asked, and to no other.
+    fn note_answer(&mut self, shown: &Id, message: &Envelope<'_>) -> Forward {
+        let is_open = self.questions.remove(shown);
+        if self.generation == 0 {
+            return Forward::AsReceived;
+        }
+        match self.own_id(shown).filter(|_| is_open) {
+            Some(id) => Forward::Rewritten(message.with_id(&id)),
+            None => Forward::Nothing,
+        }
+    }
+
+    /// Notes a line of the kernel.
+    pub(super) fn note_kernel(&mut self, line: &[u8]) -> Forward {
+        if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
+            match read_ends(line) {
+                Some(CutMessage::Answer(id)) => drop(self.requests.remove(&id)),
+                Some(CutMessage::Request(id)) => self.add_question(id),
+                _ => {}
+            }
+            return Forward::AsReceived;
+        }
+        let Some(message) = read(line) else { return Forward::AsReceived };
+        match (&message.method, message.id()) {
+            (None, Some(id)) if self.repeated.remove(&id) => Forward::Nothing,
+            (None, Some(id)) => {
+                self.requests.remove(&id);
+                Forward::AsReceived
+            }
+            (Some(_), Some(id)) => {
+                let shown = self.shown_id(&id);
+                self.add_question(shown.clone());
+                self.rewritten(|| message.with_id(&shown))
+            }
+            (Some(method), None) if method == Cancelled::METHOD => {
+                let Some(id) = cancelled_id(&message) else { return Forward::AsReceived };
+                let shown = self.shown_id(&id);
+                self.questions.remove(&shown);
+                self.rewritten(|| cancelled(&shown))
+            }
+            _ => Forward::AsReceived,
+        }
+    }
+
+    fn add_question(&mut self, shown: Id) {
+        if self.questions.len() < MAX_REMEMBERED {
+            self.questions.insert(shown);
+        }
+    }
+
+    fn rewritten(&self, line: impl FnOnce() -> Vec<u8>) -> Forward {
+        if self.generation == 0 { Forward::AsReceived } else { Forward::Rewritten(line()) }
+    }
+
+    /// Returns the id of a question for the host: each kernel counts from 1.
+    fn shown_id(&self, id: &Id) -> Id {
+        match (self.generation, json!(id)) {
+            (0, _) => id.clone(),
+            (generation, id) => Id::String(format!("{PREFIX}-{generation}-{id}").into()),
+        }
+    }
+
+    /// Returns the kernel's own id of a question.
+    fn own_id(&self, shown: &Id) -> Option<Id> {
+        let Id::String(shown) = shown else { return None };
+        let own = shown.strip_prefix(&format!("{PREFIX}-{}-", self.generation))?;
+        serde_json::from_str(own).ok()
+    }
+
+    // === Another kernel ===
+
+    /// Ends what the kernel did not finish; returns the lines that tell the host.
+    pub(super) fn end_kernel(&mut self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for id in mem::take(&mut self.questions) {
+            lines.extend(cancelled(&id));
+        }
+        for (id, _) in self.requests.extract_if(|_, line| line.is_none()) {
+            lines.extend(to_line(&json!({
+                "jsonrpc": "2.0",
+                "id": id,
+                "error": {
+                    "code": -32603,
+                    "message": "the kernel ended before it answered; the call may have run: call again only if that does no harm",
+                },
+            })));
+        }
+        self.repeated.clear();
+        self.generation += 1;
+        lines
+    }
+
+    /// Returns `initialize` for the next kernel, whose answer the host does not get.
+    pub(super) fn opening(&mut self) -> Option<Vec<u8>> {
+        let line = self.initialize.clone().filter(|_| self.initialized.is_some())?;
+        Some(self.repeat(&line, "opening"))
+    }
+
+    /// Returns what follows the handshake: the settings and the open subscriptions.
+    pub(super) fn settings(&mut self) -> Vec<u8> {
+        let mut lines = self.initialized.clone().unwrap_or_default();
+        let settings: Vec<_> = self.settings.values().cloned().collect();
+        for (number, line) in settings.iter().enumerate() {
+            lines.extend(self.repeat(line, &number.to_string()));
+        }
+        lines.extend(self.requests.values().flatten().flatten());
+        lines
+    }
+
+    fn repeat(&mut self, line: &[u8], name: &str) -> Vec<u8> {
+        let Some(message) = read(line) else { return Vec::new() };
+        let id = Id::String(format!("{PREFIX}-{}-{name}", self.generation).into());
+        let line = message.with_id(&id);
+        self.repeated.insert(id);
+        line
+    }
+
+    /// Returns whether the answer to [`opening`](Self::opening) is still expected.
+    pub(super) fn is_opening(&self) -> bool {
+        !self.repeated.is_empty()
+    }
+
+    /// Returns notifications that all lists changed: the next kernel may have others.
+    pub(super) fn changes(&self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        if self.initialized.is_some() {
+            for method in LIST_CHANGES {
+                lines.extend(to_line(&json!({ "jsonrpc": "2.0", "method": method })));
+            }
+        }
+        for (id, line) in &self.requests {
+            let Some(line) = line else { continue };
+            for method in wanted(line) {
+                let params = json!({ "_meta": { SUBSCRIPTION_ID: id } });
+                lines.extend(to_line(
+                    &json!({ "jsonrpc": "2.0", "method": method, "params": params }),
+                ));
+            }
+        }
+        lines
+    }
+}
+
+const LIST_CHANGES: [&str; 3] =
+    [ToolsListChanged::METHOD, PromptsListChanged::METHOD, ResourcesListChanged::METHOD];
+
+/// Returns the changes of lists that a request for notifications asks for.
+fn wanted(line: &[u8]) -> impl Iterator<Item = &'static str> {
+    let params = read(line)
+        .and_then(|message| serde_json::from_str::<ListenParams>(message.params?.get()).ok());
+    let filter = params.map_or_else(SubscriptionFilter::new, |params| params.notifications);
+    let wanted =
+        [filter.tools_list_changed, filter.prompts_list_changed, filter.resources_list_changed];
+    LIST_CHANGES.into_iter().zip(wanted).filter(|(_, wanted)| *wanted == Some(true)).map(|(m, _)| m)
+}
+
+fn uri(message: &Envelope<'_>) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        uri: String,
+    }
+    serde_json::from_str::<Named>(message.params?.get()).ok().map(|named| named.uri)
+}
+
+fn cancelled_id(message: &Envelope<'_>) -> Option<Id> {
+    let params: CancelledParams = serde_json::from_str(message.params?.get()).ok()?;
+    params.request_id
+}
+
+fn cancelled(id: &Id) -> Vec<u8> {
+    let params = json!({ "requestId": id });
+    to_line(&json!({ "jsonrpc": "2.0", "method": Cancelled::METHOD, "params": params }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Vec<u8> {
+        (text.to_owned() + "\n").into_bytes()
+    }
+
+    fn texts(lines: &[u8]) -> Vec<String> {
+        String::from_utf8(lines.to_vec()).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// Returns a session after the handshake, with one open question and one open call.
+    fn open() -> Session {
+        let mut session = Session::default();
+        for text in [
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"x":1.50}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}"#,
+            r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#,
+        ] {
+            assert_eq!(session.note_host(&line(text)), Forward::AsReceived);
+        }
+        for text in [
+            r#"{"jsonrpc":"2.0","id":0,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}"#,
+        ] {
+            assert_eq!(session.note_kernel(&line(text)), Forward::AsReceived);
+        }
+        session
+    }
+
+    #[test]
+    fn the_next_kernel_gets_the_handshake_and_the_settings() {
+        let mut session = open();
+        let told = texts(&session.end_kernel());
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].contains("notifications/cancelled") && told[0].contains(r#""requestId":1"#)
+        );
+        assert!(told[1].contains(r#""id":2"#) && told[1].contains("may have run"));
+        let opening = texts(&session.opening().unwrap()).remove(0);
+        assert!(opening.contains(r#""params":{"x":1.50}"#), "{opening}");
+        assert!(session.is_opening());
+        let answer = r#"{"jsonrpc":"2.0","id":"mgp-shim-1-opening","result":{}}"#;
+        assert_eq!(session.note_kernel(&line(answer)), Forward::Nothing);
+        assert!(!session.is_opening());
+        let settings = texts(&session.settings());
+        assert!(settings[0].contains("initialized") && settings[1].contains(r#""uri":"a:b""#));
+        assert_eq!(texts(&session.changes()).len(), 3);
+    }
+
+    #[test]
+    fn an_answer_to_a_question_of_the_last_kernel_does_not_answer_one_of_the_next() {
+        let mut session = open();
+        let _ = session.end_kernel();
+        let asked = r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"y":2}}"#;
+        let Forward::Rewritten(shown) = session.note_kernel(&line(asked)) else { panic!() };
+        assert!(texts(&shown)[0].contains(r#""id":"mgp-shim-1-1""#), "{shown:?}");
+        let late = r#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}"#;
+        assert_eq!(session.note_host(&line(late)), Forward::Nothing);
+        let answer = r#"{"jsonrpc":"2.0","id":"mgp-shim-1-1","result":{"action":"decline"}}"#;
+        let Forward::Rewritten(own) = session.note_host(&line(answer)) else { panic!() };
+        let own = texts(&own).remove(0);
+        assert!(own.contains(r#""id":1,"#) && own.contains("decline"), "{own}");
+        assert_eq!(session.note_host(&line(answer)), Forward::Nothing, "once only");
+    }
+
+    #[test]
+    fn a_stream_of_notifications_goes_on_with_the_next_kernel() {
+        let mut session = Session::default();
+        let listen = r#"{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}"#;
+        let _ = session.note_host(&line(listen));
+        assert_eq!(session.end_kernel(), b"", "it is not answered");
+        assert_eq!(session.opening(), None);
+        assert_eq!(texts(&session.settings()), [listen]);
+        let changes = texts(&session.changes());
+        assert!(changes.len() == 1 && changes[0].contains(r#"subscriptionId":"l""#), "{changes:?}");
+    }
+}

@@ -1,0 +1,238 @@
+//! A server at a URL that is away, restarts, loses sessions, refuses, fails and hangs: it comes back by itself, and
+//! meanwhile the list of servers has the reason.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::wire::Wire;
+use crate::world::{Host, World, within};
+
+/// The time in which a server that is well again must answer calls.
+const BACK_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ailment {
+    Away,
+    Status(u16),
+    Hangs,
+}
+
+/// A legacy server with sessions, which behaves as the script has it.
+struct RemoteServer {
+    address: SocketAddr,
+    script: Arc<Mutex<Script>>,
+}
+
+#[derive(Default)]
+struct Script {
+    ailment: Option<Ailment>,
+    /// The number of starts, which is in the id of each session.
+    starts: u32,
+    /// The requests that were received.
+    requests: u32,
+}
+
+impl RemoteServer {
+    /// Reserves an address; nothing is there yet.
+    fn new() -> Self {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let script = Script { ailment: Some(Ailment::Away), ..Script::default() };
+        Self { address, script: Arc::new(Mutex::new(script)) }
+    }
+
+    /// Sets what is wrong with the server.
+    fn suffer(&self, ailment: Option<Ailment>) {
+        let before = std::mem::replace(&mut self.script.lock().unwrap().ailment, ailment);
+        if before == Some(Ailment::Away) && ailment != before {
+            self.start();
+        } else if ailment == Some(Ailment::Away) && before != ailment {
+            // Wakes the listener, which then ends.
+            let _ = TcpStream::connect(self.address);
+            within(|| TcpStream::connect(self.address).is_err().then_some(()));
+        }
+    }
+
+    /// Starts the server again, which forgets all sessions.
+    fn restart(&self) {
+        self.suffer(Some(Ailment::Away));
+        self.suffer(None);
+    }
+
+    fn start(&self) {
+        self.script.lock().unwrap().starts += 1;
+        let (address, script) = (self.address, Arc::clone(&self.script));
+        let listener = within(|| TcpListener::bind(address).ok());
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if script.lock().unwrap().ailment == Some(Ailment::Away) {
+                    return;
+                }
+                let script = Arc::clone(&script);
+                thread::spawn(move || serve(&stream, &script));
+            }
+        });
+    }
+}
+
+/// Answers one request, and closes the connection.
+fn serve(mut stream: &TcpStream, script: &Mutex<Script>) {
+    let Some((head, body)) = read_request(stream) else { return };
+    let (ailment, session) = {
+        let mut script = script.lock().unwrap();
+        script.requests += 1;
+        (script.ailment, format!("start-{}", script.starts))
+    };
+    let (status, answer) = match ailment {
+        Some(Ailment::Hangs | Ailment::Away) => return thread::sleep(Duration::from_secs(300)),
+        Some(Ailment::Status(status)) => (status, Value::Null),
+        None => answer(&head, &body, &session),
+    };
+    let body = if answer.is_null() { String::new() } else { answer.to_string() };
+    let response = format!(
+        "HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\nmcp-session-id: {session}\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = stream.write_all(response.as_bytes());
+}
+
+fn read_request(stream: &TcpStream) -> Option<(String, Value)> {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? <= 2 {
+            break;
+        }
+        let line = line.to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        head += &line;
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((head, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+fn answer(head: &str, body: &Value, session: &str) -> (u16, Value) {
+    if head.starts_with("get") {
+        return (405, Value::Null);
+    }
+    let method = body["method"].as_str().unwrap_or_default();
+    let result =
+        |result: Value| (200, json!({"jsonrpc": "2.0", "id": body["id"], "result": result}));
+    if method == "initialize" {
+        return result(json!({
+            "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "far", "version": "1"},
+        }));
+    }
+    if !head.contains(&format!("mcp-session-id: {session}\r")) {
+        // As the official SDKs answer a session they do not know.
+        let error = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
+        return (400, json!({"jsonrpc": "2.0", "id": null, "error": error}));
+    }
+    match method {
+        "tools/list" => result(json!({"tools": [{
+            "name": "hail", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true},
+        }]})),
+        "tools/call" => result(json!({"content": [{"type": "text", "text": session}]})),
+        _ if body["id"].is_null() => (202, Value::Null),
+        _ => result(json!({})),
+    }
+}
+
+fn configured(server: &RemoteServer) -> World {
+    let world = World::empty();
+    world.config(&format!(
+        "[[servers]]\nid = \"far\"\nurl = \"http://{}/mcp\"\n\
+         [servers.mgp]\ndefault_policy = \"opt-out\"\nrisk = {{ hail = \"safe\" }}\n",
+        server.address
+    ));
+    world
+}
+
+/// Returns the state and the error of the server, as `mgp servers ls` shows them.
+fn listed(operator: &mut Wire) -> (String, String) {
+    let all = operator.ask("mgp/kernel/servers", &json!({})).unwrap();
+    let text = |name: &str| all["servers"][0][name].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("error"))
+}
+
+fn hail(host: &mut Host) -> Result<String, Value> {
+    host.call("far.hail", &json!({}))
+}
+
+/// Calls the tool until it answers, and returns how long that took.
+fn is_back(host: &mut Host) -> Duration {
+    let begun = Instant::now();
+    within(|| hail(host).ok());
+    begun.elapsed()
+}
+
+#[test]
+fn a_remote_server_comes_back_by_itself_and_meanwhile_has_a_reason() {
+    let server = RemoteServer::new();
+    let world = configured(&server);
+    let mut host = world.host(&[]);
+    let mut operator = world.operator();
+    let (state, error) =
+        within(|| Some(listed(&mut operator)).filter(|(_, error)| !error.is_empty()));
+    assert!(error.contains("cannot reach") && state != "connected", "{state}: {error}");
+    hail(&mut host).unwrap_err();
+    server.suffer(None);
+    let back = is_back(&mut host);
+    println!("away at the start: back after {back:?}");
+    assert!(back < BACK_TIMEOUT);
+
+    server.restart();
+    assert_eq!(hail(&mut host).unwrap(), "start-2", "a lost session is opened again for the call");
+
+    for (ailment, reason) in [
+        (Ailment::Away, "cannot reach"),
+        (Ailment::Status(400), "HTTP 400"),
+        (Ailment::Status(401), "HTTP 401"),
+        (Ailment::Status(404), "HTTP 404"),
+        (Ailment::Status(502), "HTTP 502"),
+        (Ailment::Hangs, "not answer"),
+    ] {
+        server.suffer(Some(ailment));
+        let error = within(|| Some(listed(&mut operator).1).filter(|error| error.contains(reason)));
+        if ailment != Ailment::Hangs {
+            let begun = Instant::now();
+            let refused = hail(&mut host).unwrap_err();
+            assert!(
+                begun.elapsed() < BACK_TIMEOUT,
+                "{ailment:?}: the caller waits {:?}",
+                begun.elapsed()
+            );
+            assert!(refused.to_string().contains("far"), "{refused}");
+        }
+        server.suffer(None);
+        let back = is_back(&mut host);
+        println!("{ailment:?}: {error}; back after {back:?}");
+        assert!(back < BACK_TIMEOUT, "{ailment:?}: {back:?}");
+        let (state, error) = listed(&mut operator);
+        assert_eq!((&*state, &*error), ("connected", ""));
+    }
+}
+
+#[test]
+fn a_login_that_is_missing_is_asked_for_once_and_not_five_times() {
+    let server = RemoteServer::new();
+    server.suffer(Some(Ailment::Status(401)));
+    let world = configured(&server);
+    let _host = world.host(&[]);
+    let mut operator = world.operator();
+    within(|| (listed(&mut operator).0 == "error").then_some(()));
+    let before = server.script.lock().unwrap().requests;
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(server.script.lock().unwrap().requests, before, "nobody asked for it");
+}

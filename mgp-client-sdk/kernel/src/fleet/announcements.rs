@@ -1,0 +1,81 @@
+//! Changes of lists, announced together to the clients that see them.
+
+use std::time::{Duration, SystemTime};
+
+use mgp_types::service::{Principal, ServerId};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::changed_lists::{ChangedLists, Changes};
+use super::refresh_queue::ListGroup;
+use super::servers::{Fleet, WeakFleet};
+
+/// Time over which changes are collected.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Time for which a change waits for servers that were just added: they change the same lists.
+const MAX_COLLECT: Duration = Duration::from_secs(5);
+
+/// Interval at which it is checked whether the fleet still exists.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Announces changes until the fleet is dropped.
+pub(super) async fn run(fleet: WeakFleet, changes: ChangedLists) {
+    loop {
+        tokio::select! {
+            () = changes.marked() => {}
+            () = sleep(CHECK_INTERVAL) => {}
+        }
+        let end = Instant::now() + MAX_COLLECT;
+        loop {
+            sleep(COLLECT_INTERVAL).await;
+            let Some(fleet) = fleet.upgrade() else { return };
+            let is_starting = fleet.all().values().any(|server| server.is_new());
+            if !is_starting || Instant::now() >= end {
+                announce(&fleet, changes.take());
+                break;
+            }
+        }
+    }
+}
+
+/// Adds each change of the rules, until the governance is dropped.
+pub(super) async fn follow_rules(mut rules: watch::Receiver<u64>, changes: ChangedLists) {
+    while rules.changed().await.is_ok() {
+        changes.add_rules();
+    }
+}
+
+fn announce(fleet: &Fleet, Changes { of_servers, of_rules }: Changes) {
+    for group in ListGroup::ALL {
+        let changed: Vec<&ServerId> =
+            of_servers.iter().filter(|(other, _)| *other == group).map(|(_, id)| id).collect();
+        if changed.is_empty() && !of_rules {
+            continue;
+        }
+        let sees = |principal: &Principal| {
+            of_rules || changed.iter().any(|id| sees_list(fleet, principal, id, group))
+        };
+        let notifications = &fleet.context().notifications;
+        match group {
+            ListGroup::Tools => notifications.tools_changed(sees),
+            ListGroup::Resources => notifications.resources_changed(sees),
+            ListGroup::Prompts => notifications.prompts_changed(sees),
+        }
+    }
+}
+
+/// Returns whether a principal sees a list of a server, or a part of it.
+fn sees_list(fleet: &Fleet, principal: &Principal, server: &ServerId, group: ListGroup) -> bool {
+    let (access, now) = (fleet.context().governance.access(), SystemTime::now());
+    let sees = |tool: Option<&str>| access.decide(principal, Some(server), tool, now).is_allowed();
+    if sees(None) {
+        return true;
+    }
+    if group != ListGroup::Tools {
+        return false;
+    }
+    // A principal may see single tools of a server that it does not see as a whole; of a removed one they are unknown.
+    let tools = fleet.context().index.tools_of(server.as_str());
+    fleet.get(server.as_str()).is_none() || tools.iter().any(|tool| sees(Some(tool.name())))
+}

@@ -1,0 +1,52 @@
+//! The lists whose changes are not announced to clients yet.
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::sync::Arc;
+
+use mgp_types::service::ServerId;
+use mgp_types::sync::Mutex;
+use tokio::sync::Notify;
+
+use super::refresh_queue::ListGroup;
+
+/// The changes that are not announced yet; a cheap handle.
+#[derive(Clone, Default)]
+pub(crate) struct ChangedLists(Arc<Pending>);
+
+#[derive(Default)]
+struct Pending {
+    changes: Mutex<Changes>,
+    marked: Notify,
+}
+
+/// The changes of an interval.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) of_servers: BTreeSet<(ListGroup, ServerId)>,
+    /// The rules changed that decide what callers see.
+    pub(super) of_rules: bool,
+}
+
+impl ChangedLists {
+    /// Adds the change of a list of a server.
+    pub(super) fn add(&self, server: &ServerId, group: ListGroup) {
+        self.0.changes.lock().of_servers.insert((group, server.clone()));
+        self.0.marked.notify_one();
+    }
+
+    pub(super) fn add_rules(&self) {
+        self.0.changes.lock().of_rules = true;
+        self.0.marked.notify_one();
+    }
+
+    /// Waits until there is a change.
+    pub(super) async fn marked(&self) {
+        self.0.marked.notified().await;
+    }
+
+    /// Takes all changes.
+    pub(super) fn take(&self) -> Changes {
+        mem::take(&mut *self.0.changes.lock())
+    }
+}

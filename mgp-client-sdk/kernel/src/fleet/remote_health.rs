@@ -1,0 +1,109 @@
+//! Checks that servers at URLs still answer: from time to time, after a failed call, and when an operator looks.
+//!
+//! Such a server has no process or pipe whose end would be noticed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, SupervisedClient, gateway};
+use mgp_types::mcp::{DiscoverParams, EmptyParams, Era};
+use mgp_types::method::{Ping, ServerDiscover};
+use mgp_types::service::{Call, HttpFailure};
+use mgp_types::{ErrorCode, RpcError};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+/// Time for an answer to a check.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Time for which an answer to a check counts.
+const ANSWER_TTL: Duration = Duration::from_millis(200);
+
+/// The health of a session with a server at a URL; sessions with other servers are not checked.
+pub(super) struct RemoteHealth {
+    is_remote: bool,
+    /// The time of the last answer to a check; locked while one is running.
+    answered_at: Mutex<Option<Instant>>,
+    /// If set, the last check was not answered, and calls are still waited for.
+    is_silent: AtomicBool,
+}
+
+impl RemoteHealth {
+    pub(super) fn new(is_remote: bool) -> Self {
+        Self { is_remote, answered_at: Mutex::default(), is_silent: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    /// Returns whether the last check was not answered although the server is connected.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a failed call is a reason to check the server.
+    pub(super) fn is_doubtful_after(&self, error: &RpcError) -> bool {
+        self.is_remote && lack_of_answer(error).is_some()
+    }
+
+    /// Pings the server unless it just answered; marks it as unhealthy if it does not answer.
+    ///
+    /// A server that is busy with calls may be unable to answer a ping in time.
+    pub(super) async fn check(&self, client: &SupervisedClient, is_busy: impl Fn() -> bool) {
+        let live = client.supervised().current().borrow().clone();
+        let Some(live) = live.filter(|_| self.is_remote) else { return };
+        let mut answered_at = self.answered_at.lock().await;
+        if answered_at.is_some_and(|at| at.elapsed() < ANSWER_TTL) {
+            return;
+        }
+        let lack = match timeout(ANSWER_TIMEOUT, ping(&live.client)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => lack_of_answer(&error),
+            Err(_) if is_busy() => return self.is_silent.store(true, Ordering::Relaxed),
+            Err(_) => Some(format!("it does not answer within {ANSWER_TIMEOUT:?}")),
+        };
+        self.is_silent.store(false, Ordering::Relaxed);
+        match lack {
+            None => *answered_at = Some(Instant::now()),
+            Some(why) => {
+                tracing::info!(server = ?client.server_id(), %why, "server lost");
+                client.mark_unhealthy(live.run, why).await;
+            }
+        }
+    }
+}
+
+/// Sends a request that every server answers, past the gates.
+async fn ping(client: &Client) -> Result<(), RpcError> {
+    let cx = client.context();
+    let call = match client.server().era {
+        Era::Legacy => Call::ask::<Ping>(&EmptyParams::new(), cx)?,
+        // This era has no ping.
+        Era::Modern => Call::ask::<ServerDiscover>(&DiscoverParams::new(), cx)?,
+    };
+    gateway::ungated(client).send(call).await.map(drop)
+}
+
+/// Returns why an error is not the answer of a working server, never in the words of the server.
+fn lack_of_answer(error: &RpcError) -> Option<String> {
+    match HttpFailure::from_error(error) {
+        Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Some(
+            "it requires credentials (HTTP 401): log in, or set a header, and start it again"
+                .into(),
+        ),
+        Some(HttpFailure::StatusWithError(status)) => {
+            let is_refusal = matches!(status, 403 | 500..=599);
+            is_refusal.then(|| format!("it answers with HTTP {status}"))
+        }
+        Some(_) => {
+            let message = error.message();
+            Some(message.split_once("; challenge").map_or(message, |(ours, _)| ours).to_owned())
+        }
+        None => match error.code() {
+            ErrorCode::SERVER_RESTARTING => Some("its session is lost".to_owned()),
+            ErrorCode::UPSTREAM_ERROR => Some("it does not answer as an MCP server".to_owned()),
+            _ => None,
+        },
+    }
+}
