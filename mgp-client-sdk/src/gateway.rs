@@ -3,6 +3,7 @@
 //! - [`supervise`] starts a server whose command or address is resolved again at each start.
 //! - [`ungated`] and [`ungated_supervised`] return the stacks without gates, for the gateway's own requests.
 //! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
+//! - [`AuthorizationFailed`] is the cause of a start or call for which no credentials could be obtained.
 //! - [`limit_time`] gives a call its own time limits.
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server.
 //! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
@@ -19,8 +20,8 @@ use crate::builder::ClientBuilder;
 use crate::client::Client;
 pub use crate::client::WeakClient;
 use crate::error::Error;
-pub use crate::supervised::ServerTarget;
 use crate::supervised::SupervisedClient;
+pub use crate::supervised::{AuthorizationFailed, HttpTransport, ServerTarget};
 pub use crate::tool_router::AwaitLegacyTask;
 use crate::wire::{FindCaller, TimeLimits};
 

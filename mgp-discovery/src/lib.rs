@@ -23,17 +23,18 @@ mod readme {}
 
 pub use change::{ChangeEffect, ChangedServer, ConfigChange, Reload, Reloaded};
 pub use config::{
-    AgentConfig, AuditFsync, AuditLogConfig, CallLimits, CallTimeouts, Config, ConfigErrors,
-    ConfigFinding, ConfigKey, ConfirmLevel, FindingSeverity, GovernanceConfig, Isolation, KEYS,
-    KernelConfig, KeyKind, OnUngranted, OperatorProof, ParsedConfig, RecordedArguments,
-    RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits,
-    Surface, TargetConfig, ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema,
-    limits, nearest, parse_duration,
+    AgentConfig, AuditFsync, AuditLogConfig, AuthConfig, AuthGrant, CallLimits, CallTimeouts,
+    Config, ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse, FindingSeverity,
+    GovernanceConfig, Isolation, KEYS, KernelConfig, KeyKind, LoginScope, OnUngranted,
+    OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments, RegistrationAllowList,
+    RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits, Surface, TargetConfig,
+    ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits, nearest,
+    parse_duration,
 };
 pub use error::DiscoveryError;
 pub use expand::{
-    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, Template,
-    TemplateError, clear_secrets, describe_target,
+    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, SecretFile,
+    SecretFileError, Template, TemplateError, clear_secrets, describe_target,
 };
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,

@@ -164,10 +164,15 @@ impl From<LifecycleError> for RpcError {
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION
             ))),
-            _ => match hints(code, &refusal) {
-                Some(hints) => error.recovery(hints),
-                None => error,
-            },
+            _ => {
+                let error = match hints(code, &refusal) {
+                    Some(hints) => error.recovery(hints),
+                    None => error,
+                };
+                let is_not_ready = matches!(refusal, LifecycleError::NotReady { .. });
+                // The layers above may know why, and what helps.
+                if is_not_ready { error.because(refusal) } else { error }
+            }
         }
     }
 }

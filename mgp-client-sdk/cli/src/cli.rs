@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
-    operator, permissions, servers, tools, trust, why,
+    operator, permissions, secrets, servers, tools, trust, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -76,6 +76,9 @@ pub(crate) enum Command {
     /// Manage API keys for agents that connect over HTTP
     #[command(subcommand, alias = "key")]
     Keys(keys::Keys),
+    /// Store values for `${keyring:NAME}` in the configuration
+    #[command(subcommand)]
+    Secrets(secrets::Secrets),
     /// Set the passphrase that changes need with `operator.proof = "passphrase"`
     #[command(subcommand)]
     Operator(operator::Operator),

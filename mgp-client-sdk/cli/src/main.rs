@@ -86,7 +86,7 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
-        permissions, servers, tools, trust, why,
+        permissions, secrets, servers, tools, trust, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -106,6 +106,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Access(access) => access::run(global, &access).await,
         Command::Permissions(permissions) => permissions::run(global, &permissions).await,
         Command::Keys(keys) => keys::run(global, &keys).await,
+        Command::Secrets(secrets) => secrets::run(global, &secrets).await,
         Command::Approvals(approvals) => approvals::run(global, &approvals).await,
         Command::Operator(operator) => commands::operator::run(global, &operator).await,
         Command::Audit(audit) => audit::run(global, &audit).await,

@@ -34,6 +34,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("approvals-ls", of::<approvals::ApprovalList>()),
         ("approvals-show", of::<approvals::WholeApproval>()),
         ("permissions-ls", of::<permissions::DecisionList>()),
+        ("secrets-ls", of::<secrets::SecretNames>()),
         ("servers-add", of::<servers::AddResult>()),
         ("servers-logs", of::<servers::LogLines>()),
         ("servers-ls", of::<servers::ServerList>()),

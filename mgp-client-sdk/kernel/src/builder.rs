@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_discovery::{
-    CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, Sources, Trust,
+    CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, SecretFile,
+    Sources, Trust,
 };
 use mgp_security::{ElicitApprover, Governance, GovernanceBuilder, InboxConfig, Policies};
 use mgp_server_sdk::{ChangeNotifier, Server};
@@ -29,6 +30,7 @@ use super::fleet::{
 };
 use super::handle::{Kernel, KernelParts};
 use super::hops;
+use super::login::Logins;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
 use super::registration::RegisteredServers;
@@ -50,6 +52,7 @@ pub struct KernelBuilder {
     interactive: InteractiveAgents,
     judge: Option<Arc<dyn CodeJudge>>,
     registration: RegistrationConfig,
+    logins: Logins,
 }
 
 impl Default for KernelBuilder {
@@ -62,6 +65,7 @@ impl Default for KernelBuilder {
             interactive: InteractiveAgents::default(),
             judge: None,
             registration: RegistrationConfig::default(),
+            logins: Logins::default(),
         }
     }
 }
@@ -178,6 +182,8 @@ impl KernelBuilder {
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
             self.registration.scripts = Some(folder.join(SCRIPTS_FOLDER));
         }
+        self.logins = Logins::in_folder(folder);
+        self.expander = self.expander.secrets(SecretFile::in_folder(folder));
         let index = |db| ToolIndex::builder().open(db);
         let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
         let index = index?;
@@ -228,7 +234,8 @@ impl KernelBuilder {
         if hops::is_too_deep(depth) {
             return Err(KernelError::TooDeep(depth));
         }
-        let Self { config, expander, local, sources, interactive, judge, registration } = self;
+        let Self { config, expander, local, sources, interactive, judge, registration, logins } =
+            self;
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         let tenant = Principal::local().tenant().clone();
         for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
@@ -249,6 +256,7 @@ impl KernelBuilder {
             governance,
             index,
             expander,
+            logins,
             stale: StaleLists::default(),
             known: KnownServers::load(Arc::clone(&store)).await?,
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),

@@ -224,7 +224,7 @@ fn command_remedy(
 }
 
 /// Returns a text as one word of a shell command; `None` if it is not safe to paste.
-fn shell_word(text: &str) -> Option<String> {
+pub(super) fn shell_word(text: &str) -> Option<String> {
     let is_plain = |c: char| c.is_alphanumeric() || "._:/@+,=-".contains(c);
     let is_odd = |c: char| c.is_control() || c == '`';
     if text.is_empty() || text.starts_with('-') || text.contains(is_odd) {

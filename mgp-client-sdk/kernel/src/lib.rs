@@ -11,6 +11,7 @@
 //! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
 //! - `metrics.rs`: figures for operators.
 //! - `registration.rs`: servers that are registered at run time.
+//! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
 //! - `bounds/`: limits of the calls of agents and servers.
 //! - `results/`: long results, of which a model receives a part.
@@ -30,6 +31,7 @@ mod error;
 mod fleet;
 mod handle;
 mod hops;
+mod login;
 mod metrics;
 mod policy;
 mod process_info;
@@ -46,4 +48,5 @@ pub use builder::KernelBuilder;
 pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;
 pub use handle::Kernel;
+pub use login::{LoginServer, Logins, proxy};
 pub use process_info::KernelEndpoints;

@@ -160,10 +160,10 @@ impl Session {
     ) -> Result<bool, AuthError> {
         let in_use = self.entry().and_then(|entry| entry.tokens).map(|tokens| tokens.access);
         if let Some(tokens) = &entry.tokens
-            && in_use.is_some_and(|access| access != tokens.access)
+            && in_use.is_none_or(|access| access != tokens.access)
             && !is_stale(tokens)
         {
-            // Another process renewed it.
+            // Another process obtained it.
             self.take(entry.clone());
             return Ok(true);
         }
@@ -310,9 +310,14 @@ impl Session {
             let late = |_| AuthError::browser("the login timed out");
             let asking = timeout(self.config.login_timeout, browser.redirect_uri(registered));
             let redirect_uri = asking.await.map_err(late)??;
-            // Checked before anything is sent: without PKCE there is no login.
-            let request = Request::new(&found.server, redirect_uri)?;
-            let (config, redirect_uri) = (&self.config, &request.redirect_uri);
+            let device = found.server.device_authorization_endpoint.as_deref();
+            let device = device.filter(|_| browser.is_elsewhere());
+            // Checked before anything is sent: without PKCE there is no login by a redirect.
+            let request = match device {
+                None => Some(Request::new(&found.server, redirect_uri.clone())?),
+                Some(_) => None,
+            };
+            let (config, redirect_uri) = (&self.config, &redirect_uri);
             let registering =
                 register::registration(&config.fetcher, config, &found.server, redirect_uri, known);
             let registration;
@@ -322,6 +327,10 @@ impl Session {
             if age == RegistrationOrigin::New {
                 self.save_without_tokens(entry.clone()).await;
             }
+            let Some(request) = request else {
+                let at = (found, device.unwrap_or_default());
+                return self.log_in_elsewhere(at, &who, browser, scopes, bound).await;
+            };
             let url = request.url(&found.server, &who.id, &found.resource, scopes, bound.1)?;
             let back = timeout(config.login_timeout, browser.authorize(&url)).await;
             let code = request.code(&back.map_err(late)??)?;
@@ -358,7 +367,7 @@ impl Session {
         Ok(tokens)
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         found: &Discovered,
         identity: &Identity,
@@ -398,7 +407,7 @@ impl Session {
 }
 
 /// The binding of the requested tokens, and the key.
-type Bound<'a> = (Binding, Option<&'a ProofKey>);
+pub(super) type Bound<'a> = (Binding, Option<&'a ProofKey>);
 
 /// Returns the key of an entry; creates one if it is needed.
 fn key(entry: &mut TokenEntry, binding: Binding) -> Result<Option<ProofKey>, AuthError> {

@@ -39,6 +39,29 @@ pub trait Browser: Send + Sync + 'static {
     /// # Errors
     /// [`AuthError::browser`] if there was no redirect.
     async fn authorize(&self, url: &str) -> Result<String, AuthError>;
+
+    /// Returns whether the person logs in on another device, by a code, where the authorization server offers that
+    /// (RFC 8628). Default: `false`.
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
+    /// Shows the code of a login on another device.
+    fn show_device_code(&self, code: &DeviceCode<'_>) {
+        let _ = code;
+    }
+}
+
+/// The code of a login on another device (RFC 8628).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DeviceCode<'a> {
+    /// The page where the person enters the code.
+    pub page: &'a str,
+    /// The code.
+    pub user_code: &'a str,
+    /// The page with the code in its address, if the server sent one.
+    pub complete: Option<&'a str>,
 }
 
 /// Time for a person to log in.

@@ -155,6 +155,7 @@ fn check_not_local(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
         ("the authorization endpoint", &found.authorization_endpoint),
         ("the token endpoint", &found.token_endpoint),
         ("the registration endpoint", &found.registration_endpoint),
+        ("the device endpoint", &found.device_authorization_endpoint),
     ] {
         let Some(endpoint) = endpoint else { continue };
         // An invalid address is refused when it is used.

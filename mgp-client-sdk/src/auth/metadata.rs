@@ -31,6 +31,8 @@ pub(super) struct AuthServer {
     #[serde(default)]
     pub(super) registration_endpoint: Option<String>,
     #[serde(default)]
+    pub(super) device_authorization_endpoint: Option<String>,
+    #[serde(default)]
     scopes_supported: Option<Vec<String>>,
     #[serde(default)]
     code_challenge_methods_supported: Option<Vec<String>>,
@@ -62,6 +64,7 @@ impl AuthServer {
             authorization_endpoint: at("/authorize"),
             token_endpoint: at("/token"),
             registration_endpoint: at("/register"),
+            device_authorization_endpoint: None,
             scopes_supported: None,
             // That revision requires PKCE of every authorization server.
             code_challenge_methods_supported: Some(vec![super::pkce::METHOD.to_owned()]),

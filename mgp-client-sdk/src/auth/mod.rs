@@ -18,6 +18,7 @@ mod authorize;
 mod browser;
 mod challenge;
 mod config;
+mod device;
 mod discovery;
 mod dpop;
 mod error;
@@ -37,7 +38,7 @@ mod token;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use assertion::{AssertionSource, EnterpriseIdp};
-pub use browser::{Browser, LoopbackBrowser};
+pub use browser::{Browser, DeviceCode, LoopbackBrowser};
 pub use config::ClientCredentials;
 pub use dpop::{DpopMode, ProofKey};
 pub use error::AuthError;

@@ -18,7 +18,7 @@ use super::error::AuthError;
 use super::scope::Scopes;
 use super::secret::Secret;
 use super::session::Session;
-use super::store::{MemoryTokens, TokenStore};
+use super::store::{MemoryTokens, TokenEntry, TokenStore};
 
 /// Default of [`OAuth::step_up_limit`].
 const STEP_UP_LIMIT: u32 = 3;
@@ -159,6 +159,12 @@ impl OAuth {
     /// A login continues if the future is dropped; the next call gets its result.
     pub async fn log_in(&self) -> Result<(), Arc<AuthError>> {
         self.session.log_in().await
+    }
+
+    /// Returns what the client has from an issuer for the server, e.g. to put it into a store; `None` before the first login.
+    #[must_use]
+    pub fn entry(&self) -> Option<TokenEntry> {
+        self.session.entry()
     }
 
     fn with(server: String, fetcher: SharedFetch, grant: Grant) -> Self {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::address::{self, clip_text};
 use super::authorize::{ApplicationType, check_redirect};
 use super::config::{OAuthConfig, Preregistered};
+use super::device;
 use super::error::AuthError;
 use super::metadata::AuthServer;
 use super::now;
@@ -18,7 +19,7 @@ use super::token::{BASIC, Identity, NONE, POST, Proof};
 struct Application<'a> {
     client_name: &'a str,
     redirect_uris: [&'a str; 1],
-    grant_types: [&'static str; 2],
+    grant_types: Vec<&'static str>,
     response_types: [&'static str; 1],
     token_endpoint_auth_method: &'static str,
     application_type: &'static str,
@@ -77,10 +78,12 @@ pub(super) async fn registration(
         return Err(AuthError::NoClient { issuer: server.issuer.clone() });
     };
     address::parse_secure("the registration endpoint", endpoint)?;
+    let device = server.device_authorization_endpoint.as_ref().map(|_| device::GRANT);
+    let grant_types = ["authorization_code", "refresh_token"].into_iter().chain(device).collect();
     let application = Application {
         client_name: &config.name,
         redirect_uris: [redirect_uri],
-        grant_types: ["authorization_code", "refresh_token"],
+        grant_types,
         response_types: ["code"],
         token_endpoint_auth_method: wanted(server),
         application_type: match application_type {

@@ -127,7 +127,7 @@ pub(super) async fn ask(
 }
 
 /// Creates the request: the form, and the client's authentication.
-fn post(
+pub(super) fn post(
     endpoint: &str,
     issuer: &str,
     identity: &Identity,
@@ -175,6 +175,11 @@ fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
             why: "it is not a token response".to_owned(),
         });
     }
+    Err(refusal(endpoint, answer))
+}
+
+/// Returns the error of a refusal.
+pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
     let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
     let refusal = refusal.filter(|_| (400..500).contains(&answer.status));
     let (error, description) = match refusal {
@@ -182,7 +187,7 @@ fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
         None => (format!("status {}", answer.status), String::new()),
     };
     let (error, description) = (clip_text(&error), clip_text(&description));
-    Err(AuthError::Token { endpoint: address::display_url(endpoint), error, description })
+    AuthError::Token { endpoint: address::display_url(endpoint), error, description }
 }
 
 impl Answer {

@@ -59,7 +59,7 @@ pub struct ClientBuilder {
     elicitation: ElicitationHandlers,
 }
 
-type ApplyLayer = Box<dyn FnOnce(Stack) -> Stack + Send>;
+type ApplyLayer = Box<dyn Fn(Stack) -> Stack + Send + Sync>;
 
 impl ClientBuilder {
     pub(crate) fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -200,7 +200,7 @@ impl ClientBuilder {
     /// ```
     pub fn layer<L>(mut self, layer: L) -> Self
     where
-        L: Layer<Stack> + Send + 'static,
+        L: Layer<Stack> + Send + Sync + 'static,
         L::Service: MgpService,
     {
         self.gates.push(Box::new(move |stack| Stack::new(layer.layer(stack))));
@@ -326,7 +326,8 @@ impl ClientBuilder {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (config, gates) = self.finish();
-        client::establish(reader, writer, config, |outbound| outbound.with_gates(gates), None).await
+        client::establish(reader, writer, config, |outbound| outbound.with_gates(&gates), None)
+            .await
     }
 
     /// Starts a server as a child process and connects to it; the client owns the child from then on.
@@ -338,7 +339,7 @@ impl ClientBuilder {
     /// Dropping the future kills the child and its group.
     pub async fn spawn(self, command: ChildCommand) -> Result<Client, Error> {
         let (config, gates) = self.finish();
-        client::spawn(&command, config, |outbound| outbound.with_gates(gates)).await
+        client::spawn(&command, config, |outbound| outbound.with_gates(&gates)).await
     }
 
     /// Connects to a server at a URL, over streamable HTTP.
@@ -366,18 +367,45 @@ impl ClientBuilder {
     /// Dropping the future ends the connection.
     #[cfg(feature = "http")]
     pub async fn connect_url(self, url: impl AsRef<str>) -> Result<Client, Error> {
+        let url = url.as_ref();
         let (config, gates) = self.finish();
-        client::establish_url(url.as_ref(), config, |outbound| outbound.with_gates(gates)).await
+        let own = config.clone();
+        let connected = client::establish_url(url, own, |outbound| outbound.with_gates(&gates));
+        match connected.await {
+            Err(error) if client::may_be_http_sse(&error) => {
+                // Without an event stream the first error says more.
+                let other =
+                    client::establish_http_sse(url, config, |outbound| outbound.with_gates(&gates));
+                other.await.map_err(|_| error)
+            }
+            connected => connected,
+        }
     }
 
-    pub(crate) fn finish(mut self) -> (ClientConfig, impl FnOnce(Stack) -> Stack) {
+    /// Connects to a server at the URL of its event stream, over the older HTTP+SSE transport of 2024-11-05.
+    ///
+    /// [`connect_url`](Self::connect_url) also tries this transport, if the server does not accept the newer one there.
+    ///
+    /// # Errors
+    /// As for [`connect_url`](Self::connect_url).
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the connection.
+    #[cfg(feature = "http")]
+    pub async fn connect_http_sse(self, url: impl AsRef<str>) -> Result<Client, Error> {
+        let (config, gates) = self.finish();
+        client::establish_http_sse(url.as_ref(), config, |outbound| outbound.with_gates(&gates))
+            .await
+    }
+
+    pub(crate) fn finish(mut self) -> (ClientConfig, impl Fn(Stack) -> Stack) {
         let elicitation = std::mem::take(&mut self.elicitation);
         self = self.add_handlers(|router| elicitation.add_handlers(router));
         if let Some(extensions) = self.mgp {
             self.config.offer.mgp.get_or_insert_with(|| MgpOffer::new(extensions));
         }
         let gates = self.gates;
-        (self.config, move |stack| gates.into_iter().fold(stack, |stack, gate| gate(stack)))
+        (self.config, move |stack| gates.iter().fold(stack, |stack, gate| gate(stack)))
     }
 }
 

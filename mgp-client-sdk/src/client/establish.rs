@@ -108,6 +108,42 @@ pub(crate) async fn establish_url(
     Box::pin(finish_connect(transport, config, gates)).await
 }
 
+/// Returns whether a server may serve the older HTTP+SSE transport: it does not accept POST at this URL.
+#[cfg(feature = "http")]
+pub(crate) fn may_be_http_sse(error: &Error) -> bool {
+    use mgp_types::service::HttpFailure;
+    let Error::Connect(ConnectError::Refused(refusal)) = error else { return false };
+    let failure = HttpFailure::from_error(refusal);
+    let (HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) =
+        failure.unwrap_or(HttpFailure::Status(0))
+    else {
+        return false;
+    };
+    matches!(status, 404 | 405)
+}
+
+/// Connects to a URL over the older HTTP+SSE transport, which belongs to the legacy era.
+#[cfg(feature = "http")]
+pub(crate) async fn establish_http_sse(
+    url: &str,
+    mut config: ClientConfig,
+    gates: impl FnOnce(OutboundStack) -> Stack,
+) -> Result<Client, Error> {
+    use mgp_transport::http::{Endpoint, HttpSseError, connect_http_sse};
+    let endpoint = Endpoint::parse(url)?;
+    let end = match connect_http_sse(endpoint, config.http.clone()).await {
+        Ok(end) => end,
+        Err(HttpSseError::Config(error)) => return Err(error.into()),
+        Err(HttpSseError::Stream(refusal)) => return Err(ConnectError::Refused(refusal).into()),
+        Err(error) => {
+            let refusal = mgp_types::RpcError::internal(error.to_string());
+            return Err(ConnectError::Refused(refusal).into());
+        }
+    };
+    config.connect.era = EraChoice::Legacy;
+    establish(end.reader, end.writer, config, gates, None).await
+}
+
 /// A connection that is already driven, of any transport.
 struct Transport {
     peer: Peer,

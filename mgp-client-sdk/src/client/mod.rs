@@ -23,9 +23,9 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::{Identity, Layer};
 
-#[cfg(feature = "http")]
-pub(crate) use establish::establish_url;
 pub(crate) use establish::{configure_retry, establish, spawn};
+#[cfg(feature = "http")]
+pub(crate) use establish::{establish_http_sse, establish_url, may_be_http_sse};
 pub use mgp::Mgp;
 
 use crate::builder::ClientBuilder;

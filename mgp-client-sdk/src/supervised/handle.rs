@@ -18,6 +18,8 @@ use tokio::sync::broadcast;
 use super::monitor::monitor_runs;
 use super::persistent_stack::PersistentStack;
 use super::record::Recorder;
+#[cfg(feature = "http")]
+use super::start::HttpTransport;
 use super::start::{Resolve, ServerStarter, ServerTarget, StartConfig};
 use crate::builder::ClientBuilder;
 use crate::client::{Client, configure_retry};
@@ -113,7 +115,17 @@ impl ClientBuilder {
         // An invalid URL fails here and not at each start.
         mgp_transport::http::Endpoint::parse(&url)?;
         let headers = http::HeaderMap::new();
-        SupervisedClient::new(self, fixed(ServerTarget::Url { url, headers }), config)
+        SupervisedClient::new(
+            self,
+            fixed(ServerTarget::Url {
+                url,
+                headers,
+                transport: HttpTransport::Streamable,
+                proxy: None,
+                credentials: None,
+            }),
+            config,
+        )
     }
 
     /// Sets how long calls to a [supervised](Self::supervise) server wait while it starts or restarts.

@@ -10,11 +10,13 @@
 //! A call that is retried reaches the restarted server, and refusals while there is no server are checked and recorded
 //! like any call. A call waits for the server *before* the gates, so their decision still holds when it is sent.
 
+mod authorization;
 mod handle;
 mod monitor;
 mod persistent_stack;
 mod record;
 mod start;
 
+pub use authorization::AuthorizationFailed;
 pub use handle::SupervisedClient;
-pub use start::ServerTarget;
+pub use start::{HttpTransport, ServerTarget};

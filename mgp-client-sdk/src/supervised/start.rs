@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::authorization::AuthorizationFailed;
 use super::persistent_stack::{ActiveConnection, PersistentStack};
 use super::record::{Recorder, StartAttempt};
 use crate::client::{self, ChildGuard, Client};
@@ -59,9 +60,26 @@ pub enum ServerTarget {
         url: String,
         /// Headers of every request, in addition to those of the client's configuration.
         headers: http::HeaderMap,
+        /// Streamable HTTP, with the older HTTP+SSE where the server accepts only that; or that at once.
+        transport: HttpTransport,
+        /// Proxy, in place of that of the client's configuration.
+        proxy: Option<mgp_transport::http::Proxy>,
+        /// Credentials, in place of those of the client's configuration.
+        credentials: Option<Arc<dyn mgp_transport::http::Credentials>>,
     },
     /// A server in this process, connected over memory.
     InMemory(Arc<ConnectInMemory>),
+}
+
+/// The transport to a server at a URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpTransport {
+    /// Streamable HTTP; HTTP+SSE if the server does not accept it.
+    #[default]
+    Streamable,
+    /// HTTP+SSE (MCP 2024-11-05).
+    Sse,
 }
 
 impl ServerTarget {
@@ -276,20 +294,26 @@ impl ServerRun {
 
     async fn connect(&self) -> Result<ReadyServer, Error> {
         #[cfg(feature = "http")]
-        if let ServerTarget::Url { .. } = &self.target {
-            return self.connect_url().await;
+        if let ServerTarget::Url { transport, .. } = &self.target {
+            return match self.connect_url(*transport).await {
+                // Without an event stream the first error says more.
+                Err(error) if client::may_be_http_sse(&error) => {
+                    self.connect_url(HttpTransport::Sse).await.map_err(|_| error)
+                }
+                connected => connected,
+            };
         }
-        self.connect_once().await
+        self.connect_once(HttpTransport::Sse).await
     }
 
     /// Connects to a server at a URL: while it does not answer, other requests are made beside the first one.
     ///
     /// A request to a server that hung is never answered, even if the server is well again.
     #[cfg(feature = "http")]
-    async fn connect_url(&self) -> Result<ReadyServer, Error> {
+    async fn connect_url(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
         let mut attempts = FuturesUnordered::new();
         loop {
-            attempts.push(Box::pin(self.connect_once()));
+            attempts.push(Box::pin(self.connect_once(transport)));
             let is_last = attempts.len() >= MAX_ATTEMPTS;
             let waiting = async move {
                 sleep(ATTEMPT_INTERVAL).await;
@@ -305,7 +329,10 @@ impl ServerRun {
         }
     }
 
-    async fn connect_once(&self) -> Result<ReadyServer, Error> {
+    /// Connects; a server at a URL over this transport.
+    async fn connect_once(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
+        #[cfg(not(feature = "http"))]
+        let _ = transport;
         let mut config = self.plan.config.clone();
         config.gateway = Arc::default();
         let stop_reason = Arc::clone(&self.stop_reason);
@@ -333,9 +360,18 @@ impl ServerRun {
                 client::establish(reader, writer, config, attach, Some(guard)).await?
             }
             #[cfg(feature = "http")]
-            ServerTarget::Url { url, headers } => {
+            ServerTarget::Url { url, headers, credentials, proxy, .. } => {
                 config.http.headers.extend(headers.clone());
-                client::establish_url(url, config, attach).await?
+                if let Some(proxy) = proxy {
+                    config.http.proxy = proxy.clone();
+                }
+                if credentials.is_some() {
+                    config.http.credentials.clone_from(credentials);
+                }
+                match transport {
+                    HttpTransport::Streamable => client::establish_url(url, config, attach).await?,
+                    HttpTransport::Sse => client::establish_http_sse(url, config, attach).await?,
+                }
             }
             ServerTarget::InMemory(connect) => {
                 let end = connect();
@@ -484,6 +520,9 @@ fn failure_cause(error: &Error) -> String {
         // These texts are written by this workspace.
         return error.to_string();
     };
+    if let Some(failed) = AuthorizationFailed::from_error(refusal) {
+        return failed.to_string();
+    }
     match HttpFailure::from_error(refusal) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => {
             "the server requires credentials (HTTP 401): log in, or set a header, and start it again"
@@ -498,7 +537,7 @@ fn failure_cause(error: &Error) -> String {
         // Also by this workspace, but for the challenge at the end.
         Some(_) => {
             let message = refusal.message();
-            message.split_once("; challenge").map_or(message, |(ours, _)| ours).to_owned()
+            message.split_once(" (challenge: ").map_or(message, |(ours, _)| ours).to_owned()
         }
         None => format!("the handshake was refused with {}", refusal.code()),
     }
@@ -510,6 +549,9 @@ fn is_permanent(error: &Error) -> bool {
         use ConnectError::{Deferred, TimedOut};
         return !matches!(error, Error::Connect(TimedOut(_) | Deferred(_)) | Error::Unaudited(_));
     };
+    if AuthorizationFailed::from_error(refusal).is_some() {
+        return true;
+    }
     match HttpFailure::from_error(refusal) {
         Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {
             matches!(status, 300..=399 | 401 | 403 | 407)

@@ -79,8 +79,10 @@ pub const KEYS: &[ConfigKey] = keys! {
         "args" KeyKind::Texts, "[]", "The arguments of the program. `${…}` is expanded.";
         "url" KeyKind::Text, "", "The address of a running server, instead of a program. `${…}` is expanded.";
         "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is expanded.";
+        "login" KeyKind::Word(&["shared", "agent"]), "shared", "The agents that share a login at `url`: all of them, or `agent` for a login and an instance each. `mgp servers login ID` logs in; with `agent` the tool list is read with that login, and `mgp servers login ID --agent NAME` makes those of the agents.";
+        "auth" KeyKind::Table, "", "The client that `mgp` is at the authorization server of `url`; a person's login mostly needs none.";
         "cwd" KeyKind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. The default is the folder of a project's file, or your home for any other file. `${…}` is expanded.";
-        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`. The older HTTP transport with a separate event stream (`sse`) is not supported and is an error.";
+        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`. With `http`, a server that serves only the older HTTP+SSE at that address is used over that; `sse` uses it at once.";
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
         "enabled" KeyKind::Switch, "true", "Whether the server is used. A disabled one is not started, and keeps its access entries and permissions.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
@@ -93,6 +95,15 @@ pub const KEYS: &[ConfigKey] = keys! {
         "limits" KeyKind::Table, "", "The limits of the server's tool calls, of all agents together.";
         "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "mgp" KeyKind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
+    }
+    "servers.auth": {
+        "grant" KeyKind::Word(&["login", "client_credentials"]), "login", "The way tokens are obtained: a person logs in with `mgp servers login ID`, or `mgp` has credentials of its own.";
+        "client_id" KeyKind::Text, "", "The id of a client that was registered by hand; needed for `client_credentials`, and where the authorization server accepts no registrations. `${…}` is expanded.";
+        "client_secret" KeyKind::Text, "", "The secret of that client. `${…}` is expanded.";
+        "private_key" KeyKind::Text, "", "The private key of that client, in place of a secret: PEM (PKCS #8) of P-256, RSA or Ed25519, e.g. `${file:key.pem}`. `${…}` is expanded.";
+        "issuer" KeyKind::Text, "", "The only authorization server to trust; the default is the one that the server names. `${…}` is expanded.";
+        "scopes" KeyKind::Texts, "[]", "Scopes that are requested in addition to those that the server names.";
+        "dpop" KeyKind::Word(&["offered", "always", "never"]), "offered", "When tokens are bound to a key, so that a stolen one is useless (DPoP).";
     }
     "servers.limits": {
         "calls_per_minute" KeyKind::Number(0, 4_294_967_295), "", "The calls in a minute of the server; as many may be made at once after a pause.";
@@ -145,6 +156,8 @@ pub const KEYS: &[ConfigKey] = keys! {
     "kernel": {
         "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
         "max_timeout" KeyKind::Duration, "10m", "The time a tool call may take in all, however often it reports progress.";
+        "proxy" KeyKind::Text, "env", "The proxy of connections to servers at a `url` and to their logins: `env` uses `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, `none` connects directly, else `http://HOST:PORT`. Connections are tunnels (CONNECT); this machine is always reached directly.";
+        "no_proxy" KeyKind::Texts, "[]", "Hosts, domains (`.example.com`) and networks that are reached without that proxy.";
         "form_timeout" KeyKind::Duration, "10m", "How long a form in an interactive agent's host waits for the person. After that the call stays open in `mgp approvals`.";
         "approval_timeout" KeyKind::Duration, "25s", "How long a call waits for an answer in `mgp approvals` if its agent shows no forms. After that it is refused with the id of the approval, which stays open.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name.";

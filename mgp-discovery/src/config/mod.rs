@@ -1,5 +1,6 @@
 //! The keys of `mgp.toml` and their meaning (MGP §15.2).
 
+mod auth;
 mod bounds;
 mod describe;
 mod finding;
@@ -13,6 +14,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
+pub use auth::{AuthConfig, AuthGrant, DpopUse, LoginScope};
 pub use bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 pub use describe::{config_markdown, config_schema};
 pub use finding::{ConfigErrors, ConfigFinding, FindingSeverity};
@@ -21,8 +23,9 @@ pub use kind::{KeyKind, parse_duration};
 pub(crate) use model::LocalFiles;
 pub use model::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfirmLevel, GovernanceConfig,
-    Isolation, KernelConfig, OnUngranted, OperatorProof, RecordedArguments, RegistrationAllowList,
-    RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig,
+    Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RecordedArguments,
+    RegistrationAllowList, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
+    ToolCreationConfig,
 };
 pub use nearest::nearest;
 pub use parse::ParsedConfig;

@@ -12,6 +12,7 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::{Principal, ServerId};
 
+use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 use crate::source::Origin;
 
@@ -154,12 +155,22 @@ pub enum TargetConfig {
         headers: BTreeMap<String, String>,
         /// Streamable HTTP, or the older event stream.
         transport: Transport,
+        /// The way `mgp` is authorized by the server.
+        auth: Box<AuthConfig>,
     },
     /// A server in this process, which the embedding program provides; no file can declare it.
     InProcess,
 }
 
 impl ServerConfig {
+    /// Returns whether each agent has an instance of its own: by `isolation`, or because it has a login of its own.
+    #[must_use]
+    pub fn is_per_agent(&self) -> bool {
+        let is_isolated = self.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
+        let own_login = |auth: &AuthConfig| auth.login == LoginScope::Agent;
+        is_isolated || matches!(&self.target, TargetConfig::Url { auth, .. } if own_login(auth))
+    }
+
     /// Creates a server of this process, governed like any other.
     #[must_use]
     pub fn in_process(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
@@ -218,10 +229,11 @@ impl fmt::Debug for TargetConfig {
                 .field("cwd", cwd)
                 .field("env", &env.keys().collect::<Vec<_>>())
                 .finish(),
-            Self::Url { headers, transport, .. } => f
+            Self::Url { headers, transport, auth, .. } => f
                 .debug_struct("Url")
                 .field("headers", &headers.keys().collect::<Vec<_>>())
                 .field("transport", transport)
+                .field("auth", auth)
                 .finish_non_exhaustive(),
             Self::InProcess => f.write_str("Within"),
         }
@@ -347,6 +359,19 @@ pub enum Isolation {
     PerAgent,
 }
 
+/// The proxy of connections to servers at a URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProxyConfig {
+    /// That of the environment.
+    #[default]
+    Env,
+    /// None.
+    None,
+    /// The one at a URL.
+    At(String),
+}
+
 /// `[kernel]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -361,6 +386,10 @@ pub struct KernelConfig {
     pub approval_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
+    /// The proxy of connections to servers at a URL.
+    pub proxy: ProxyConfig,
+    /// Hosts, domains and networks that are reached without the proxy.
+    pub no_proxy: Vec<String>,
     /// The policy that decides permissions.
     pub permission_policy: ApprovalPolicy,
     /// The permissions that `auto_approve` still asks for.
@@ -424,6 +453,8 @@ impl Default for KernelConfig {
         Self {
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
+            proxy: ProxyConfig::Env,
+            no_proxy: Vec::new(),
             form_timeout: Duration::from_mins(10),
             approval_timeout: Duration::from_secs(25),
             pass_env: Vec::new(),

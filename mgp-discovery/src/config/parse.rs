@@ -12,13 +12,14 @@ use mgp_types::mgp::{DefaultPolicy, PermissionScope, RestartPolicy, Transport};
 use mgp_types::service::ServerId;
 use toml_edit::{Document, Item, TableLike};
 
+use super::auth::auth;
 use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::reader::Reader;
 use super::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
     ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, OperatorProof,
-    RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
+    ProxyConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
     ToolCreationConfig, limits,
 };
 use crate::source::Origin;
@@ -230,14 +231,11 @@ fn pass_env(reader: &mut Reader<'_, '_, '_>) -> Vec<String> {
     names
 }
 
-/// The ways to a server that serves HTTP with a separate event stream only.
-const SSE_REMEDY: &str = "use the server's address for streamable HTTP, often `…/mcp`, and leave `transport` out; \
-    or start a bridge: `command = \"npx\"`, `args = [\"mcp-remote\", \"URL\"]`";
-
 fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     let (command, url) = (reader.text("command"), reader.text("url"));
     let (args, cwd, env) = (reader.texts("args"), reader.text("cwd"), reader.map("env"));
     let headers = reader.map("headers");
+    let auth = auth(reader);
     let transport = reader.text("transport").map(|word| Transport::from(word.as_str()));
     let written = |reader: &Reader<'_, '_, '_>, name| reader.item(name).is_some();
     match (written(reader, "command"), written(reader, "url")) {
@@ -257,7 +255,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
                 let remedy = "write `url` instead of `command`, or leave it out".to_owned();
                 reader.error("transport", "is not valid with `command`", Some(remedy));
             }
-            idle(reader, &["headers"], "url");
+            idle(reader, &["headers", "login", "auth"], "url");
             if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains('=')) {
                 let what = format!("has the impossible name `{}`", super::kind::shown(name));
                 reader.error("env", what, None);
@@ -276,7 +274,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
                 reader.error("url", "is not a URL", Some(remedy));
             }
             let transport = transport.unwrap_or(Transport::Http);
-            Some(TargetConfig::Url { url, headers, transport })
+            Some(TargetConfig::Url { url, headers, transport, auth: Box::new(auth) })
         }
     }
 }
@@ -287,16 +285,9 @@ fn check_url_keys(
     transport: Option<&Transport>,
     headers: &BTreeMap<String, String>,
 ) {
-    match transport {
-        Some(Transport::Stdio) => {
-            let remedy = "write `command` instead of `url`, or leave it out".to_owned();
-            reader.error("transport", "is not valid with `url`", Some(remedy));
-        }
-        Some(Transport::Sse) => {
-            let remedy = SSE_REMEDY.to_owned();
-            reader.error("transport", "is `sse`, which is not supported", Some(remedy));
-        }
-        _ => {}
+    if let Some(Transport::Stdio) = transport {
+        let remedy = "write `command` instead of `url`, or leave it out".to_owned();
+        reader.error("transport", "is not valid with `url`", Some(remedy));
     }
     idle(reader, &["args", "cwd", "env", "pass_env"], "command");
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -412,11 +403,27 @@ fn cut(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
+fn proxy(reader: &mut Reader<'_, '_, '_>) -> ProxyConfig {
+    match reader.text("proxy").as_deref() {
+        None | Some("env") => ProxyConfig::Env,
+        Some("none") => ProxyConfig::None,
+        Some(url) => {
+            if url.strip_prefix("http://").is_none_or(str::is_empty) {
+                let remedy = "write `http://HOST:PORT`, `env` or `none`".to_owned();
+                reader.error("proxy", "is not an http:// URL", Some(remedy));
+            }
+            ProxyConfig::At(url.to_owned())
+        }
+    }
+}
+
 fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     let mut kernel = KernelConfig::default();
     let (timeout, max_timeout) = timeout_pair(&mut reader);
     kernel.timeout = timeout.unwrap_or(kernel.timeout.min(max_timeout.unwrap_or(Duration::MAX)));
     kernel.max_timeout = max_timeout.unwrap_or(kernel.max_timeout.max(kernel.timeout));
+    kernel.proxy = proxy(&mut reader);
+    kernel.no_proxy = reader.texts("no_proxy");
     kernel.form_timeout = reader.duration("form_timeout").unwrap_or(kernel.form_timeout);
     let approval_timeout = reader.duration("approval_timeout");
     kernel.approval_timeout = approval_timeout.unwrap_or(kernel.approval_timeout);

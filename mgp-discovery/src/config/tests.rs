@@ -60,6 +60,10 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
     );
 }
 
+fn of_url(more: &str) -> String {
+    format!("[[servers]]\nid = 'a'\nurl = 'https://a'\n{more}\n")
+}
+
 /// Returns a file in which only this key differs from the default.
 fn sample(key: &ConfigKey) -> String {
     let value = match key.path().as_str() {
@@ -74,7 +78,26 @@ fn sample(key: &ConfigKey) -> String {
         "servers.headers" => {
             return "[[servers]]\nid = 'a'\nurl = 'https://a'\nheaders = { X = 'b' }\n".into();
         }
+        "servers.login" => return of_url("login = 'agent'"),
+        "servers.auth" => return of_url("auth = { client_id = 'x' }"),
+        "servers.auth.grant" => {
+            let client = "client_id = 'x', client_secret = 'x'";
+            return of_url(&format!("auth = {{ grant = 'client_credentials', {client} }}"));
+        }
+        "servers.auth.client_secret" => {
+            return of_url("auth = { client_id = 'x', client_secret = 'x' }");
+        }
+        "servers.auth.private_key" => {
+            let client = "grant = 'client_credentials', client_id = 'x'";
+            return of_url(&format!("auth = {{ {client}, private_key = 'x' }}"));
+        }
+        "servers.auth.dpop" => return of_url("auth = { dpop = 'never' }"),
+        "servers.auth.scopes" => return of_url("auth = { scopes = ['x'] }"),
+        "servers.auth.client_id" | "servers.auth.issuer" => {
+            return of_url(&format!("auth = {{ {} = 'x' }}", key.name));
+        }
         "servers.era" => "'legacy'",
+        "kernel.proxy" => "'none'",
         "servers.mgp" => "false",
         "servers.mgp.trust_level" => "'sandboxed'",
         "servers.mgp.default_policy" => "'opt-out'",
@@ -142,20 +165,13 @@ fn every_key_has_an_effect() {
 }
 
 #[test]
-fn sse_is_refused_with_a_remedy_instead_of_being_spoken_to_as_streamable_http() {
-    let text = "[[servers]]\nid = 'a'\nurl = 'https://a/sse'\ntransport = 'sse'\n";
-    let read = Config::parse("mgp.toml", text).unwrap();
-    assert!(read.config.servers.is_empty());
-    let finding = &read.findings[0];
-    assert!(finding.what.contains("`sse`, which is not supported"), "{finding:?}");
-    assert!(finding.remedy.as_ref().unwrap().contains("mcp-remote"), "{finding:?}");
-}
-
-#[test]
 fn written_defaults_are_the_defaults() {
     let mut text = String::from("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let mut table = "servers";
-    for key in KEYS.iter().filter(|key| !key.default.is_empty() && key.name != "headers") {
+    // These have a meaning beside `url` only.
+    let is_of_url =
+        |key: &ConfigKey| key.table == "servers.auth" || ["headers", "login"].contains(&key.name);
+    for key in KEYS.iter().filter(|key| !key.default.is_empty() && !is_of_url(key)) {
         if key.table != table {
             table = key.table;
             text = format!("{text}[{}]\n", table.replace('*', "ada"));
@@ -302,4 +318,27 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn credentials_without_a_client_are_found_and_never_shown() {
+    let of = |more: &str| format!("servers = [{{ id = 'a', url = 'https://a', {more} }}]");
+    let machine = "auth = { grant = 'client_credentials', client_id = 'x'";
+    for (more, word) in [
+        (format!("{machine} }}"), "`servers.auth.grant` has no credentials"),
+        ("auth = { client_secret = 'x' }".to_owned(), "has no `client_id`"),
+        ("auth = { client_id = 'x', private_key = 'x' }".to_owned(), "does not fit"),
+        (
+            format!("login = 'agent', {machine}, client_secret = 'x' }}"),
+            "`servers.login` conflicts",
+        ),
+    ] {
+        let found = findings(&of(&more));
+        assert!(found.iter().any(|line| line.contains(word)), "{more}: {found:#?}");
+    }
+    let good = parsed(&of(&format!("{machine}, client_secret = 'hunter2-hunter2' }}")));
+    let server = &good.config.servers[0];
+    assert!(!format!("{server:?}").contains("hunter2"), "{server:?}");
+    assert_eq!(crate::clear_secrets(server)[0].place, "auth.client_secret");
+    assert!(parsed(&of("login = 'agent'")).config.servers[0].is_per_agent());
 }

@@ -12,9 +12,10 @@ use std::time::Duration;
 use mgp_types::mgp::Transport;
 use mgp_types::service::ServerId;
 
+use super::secret_file::SecretFile;
 use super::secrets::{in_url, looks_secret, named};
 use super::{Expanded, Piece, Template, TemplateError, command};
-use crate::config::{ServerConfig, TargetConfig, limits};
+use crate::config::{AuthConfig, ServerConfig, TargetConfig, limits};
 use crate::source::{Origin, changed_file};
 
 /// Expands `${…}`.
@@ -35,6 +36,7 @@ pub struct Expander {
     variables: Arc<Variables>,
     home: Option<PathBuf>,
     timeout: Duration,
+    secrets: Option<SecretFile>,
 }
 
 /// The value of a variable, by its name.
@@ -73,6 +75,8 @@ pub enum ExpandedTarget {
         headers: BTreeMap<String, Expanded>,
         /// Streamable HTTP, or the older event stream.
         transport: Transport,
+        /// The way `mgp` is authorized by the server.
+        auth: Box<AuthConfig<Expanded>>,
     },
     /// In this process.
     InProcess,
@@ -109,7 +113,9 @@ impl ExpandedServer {
             ExpandedTarget::Program { command, args, env, .. } => {
                 (std::iter::once(command).chain(args).collect(), Some(env))
             }
-            ExpandedTarget::Url { url, headers, .. } => (vec![url], Some(headers)),
+            ExpandedTarget::Url { url, headers, auth, .. } => {
+                (auth.texts().map(|(_, text)| text).chain([url]).collect(), Some(headers))
+            }
             ExpandedTarget::InProcess => (Vec::new(), None),
         };
         let all = texts.into_iter().chain(map.into_iter().flat_map(BTreeMap::values));
@@ -122,7 +128,12 @@ impl ExpandedServer {
 impl Expander {
     /// Creates an expander with a lookup of variables.
     pub fn new(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { variables: Arc::new(variables), home: None, timeout: Duration::from_secs(10) }
+        Self {
+            variables: Arc::new(variables),
+            home: None,
+            timeout: Duration::from_secs(10),
+            secrets: None,
+        }
     }
 
     /// Creates an expander with the environment of this process.
@@ -139,6 +150,13 @@ impl Expander {
     #[must_use]
     pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());
+        self
+    }
+
+    /// Sets the secrets of the user.
+    #[must_use]
+    pub fn secrets(mut self, secrets: SecretFile) -> Self {
+        self.secrets = Some(secrets);
         self
     }
 
@@ -165,10 +183,13 @@ impl Expander {
             TargetConfig::Program { command, args, cwd, env } => {
                 filling.program(command, args, cwd.as_deref(), env)
             }
-            TargetConfig::Url { url, headers, transport } => ExpandedTarget::Url {
+            TargetConfig::Url { url, headers, transport, auth } => ExpandedTarget::Url {
                 url: filling.text("url", url, &in_url(url)),
                 headers: filling.map("headers", headers),
                 transport: transport.clone(),
+                auth: Box::new(auth.map(|name, text| {
+                    filling.text(&format!("auth.{name}"), text, &[(name, text)])
+                })),
             },
             TargetConfig::InProcess => ExpandedTarget::InProcess,
         };
@@ -220,6 +241,13 @@ impl Expander {
                             .to_owned(),
                     );
                 }
+                Piece::Secret(_) if origin == Origin::Project => {
+                    return Err(
+                        "only your own file may name a secret; move this server to it, or use `${NAME}`"
+                            .to_owned(),
+                    );
+                }
+                Piece::Secret(name) => out.push_secret(&self.secret(name)?),
                 Piece::Command(command) => {
                     let output = command::run(command, self.home_folder(), self.timeout).map_err(
                         |reason| format!("the command of `${{cmd:…}}` failed: {reason}"),
@@ -235,6 +263,13 @@ impl Expander {
             return Err("the expanded text contains a NUL".to_owned());
         }
         Ok(out)
+    }
+
+    fn secret(&self, name: &str) -> Result<String, String> {
+        let file = self.secrets.as_ref().ok_or("there is no state folder with secrets")?;
+        file.get(name)
+            .map_err(|error| error.to_string())?
+            .ok_or_else(|| format!("there is no secret `{name}`; run `mgp secrets set {name}`"))
     }
 
     /// Returns the folder that commands and servers of the user run in: their home, else the root.

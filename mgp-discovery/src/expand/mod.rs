@@ -2,6 +2,7 @@
 
 mod command;
 mod expander;
+mod secret_file;
 mod secrets;
 mod template;
 #[cfg(test)]
@@ -9,6 +10,7 @@ mod tests;
 mod value;
 
 pub use expander::{ExpandError, ExpandedServer, ExpandedTarget, Expander};
+pub use secret_file::{SecretFile, SecretFileError};
 pub(crate) use secrets::looks_secret;
 pub use secrets::{ClearSecret, clear_secrets, describe_target};
 pub(crate) use template::{Piece, closing};

@@ -62,7 +62,10 @@ pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
                 look(format!("args[{at}]"), name, value);
             }
         }
-        TargetConfig::Url { url, headers, .. } => {
+        TargetConfig::Url { url, headers, auth, .. } => {
+            for (name, value) in auth.texts() {
+                look(format!("auth.{name}"), name, value);
+            }
             for (name, value) in headers {
                 look(format!("headers.{name}"), name, value);
             }

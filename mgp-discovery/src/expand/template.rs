@@ -22,9 +22,14 @@ pub struct Template(Vec<Piece>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Text(String),
-    Variable { name: String, default: Option<Template> },
+    Variable {
+        name: String,
+        default: Option<Template>,
+    },
     File(String),
     Command(String),
+    /// A secret of the user.
+    Secret(String),
 }
 
 /// The reason why a text is not a template.
@@ -36,7 +41,7 @@ pub enum TemplateError {
     Open,
     /// The text in braces has no known form.
     #[error(
-        "`${{…}}` does not name a variable; write `${{NAME}}`, `${{NAME:-default}}`, `${{file:PATH}}` or `${{cmd:COMMAND}}`"
+        "`${{…}}` does not name a variable; write `${{NAME}}`, `${{NAME:-default}}`, `${{file:PATH}}`, `${{cmd:COMMAND}}` or `${{keyring:NAME}}`"
     )]
     NoName,
     /// A file or command without a name.
@@ -82,6 +87,7 @@ impl Template {
             Piece::Variable { name, .. } => needs.push(format!("${{{name}}}")),
             Piece::File(path) => needs.push(format!("${{file:{path}}}")),
             Piece::Command(command) => needs.push(format!("${{cmd:{command}}}")),
+            Piece::Secret(name) => needs.push(format!("${{keyring:{name}}}")),
         });
         needs
     }
@@ -167,6 +173,9 @@ fn piece(inside: &str, depth: usize) -> Result<Piece, TemplateError> {
     }
     if let Some(command) = inside.strip_prefix("cmd:") {
         return named(command, "cmd").map(Piece::Command);
+    }
+    if let Some(name) = inside.strip_prefix("keyring:") {
+        return named(name, "keyring").map(Piece::Secret);
     }
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(parse(default, depth + 1)?)),

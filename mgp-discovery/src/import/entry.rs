@@ -25,6 +25,8 @@ pub struct Entry {
     pub headers: BTreeMap<String, String>,
     /// The era of MCP, if the entry has one.
     pub era: Option<&'static str>,
+    /// The transport, if it does not follow from the rest.
+    pub transport: Option<&'static str>,
 }
 
 // Shows the command only: values of configurations may be secret.
@@ -62,7 +64,7 @@ pub(super) fn entry(
             "env" => entry.env = texts(name, value, &mut map)?,
             "url" | "serverUrl" => entry.url = Some(map(text(name, value)?)),
             "headers" => entry.headers = texts(name, value, &mut map)?,
-            "type" | "transport" => check_transport(text(name, value)?)?,
+            "type" | "transport" => entry.transport = transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
             "autoApprove" | "alwaysAllow" | "trust" => {
                 notes.push(format!(
@@ -102,15 +104,11 @@ fn folder_in(project: &Path, cwd: Option<&str>) -> String {
     }
 }
 
-/// The reason why a server behind HTTP+SSE is left out.
-pub(super) const SSE_REFUSED: &str = "its transport is `sse`, which is not supported; import its streamable HTTP address, or a bridge such as \
-    `npx mcp-remote URL`";
-
-/// Checks that a transport is supported; it follows from the rest of the entry.
-fn check_transport(word: &str) -> Result<(), String> {
+/// Returns a transport; most follow from the rest of the entry.
+fn transport(word: &str) -> Result<Option<&'static str>, String> {
     match word {
-        "stdio" | "http" | "streamable-http" | "streamableHttp" | "streamable_http" => Ok(()),
-        "sse" => Err(SSE_REFUSED.into()),
+        "stdio" | "http" | "streamable-http" | "streamableHttp" | "streamable_http" => Ok(None),
+        "sse" => Ok(Some("sse")),
         _ => Err("its transport is not known here".into()),
     }
 }

@@ -5,7 +5,6 @@
 
 use serde_json::Value;
 
-use super::entry::SSE_REFUSED;
 use super::variables::{escaped, is_balanced, name_of};
 use super::{Entry, Import, ImportError, ImportedServer};
 
@@ -17,18 +16,16 @@ pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
     let list = |key: &str| value.get(key).and_then(Value::as_array).into_iter().flatten();
     let mut notes = Vec::new();
     let started = list("packages").find_map(|package| program(package, &mut notes));
-    match started.or_else(|| list("remotes").find_map(|remote| place(remote, &mut notes))) {
+    let newer = list("remotes").filter(|remote| !is_sse(remote));
+    let mut remotes = newer.chain(list("remotes").filter(|remote| is_sse(remote)));
+    match started.or_else(|| remotes.find_map(|remote| place(remote, &mut notes))) {
         Some(entry) => {
             let name = name.to_owned();
             import.servers.push(ImportedServer { name, project: None, entry, notes });
         }
         None => import.refused.push(ImportError {
             name: name.to_owned(),
-            why: if list("remotes").any(is_sse) {
-                SSE_REFUSED.to_owned()
-            } else {
-                "it has no package of npm, pypi or oci, and no remote".to_owned()
-            },
+            why: "it has no package of npm, pypi or oci, and no remote".to_owned(),
         }),
     }
     Ok(())
@@ -110,14 +107,15 @@ fn is_sse(remote: &Value) -> bool {
 }
 
 fn place(remote: &Value, notes: &mut Vec<String>) -> Option<Entry> {
-    let url = escaped(text(remote, "url").filter(|_| !is_sse(remote))?);
+    let url = escaped(text(remote, "url")?);
     let headers = remote.get("headers").and_then(Value::as_array).into_iter().flatten();
     let headers = headers.filter_map(|header| {
         let name = text(header, "name")?;
         Some((name.to_owned(), wanted(name, header, notes)))
     });
     let headers = headers.collect();
-    Some(Entry { url: Some(url), headers, ..Entry::default() })
+    let transport = is_sse(remote).then_some("sse");
+    Some(Entry { url: Some(url), headers, transport, ..Entry::default() })
 }
 
 /// Returns the value of a variable or header: a fixed one, or a variable of `mgp.toml`.

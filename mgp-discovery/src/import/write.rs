@@ -46,7 +46,7 @@ fn table(id: &str, entry: &Entry) -> Table {
     if !entry.args.is_empty() {
         table.insert("args", value(entry.args.iter().collect::<Array>()));
     }
-    for (name, word) in [("era", entry.era)] {
+    for (name, word) in [("era", entry.era), ("transport", entry.transport)] {
         if let Some(word) = word {
             table.insert(name, value(word));
         }

@@ -118,8 +118,9 @@ fn reviewed(
             let run = std::iter::once(command).chain(args).chain(cwd).map(String::as_str);
             run.chain(env.values().map(String::as_str)).collect()
         }
-        TargetConfig::Url { url, headers, .. } => {
-            std::iter::once(url).chain(headers.values()).map(String::as_str).collect()
+        TargetConfig::Url { url, headers, auth, .. } => {
+            let auth = auth.texts().map(|(_, text)| text);
+            std::iter::once(url).chain(headers.values()).chain(auth).map(String::as_str).collect()
         }
         TargetConfig::InProcess => Vec::new(),
     };

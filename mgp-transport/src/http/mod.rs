@@ -6,7 +6,10 @@ mod credentials;
 mod guard;
 mod server;
 
-pub use client::{Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection};
+pub use client::{
+    Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection, HttpSseError,
+    Proxy, connect_http_sse,
+};
 pub use credentials::{CredentialRefusal, Credentials, RequestCredentials, RequestTarget};
 pub use guard::{ForbiddenAddress, GuardedFetch, check_address};
 pub use server::{

@@ -317,6 +317,11 @@ pub(super) const CHECKS: &[Check] = &[
         &[TestStep(&[Tests::of(MGP, "flow")])],
     ),
     check(
+        "reach.login",
+        "a login at a protected server: expiry, refresh, revocation, one for each agent",
+        &[TestStep(&[Tests::of(MGP, "commands").each(&["login::"])])],
+    ),
+    check(
         "kernel.bench",
         "the cost of a hop through the kernel, its start and its memory",
         &[Program(|options| bench::kernel_bench(options.rigour))],

@@ -49,7 +49,8 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     checks.extend(state::check_keys(global).await);
     let selected = select(doctor, loaded, &mut checks)?;
     let kernel = &selected.config.kernel;
-    let prober = (!doctor.no_start).then(|| Prober::new(doctor.timeout, kernel));
+    let folder = state_folder::folder(global).unwrap_or_default();
+    let prober = (!doctor.no_start).then(|| Prober::new(doctor.timeout, kernel, &folder));
     let reports = server::check(global, prober, &selected.config, &running).await;
     let broken = &selected.broken;
     // With named servers, nothing else is checked.

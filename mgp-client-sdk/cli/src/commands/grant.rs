@@ -21,6 +21,7 @@ use crate::exit::CliResult;
 use crate::output::{Output, Progress, plural};
 use crate::signals::Signals;
 use crate::socket_hello::Intent;
+use crate::state;
 
 /// The grants for a server.
 #[derive(Debug, Serialize)]
@@ -93,7 +94,7 @@ pub(super) async fn grant_access(
     // Servers start slowly; a kernel must be able to lock the folder meanwhile.
     backend.close().await?;
     let governance = Governance::builder().build();
-    let probed = probe_each(global, &config.kernel, &governance, &wanted).await;
+    let probed = probe_each(global, &config.kernel, &governance, &wanted).await?;
     // From here on a signal waits for the end: what was begun is completed.
     let _signals = Signals::new()?;
     let backend = Backend::open(global, Intent::Change).await?;
@@ -156,14 +157,14 @@ async fn probe_each(
     kernel: &KernelConfig,
     governance: &Governance,
     wanted: &[NewAccess<'_>],
-) -> HashMap<ServerId, Result<ProbedServer, ProbeError>> {
+) -> CliResult<HashMap<ServerId, Result<ProbedServer, ProbeError>>> {
     let servers = wanted.iter().flat_map(|wanted| &wanted.servers);
     let servers: BTreeMap<&str, &ServerConfig> =
         servers.map(|server| (server.id.as_str(), *server)).collect();
     for server in servers.values() {
         governance.policies().set(server.id.clone(), policy(server));
     }
-    let prober = Prober::new(None, kernel);
+    let prober = Prober::new(None, kernel, &state::folder(global)?);
     let mut probes: FuturesUnordered<_> = servers
         .values()
         .map(|server| async {
@@ -176,7 +177,7 @@ async fn probe_each(
         progress.step();
         probed.insert(id, one);
     }
-    probed
+    Ok(probed)
 }
 
 async fn grant_server(

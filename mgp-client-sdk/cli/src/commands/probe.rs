@@ -1,5 +1,6 @@
 //! Starts a server briefly to read its version and its tools.
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,16 +8,20 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
+use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_discovery::{
-    Expanded, ExpandedServer, ExpandedTarget, Expander, KernelConfig, ServerConfig, TargetConfig,
+    Expanded, ExpandedServer, ExpandedTarget, Expander, KernelConfig, SecretFile, ServerConfig,
+    TargetConfig,
 };
+use mgp_kernel::{LoginServer, Logins};
 use mgp_security::Definitions;
 use mgp_transport::ChildCommand;
 use mgp_types::Payload;
 use mgp_types::mcp::{Era, ListParams, Tool};
 use mgp_types::method::ToolsList;
+use mgp_types::mgp::Transport;
 use mgp_types::service::Call;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -78,6 +83,7 @@ impl fmt::Display for ProbeError {
 #[derive(Debug)]
 pub(super) struct Prober {
     expander: Expander,
+    logins: Logins,
     timeout: Option<Duration>,
     /// The variables that every program inherits besides the basic ones.
     pass_env: Vec<String>,
@@ -86,9 +92,10 @@ pub(super) struct Prober {
 
 impl Prober {
     /// Creates a prober with a time limit for each server, in place of its `start_timeout`.
-    pub(super) fn new(timeout: Option<Duration>, kernel: &KernelConfig) -> Self {
+    pub(super) fn new(timeout: Option<Duration>, kernel: &KernelConfig, state: &Path) -> Self {
         Self {
-            expander: Expander::from_env(),
+            expander: Expander::from_env().secrets(SecretFile::in_folder(state)),
+            logins: Logins::in_folder(state).with_proxy(mgp_kernel::proxy(kernel)),
             timeout,
             pass_env: kernel.pass_env.clone(),
             starts: Semaphore::new(MAX_STARTING),
@@ -220,15 +227,32 @@ impl Prober {
                     .term_timeout(EXIT_TIMEOUT);
                 builder.spawn(program).await
             }
-            ExpandedTarget::Url { url, headers, .. } => {
-                let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
-                let builder = builder.http(|config| config.headers.extend(headers));
-                builder.connect_url(url.as_str()).await
+            ExpandedTarget::Url { url, headers, auth, transport } => {
+                let headers = self::headers(&headers)?;
+                let url = url.as_str().to_owned();
+                let login = (!headers.contains_key(AUTHORIZATION)).then(|| {
+                    // With a login for each agent, the list of tools is read with the shared one.
+                    self.logins.credentials(LoginServer { id, url: url.clone(), auth: *auth }, None)
+                });
+                let builder = builder.http(|config| {
+                    config.headers.extend(headers);
+                    config.credentials = login.flatten();
+                    config.proxy = self.logins.proxy().clone();
+                });
+                match transport {
+                    Transport::Sse => builder.connect_http_sse(url).await,
+                    _ => builder.connect_url(url).await,
+                }
             }
             _ => return Err("its transport is not supported by this program".into()),
         };
         connected.map_err(|error| error_chain(&error))
     }
+}
+
+/// Parses the headers of all requests.
+pub(super) fn headers(headers: &BTreeMap<String, Expanded>) -> Result<HeaderMap, String> {
+    headers.iter().map(header).collect()
 }
 
 /// Parses a header; its value may be secret and is not part of errors.
@@ -305,10 +329,13 @@ fn is_program(file: &Path) -> bool {
 }
 
 /// Returns an error and its sources, each sentence once.
-fn error_chain(error: &mgp_client_sdk::Error) -> String {
+pub(super) fn error_chain(error: &mgp_client_sdk::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
+        if let Some(failed) = error.downcast_ref::<AuthorizationFailed>() {
+            return failed.to_string();
+        }
         let sentence = error.to_string();
         if !text.contains(&sentence) {
             text = format!("{text}: {sentence}");

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep};
 
 use super::grant::{self, GrantResult, NewAccess};
+use super::login::{self, Login, LoginArg};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::backend::Backend;
@@ -71,6 +72,13 @@ pub(crate) enum Servers {
     Restart(ServerArg),
     /// Finish the running calls of a server, and send it no new ones
     Drain(ServerArg),
+    /// Log in to a server at a URL
+    #[command(
+        after_help = "Prints the address of the login page and waits for the browser. The tokens are stored in the state folder.\n\nExample:\n  mgp servers login linear"
+    )]
+    Login(Login),
+    /// Delete the login at a server
+    Logout(LoginArg),
     /// Show the standard error of a server
     #[command(after_help = "Example:\n  mgp servers logs files -n 20")]
     Logs {
@@ -258,6 +266,8 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
         Servers::Rm(rm) => remove(global, rm).await,
         Servers::Enable(arg) => set_enabled(global, arg, true).await,
         Servers::Disable(arg) => set_enabled(global, arg, false).await,
+        Servers::Login(login) => login::log_in(global, login).await,
+        Servers::Logout(at) => login::log_out(global, at).await,
         Servers::Ls { server } => {
             let client = control::connect(global).await?;
             let mut params = KernelServersParams::new();

@@ -16,10 +16,16 @@ mod hostile;
 mod import;
 #[cfg(unix)]
 mod kernel;
+#[cfg(unix)]
+mod login;
+#[cfg(unix)]
+mod outgoing;
 #[path = "../world/program.rs"]
 mod program;
 #[cfg(unix)]
 mod running;
 mod schema;
+#[cfg(unix)]
+mod sse;
 mod trust;
 mod world;

@@ -18,6 +18,7 @@ use super::subscriptions::ResourceSubscriptions;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
 use crate::callers::Callers;
+use crate::login::Logins;
 
 /// Creates a server of this process, a new one for each start.
 pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
@@ -32,6 +33,7 @@ pub(crate) struct FleetContext {
     pub(crate) governance: Governance,
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
+    pub(crate) logins: Logins,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,
     /// One permit for each server that may be starting at the same time.

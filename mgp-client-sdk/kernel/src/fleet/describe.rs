@@ -51,7 +51,9 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
     described.tools = tools.len() as u64;
     described.tokens = tools.iter().map(IndexedTool::tokens).map(u64::from).sum::<u64>();
     (described.since, described.error) = server.log().state(server.latest_kind());
-    if server.is_silent() {
+    if server.log().missing_login(None).is_some() {
+        described.status = ServerState::Error;
+    } else if server.is_silent() {
         described.error = Some("it does not answer; its running calls are still waited for".into());
     }
     if let Ok(client) = server.latest().client() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, ClientConfig, EraChoice, Error, gateway};
-use mgp_discovery::{ApprovedRegistration, ServerConfig};
+use mgp_discovery::{ApprovedRegistration, LoginScope, ServerConfig, TargetConfig};
 use mgp_lifecycle::Answerer;
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
@@ -24,7 +24,7 @@ use super::log_messages::{HopMetaLayer, ServedPrincipals, forward_log, request_l
 use super::notifier::ServerNotifier;
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
-use super::session::{KnownEras, Session, SessionKind, SessionNeeds, SessionUse};
+use super::session::{KnownEras, LoginState, Session, SessionKind, SessionNeeds, SessionUse};
 use super::start::StartHold;
 use super::subscriptions::Source;
 use super::target;
@@ -214,8 +214,17 @@ impl Instance {
 }
 
 impl InstanceParts {
+    /// Returns the owner of the login at the server; `None` for the login that all agents share.
+    pub(super) fn login_owner(&self) -> Option<Principal> {
+        let is_own = matches!(
+            &self.config.target,
+            TargetConfig::Url { auth, .. } if auth.login == LoginScope::Agent
+        );
+        self.owner.clone().filter(|_| is_own)
+    }
+
     fn session(&self, kind: SessionKind) -> Result<Session, Error> {
-        let Self { config, approved, context, log, owner, served, .. } = self;
+        let Self { config, context, owner, served, .. } = self;
         let id = config.id.clone();
         let era = match kind {
             SessionKind::Main => config.era.into(),
@@ -243,10 +252,11 @@ impl InstanceParts {
         };
         let source = Source { server: id.clone(), owner: owner.clone(), session: kind };
         builder = handle_notifications(builder, &context.notifier(id.clone()), &source, served);
-        let target = target::target(config, approved.as_ref(), context, log);
+        let target = target::target(self);
         let client = gateway::supervise(builder, target, policy::supervision(config))?;
+        let login = LoginState { log: Arc::clone(&self.log), owner: self.login_owner() };
         let health = RemoteHealth::new(policy::is_remote(config));
-        Ok(Session::new(kind, id, client, health))
+        Ok(Session::new(kind, id, client, login, health))
     }
 }
 

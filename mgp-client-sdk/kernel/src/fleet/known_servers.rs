@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use mgp_discovery::{ServerConfig, TargetConfig};
+use mgp_discovery::{AuthConfig, ServerConfig, TargetConfig};
 use mgp_types::service::ServerId;
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
@@ -75,8 +75,11 @@ fn digest(server: &ServerConfig, tools: usize) -> String {
         TargetConfig::Program { command, args, cwd, env } => {
             write!(text, "program {command:?} {args:?} {cwd:?} {env:?} {:?}", server.pass_env)
         }
-        TargetConfig::Url { url, headers, transport } => {
-            write!(text, "url {url:?} {headers:?} {transport:?}")
+        TargetConfig::Url { url, headers, transport, auth } => {
+            let auth = (**auth != AuthConfig::default()).then_some(auth);
+            // As with the era, entries without it keep their digest.
+            let auth = auth.map(|auth| format!(" {auth:?}")).unwrap_or_default();
+            write!(text, "url {url:?} {headers:?} {transport:?}{auth}")
         }
         _ => write!(text, "within {:?}", env!("CARGO_PKG_VERSION")),
     };

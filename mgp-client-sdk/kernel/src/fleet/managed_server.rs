@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
-use mgp_discovery::{ApprovedRegistration, CallTimeouts, Isolation, KernelConfig, ServerConfig};
+use mgp_discovery::{ApprovedRegistration, CallTimeouts, KernelConfig, ServerConfig};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, LogLevel};
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -61,8 +61,7 @@ impl ManagedServer {
     ) -> Result<Self, Error> {
         let (id, config) = (config.id.clone(), Arc::new(config));
         // A registered server is always shared.
-        let is_isolated = approved.is_none()
-            && config.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
+        let is_isolated = approved.is_none() && config.is_per_agent();
         let lists = ListCache::default();
         let parts = InstanceParts {
             config: Arc::clone(&config),

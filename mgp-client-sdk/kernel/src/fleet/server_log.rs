@@ -1,9 +1,10 @@
 //! The log of a server for operators: the last state, the last failure, and the end of standard error.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use mgp_types::Timestamp;
 use mgp_types::mgp::{KernelLogLine, ServerState};
+use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
 
 use super::session::SessionKind;
@@ -12,6 +13,9 @@ use super::session::SessionKind;
 const MAX_LINES: usize = 500;
 
 const MAX_BYTES: usize = 64 * 1024;
+
+/// Missing logins that are remembered.
+const MAX_LOGINS: usize = 32;
 
 /// The log of one server; outlives its processes.
 #[derive(Default)]
@@ -23,6 +27,8 @@ struct Entries {
     bytes: usize,
     /// By the kind of the session.
     states: [SessionState; 2],
+    /// The missing logins, by their owners.
+    missing_logins: HashMap<Option<Principal>, String>,
 }
 
 #[derive(Clone, Default)]
@@ -57,6 +63,23 @@ impl ServerLog {
         }
     }
 
+    /// Records that a login is missing or no longer valid, or that it is there again.
+    pub(super) fn set_login(&self, owner: Option<&Principal>, missing: Option<&str>) {
+        let logins = &mut self.0.lock().missing_logins;
+        match missing {
+            Some(missing) if logins.len() < MAX_LOGINS => {
+                logins.insert(owner.cloned(), missing.to_owned());
+            }
+            Some(_) => {}
+            None => drop(logins.remove(&owner.cloned())),
+        }
+    }
+
+    /// Returns why the login of an agent, or the one that all share, is missing, with the remedy.
+    pub(super) fn missing_login(&self, owner: Option<&Principal>) -> Option<String> {
+        self.0.lock().missing_logins.get(&owner.cloned()).cloned()
+    }
+
     /// Returns the last lines, the oldest first.
     pub(crate) fn last_lines(&self, max: usize) -> Vec<KernelLogLine> {
         let entries = self.0.lock();
@@ -65,8 +88,10 @@ impl ServerLog {
 
     /// Returns the time of a session's last change of state, and the reason of its last failure since it was connected.
     pub(super) fn state(&self, of: SessionKind) -> (Option<Timestamp>, Option<String>) {
-        let SessionState { since, error } = self.0.lock().states[of as usize].clone();
-        (since, error)
+        let entries = self.0.lock();
+        let missing = || entries.missing_logins.values().next().cloned();
+        let SessionState { since, error } = entries.states[of as usize].clone();
+        (since, error.or_else(missing))
     }
 }
 

@@ -8,17 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_client_sdk::{Client, Error, Hop, SupervisedClient};
 use mgp_lifecycle::LifecycleError;
-use mgp_types::RpcError;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{ServerState, ShutdownReason};
-use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Reply, ServerId};
+use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId};
 use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::remote_health::RemoteHealth;
+use super::server_log::ServerLog;
 use super::start::StartHold;
 
 /// Time for which a server that refused a legacy session is not asked for another one.
@@ -58,6 +60,7 @@ pub(super) struct Session {
     server: ServerId,
     client: SupervisedClient,
     hop: Hop,
+    login: LoginState,
     /// The number of calls in flight.
     running: AtomicUsize,
     /// The time at which the last call began or ended.
@@ -72,12 +75,13 @@ impl Session {
         kind: SessionKind,
         server: ServerId,
         client: SupervisedClient,
+        login: LoginState,
         health: RemoteHealth,
     ) -> Self {
         let hop = Hop::supervised(server.clone(), client.clone());
         let (running, used_at) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
         let retried_at = Mutex::default();
-        Self { kind, server, client, hop, running, used_at, retried_at, health }
+        Self { kind, server, client, hop, login, running, used_at, retried_at, health }
     }
 
     pub(super) fn kind(&self) -> SessionKind {
@@ -209,7 +213,7 @@ impl Session {
         Box::pin(async move {
             sending.await.map_err(|error| {
                 running.0.note_failure(&error);
-                running.0.name_time_limit(error)
+                running.0.with_remedy(error)
             })
         })
     }
@@ -222,12 +226,17 @@ impl Session {
         }
     }
 
-    /// Adds the key that raises the limit to the error of a call that took too long.
-    fn name_time_limit(&self, error: RpcError) -> RpcError {
+    /// Adds the remedy: the key that raises the limit of a call that took too long, or the login that is missing.
+    fn with_remedy(&self, error: RpcError) -> RpcError {
         let source = std::error::Error::source(&error);
-        let refusal = source.and_then(|source| source.downcast_ref::<LifecycleError>());
-        if !matches!(refusal, Some(LifecycleError::TimedOut(_))) {
-            return error;
+        match source.and_then(|source| source.downcast_ref::<LifecycleError>()) {
+            Some(LifecycleError::TimedOut(_)) => {}
+            Some(LifecycleError::NotReady { .. }) => {
+                let missing = self.login.missing().map(AuthorizationFailed::new);
+                let code = ErrorCode::AUTH_REQUIRED;
+                return missing.map_or(error, |missing| missing.into_error(code));
+            }
+            _ => return error,
         }
         let message = format!(
             "{}; an operator can raise `timeout` or `max_timeout` of server `{}`",
@@ -235,6 +244,18 @@ impl Session {
             self.server
         );
         error.with_message(message)
+    }
+}
+
+/// Whether the login of an instance is missing.
+pub(super) struct LoginState {
+    pub(super) log: Arc<ServerLog>,
+    pub(super) owner: Option<Principal>,
+}
+
+impl LoginState {
+    fn missing(&self) -> Option<String> {
+        self.log.missing_login(self.owner.as_ref())
     }
 }
 

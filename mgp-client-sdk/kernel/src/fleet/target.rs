@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-use mgp_client_sdk::gateway::ServerTarget;
-use mgp_discovery::{
-    ApprovedRegistration, Expanded, ExpandedServer, ExpandedTarget, ServerConfig, TargetConfig,
-};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use mgp_client_sdk::gateway::{HttpTransport, ServerTarget};
+use mgp_discovery::{Expanded, ExpandedServer, ExpandedTarget, TargetConfig};
 use mgp_transport::{ChildCommand, duplex};
-use mgp_types::service::{BoxFuture, SpawnError};
+use mgp_types::mgp::Transport;
+use mgp_types::service::{BoxFuture, Principal, SpawnError};
 
 use super::context::{CreateServer, FleetContext};
+use super::instance::InstanceParts;
 use super::server_log::ServerLog;
 use crate::hops;
+use crate::login::{self, LoginServer};
 
 /// Resolves the target of one start of a server.
 pub(super) type Resolve =
@@ -21,41 +22,49 @@ pub(super) type Resolve =
 /// Returns the function that resolves a server's target at each start, so that a changed password is picked up.
 ///
 /// The approved files of a registered server are verified at each start too.
-pub(super) fn target(
-    server: &Arc<ServerConfig>,
-    approved: Option<&ApprovedRegistration>,
-    context: &FleetContext,
-    log: &Arc<ServerLog>,
-) -> Box<Resolve> {
-    if let Some(approved) = approved {
-        let (approved, log) = (approved.clone(), Arc::clone(log));
+pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
+    let starting = Starting {
+        context: parts.context.clone(),
+        log: Arc::clone(&parts.log),
+        owner: parts.login_owner(),
+    };
+    if let Some(approved) = parts.approved.clone() {
         return Box::new(move || {
-            let (approved, log) = (approved.clone(), Arc::clone(&log));
+            let (approved, starting) = (approved.clone(), starting.clone());
             Box::pin(async move {
-                resolved(approved.launch().await.map_err(SpawnError::new)?, log, &[])
+                starting.resolved(approved.launch().await.map_err(SpawnError::new)?, &[])
             })
         });
     }
-    let (server, expander) = (Arc::clone(server), context.expander.clone());
-    let local = context.local.get(&server.id).cloned();
-    let config = context.config.clone();
-    let log = Arc::clone(log);
+    let server = Arc::clone(&parts.config);
+    let local = parts.context.local.get(&server.id).cloned();
     Box::new(move || {
-        let (server, expander) = (Arc::clone(&server), expander.clone());
-        let (local, log, config) = (local.clone(), Arc::clone(&log), config.clone());
+        let (server, local, starting) = (Arc::clone(&server), local.clone(), starting.clone());
         Box::pin(async move {
             if let (TargetConfig::InProcess, Some(create)) = (&server.target, local) {
                 return Ok(in_memory(&create));
             }
-            let pass_env = [&config.config().kernel.pass_env[..], &server.pass_env].concat();
             // It reads files and runs commands.
-            let filled = tokio::task::spawn_blocking(move || expander.server(&server)).await;
-            let filled = filled.map_err(SpawnError::new)?;
-            // E.g. a variable is not set.
-            let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
-            resolved(filled, log, &pass_env)
+            let resolved = tokio::task::spawn_blocking(move || {
+                let config = starting.context.config.config();
+                let pass_env = [&config.kernel.pass_env[..], &server.pass_env].concat();
+                let filled = starting.context.expander.server(&server);
+                // E.g. a variable is not set.
+                let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
+                starting.resolved(filled, &pass_env)
+            });
+            resolved.await.map_err(SpawnError::new)?
         })
     })
+}
+
+/// What a start needs of the kernel and of its instance.
+#[derive(Clone)]
+struct Starting {
+    context: FleetContext,
+    log: Arc<ServerLog>,
+    /// The owner of the login at the server.
+    owner: Option<Principal>,
 }
 
 /// Serves a new instance of a server of this process over memory.
@@ -73,30 +82,50 @@ fn in_memory(create: &CreateServer) -> ServerTarget {
     })
 }
 
-/// Returns the target of an expanded server; its program inherits the variables of `pass_env`.
-fn resolved(
-    server: ExpandedServer,
-    log: Arc<ServerLog>,
-    pass_env: &[String],
-) -> Result<ServerTarget, SpawnError> {
-    let ExpandedServer { id, target: reach, .. } = server;
-    match reach {
-        ExpandedTarget::Program { command, args, cwd, env } => {
-            let program = ChildCommand::new(command.as_str())
-                .args(args.iter().map(Expanded::as_str))
-                .inherit_env(pass_env)
-                .envs(env.iter().map(|(name, value)| (name, value.as_str())))
-                .env(hops::VARIABLE, (hops::depth() + 1).to_string())
-                .server(id.as_str())
-                .cwd(cwd)
-                .on_stderr(move |line| log.push_line(line));
-            Ok(ServerTarget::Child(Box::new(program)))
+impl Starting {
+    /// Returns the target of an expanded server; its program inherits the variables of `pass_env`.
+    fn resolved(
+        &self,
+        server: ExpandedServer,
+        pass_env: &[String],
+    ) -> Result<ServerTarget, SpawnError> {
+        let ExpandedServer { id, target, .. } = server;
+        let log = Arc::clone(&self.log);
+        match target {
+            ExpandedTarget::Program { command, args, cwd, env } => {
+                let program = ChildCommand::new(command.as_str())
+                    .args(args.iter().map(Expanded::as_str))
+                    .inherit_env(pass_env)
+                    .envs(env.iter().map(|(name, value)| (name, value.as_str())))
+                    .env(hops::VARIABLE, (hops::depth() + 1).to_string())
+                    .server(id.as_str())
+                    .cwd(cwd)
+                    .on_stderr(move |line| log.push_line(line));
+                Ok(ServerTarget::Child(Box::new(program)))
+            }
+            ExpandedTarget::Url { url, headers, auth, transport } => {
+                let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
+                let url = url.as_str().to_owned();
+                let proxy = login::proxy(&self.context.config.config().kernel);
+                let logins = self.context.logins.clone().with_proxy(proxy);
+                let credentials = (!headers.contains_key(AUTHORIZATION)).then(|| {
+                    let owner = self.owner.clone();
+                    let report = move |missing: Option<&str>| {
+                        log.set_login(owner.as_ref(), missing);
+                    };
+                    let server = LoginServer { id, url: url.clone(), auth: *auth };
+                    logins.reporting(server, self.owner.as_ref(), Arc::new(report))
+                });
+                let transport = match transport {
+                    Transport::Sse => HttpTransport::Sse,
+                    _ => HttpTransport::Streamable,
+                };
+                let credentials = credentials.flatten();
+                let proxy = Some(logins.proxy().clone());
+                Ok(ServerTarget::Url { url, headers, transport, proxy, credentials })
+            }
+            _ => Err(SpawnError::new("unknown kind of server; use `command` or `url`")),
         }
-        ExpandedTarget::Url { url, headers, .. } => {
-            let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
-            Ok(ServerTarget::Url { url: url.as_str().to_owned(), headers })
-        }
-        _ => Err(SpawnError::new("unknown kind of server; use `command` or `url`")),
     }
 }
 

@@ -10,9 +10,10 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::certificates::Roots;
 use super::era_cache::EraCache;
+use super::proxy::Proxy;
 use crate::http::{CredentialRefusal, Credentials};
 
-/// Settings of an HTTP client; proxies of the environment are not used.
+/// Settings of an HTTP client.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpClientConfig {
@@ -53,6 +54,8 @@ pub struct HttpClientConfig {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// If set, credentials and additional headers may be sent over plain `http` to another machine. Default: `false`.
     pub credentials_in_clear: bool,
+    /// Proxy of new connections. Default: none, whatever the environment has.
+    pub proxy: Proxy,
     /// Additional root certificates.
     pub(in crate::http) roots: Roots,
     /// Cache of the servers' eras. Default: one shared by the process.
@@ -78,6 +81,7 @@ impl Default for HttpClientConfig {
             headers: HeaderMap::new(),
             credentials: None,
             credentials_in_clear: false,
+            proxy: Proxy::none(),
             roots: Roots::default(),
             eras: EraCache::shared(),
         }

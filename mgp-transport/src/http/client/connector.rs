@@ -6,13 +6,14 @@ use hyper_util::client::legacy::connect::HttpConnector;
 
 use super::certificates::Roots;
 use super::error::HttpClientError;
+use super::proxy::{Proxy, ProxyConnector};
 
 /// Connector with a name resolver.
 #[cfg(feature = "tls")]
-pub(in crate::http) type Connector<R> = hyper_rustls::HttpsConnector<HttpConnector<R>>;
+pub(in crate::http) type Connector<R> = hyper_rustls::HttpsConnector<ProxyConnector<R>>;
 /// Connector with a name resolver.
 #[cfg(not(feature = "tls"))]
-pub(in crate::http) type Connector<R> = HttpConnector<R>;
+pub(in crate::http) type Connector<R> = ProxyConnector<R>;
 
 /// Time after which a dead connection is detected.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(1);
@@ -24,23 +25,28 @@ pub(in crate::http) enum Security {
     None,
 }
 
-/// Creates a connector with a resolver.
+/// Creates a connector with a resolver, which is not used for hosts that are reached over the proxy.
 pub(in crate::http) fn connector<R>(
     resolver: R,
+    proxy: &Proxy,
     secure: Security,
     roots: &Roots,
     place: &str,
 ) -> Result<Connector<R>, HttpClientError> {
     let mut plain = HttpConnector::new_with_resolver(resolver);
+    configure(&mut plain);
+    over_tls(ProxyConnector::new(plain, proxy.clone()), secure, roots, place)
+}
+
+pub(super) fn configure<R>(plain: &mut HttpConnector<R>) {
     plain.enforce_http(false);
     plain.set_nodelay(true);
     plain.set_keepalive(Some(KEEPALIVE_INTERVAL));
-    over_tls(plain, secure, roots, place)
 }
 
 #[cfg(feature = "tls")]
 fn over_tls<R>(
-    plain: HttpConnector<R>,
+    plain: ProxyConnector<R>,
     secure: Security,
     roots: &Roots,
     _place: &str,
@@ -67,7 +73,7 @@ fn over_tls<R>(
 
 #[cfg(not(feature = "tls"))]
 fn over_tls<R>(
-    plain: HttpConnector<R>,
+    plain: ProxyConnector<R>,
     secure: Security,
     _roots: &Roots,
     place: &str,

@@ -77,6 +77,24 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Returns the endpoint at an address that the server named, absolute or relative, if it is on the same origin.
+    pub(super) fn resolve(&self, address: &str) -> Option<Self> {
+        let address = address.trim();
+        let uri = if address.contains("://") || address.starts_with('/') {
+            self.on_same_origin(address)?
+        } else {
+            let path = self.uri.path();
+            let folder = match address.strip_prefix('?') {
+                Some(_) => path,
+                None => &path[..=path.rfind('/')?],
+            };
+            self.on_same_origin(&format!("{folder}{address}"))?
+        };
+        Some(Self { uri, origin: self.origin.clone() })
+    }
+}
+
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin, self.uri.path())
@@ -180,6 +198,23 @@ mod tests {
         check("http://[::1]:8000/mcp", "/mcp", "[::1]:8000");
         check("http://[::1]/mcp", "/mcp", "[::1]");
         check("http://example.com:/mcp", "/mcp", "example.com");
+    }
+
+    #[test]
+    fn an_address_for_messages_is_on_the_origin_of_the_stream() {
+        let endpoint = Endpoint::parse("http://example.com/a/sse").unwrap();
+        let at = |place: &str| endpoint.resolve(place).map(|there| there.uri.to_string());
+        for (address, expected) in [
+            ("/messages?s=1", "http://example.com/messages?s=1"),
+            ("http://example.com/m", "http://example.com/m"),
+            ("messages/?s=1", "http://example.com/a/messages/?s=1"),
+            ("?s=1", "http://example.com/a/sse?s=1"),
+        ] {
+            assert_eq!(at(address).as_deref(), Some(expected));
+        }
+        for away in ["http://evil.example/m", "//evil.example/m", "https://example.com/m"] {
+            assert_eq!(at(away), None, "{away}");
+        }
     }
 
     #[test]

@@ -174,7 +174,7 @@ fn refusal(
     has_credentials: bool,
 ) -> RpcError {
     let detail =
-        if challenge.is_empty() { String::new() } else { format!("; challenge: {challenge}") };
+        if challenge.is_empty() { String::new() } else { format!(" (challenge: {challenge})") };
     let (code, message) = match status {
         StatusCode::UNAUTHORIZED if has_credentials => (
             ErrorCode::AUTH_EXPIRED,
@@ -182,7 +182,7 @@ fn refusal(
         ),
         StatusCode::UNAUTHORIZED => (
             ErrorCode::AUTH_REQUIRED,
-            format!("the server requires credentials (HTTP 401): set `.bearer(token)` or `.credentials(..)`{detail}"),
+            format!("the server requires credentials (HTTP 401): none were sent, or they were refused{detail}; put a token into its `headers`, or use `.bearer(token)` or `.credentials(..)`"),
         ),
         StatusCode::FORBIDDEN => (
             ErrorCode::PERMISSION_DENIED,

@@ -74,7 +74,8 @@ pub(super) fn pool(
     config: &HttpClientConfig,
 ) -> Result<Pool, HttpClientError> {
     let secure = if endpoint.is_https() { Security::Tls } else { Security::None };
-    let connector = connector(GaiResolver::new(), secure, &config.roots, &endpoint.to_string())?;
+    let (resolver, place) = (GaiResolver::new(), endpoint.to_string());
+    let connector = connector(resolver, &config.proxy, secure, &config.roots, &place)?;
     Ok(Pool::new(connector, endpoint.uri().clone(), config))
 }
 

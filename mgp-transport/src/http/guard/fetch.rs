@@ -25,7 +25,7 @@ use tower_service::Service;
 
 use super::address::{ForbiddenAddress, check_address};
 use crate::http::client::{
-    Connector, Endpoint, HttpClientError, Roots, Security, causes, connector,
+    Connector, Endpoint, HttpClientError, Proxy, Roots, Security, causes, connector,
 };
 
 /// Default time for one document.
@@ -35,7 +35,8 @@ const BYTES: usize = 1 << 20;
 
 /// Fetches documents over `https` from public addresses.
 ///
-/// Redirects are not followed; a document may take 10 s and have 1 MiB. Proxies of the environment are not used.
+/// Redirects are not followed; a document may take 10 s and have 1 MiB. Over a [`proxy`](Self::proxy) only
+/// addresses that are part of a URL are checked, since the proxy resolves names.
 ///
 /// ```
 /// use mgp_transport::http::GuardedFetch;
@@ -62,6 +63,7 @@ struct Rules {
     hosts: Vec<String>,
     /// Additional root certificates.
     roots: Roots,
+    proxy: Proxy,
 }
 
 impl GuardedFetch {
@@ -98,6 +100,14 @@ impl GuardedFetch {
         self.changed(|rules| rules.roots.add(pem.as_ref()))
     }
 
+    /// Sets the proxy of connections; it resolves names, and decides which hosts may be reached.
+    ///
+    /// # Errors
+    /// The errors of [`GuardedFetch::new`].
+    pub fn proxy(self, proxy: Proxy) -> Result<Self, HttpClientError> {
+        self.changed(|rules| rules.proxy = proxy)
+    }
+
     fn changed(self, change: impl FnOnce(&mut Rules)) -> Result<Self, HttpClientError> {
         let mut rules = Rules::clone(&self.rules);
         change(&mut rules);
@@ -116,7 +126,8 @@ impl GuardedFetch {
     fn under(rules: Rules) -> Result<Self, HttpClientError> {
         let rules = Arc::new(rules);
         let secure = if cfg!(feature = "tls") { Security::Tls } else { Security::None };
-        let connector = connector(Guard(Arc::clone(&rules)), secure, &rules.roots, "a fetcher")?;
+        let connector =
+            connector(Guard(Arc::clone(&rules)), &rules.proxy, secure, &rules.roots, "a fetcher")?;
         let client = Client::builder(TokioExecutor::new())
             // Each document gets a connection that was checked for it.
             .pool_max_idle_per_host(0)

@@ -1,0 +1,279 @@
+//! `mgp servers login` and `mgp servers logout`: logins at servers at a URL.
+
+use std::io::{self, BufRead as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clap::Args;
+use mgp_client_sdk::Client;
+use mgp_client_sdk::auth::{
+    AuthError, Browser, DeviceCode, FileTokens, LoopbackBrowser, OAuth, TokenStore as _,
+};
+use mgp_discovery::{
+    AuthGrant, ExpandedTarget, Expander, LoginScope, SecretFile, ServerConfig, TargetConfig, Trust,
+};
+use mgp_kernel::{LoginServer, Logins};
+use mgp_transport::http::Proxy;
+use mgp_types::method::KernelServersRestart;
+use mgp_types::mgp::{KernelServerParams, Transport};
+use mgp_types::service::Principal;
+
+use super::probe;
+use crate::args::{ConfigArg, Global};
+use crate::exit::{CliResult, Failure};
+use crate::output::{ActionReport, escape_hidden};
+use crate::{control, state, time_args};
+
+/// The redirect of logins whose browser is on another machine; nothing listens there.
+const ELSEWHERE: &str = "http://127.0.0.1:8976/callback";
+
+/// The time that the running kernel may take to connect to the server.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A pasted address is at most this long.
+const MAX_PASTED_BYTES: u64 = 16 * 1024;
+
+/// `mgp servers login`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Login {
+    #[command(flatten)]
+    at: LoginArg,
+    /// The browser is on another device: enter a code there, or paste the address that it shows after the login
+    #[arg(long)]
+    no_browser: bool,
+    /// Scopes to request besides those that the server names, separated by spaces
+    #[arg(long, value_name = "SCOPES")]
+    scopes: Option<String>,
+    /// Time limit of the login
+    #[arg(long, value_name = "DURATION", value_parser = time_args::duration, default_value = "5m")]
+    timeout: Duration,
+}
+
+/// A server, and the owner of a login.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LoginArg {
+    /// Server
+    server: String,
+    /// Agent that the login belongs to, with `login = "agent"`
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Tenant of the agent
+    #[arg(long, value_name = "NAME", requires = "agent")]
+    tenant: Option<String>,
+    #[command(flatten)]
+    config: ConfigArg,
+}
+
+impl LoginArg {
+    fn owner(&self) -> Option<Principal> {
+        let agent = self.agent.as_deref()?;
+        let principal = match &self.tenant {
+            Some(tenant) => Principal::new(tenant.as_str(), "local"),
+            None => Principal::local(),
+        };
+        Some(principal.agent(agent))
+    }
+
+    /// Returns the server, and the proxy to reach it.
+    async fn server(&self, global: &Global) -> CliResult<(ServerConfig, Proxy)> {
+        let trust = Trust::new(Arc::new(state::db(global).await?));
+        let config = self.config.sources().load(&trust).await?.config;
+        let id = &self.server;
+        let server = config.server(id).cloned().ok_or_else(|| {
+            Failure::failed(format!("there is no server `{id}` in the configuration"))
+        })?;
+        Ok((server, mgp_kernel::proxy(&config.kernel)))
+    }
+
+    /// Checks that a login can have the owner.
+    fn check_owner(&self, server: &ServerConfig) -> CliResult {
+        let id = &self.server;
+        let TargetConfig::Url { auth, .. } = &server.target else {
+            let what = format!("`{id}` is a program; only servers at a `url` have logins");
+            return Err(Failure::usage(what));
+        };
+        if auth.grant == AuthGrant::ClientCredentials {
+            let what = format!("`{id}` has `client_credentials` in its `auth`, so nobody logs in");
+            return Err(Failure::usage(what));
+        }
+        if self.agent.is_some() && auth.login != LoginScope::Agent {
+            return Err(Failure::usage(format!(
+                "all agents share the login at `{id}`; omit --agent, or set `login = \"agent\"` for the server"
+            )));
+        }
+        Ok(())
+    }
+
+    fn file(&self, global: &Global) -> CliResult<PathBuf> {
+        let logins = Logins::in_folder(&state::create_folder(global)?);
+        let file = logins.file(&self.server.as_str().into(), self.owner().as_ref());
+        file.ok_or_else(|| Failure::failed("there is no state folder"))
+    }
+
+    fn subject(&self) -> String {
+        match &self.agent {
+            Some(agent) => format!("{} ({agent})", self.server),
+            None => self.server.clone(),
+        }
+    }
+}
+
+/// Logs in, stores the tokens, and lets the running kernel use them.
+pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
+    let (server, proxy) = login.at.server(global).await?;
+    login.at.check_owner(&server)?;
+    control::admit_change(global).await?;
+    let file = login.at.file(global)?;
+    let folder = state::folder(global)?;
+    let oauth = authorize(login, &server, (&proxy, folder.as_path())).await?;
+    let Some(entry) = oauth.entry().filter(|entry| entry.tokens.is_some()) else {
+        return Err(Failure::failed(format!("`{}` did not ask for a login", server.id)));
+    };
+    create_parent(&file)?;
+    FileTokens::at(&file).save(entry).await.map_err(Failure::failed)?;
+    restart(global, &login.at.server, START_TIMEOUT).await;
+    let mut report = ActionReport::new(login.at.subject(), "logged in");
+    if login.at.agent.is_none() && is_per_agent(&server) {
+        let id = &server.id;
+        report = report.with_notes(vec![format!(
+            "this login reads the tool list; calls need `mgp servers login {id} --agent NAME`"
+        )]);
+    }
+    report.print(global)
+}
+
+/// Deletes the tokens of a login.
+pub(crate) async fn log_out(global: &Global, at: &LoginArg) -> CliResult {
+    control::admit_change(global).await?;
+    match std::fs::remove_file(at.file(global)?) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let what = format!("there is no login at `{}`", at.subject());
+            return Err(Failure::failed(what));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    restart(global, &at.server, Duration::from_secs(1)).await;
+    ActionReport::new(at.subject(), "logged out").print(global)
+}
+
+fn is_per_agent(server: &ServerConfig) -> bool {
+    matches!(&server.target, TargetConfig::Url { auth, .. } if auth.login == LoginScope::Agent)
+}
+
+/// Connects to the server, which asks for the login, and returns the client with its tokens.
+async fn authorize(
+    login: &Login,
+    server: &ServerConfig,
+    (proxy, state): (&Proxy, &Path),
+) -> CliResult<OAuth> {
+    let expander = Expander::from_env().secrets(SecretFile::in_folder(state));
+    let own = server.clone();
+    let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
+    let expanded = expanded.map_err(Failure::failed)?.map_err(Failure::failed)?;
+    let ExpandedTarget::Url { url, headers, mut auth, transport } = expanded.target else {
+        return Err(Failure::failed("only servers at a `url` have logins"));
+    };
+    auth.scopes.extend(login.scopes.clone());
+    let url = url.as_str().to_owned();
+    let target = LoginServer { id: server.id.clone(), url: url.clone(), auth: *auth };
+    let oauth = target.oauth(proxy).map_err(Failure::failed)?.login_timeout(login.timeout);
+    let oauth = if login.no_browser {
+        oauth.browser(OtherDevice)
+    } else {
+        oauth.browser(LoopbackBrowser::new(|url| {
+            show(&format!(
+                "To log in, open this address in a browser of this machine:\n\n  {url}\n"
+            ));
+        }))
+    };
+    let headers = probe::headers(&headers).map_err(Failure::failed)?;
+    let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
+        .init_timeout(login.timeout.saturating_mul(2))
+        .era(server.era.into())
+        .http(|config| {
+            config.headers.extend(headers);
+            config.message_timeout = login.timeout;
+            config.proxy = proxy.clone();
+        })
+        .credentials(oauth.clone());
+    let client = match transport {
+        Transport::Sse => builder.connect_http_sse(&url).await,
+        _ => builder.connect_url(&url).await,
+    };
+    match client {
+        // A server may require a login for calls only.
+        Ok(client) => {
+            client.close().await;
+            oauth.log_in().await.map_err(Failure::failed)?;
+        }
+        Err(error) => return Err(Failure::failed(probe::error_chain(&error))),
+    }
+    Ok(oauth)
+}
+
+fn create_parent(file: &Path) -> CliResult {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|error| state::unusable(folder, &error))
+}
+
+/// Restarts the server in the running kernel, so that it uses the new credentials, or none.
+async fn restart(global: &Global, server: &str, timeout: Duration) {
+    let Ok(client) = control::connect_to_change(global).await else { return };
+    let mut params = KernelServerParams::new(server);
+    params.timeout_ms = Some(mgp_types::millis(timeout));
+    let restarted = client.request::<KernelServersRestart>(&params).await;
+    if let Err(error) = restarted {
+        tracing::debug!(%error, "server not restarted");
+    }
+    client.close().await;
+}
+
+/// Shows a text to the person; output is for the result.
+fn show(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// A browser on another device.
+struct OtherDevice;
+
+#[async_trait]
+impl Browser for OtherDevice {
+    async fn redirect_uri(&self, _: Option<&str>) -> Result<String, AuthError> {
+        Ok(ELSEWHERE.to_owned())
+    }
+
+    async fn authorize(&self, url: &str) -> Result<String, AuthError> {
+        show(&format!(
+            "To log in, open this address in any browser:\n\n  {url}\n\nIt then shows a page that cannot be reached. Paste the address of that page:"
+        ));
+        let pasted = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            io::Read::take(io::stdin().lock(), MAX_PASTED_BYTES).read_line(&mut line).map(|_| line)
+        });
+        let line = pasted.await.map_err(|error| AuthError::browser(error.to_string()))?;
+        let line = line.map_err(|error| AuthError::browser(error.to_string()))?;
+        Ok(line.trim().to_owned())
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        true
+    }
+
+    fn show_device_code(&self, code: &DeviceCode<'_>) {
+        use std::fmt::Write as _;
+        let user_code = escape_hidden(code.user_code);
+        let mut text =
+            format!("To log in, open {} in any browser and enter {user_code}", code.page);
+        if let Some(complete) = code.complete {
+            let _ = write!(text, ", or open\n\n  {complete}\n");
+        }
+        show(&text);
+    }
+}

@@ -1,0 +1,239 @@
+//! Logins at a server that wants tokens, with a real authorization server; the tests play the browser.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use mgp_testkit::until_blocking;
+use serde_json::Value;
+
+use crate::kernel::Kernel;
+use crate::world::{CommandOutput, Home};
+
+/// An authorization server with a protected server, and a kernel in front of that.
+struct World {
+    issuer: TestServer,
+    kernel: Kernel,
+}
+
+/// A program of the workspace that prints its address.
+pub(crate) struct TestServer {
+    pub(crate) origin: String,
+    child: Child,
+}
+
+impl TestServer {
+    pub(crate) fn new(name: &str) -> Self {
+        let program = mgp_testkit::program(name);
+        let mut child = Command::new(program).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { origin: line.trim().to_owned(), child }
+    }
+
+    fn control(&self, what: &str) -> String {
+        get(&format!("{}/test/{what}", self.origin)).1
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl World {
+    fn new(more: &str) -> Self {
+        let issuer = TestServer::new("oauth_server");
+        let home = Home::new();
+        home.write("secret", "s3cret\n");
+        let config = format!(
+            "[[servers]]\nid = 'tracker'\nurl = '{}/mcp'\n{more}\n\
+             [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ whoami = 'safe' }}\n",
+            issuer.origin
+        );
+        home.write(".config/mgp/servers.toml", &config);
+        Self { kernel: Kernel::on(home, None), issuer }
+    }
+
+    fn home(&self) -> &Home {
+        &self.kernel.home
+    }
+
+    fn call(&self, agent: &str) -> CommandOutput {
+        self.home().run(&["tools", "call", "tracker.whoami", "--agent", agent])
+    }
+
+    #[track_caller]
+    fn answers(&self, agent: &str, user: &str) {
+        let ended = self.call(agent);
+        assert_eq!((ended.code, ended.out.trim()), (Some(0), user), "{ended:?}");
+    }
+
+    #[track_caller]
+    fn refuses(&self, agent: &str, remedy: &str) {
+        let ended = self.call(agent);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!((ended.out.clone() + &ended.err).contains(remedy), "{remedy}: {ended:?}");
+    }
+
+    /// Starts a login and returns the first line of its output that passes the filter.
+    fn begin(
+        &self,
+        more: &[&str],
+        fits: fn(&str) -> bool,
+    ) -> (Child, BufReader<ChildStderr>, String) {
+        let arguments = [&["servers", "login", "tracker"], more].concat();
+        let mut login = self.home().command(&arguments);
+        let mut login = login.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(login.stderr.take().unwrap());
+        let mut line = String::new();
+        while !fits(&line) {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the login printed no address");
+        }
+        (login, output, line.trim().to_owned())
+    }
+
+    /// Logs in as a user, in the browser.
+    #[track_caller]
+    fn log_in(&self, user: &str, more: &[&str]) {
+        let (login, output, page) = self.begin(more, |line| line.contains("/authorize?"));
+        let (head, _) = get(&format!("{page}&user={user}"));
+        let back = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap();
+        assert!(get(back).1.contains("Login complete"));
+        succeeded(login, output);
+    }
+
+    fn server(&self) -> Value {
+        self.kernel.server("tracker")
+    }
+}
+
+#[track_caller]
+fn succeeded(mut login: Child, mut output: BufReader<ChildStderr>) {
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(login.wait().unwrap().success(), "{rest}");
+}
+
+/// Returns head and body of a page.
+pub(crate) fn get(url: &str) -> (String, String) {
+    exchange("GET", url, &[], "")
+}
+
+/// Posts JSON and returns the body of the response.
+pub(crate) fn post_json(url: &str, headers: &[&str], body: &Value) -> String {
+    let accepts = ["content-type: application/json", "accept: application/json, text/event-stream"];
+    exchange("POST", url, &[&accepts, headers].concat(), &body.to_string()).1
+}
+
+fn exchange(method: &str, url: &str, headers: &[&str], body: &str) -> (String, String) {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    let (head, body) = page.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn a_login_lasts_until_it_is_revoked_and_then_names_its_remedy() {
+    const LOGIN: &str = "run `mgp servers login tracker`";
+    let world = World::new("");
+    until_blocking("the lack of a login is shown", || {
+        let server = world.server();
+        server["status"] == "error" && server["error"].to_string().contains(LOGIN)
+    });
+    let (report, _) = world.home().any_json("doctor", &["doctor", "tracker"]);
+    let fixes = report["checks"].as_array().unwrap().iter().map(|check| &check["fix"]);
+    assert!(fixes.into_iter().any(|fix| fix == LOGIN), "{report}");
+
+    world.issuer.control("ttl?seconds=1");
+    world.log_in("ada", &[]);
+    world.answers("x", "ada");
+    let file = world.home().path(".local/state/mgp/logins/tracker.json");
+    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    sleep(Duration::from_millis(1100));
+    world.issuer.control("log");
+    world.answers("x", "ada");
+    assert!(world.issuer.control("log").contains("refresh ada"), "an expired token is renewed");
+    world.issuer.control("ttl?seconds=3600");
+    world.issuer.control("expire");
+    world.answers("x", "ada");
+
+    world.issuer.control("revoke?user=ada");
+    world.refuses("x", LOGIN);
+    let server = world.server();
+    assert_eq!(server["status"], "error", "{server}");
+    assert!(server["error"].to_string().contains("expired or was revoked"), "{server}");
+    world.log_in("bob", &[]);
+    world.answers("x", "bob");
+    assert_eq!(world.server()["error"], Value::Null);
+
+    world.home().succeed(&["servers", "logout", "tracker"]);
+    world.refuses("x", LOGIN);
+    world.home().fail(1, &["servers", "logout", "tracker"], "there is no login");
+}
+
+#[test]
+fn two_agents_with_their_own_logins_never_share_a_token() {
+    let world = World::new("login = 'agent'");
+    world.log_in("kernel", &[]);
+    until_blocking("the tools are listed", || world.server()["tools"] == 1);
+    world.issuer.control("log");
+    world.log_in("ada", &["--agent", "a"]);
+    world.refuses("b", "mgp servers login tracker --agent b");
+    world.log_in("bob", &["--agent", "b"]);
+    for _ in 0..3 {
+        world.answers("a", "ada");
+        world.answers("b", "bob");
+    }
+    let log = world.issuer.control("log");
+    let tokens = |user: &str| -> Vec<String> {
+        let calls = log.lines().filter_map(|line| line.strip_prefix(&format!("call {user} ")));
+        calls.map(str::to_owned).collect()
+    };
+    let (ada, bob, kernel) = (tokens("ada"), tokens("bob"), tokens("kernel"));
+    assert!(ada.len() >= 3 && bob.len() >= 3, "{log}");
+    assert!(ada.iter().all(|token| !bob.contains(token) && !kernel.contains(token)), "{log}");
+    world.home().succeed(&["servers", "logout", "tracker", "--agent", "a"]);
+    world.refuses("a", "--agent a");
+    world.answers("b", "bob");
+}
+
+#[test]
+fn a_kernel_has_credentials_of_its_own_by_configuration() {
+    let world = World::new(
+        "auth = { grant = 'client_credentials', client_id = 'nightly', client_secret = '${file:~/secret}' }",
+    );
+    until_blocking("the tools are listed", || world.server()["tools"] == 1);
+    world.answers("x", "nightly");
+    world.issuer.control("expire");
+    world.answers("x", "nightly");
+    world.issuer.control("forget-machine");
+    world.refuses("x", "check its `auth`");
+    world.home().fail(2, &["servers", "login", "tracker"], "nobody logs in");
+}
+
+#[test]
+fn a_person_without_a_browser_here_logs_in_on_another_device() {
+    let world = World::new("");
+    let (login, output, line) = world.begin(&["--no-browser"], |line| line.contains("enter"));
+    assert!(line.contains("WDJB-MJHT") && line.contains("/test/device"), "{line}");
+    world.issuer.control("device?user=bob");
+    succeeded(login, output);
+    world.answers("x", "bob");
+}

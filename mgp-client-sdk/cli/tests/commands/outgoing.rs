@@ -1,0 +1,127 @@
+//! Connections to servers at a URL over a proxy, and the secrets that are sent to them.
+
+use std::io::{BufRead as _, BufReader, Write as _, copy};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use mgp_testkit::until_blocking;
+
+use crate::kernel::Kernel;
+use crate::login::TestServer;
+use crate::world::Home;
+
+/// A proxy that leads every tunnel to one port of this machine, and notes the requests.
+struct TunnelProxy {
+    url: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl TunnelProxy {
+    fn to(target: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://ann:pw@{}", listener.local_addr().unwrap());
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let (target, log) = (target.to_owned(), Arc::clone(&requests));
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (target, log) = (target.clone(), Arc::clone(&log));
+                thread::spawn(move || tunnel(client, &target, &log));
+            }
+        });
+        Self { url, requests }
+    }
+
+    fn log(&self) -> String {
+        self.requests.lock().unwrap().concat()
+    }
+}
+
+fn tunnel(mut client: TcpStream, target: &str, log: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(client.try_clone().unwrap());
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).unwrap_or(0) == 0 {
+            return;
+        }
+    }
+    log.lock().unwrap().push(head);
+    let mut server = TcpStream::connect(target).unwrap();
+    client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+    let mut back = server.try_clone().unwrap();
+    let mut to_client = client.try_clone().unwrap();
+    thread::spawn(move || {
+        let _ = copy(&mut back, &mut to_client);
+        let _ = to_client.shutdown(Shutdown::Both);
+    });
+    let _ = copy(&mut reader, &mut server);
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+fn config(kernel: &str, server: &str) -> String {
+    format!(
+        "{kernel}\n[[servers]]\nid = 'old'\nurl = 'http://mcp.test/sse'\ntransport = 'sse'\n{server}\n\
+         [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ echo = 'safe' }}\n"
+    )
+}
+
+#[test]
+fn a_server_is_reached_over_the_configured_proxy() {
+    let server = TestServer::new("sse_server");
+    let proxy = TunnelProxy::to(server.origin.strip_prefix("http://").unwrap());
+    let home = Home::new();
+    let of_kernel = format!("[kernel]\nproxy = '{}'", proxy.url);
+    home.write(".config/mgp/servers.toml", &config(&of_kernel, ""));
+    let kernel = Kernel::on(home, None);
+    until_blocking("the tools are listed", || kernel.server("old")["tools"] == 1);
+    let said = kernel.home.succeed(&["tools", "call", "old.echo", "text=far"]);
+    assert_eq!(said.trim(), "far");
+    let log = proxy.log();
+    assert!(log.contains("CONNECT mcp.test:80 "), "{log}");
+    assert!(log.contains("Proxy-Authorization: Basic YW5uOnB3"), "{log}");
+}
+
+#[test]
+fn the_proxy_of_the_environment_is_used_unless_the_configuration_says_no() {
+    let server = TestServer::new("sse_server");
+    let proxy = TunnelProxy::to(server.origin.strip_prefix("http://").unwrap());
+    let tools = |text: &str, no_proxy: &str| {
+        let home = Home::new();
+        home.write(".config/mgp/servers.toml", text);
+        let mut doctor = home.command(&["--json", "doctor", "old"]);
+        doctor.env("http_proxy", &proxy.url).env("no_proxy", no_proxy);
+        let output = doctor.stderr(Stdio::null()).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["tools"].clone()
+    };
+    assert_eq!(tools(&config("", ""), ""), 1);
+    assert_eq!(tools(&config("", ""), ".test"), 0);
+    assert_eq!(tools(&config("[kernel]\nproxy = 'none'", ""), ""), 0);
+}
+
+#[test]
+fn a_secret_is_in_no_file_that_others_read() {
+    let home = Home::new();
+    let set = |value: &str| {
+        let mut set = home.command(&["secrets", "set", "token"]);
+        let mut set = set.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        set.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
+        assert!(set.wait().unwrap().success());
+    };
+    let server = "[[servers]]\nid = 's'\ncommand = '/bin/sh'\n\
+        args = ['-c', 'echo got $TOKEN >&2; exit 1']\nenv = { TOKEN = '${keyring:token}' }\n";
+    home.write(".config/mgp/servers.toml", server);
+    home.fail(1, &["doctor", "s"], "1 check failed");
+    assert!(home.run(&["doctor", "s"]).out.contains("mgp secrets set token"));
+    set("hunter2-hunter2\n");
+    assert_eq!(home.json("secrets-ls", &["secrets", "ls"]), serde_json::json!(["token"]));
+    // The program received it, and no output shows it.
+    let report = home.run(&["doctor", "s"]);
+    assert!(report.out.contains("got") && !report.out.contains("hunter2"), "{report:?}");
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = home.path(".local/state/mgp/secrets.json");
+    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    home.succeed(&["secrets", "rm", "token"]);
+    home.fail(1, &["secrets", "rm", "token"], "there is no secret");
+}

@@ -1,0 +1,67 @@
+//! Servers of the older HTTP+SSE transport behind the kernel.
+
+use mgp_testkit::until_blocking;
+use serde_json::{Value, json};
+
+use crate::kernel::Kernel;
+use crate::login::{TestServer, get, post_json};
+use crate::world::Home;
+
+fn kernel(server: &TestServer, more: &str) -> Kernel {
+    let home = Home::new();
+    let config = format!(
+        "[[servers]]\nid = 'old'\nurl = '{}/sse'\n{more}\n\
+         [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ echo = 'safe' }}\n",
+        server.origin
+    );
+    home.write(".config/mgp/servers.toml", &config);
+    let kernel = Kernel::on(home, None);
+    until_blocking("the tools are listed", || kernel.server("old")["tools"] == 1);
+    kernel
+}
+
+#[track_caller]
+fn echoes(kernel: &Kernel) {
+    let out = kernel.home.succeed(&["tools", "call", "old.echo", "text=hi there"]);
+    assert_eq!(out.trim(), "hi there");
+}
+
+#[test]
+fn a_server_of_the_old_transport_is_used_if_the_configuration_says_so() {
+    let server = TestServer::new("sse_server");
+    let kernel = kernel(&server, "transport = 'sse'");
+    echoes(&kernel);
+    assert_eq!(kernel.server("old")["era"], "legacy");
+    let report = kernel.home.json("doctor", &["doctor", "old"]);
+    assert_eq!(report["tools"], 1, "{report}");
+
+    get(&format!("{}/end", server.origin));
+    until_blocking("the lost stream is opened again", || {
+        let called = kernel.home.run(&["tools", "call", "old.echo", "text=back"]);
+        called.out.trim() == "back"
+    });
+}
+
+#[test]
+fn a_server_that_accepts_only_the_old_transport_is_found_by_callers_of_both_eras() {
+    let server = TestServer::new("sse_server");
+    let kernel = kernel(&server, "");
+    echoes(&kernel);
+    let url: Value =
+        std::fs::read_to_string(kernel.home.path("ready.json")).unwrap().parse().unwrap();
+    let url = url["http"].as_str().unwrap();
+    let arguments = json!({ "name": "mgp_tools_call",
+        "arguments": { "name": "old.echo", "arguments": { "text": "modern" } } });
+    let modern = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "t", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let mut call =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments });
+    call["params"]["_meta"] = modern;
+    let headers =
+        ["mcp-protocol-version: 2026-07-28", "mcp-method: tools/call", "mcp-name: mgp_tools_call"];
+    let answer = post_json(url, &headers, &call);
+    assert!(answer.contains("modern") && !answer.contains("isError\":true"), "{answer}");
+}

@@ -1,0 +1,309 @@
+//! Logins at servers at a URL: the files of their tokens, and the credentials of connections (MCP authorization).
+
+use std::fmt::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use mgp_client_sdk::auth::{ClientCredentials, DpopMode, FileTokens, OAuth};
+use mgp_client_sdk::auth::{SigningAlgorithm, SigningKey};
+use mgp_client_sdk::gateway::AuthorizationFailed;
+use mgp_discovery::{AuthConfig, AuthGrant, DpopUse, Expanded, KernelConfig, ProxyConfig};
+use mgp_transport::http::{
+    CredentialRefusal, Credentials, Endpoint, GuardedFetch, Proxy, RequestCredentials,
+    RequestTarget,
+};
+use mgp_types::service::{BoxFuture, Principal, ServerId};
+use mgp_types::{ErrorCode, RpcError, Sha256Hash};
+
+use super::cli_hints::shell_word;
+
+/// The folder of the files, below the state folder.
+const FOLDER: &str = "logins";
+
+/// The digits of the hash in the name of an agent's file.
+const HASH_DIGITS: usize = 32;
+
+/// The logins at servers at a URL.
+///
+/// Each has a file of its own in the state folder, so that two agents never share a token.
+#[derive(Clone, Debug, Default)]
+pub struct Logins {
+    folder: Option<PathBuf>,
+    proxy: Proxy,
+}
+
+/// A server at a URL, expanded.
+#[derive(Clone, Debug)]
+pub struct LoginServer {
+    /// The server.
+    pub id: ServerId,
+    /// Its URL.
+    pub url: String,
+    /// The way `mgp` is authorized by it.
+    pub auth: AuthConfig<Expanded>,
+}
+
+/// Reports that credentials are missing, or are there again.
+pub(crate) type ReportLogin = dyn Fn(Option<&str>) + Send + Sync;
+
+impl Logins {
+    /// Creates the logins of a state folder.
+    #[must_use]
+    pub fn in_folder(state: &Path) -> Self {
+        Self { folder: Some(state.join(FOLDER)), proxy: Proxy::from_env() }
+    }
+
+    /// Sets the proxy of all connections. Default: that of the environment.
+    #[must_use]
+    pub fn with_proxy(self, proxy: Proxy) -> Self {
+        Self { proxy, ..self }
+    }
+
+    /// Returns the proxy of all connections.
+    #[must_use]
+    pub fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    /// Returns the file of the login of an agent, or of the one that all agents share; `None` without a folder.
+    #[must_use]
+    pub fn file(&self, server: &ServerId, owner: Option<&Principal>) -> Option<PathBuf> {
+        let folder = self.folder.as_ref()?;
+        let Some(owner) = owner else { return Some(folder.join(format!("{server}.json"))) };
+        let text = format!("{:?}", (owner.tenant().as_str(), agent_name(owner)));
+        let hash = Sha256Hash::digest(text.as_bytes()).to_string();
+        let digits: String = hash.chars().rev().take(HASH_DIGITS).collect();
+        // No id of a server contains the sign.
+        Some(folder.join(format!("{server}~{digits}.json")))
+    }
+
+    /// Returns the credentials of connections to a server; `None` if it must not be sent any.
+    ///
+    /// Without a login they report its lack once the server asks for it.
+    pub fn credentials(
+        &self,
+        server: LoginServer,
+        owner: Option<&Principal>,
+    ) -> Option<Arc<dyn Credentials>> {
+        self.reporting(server, owner, Arc::new(|_| ()))
+    }
+
+    /// Returns the credentials as [`credentials`](Self::credentials); `report` learns whether they are missing.
+    pub(crate) fn reporting(
+        &self,
+        server: LoginServer,
+        owner: Option<&Principal>,
+        report: Arc<ReportLogin>,
+    ) -> Option<Arc<dyn Credentials>> {
+        let endpoint = Endpoint::parse(&server.url).ok()?;
+        if !endpoint.origin().starts_with("https:") && !endpoint.is_loopback() {
+            return None;
+        }
+        let file = self.file(&server.id, owner);
+        let owner = owner.cloned();
+        report(None);
+        let proxy = self.proxy.clone();
+        let login = ServerLogin { server, owner, file, proxy, oauth: OnceLock::new(), report };
+        login.oauth();
+        Some(Arc::new(login))
+    }
+}
+
+impl LoginServer {
+    /// Returns the OAuth client for the server; its tokens are kept in memory unless it gets a store.
+    ///
+    /// # Errors
+    /// The reason why `auth` cannot be used.
+    pub fn oauth(&self, proxy: &Proxy) -> Result<OAuth, String> {
+        let Self { url, auth, .. } = self;
+        let text = |text: &Option<Expanded>| text.as_ref().map(|text| text.as_str().to_owned());
+        let fetch = GuardedFetch::for_server(url).and_then(|fetch| fetch.proxy(proxy.clone()));
+        let fetch = fetch.map_err(|error| error.to_string())?;
+        let fetch = Arc::new(fetch);
+        let (id, secret) = (text(&auth.client_id), text(&auth.client_secret));
+        let oauth = if auth.grant == AuthGrant::ClientCredentials {
+            let id = id.unwrap_or_default();
+            let credentials = match (&auth.private_key, secret) {
+                (Some(pem), _) => ClientCredentials::key(id, signing_key(pem.as_str())?),
+                (None, Some(secret)) => ClientCredentials::secret(id, secret),
+                (None, None) => ClientCredentials::public(id),
+            };
+            OAuth::client_credentials(url, fetch, credentials)
+        } else {
+            let oauth = OAuth::new(url, fetch).client_name("mgp");
+            match (id, secret) {
+                (Some(id), Some(secret)) => oauth.preregistered(id, secret),
+                (Some(id), None) => oauth.preregistered_public(id),
+                (None, _) => oauth,
+            }
+        };
+        let oauth = oauth.scopes(&auth.scopes.join(" ")).dpop(match auth.dpop {
+            DpopUse::Always => DpopMode::Always,
+            DpopUse::Never => DpopMode::Never,
+            _ => DpopMode::Offered,
+        });
+        Ok(match text(&auth.issuer) {
+            Some(issuer) => oauth.issuer(issuer),
+            None => oauth,
+        })
+    }
+}
+
+/// Returns the proxy of a configuration.
+#[must_use]
+pub fn proxy(config: &KernelConfig) -> Proxy {
+    let proxy = match &config.proxy {
+        ProxyConfig::None => Proxy::none(),
+        // The URL was checked when it was read.
+        ProxyConfig::At(url) => Proxy::at(url).unwrap_or_default(),
+        _ => Proxy::from_env(),
+    };
+    proxy.except(config.no_proxy.iter().map(String::as_str))
+}
+
+/// Reads a private key of any supported kind.
+fn signing_key(pem: &str) -> Result<SigningKey, String> {
+    let kinds = [SigningAlgorithm::Es256, SigningAlgorithm::EdDsa, SigningAlgorithm::Rs256];
+    let mut keys = kinds.into_iter().map(|kind| SigningKey::from_pem(kind, pem.as_bytes()));
+    keys.find_map(Result::ok).ok_or_else(|| {
+        "`auth.private_key` is not a private key in PEM (PKCS #8) of P-256, RSA or Ed25519"
+            .to_owned()
+    })
+}
+
+/// The name by which the owner of a login is found again.
+fn agent_name(owner: &Principal) -> &str {
+    owner.as_agent().map_or(owner.subject().as_str(), |agent| agent.as_str())
+}
+
+/// Credentials of the connections to one server: a stored login, or those of the kernel itself.
+struct ServerLogin {
+    server: LoginServer,
+    owner: Option<Principal>,
+    file: Option<PathBuf>,
+    proxy: Proxy,
+    /// Set once there is a login.
+    oauth: OnceLock<OAuth>,
+    report: Arc<ReportLogin>,
+}
+
+impl ServerLogin {
+    /// Returns the OAuth client, if there is a login or none is needed.
+    fn oauth(&self) -> Option<&OAuth> {
+        if let Some(oauth) = self.oauth.get() {
+            return Some(oauth);
+        }
+        let file = self.file.as_ref().filter(|file| file.exists());
+        if file.is_none() && !self.is_machine() {
+            return None;
+        }
+        let oauth = match self.server.oauth(&self.proxy) {
+            Ok(oauth) => oauth,
+            Err(error) => {
+                tracing::warn!(server = %self.server.id, %error, "no credentials");
+                return None;
+            }
+        };
+        let oauth = match file.filter(|_| !self.is_machine()) {
+            Some(file) => oauth.store(FileTokens::at(file)),
+            None => oauth,
+        };
+        Some(self.oauth.get_or_init(|| oauth))
+    }
+
+    fn is_machine(&self) -> bool {
+        self.server.auth.grant == AuthGrant::ClientCredentials
+    }
+
+    /// Adds the remedy to an error that a login solves.
+    fn explain(&self, error: RpcError, wanted: Option<&str>) -> RpcError {
+        let code = error.code();
+        if code != ErrorCode::AUTH_REQUIRED && code != ErrorCode::AUTH_EXPIRED {
+            return error;
+        }
+        tracing::warn!(server = %self.server.id, %error, "authorization failed");
+        let id = &self.server.id;
+        let reason = if self.is_machine() {
+            format!("the credentials of `{id}` are refused; check its `auth` in the configuration")
+        } else if let Some(scopes) = wanted {
+            let scopes = shell_word(scopes).unwrap_or_else(|| "SCOPES".to_owned());
+            let command = self.command();
+            format!("the login at `{id}` does not allow this; run `{command} --scopes {scopes}`")
+        } else if self.oauth.get().is_some() {
+            format!("the login at `{id}` has expired or was revoked; run `{}`", self.command())
+        } else {
+            format!("`{id}` requires a login; run `{}`", self.command())
+        };
+        if wanted.is_none() {
+            (self.report)(Some(&reason));
+        }
+        AuthorizationFailed::new(reason).into_error(code)
+    }
+
+    /// Returns the command that logs in.
+    fn command(&self) -> String {
+        let mut command = format!("mgp servers login {}", self.server.id);
+        let Some(owner) = &self.owner else { return command };
+        let name = shell_word(agent_name(owner)).unwrap_or_else(|| "NAME".to_owned());
+        let _ = write!(command, " --agent {name}");
+        if owner.tenant() != Principal::local().tenant() {
+            let tenant = shell_word(owner.tenant().as_str()).unwrap_or_else(|| "NAME".to_owned());
+            let _ = write!(command, " --tenant {tenant}");
+        }
+        command
+    }
+}
+
+#[async_trait]
+impl Credentials for ServerLogin {
+    async fn authorization(&self) -> Result<Option<String>, RpcError> {
+        match self.oauth.get() {
+            Some(oauth) => oauth.authorization().await.map_err(|error| self.explain(error, None)),
+            None => Ok(None),
+        }
+    }
+
+    fn for_request<'a>(
+        &'a self,
+        request: RequestTarget<'a>,
+    ) -> BoxFuture<'a, Result<RequestCredentials, RpcError>> {
+        match self.oauth.get() {
+            Some(oauth) => Box::pin(async move {
+                oauth.for_request(request).await.map_err(|error| self.explain(error, None))
+            }),
+            None => Box::pin(std::future::ready(Ok(RequestCredentials::default()))),
+        }
+    }
+
+    fn handle_nonce(&self, nonce: &str) {
+        if let Some(oauth) = self.oauth.get() {
+            oauth.handle_nonce(nonce);
+        }
+    }
+
+    async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
+        let wanted = wanted_scopes(&refusal);
+        let Some(oauth) = self.oauth() else {
+            let required = RpcError::new(ErrorCode::AUTH_REQUIRED, "no login");
+            return Err(self.explain(required, None));
+        };
+        let better = oauth.handle_refusal(refusal).await;
+        better.map_err(|error| self.explain(error, wanted.as_deref()))?;
+        (self.report)(None);
+        Ok(())
+    }
+}
+
+/// Returns the scopes that a server names when it accepts a token but does not allow the call.
+fn wanted_scopes(refusal: &CredentialRefusal) -> Option<String> {
+    let challenge = refusal.challenges.iter().find_map(|one| one.split_once("scope=\""));
+    let scopes = challenge.filter(|_| refusal.status == 403)?.1.split('"').next()?;
+    Some(scopes.to_owned())
+}
+
+impl fmt::Debug for ServerLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerLogin").field("server", &self.server).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! Logins on another device (RFC 8628): the person enters a code there, and this program polls for the tokens.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::{sleep, timeout};
+
+use super::acquire::Bound;
+use super::address::{self, clip_text};
+use super::browser::{Browser, DeviceCode};
+use super::discovery::Discovered;
+use super::error::AuthError;
+use super::scope::Scopes;
+use super::secret::Secret;
+use super::session::Session;
+use super::store::Tokens;
+use super::token::{self, Form, Identity};
+
+/// The grant type of these logins.
+pub(super) const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+
+/// The interval of polls, unless the server sends another; also its increase if the server asks to slow down.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_POLL_INTERVAL: Duration = Duration::from_mins(1);
+
+#[derive(Deserialize)]
+struct Started {
+    device_code: Secret,
+    user_code: String,
+    verification_uri: String,
+    #[serde(default)]
+    verification_uri_complete: Option<String>,
+    #[serde(default)]
+    interval: Option<u64>,
+}
+
+impl Session {
+    /// Shows a code to the person, and waits until they have entered it on another device.
+    pub(super) async fn log_in_elsewhere(
+        &self,
+        (found, endpoint): (&Discovered, &str),
+        who: &Identity,
+        browser: &dyn Browser,
+        scopes: &Scopes,
+        bound: Bound<'_>,
+    ) -> Result<Tokens, AuthError> {
+        let started = self.start(found, endpoint, who, scopes).await?;
+        let page = address::parse_secure("the page of the login", &started.verification_uri)?;
+        let complete = started.verification_uri_complete.as_deref();
+        let complete =
+            complete.filter(|url| address::parse_secure("the page of the login", url).is_ok());
+        let user_code = clip_text(&started.user_code);
+        let code = DeviceCode { page: page.as_str(), user_code: &user_code, complete };
+        browser.show_device_code(&code);
+        let polled = self.poll(found, &started, who, scopes, bound);
+        let late = |_| AuthError::browser("the login timed out");
+        timeout(self.config.login_timeout, polled).await.map_err(late)?
+    }
+
+    async fn start(
+        &self,
+        found: &Discovered,
+        endpoint: &str,
+        who: &Identity,
+        scopes: &Scopes,
+    ) -> Result<Started, AuthError> {
+        address::parse_secure("the device endpoint", endpoint)?;
+        let text = scopes.to_string();
+        let mut form: Form<'_> = vec![("resource", &found.resource)];
+        if !scopes.is_empty() {
+            form.push(("scope", &text));
+        }
+        let request = token::post(endpoint, &found.server.issuer, who, &form)?;
+        let answer = self.config.fetcher.fetch(request).await?;
+        if answer.status != 200 {
+            return Err(token::refusal(endpoint, &answer));
+        }
+        // An error of serde quotes the text, which is secret.
+        serde_json::from_slice(&answer.body).map_err(|_| AuthError::Document {
+            what: "the answer of the device endpoint",
+            url: address::display_url(endpoint),
+            why: "it is not the start of a login".to_owned(),
+        })
+    }
+
+    async fn poll(
+        &self,
+        found: &Discovered,
+        started: &Started,
+        who: &Identity,
+        scopes: &Scopes,
+        bound: Bound<'_>,
+    ) -> Result<Tokens, AuthError> {
+        let interval = started.interval.map_or(POLL_INTERVAL, Duration::from_secs);
+        let mut interval = interval.clamp(Duration::from_millis(100), MAX_POLL_INTERVAL);
+        loop {
+            sleep(interval).await;
+            let form = vec![
+                ("grant_type", GRANT),
+                ("device_code", started.device_code.expose()),
+                ("resource", &found.resource),
+            ];
+            match self.ask(found, who, form, scopes, bound).await {
+                Err(AuthError::Token { error, .. }) if error == "authorization_pending" => {}
+                Err(AuthError::Token { error, .. }) if error == "slow_down" => {
+                    interval = (interval + POLL_INTERVAL).min(MAX_POLL_INTERVAL);
+                }
+                Err(AuthError::Token { error, description, .. }) if error == "access_denied" => {
+                    return Err(AuthError::Denied { error, description });
+                }
+                done => return done,
+            }
+        }
+    }
+}

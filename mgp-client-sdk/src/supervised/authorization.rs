@@ -1,0 +1,38 @@
+//! The cause of a start or call for which no credentials could be obtained.
+
+use mgp_types::{ErrorCode, RpcError};
+
+/// The cause of a start or call for which no credentials could be obtained.
+///
+/// A gateway writes its text, which operators and callers see; unlike the words of a server it is trusted.
+///
+/// ```
+/// use mgp_client_sdk::gateway::AuthorizationFailed;
+/// use mgp_types::ErrorCode;
+///
+/// let failed = AuthorizationFailed::new("log in first");
+/// let error = failed.into_error(ErrorCode::AUTH_REQUIRED);
+/// assert_eq!(AuthorizationFailed::from_error(&error).unwrap().to_string(), "log in first");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AuthorizationFailed(String);
+
+impl AuthorizationFailed {
+    /// Creates the cause from the reason and its remedy.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+
+    /// Returns the error of a call.
+    #[must_use]
+    pub fn into_error(self, code: ErrorCode) -> RpcError {
+        RpcError::new(code, self.0.clone()).because(self)
+    }
+
+    /// Returns the cause of an error, if it is one.
+    #[must_use]
+    pub fn from_error(error: &RpcError) -> Option<&Self> {
+        std::error::Error::source(error)?.downcast_ref()
+    }
+}

@@ -1,0 +1,164 @@
+//! `login` and `[servers.auth]`: the way `mgp` is authorized by a server at a URL (MCP authorization).
+
+use std::fmt;
+
+use super::reader::Reader;
+
+/// The way `mgp` is authorized by a server at a URL; texts are unexpanded, or [`Expanded`](crate::Expanded).
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuthConfig<T = String> {
+    /// The agents that share a login.
+    pub login: LoginScope,
+    /// The way tokens are obtained.
+    pub grant: AuthGrant,
+    /// The use of proofs of possession.
+    pub dpop: DpopUse,
+    /// Scopes that are requested in addition to those that the server names.
+    pub scopes: Vec<String>,
+    /// The client id, if the client is registered by hand.
+    pub client_id: Option<T>,
+    /// The client's secret.
+    pub client_secret: Option<T>,
+    /// The client's private key, as PEM.
+    pub private_key: Option<T>,
+    /// The only issuer that is trusted.
+    pub issuer: Option<T>,
+}
+
+/// The agents that share a login.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoginScope {
+    /// All agents.
+    #[default]
+    Shared,
+    /// Each agent has its own.
+    Agent,
+}
+
+/// The way tokens are obtained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuthGrant {
+    /// A person logs in.
+    #[default]
+    Login,
+    /// The kernel has credentials of its own.
+    ClientCredentials,
+}
+
+/// The use of proofs of possession of a key (RFC 9449).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DpopUse {
+    /// Where they are offered.
+    #[default]
+    Offered,
+    /// Always; a server without support cannot be used.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl<T> Default for AuthConfig<T> {
+    fn default() -> Self {
+        Self {
+            login: LoginScope::default(),
+            grant: AuthGrant::default(),
+            dpop: DpopUse::default(),
+            scopes: Vec::new(),
+            client_id: None,
+            client_secret: None,
+            private_key: None,
+            issuer: None,
+        }
+    }
+}
+
+impl<T> AuthConfig<T> {
+    /// Returns the texts, by the names of their keys.
+    pub fn texts(&self) -> impl Iterator<Item = (&'static str, &T)> {
+        let Self { client_id, client_secret, private_key, issuer, .. } = self;
+        let texts = [
+            ("client_id", client_id),
+            ("client_secret", client_secret),
+            ("private_key", private_key),
+            ("issuer", issuer),
+        ];
+        texts.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?)))
+    }
+
+    /// Converts the texts.
+    pub(crate) fn map<U>(&self, mut convert: impl FnMut(&'static str, &T) -> U) -> AuthConfig<U> {
+        let mut one = |name, text: &Option<T>| text.as_ref().map(|text| convert(name, text));
+        AuthConfig {
+            login: self.login,
+            grant: self.grant,
+            dpop: self.dpop,
+            scopes: self.scopes.clone(),
+            client_id: one("client_id", &self.client_id),
+            client_secret: one("client_secret", &self.client_secret),
+            private_key: one("private_key", &self.private_key),
+            issuer: one("issuer", &self.issuer),
+        }
+    }
+}
+
+/// Omits the texts, which may be secret.
+impl<T> fmt::Debug for AuthConfig<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = self.texts().map(|(name, _)| name).collect();
+        f.debug_struct("AuthConfig")
+            .field("login", &self.login)
+            .field("grant", &self.grant)
+            .field("dpop", &self.dpop)
+            .field("scopes", &self.scopes)
+            .field("texts", &texts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads `login` and the table `auth` of a server.
+pub(super) fn auth(reader: &mut Reader<'_, '_, '_>) -> AuthConfig {
+    let login = match reader.text("login").as_deref() {
+        Some("agent") => LoginScope::Agent,
+        _ => LoginScope::Shared,
+    };
+    let Some(mut below) = reader.below("auth", "servers.auth") else {
+        return AuthConfig { login, ..AuthConfig::default() };
+    };
+    let auth = AuthConfig {
+        login,
+        grant: match below.text("grant").as_deref() {
+            Some("client_credentials") => AuthGrant::ClientCredentials,
+            _ => AuthGrant::Login,
+        },
+        dpop: match below.text("dpop").as_deref() {
+            Some("always") => DpopUse::Always,
+            Some("never") => DpopUse::Never,
+            _ => DpopUse::Offered,
+        },
+        scopes: below.texts("scopes"),
+        client_id: below.text("client_id"),
+        client_secret: below.text("client_secret"),
+        private_key: below.text("private_key"),
+        issuer: below.text("issuer"),
+    };
+    let is_machine = auth.grant == AuthGrant::ClientCredentials;
+    let has_proof = auth.client_secret.is_some() || auth.private_key.is_some();
+    if is_machine && (auth.client_id.is_none() || !has_proof) {
+        let remedy = "write `client_id`, and `client_secret` or `private_key`, e.g. as `${NAME}`";
+        below.error("grant", "has no credentials", Some(remedy.to_owned()));
+    } else if auth.client_id.is_none() && has_proof {
+        let remedy = "write the `client_id` that it belongs to".to_owned();
+        below.error("client_secret", "has no `client_id`", Some(remedy));
+    } else if !is_machine && auth.private_key.is_some() {
+        let remedy = "write `grant = \"client_credentials\"`, or use `client_secret`".to_owned();
+        below.error("private_key", "does not fit a person's login", Some(remedy));
+    } else if is_machine && login == LoginScope::Agent {
+        let remedy = "leave one of them out".to_owned();
+        reader.error("login", "conflicts with `grant = \"client_credentials\"`", Some(remedy));
+    }
+    auth
+}

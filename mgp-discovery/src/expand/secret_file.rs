@@ -1,0 +1,136 @@
+//! Secrets of the user by name, for `${keyring:NAME}`, in a file that only its owner can read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use mgp_types::{PrivateFile, PrivateFileError};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{limits, valid_id};
+
+const FILE: &str = "secrets.json";
+const MAX_FILE_BYTES: u64 = 4 << 20;
+const MAX_SECRETS: usize = 1000;
+/// Time to wait for another process that is changing the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The format version in the file.
+const VERSION: u32 = 1;
+
+/// The secrets of the user in a state folder; all functions block.
+///
+/// ```
+/// # let folder = std::env::temp_dir().join(format!("mgp-secrets-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).unwrap();
+/// use mgp_discovery::SecretFile;
+///
+/// let secrets = SecretFile::in_folder(&folder);
+/// secrets.set("github", "s3cret").unwrap();
+/// assert_eq!(secrets.get("github").unwrap().as_deref(), Some("s3cret"));
+/// assert!(secrets.remove("github").unwrap());
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct SecretFile(PrivateFile);
+
+/// The error of the file of secrets; contains no secret.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SecretFileError {
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
+    /// The file does not contain secrets.
+    #[error(
+        "`secrets.json` in the state folder was not written by this program; remove it to start again"
+    )]
+    Damaged,
+    /// A name or value cannot be stored.
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    secrets: BTreeMap<String, String>,
+}
+
+impl SecretFile {
+    /// Creates the secrets of a state folder; the file is created with the first one.
+    #[must_use]
+    pub fn in_folder(state: &Path) -> Self {
+        Self(PrivateFile::new(state.join(FILE), MAX_FILE_BYTES))
+    }
+
+    /// Returns a secret.
+    ///
+    /// # Errors
+    /// [`SecretFileError`] if the file cannot be read or trusted.
+    pub fn get(&self, name: &str) -> Result<Option<String>, SecretFileError> {
+        Ok(self.read()?.secrets.remove(name))
+    }
+
+    /// Returns the names of all secrets.
+    ///
+    /// # Errors
+    /// [`SecretFileError`] if the file cannot be read or trusted.
+    pub fn names(&self) -> Result<Vec<String>, SecretFileError> {
+        Ok(self.read()?.secrets.into_keys().collect())
+    }
+
+    /// Stores a secret in place of the one of its name.
+    ///
+    /// # Errors
+    /// [`SecretFileError`] if the file cannot be written, or the name or the value cannot be stored.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), SecretFileError> {
+        if !valid_id(name) {
+            return Err(SecretFileError::Invalid(
+                "a name of a secret has letters, digits, `.`, `_` and `-` only, at most 128",
+            ));
+        }
+        if value.is_empty() || value.len() > limits::MAX_VALUE_BYTES || value.contains('\0') {
+            return Err(SecretFileError::Invalid(
+                "the value is empty, too long, or contains a NUL",
+            ));
+        }
+        self.change(|secrets| {
+            if secrets.len() >= MAX_SECRETS && !secrets.contains_key(name) {
+                return Err(SecretFileError::Invalid(
+                    "there are 1000 secrets already; remove some",
+                ));
+            }
+            secrets.insert(name.to_owned(), value.to_owned());
+            Ok(())
+        })
+    }
+
+    /// Removes a secret; returns `false` if there is none of that name.
+    ///
+    /// # Errors
+    /// [`SecretFileError`] if the file cannot be written.
+    pub fn remove(&self, name: &str) -> Result<bool, SecretFileError> {
+        self.change(|secrets| Ok(secrets.remove(name).is_some()))
+    }
+
+    fn read(&self) -> Result<Content, SecretFileError> {
+        let Some(text) = self.0.read()? else { return Ok(Content::default()) };
+        // An error of serde quotes the text, which is secret.
+        let content: Content =
+            serde_json::from_slice(&text).map_err(|_| SecretFileError::Damaged)?;
+        if content.version == VERSION { Ok(content) } else { Err(SecretFileError::Damaged) }
+    }
+
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<String, String>) -> Result<T, SecretFileError>,
+    ) -> Result<T, SecretFileError> {
+        let lock = self.0.lock(LOCK_TIMEOUT)?;
+        let mut content = self.read()?;
+        let changed = change(&mut content.secrets)?;
+        content.version = VERSION;
+        let text = serde_json::to_vec(&content).map_err(|_| SecretFileError::Damaged)?;
+        self.0.replace(&lock, &text)?;
+        Ok(changed)
+    }
+}

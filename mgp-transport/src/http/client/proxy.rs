@@ -1,0 +1,193 @@
+//! Proxies for outgoing connections, over which each connection is a tunnel (CONNECT).
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use futures_util::future::BoxFuture;
+use http::Uri;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::GaiResolver;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::TokioIo;
+use mgp_types::service::is_loopback_host;
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use super::error::HttpClientError;
+
+/// The proxy of outgoing connections; addresses of this machine are reached directly.
+///
+/// ```
+/// use mgp_transport::http::Proxy;
+///
+/// let proxy = Proxy::at("http://proxy.example:3128").unwrap().except(["intranet.example"]);
+/// assert!(Proxy::at("socks5://proxy.example").is_err());
+/// # drop(proxy);
+/// ```
+#[derive(Clone, Default)]
+pub struct Proxy {
+    matcher: Option<Arc<Matcher>>,
+    /// Matches all but the hosts that are reached directly.
+    others: Option<Arc<Matcher>>,
+}
+
+impl Proxy {
+    /// Connects directly.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { matcher: None, others: None }
+    }
+
+    /// Uses `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` of the environment, in either case.
+    #[must_use]
+    pub fn from_env() -> Self {
+        Self { matcher: Some(Arc::new(Matcher::from_env())), others: None }
+    }
+
+    /// Uses the proxy at a URL, which may have a user name and password.
+    ///
+    /// # Errors
+    /// [`HttpClientError::Url`] unless it is an `http://` URL.
+    pub fn at(url: &str) -> Result<Self, HttpClientError> {
+        let uri: Option<Uri> = url.parse().ok();
+        if uri.and_then(|uri| uri.host().map(drop)).is_none() || !url.starts_with("http://") {
+            return Err(HttpClientError::Url {
+                url: mgp_types::service::shown_url(url),
+                why: "a proxy is given as http://HOST:PORT".to_owned(),
+            });
+        }
+        let matcher = Matcher::builder().all(url).build();
+        Ok(Self { matcher: Some(Arc::new(matcher)), others: None })
+    }
+
+    /// Reaches hosts, domains (`.example.com`) and networks without the proxy.
+    #[must_use]
+    pub fn except<'a>(mut self, direct: impl IntoIterator<Item = &'a str>) -> Self {
+        let direct = direct.into_iter().collect::<Vec<_>>().join(",");
+        let others = Matcher::builder().all("http://proxy.invalid").no(direct).build();
+        self.others = Some(Arc::new(others));
+        self
+    }
+
+    /// Returns whether an address is reached over the proxy.
+    pub(in crate::http) fn is_used_for(&self, to: &Uri) -> bool {
+        let is_remote = to.host().is_some_and(|host| !is_loopback_host(host));
+        let matches = |matcher: &Arc<Matcher>| matcher.intercept(to).is_some();
+        is_remote
+            && self.matcher.as_ref().is_some_and(matches)
+            && self.others.as_ref().is_none_or(matches)
+    }
+
+    /// Returns the tunnel to an address, if it is reached over the proxy.
+    fn tunnel(
+        &self,
+        to: &Uri,
+        connector: &HttpConnector,
+    ) -> Option<Result<Tunnel<HttpConnector>, BoxError>> {
+        if !self.is_used_for(to) {
+            return None;
+        }
+        let proxy = self.matcher.as_ref()?.intercept(to)?;
+        if proxy.uri().scheme_str() != Some("http") {
+            return Some(Err("the proxy of the environment is not an http:// URL".into()));
+        }
+        let tunnel = Tunnel::new(proxy.uri().clone(), connector.clone());
+        Some(Ok(match proxy.basic_auth() {
+            Some(auth) => tunnel.with_auth(auth.clone()),
+            None => tunnel,
+        }))
+    }
+}
+
+/// Omits the URL, which may contain a password.
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.matcher.is_some() { "Proxy" } else { "Proxy(none)" })
+    }
+}
+
+/// Adds the port to a plain `http` address: a tunnel is opened to 443 otherwise.
+fn with_port(to: Uri) -> Uri {
+    let Some(host) = to.host().filter(|_| to.scheme_str() == Some("http") && to.port().is_none())
+    else {
+        return to;
+    };
+    let address = Uri::builder().scheme("http").authority(format!("{host}:80")).path_and_query("/");
+    address.build().unwrap_or(to)
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Connector that opens a tunnel where there is a proxy.
+#[derive(Clone)]
+pub(in crate::http) struct ProxyConnector<R> {
+    direct: HttpConnector<R>,
+    to_proxy: HttpConnector,
+    proxy: Proxy,
+}
+
+impl<R> ProxyConnector<R> {
+    pub(super) fn new(direct: HttpConnector<R>, proxy: Proxy) -> Self {
+        let mut to_proxy = HttpConnector::new_with_resolver(GaiResolver::new());
+        super::connector::configure(&mut to_proxy);
+        Self { direct, to_proxy, proxy }
+    }
+}
+
+impl<R> Service<Uri> for ProxyConnector<R>
+where
+    HttpConnector<R>:
+        Service<Uri, Response = TokioIo<TcpStream>, Error: Into<BoxError>, Future: Send + 'static>,
+{
+    type Response = TokioIo<TcpStream>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), Self::Error>> {
+        self.direct.poll_ready(task).map_err(Into::into)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        match self.proxy.tunnel(&to, &self.to_proxy) {
+            None => {
+                let connecting = self.direct.call(to);
+                Box::pin(async move { connecting.await.map_err(Into::into) })
+            }
+            Some(Err(error)) => Box::pin(std::future::ready(Err(error))),
+            Some(Ok(mut tunnel)) => {
+                let connecting = tunnel.call(with_port(to));
+                Box::pin(async move {
+                    connecting
+                        .await
+                        .map_err(|error| format!("the proxy: {}", super::causes(&error)).into())
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_and_excluded_hosts_are_reached_directly() {
+        let proxy = Proxy::at("http://me:pw@proxy.example:3128").unwrap();
+        let proxy = proxy.except([".inner.example", "10.0.0.0/8"]);
+        assert!(!format!("{proxy:?}").contains("pw"));
+        for (to, is_used) in [
+            ("https://mcp.example/mcp", true),
+            ("http://mcp.example/mcp", true),
+            ("https://a.inner.example/mcp", false),
+            ("https://10.1.2.3/mcp", false),
+            ("http://127.0.0.1:8000/mcp", false),
+            ("http://localhost:8000/mcp", false),
+        ] {
+            assert_eq!(proxy.is_used_for(&to.parse().unwrap()), is_used, "{to}");
+        }
+        let port = |to: &'static str| with_port(Uri::from_static(to)).port_u16();
+        assert_eq!((port("http://a.example/x"), port("http://a.example:8/x")), (Some(80), Some(8)));
+    }
+}

@@ -1,0 +1,227 @@
+//! The authorization server: metadata, registration, logins, tokens that expire, rotate and are revoked.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Form, Json, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::{get, post};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_types::{random_name, sync::Mutex};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+
+type Fields = HashMap<String, String>;
+
+pub(crate) struct Issuer {
+    origin: String,
+    state: Mutex<IssuerState>,
+}
+
+struct IssuerState {
+    /// The users of codes, with the PKCE challenge and the redirect URI of the login.
+    codes: HashMap<String, (String, String, String)>,
+    /// The users of device codes, once the person has entered the user code.
+    devices: HashMap<String, Option<String>>,
+    refresh: HashMap<String, String>,
+    access: HashMap<String, (String, Instant)>,
+    ttl: Duration,
+    /// The secret of the client that acts on its own behalf.
+    machine: Option<String>,
+    log: Vec<String>,
+}
+
+impl Issuer {
+    pub(crate) fn new(origin: &str) -> Self {
+        let state = IssuerState {
+            codes: HashMap::new(),
+            devices: HashMap::new(),
+            refresh: HashMap::new(),
+            access: HashMap::new(),
+            ttl: Duration::from_hours(1),
+            machine: Some("s3cret".to_owned()),
+            log: Vec::new(),
+        };
+        Self { origin: origin.to_owned(), state: Mutex::new(state) }
+    }
+
+    pub(crate) fn challenge(&self) -> String {
+        format!(
+            "Bearer resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\"",
+            self.origin
+        )
+    }
+
+    /// Returns the user of an access token that is valid, and notes the use.
+    pub(crate) fn user_of(&self, token: &str) -> Option<String> {
+        let mut state = self.state.lock();
+        let (user, until) = state.access.get(token)?.clone();
+        if until <= Instant::now() {
+            return None;
+        }
+        state.log.push(format!("call {user} {token}"));
+        Some(user)
+    }
+
+    fn tokens(&self, user: &str, refreshes: bool) -> Response {
+        let (access, refresh) = (name("access"), name("refresh"));
+        let mut state = self.state.lock();
+        let ttl = state.ttl;
+        state.access.insert(access.clone(), (user.to_owned(), Instant::now() + ttl));
+        let mut answer =
+            json!({ "access_token": access, "token_type": "Bearer", "expires_in": ttl.as_secs() });
+        if refreshes {
+            state.refresh.insert(refresh.clone(), user.to_owned());
+            answer["refresh_token"] = refresh.into();
+        }
+        Json(answer).into_response()
+    }
+}
+
+pub(crate) fn router(issuer: Arc<Issuer>) -> Router {
+    Router::new()
+        .route("/.well-known/oauth-protected-resource/mcp", get(resource))
+        .route("/.well-known/oauth-authorization-server", get(metadata))
+        .route("/register", post(register))
+        .route("/authorize", get(authorize))
+        .route("/device", post(device))
+        .route("/token", post(token))
+        .route("/test/{what}", get(control))
+        .with_state(issuer)
+}
+
+async fn resource(State(issuer): State<Arc<Issuer>>) -> Json<Value> {
+    let origin = &issuer.origin;
+    Json(json!({ "resource": format!("{origin}/mcp"), "authorization_servers": [origin] }))
+}
+
+async fn metadata(State(issuer): State<Arc<Issuer>>) -> Json<Value> {
+    let origin = &issuer.origin;
+    Json(json!({
+        "issuer": origin,
+        "authorization_endpoint": format!("{origin}/authorize"),
+        "token_endpoint": format!("{origin}/token"),
+        "registration_endpoint": format!("{origin}/register"),
+        "device_authorization_endpoint": format!("{origin}/device"),
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
+    }))
+}
+
+async fn register(Json(application): Json<Value>) -> (StatusCode, Json<Value>) {
+    let uris = &application["redirect_uris"];
+    let registered = json!({
+        "client_id": name("client"),
+        "redirect_uris": uris,
+        "token_endpoint_auth_method": "none",
+    });
+    (StatusCode::CREATED, Json(registered))
+}
+
+/// Logs the user of the query in, as a person who agrees at once.
+async fn authorize(State(issuer): State<Arc<Issuer>>, Query(query): Query<Fields>) -> Response {
+    let field = |name: &str| query.get(name).cloned().unwrap_or_default();
+    if field("code_challenge_method") != "S256" || field("resource").is_empty() {
+        return StatusCode::BAD_REQUEST.into_response();
+    }
+    let code = name("code");
+    let user = query.get("user").cloned().unwrap_or_else(|| "ada".to_owned());
+    let login = (user, field("code_challenge"), field("redirect_uri"));
+    issuer.state.lock().codes.insert(code.clone(), login);
+    let (uri, state) = (field("redirect_uri"), field("state"));
+    Redirect::to(&format!("{uri}?code={code}&state={state}")).into_response()
+}
+
+async fn device(State(issuer): State<Arc<Issuer>>) -> Json<Value> {
+    let (device, user_code) = (name("device"), "WDJB-MJHT");
+    issuer.state.lock().devices.insert(device.clone(), None);
+    let page = format!("{}/test/device", issuer.origin);
+    Json(json!({
+        "device_code": device,
+        "user_code": user_code,
+        "verification_uri": page,
+        "expires_in": 600,
+        "interval": 0,
+    }))
+}
+
+async fn token(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> Response {
+    let field = |name: &str| form.get(name).map_or("", String::as_str);
+    let refuse =
+        |error: &str| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
+    match field("grant_type") {
+        "authorization_code" => {
+            let login = issuer.state.lock().codes.remove(field("code"));
+            let Some((user, challenge, uri)) = login else { return refuse("invalid_grant") };
+            let proof = URL_SAFE_NO_PAD.encode(Sha256::digest(field("code_verifier")));
+            if proof != challenge || uri != field("redirect_uri") {
+                return refuse("invalid_grant");
+            }
+            issuer.tokens(&user, true)
+        }
+        "refresh_token" => {
+            // A refresh token is valid once.
+            let user = issuer.state.lock().refresh.remove(field("refresh_token"));
+            let Some(user) = user else { return refuse("invalid_grant") };
+            issuer.state.lock().log.push(format!("refresh {user}"));
+            issuer.tokens(&user, true)
+        }
+        DEVICE_GRANT => {
+            let entered = issuer.state.lock().devices.get(field("device_code")).cloned();
+            match entered {
+                Some(Some(user)) => issuer.tokens(&user, true),
+                Some(None) => refuse("authorization_pending"),
+                None => refuse("invalid_grant"),
+            }
+        }
+        "client_credentials" => {
+            let secret = issuer.state.lock().machine.clone();
+            if field("client_id") != "nightly" || Some(field("client_secret")) != secret.as_deref()
+            {
+                return refuse("invalid_client");
+            }
+            issuer.tokens("nightly", false)
+        }
+        _ => refuse("unsupported_grant_type"),
+    }
+}
+
+/// Changes what is valid, and shows what was done.
+async fn control(
+    State(issuer): State<Arc<Issuer>>,
+    axum::extract::Path(what): axum::extract::Path<String>,
+    Query(query): Query<Fields>,
+) -> Response {
+    let mut state = issuer.state.lock();
+    let user = query.get("user").cloned().unwrap_or_else(|| "ada".to_owned());
+    match what.as_str() {
+        "log" => return std::mem::take(&mut state.log).join("\n").into_response(),
+        "ttl" => {
+            let seconds = query.get("seconds").and_then(|text| text.parse().ok());
+            state.ttl = Duration::from_secs(seconds.unwrap_or(3600));
+        }
+        "expire" => state.access.clear(),
+        "revoke" => {
+            state.access.retain(|_, (owner, _)| *owner != user);
+            state.refresh.retain(|_, owner| *owner != user);
+        }
+        "device" => state.devices.values_mut().for_each(|entered| *entered = Some(user.clone())),
+        "forget-machine" => {
+            state.machine = None;
+            state.access.clear();
+        }
+        _ => return StatusCode::NOT_FOUND.into_response(),
+    }
+    "done".into_response()
+}
+
+fn name(kind: &str) -> String {
+    format!("{kind}-{}", random_name().unwrap_or_default())
+}

@@ -1,0 +1,56 @@
+//! An authorization server and an MCP server that wants its tokens, on one port of 127.0.0.1, for the tests of logins.
+//!
+//! It prints its address. Whoever opens the login page is logged in as the `user` of the query; `/test/…` changes what
+//! tokens are valid, and `/test/log` lists the users of the calls.
+
+#![expect(clippy::print_stdout, reason = "the address is its output")]
+
+mod issuer;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{HttpConfig, Server};
+use mgp_types::service::{Context, Principal};
+
+use issuer::Issuer;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+    let origin = format!("http://{}", listener.local_addr()?);
+    let issuer = Arc::new(Issuer::new(&origin));
+    let whoami = Tool::new("whoami", "Returns the user of the login", |cx: Context| async move {
+        cx.principal.subject().as_str().to_owned()
+    });
+    let mut config = HttpConfig::default();
+    config.endpoint = None;
+    let mcp = Server::new("protected", "1.0").tool(whoami).into_http_service(config)?;
+    let protected = Router::new()
+        .route_service("/mcp", mcp)
+        .layer(from_fn_with_state(Arc::clone(&issuer), authenticate));
+    println!("{origin}");
+    axum::serve(listener, issuer::router(issuer).merge(protected)).await?;
+    Ok(())
+}
+
+/// Admits requests with a valid token, as its user.
+async fn authenticate(
+    State(issuer): State<Arc<Issuer>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let shown = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let user = shown.and_then(|value| issuer.user_of(value.strip_prefix("Bearer ")?));
+    let Some(user) = user else {
+        let challenge = issuer.challenge();
+        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
+    };
+    request.extensions_mut().insert(Principal::new("local", user.as_str()));
+    next.run(request).await
+}
