@@ -104,6 +104,7 @@ fn entry(program: &Proposal) -> ServerConfig {
         era: None,
         enabled: true,
         timeouts: CallTimeouts::default(),
+        health_interval: None,
         limits: ServerLimits::default(),
         results: ResultLimits::default(),
         pass_env: Vec::new(),
