@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::pty::Terminal;
 use crate::setting::{GRANT, Setting, mgp};
 use crate::wire::{OPERATOR, agent};
-use crate::world::{World, within};
+use crate::world::{World, text, within};
 
 const PASSPHRASE: &str = "correct horse";
 
@@ -147,7 +147,10 @@ fn a_watch_in_a_terminal_answers_in_place() {
     let config = std::fs::read_to_string(setting.world.config_file()).unwrap();
     let risky = "default_policy = \"opt-out\"\nrisk = { echo = \"dangerous\" }";
     setting.world.config(&config.replace("default_policy = \"opt-in\"", risky));
-    within(|| setting.succeed(&["why", "eve", "files.echo"]).contains("waits").then_some(()));
+    within(|| {
+        let why = setting.mgp(&["why", "eve", "files.echo"]).output().unwrap();
+        text(&why.stdout).contains("waits").then_some(())
+    });
     let mut eve = setting.world.wire(&agent("eve"));
     let asked = json!({"name": "files.echo", "arguments": {"message": "hello"}});
     let call = std::thread::spawn(move || eve.ask("tools/call", &asked));

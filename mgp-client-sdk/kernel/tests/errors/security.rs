@@ -46,7 +46,7 @@ async fn code_1000_permission_denied() {
     let stack = governed(&open_to_all(), snap);
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)
         .message(["`snap` did not run", "lacks the permission `camera`"])
-        .details(["missing", "server_id", "tool", "remedy"])
+        .details(["missing", "tool", "server_id", "effective_risk_level", "status", "remedy"])
         .check_all_peers(&stack, "snap")
         .await;
 
