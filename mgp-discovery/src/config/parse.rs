@@ -18,8 +18,8 @@ use super::reader::Reader;
 use super::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
     ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, OperatorProof,
-    RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
-    ToolCreationConfig, limits,
+    RecordedArguments, RegistrationAllowList, RestartConfig, ServerConfig, TargetConfig,
+    ToolBudgetConfig, ToolCreationConfig, limits,
 };
 use crate::source::Origin;
 
@@ -466,8 +466,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         };
     }
     if let Some(mut below) = reader.below("registration", "kernel.registration") {
-        kernel.registration.programs = below.texts("programs");
-        kernel.registration.env = below.texts("env");
+        kernel.registration = registration(&mut below);
     }
     kernel
 }
@@ -480,6 +479,10 @@ fn address(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
         reader.error(name, "is not an address", Some(remedy));
     }
     Some(address)
+}
+
+fn registration(reader: &mut Reader<'_, '_, '_>) -> RegistrationAllowList {
+    RegistrationAllowList { programs: reader.texts("programs"), env: reader.texts("env") }
 }
 
 fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
