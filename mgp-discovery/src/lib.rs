@@ -33,7 +33,7 @@ pub use config::{
 pub use error::DiscoveryError;
 pub use expand::{
     ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, Template,
-    TemplateError, clear_secrets,
+    TemplateError, clear_secrets, describe_target,
 };
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,

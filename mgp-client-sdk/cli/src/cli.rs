@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Import(import::Import),
     /// Make a host start mgp
     Connect(connect::Connect),
+    /// Make a host start its own servers again
+    Disconnect(connect::disconnect::Disconnect),
     /// Approve the configuration of a project
     Trust(trust::Arguments),
     /// Check everything, and name the fix for each problem
@@ -55,10 +57,10 @@ pub(crate) enum Command {
     /// Stop the kernel after its running calls have finished
     Stop(kernel::Stop),
     /// Manage servers: list, add, remove, start, stop, show logs
-    #[command(subcommand)]
+    #[command(subcommand, alias = "server")]
     Servers(servers::Servers),
     /// Manage tools: list, search, call, pin, approve
-    #[command(subcommand)]
+    #[command(subcommand, alias = "tool")]
     Tools(tools::Tools),
     /// Show what would be decided about a call now, and by which rule
     Why(why::Why),
@@ -66,13 +68,13 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Access(access::Access),
     /// Decide what each server may do
-    #[command(subcommand)]
+    #[command(subcommand, alias = "permission")]
     Permissions(permissions::Permissions),
     /// Answer pending approvals: list, approve, deny, watch
-    #[command(subcommand)]
+    #[command(subcommand, alias = "approval")]
     Approvals(approvals::Approvals),
     /// Manage API keys for agents that connect over HTTP
-    #[command(subcommand)]
+    #[command(subcommand, alias = "key")]
     Keys(keys::Keys),
     /// Set the passphrase that changes need with `operator.proof = "passphrase"`
     #[command(subcommand)]

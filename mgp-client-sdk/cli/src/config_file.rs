@@ -75,22 +75,76 @@ impl ConfigFile {
         Ok(true)
     }
 
-    /// Removes a server; returns whether the file had it.
-    pub(crate) fn remove_server(&self, id: &str) -> CliResult<bool> {
+    /// Returns the ids of the servers.
+    fn server_ids(&self) -> CliResult<Vec<String>> {
         let document = self.document()?;
-        let is_it = |server: &dyn TableLike| server.get("id").and_then(Item::as_str) == Some(id);
-        let servers = document.get("servers");
-        let is_there = servers.is_some_and(|servers| match servers {
-            Item::ArrayOfTables(tables) => tables.iter().any(|table| is_it(table)),
-            Item::Value(toml_edit::Value::Array(array)) => {
-                array.iter().filter_map(toml_edit::Value::as_inline_table).any(|table| is_it(table))
+        let id = |server: &dyn TableLike| server.get("id")?.as_str().map(str::to_owned);
+        Ok(match document.get("servers") {
+            Some(Item::ArrayOfTables(tables)) => tables.iter().filter_map(|one| id(one)).collect(),
+            Some(Item::Value(toml_edit::Value::Array(array))) => {
+                let tables = array.iter().filter_map(toml_edit::Value::as_inline_table);
+                tables.filter_map(|table| id(table)).collect()
             }
-            _ => false,
-        });
-        if !is_there {
+            _ => Vec::new(),
+        })
+    }
+
+    /// Switches a server on or off; returns whether the file has it.
+    pub(crate) fn set_enabled(&self, id: &str, is_enabled: bool) -> CliResult<bool> {
+        if !self.server_ids()?.iter().any(|own| own == id) {
             return Ok(false);
         }
         self.change(|document| {
+            let set = |server: &mut dyn TableLike| {
+                if server.get("id").and_then(Item::as_str) != Some(id) {
+                } else if is_enabled {
+                    server.remove("enabled");
+                } else {
+                    server.insert("enabled", value(false));
+                }
+            };
+            match document.get_mut("servers")? {
+                Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|table| set(table)),
+                Item::Value(toml_edit::Value::Array(array)) => {
+                    let tables = array.iter_mut().filter_map(toml_edit::Value::as_inline_table_mut);
+                    tables.for_each(|table| set(table));
+                }
+                _ => return None,
+            }
+            Some(())
+        })?;
+        Ok(true)
+    }
+
+    /// Removes a server and the pins of its tools, which are returned; `None` if the file does not have it.
+    pub(crate) fn remove_server(&self, id: &str) -> CliResult<Option<Vec<String>>> {
+        let ids = self.server_ids()?;
+        if !ids.iter().any(|own| own == id) {
+            return Ok(None);
+        }
+        let is_it = |server: &dyn TableLike| server.get("id").and_then(Item::as_str) == Some(id);
+        // The longest id counts: `a.b.c` may be a tool of `a.b`.
+        let owner = |tool: &str| {
+            let begins =
+                |own: &&String| tool.strip_prefix(&**own).is_some_and(|rest| rest.starts_with('.'));
+            ids.iter().filter(begins).max_by_key(|own| own.len()).is_some_and(|own| own == id)
+        };
+        let mut unpinned = Vec::new();
+        self.change(|document| {
+            for (_, agent) in document
+                .get_mut("agents")
+                .and_then(Item::as_table_like_mut)
+                .into_iter()
+                .flat_map(TableLike::iter_mut)
+            {
+                if let Some(array) = agent.get_mut("pinned").and_then(Item::as_array_mut) {
+                    let is_own =
+                        |name: &toml_edit::Value| name.as_str().is_some_and(|tool| owner(tool));
+                    let own = array.iter().filter(|name| is_own(name));
+                    unpinned.extend(own.filter_map(|name| name.as_str().map(str::to_owned)));
+                    array.retain(|name| !is_own(name));
+                }
+            }
             match document.get_mut("servers")? {
                 Item::ArrayOfTables(tables) => tables.retain(|table| !is_it(table)),
                 Item::Value(toml_edit::Value::Array(array)) => {
@@ -101,7 +155,7 @@ impl ConfigFile {
             }
             Some(())
         })?;
-        Ok(true)
+        Ok(Some(unpinned))
     }
 
     fn document(&self) -> CliResult<DocumentMut> {
@@ -192,7 +246,8 @@ pub(crate) fn replace_with_backup(
     replace_file(file, after).map(|()| backup)
 }
 
-fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
+/// Writes a text to a new back-up beside a file, and returns its path.
+pub(crate) fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
     let (path, old) = backup_paths(file)?;
     // A link that another program put there is not followed.
     create_private(&path)?.write_all(text.as_bytes())?;

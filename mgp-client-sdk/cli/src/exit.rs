@@ -3,7 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::output::print_stderr;
+use crate::args::Global;
+use crate::output::{print_json_error, print_stderr};
 
 /// The result of a command.
 pub(crate) type CliResult<T = ()> = Result<T, Failure>;
@@ -75,10 +76,13 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
-/// Prints the failure, if there is one, and returns the exit code.
-pub(crate) fn finish(result: CliResult) -> ExitCode {
+/// Prints the failure, if there is one, with `--json` also as JSON, and returns the exit code.
+pub(crate) fn finish(global: &Global, result: CliResult) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if failure.code > 0 {
+        if global.json {
+            print_json_error(failure.code, &failure.message);
+        }
         print_stderr(&format!("mgp: {}", failure.message));
     }
     ExitCode::from(failure.code)

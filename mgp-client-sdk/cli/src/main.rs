@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::print_usage(&error),
     };
-    exit::finish(start(&global, command))
+    exit::finish(&global, start(&global, command))
 }
 
 fn start(global: &Global, command: Command) -> CliResult {
@@ -96,6 +96,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Init(init) => init::run(global, &init),
         Command::Import(import) => import::run(global, &import).await,
         Command::Connect(connect) => connect::run(global, &connect).await,
+        Command::Disconnect(disconnect) => connect::disconnect::run(global, &disconnect),
         Command::Trust(arguments) => trust::run(global, &arguments).await,
         Command::Doctor(doctor) => doctor::run(global, &doctor).await,
         Command::Status => kernel::status(global).await,

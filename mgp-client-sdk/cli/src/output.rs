@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
@@ -22,19 +23,44 @@ pub(crate) fn print<T: Render>(global: &Global, result: &T) -> CliResult {
     if global.json {
         return print_json(result);
     }
-    let has_color =
-        io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
-    let mut out = Output { text: String::new(), has_color };
+    let is_terminal = io::stdout().is_terminal();
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|no| !no.is_empty())
+        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let width = if is_terminal { terminal_width() } else { None };
+    let mut out = Output { text: String::new(), has_color: is_terminal && !is_plain, width };
     result.render(&mut out);
     write_stdout(&out.text)
 }
 
+/// `true` once a JSON document was printed, which has the failure of its command too.
+static HAS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// A failed command with `--json`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ErrorReport<'a> {
+    /// The exit code: 1 refused or failed, 2 invalid usage, 3 no kernel is running.
+    code: u8,
+    /// The reason, and the remedy.
+    error: &'a str,
+}
+
+/// Prints the failure of a command as JSON, unless it has printed its result.
+pub(crate) fn print_json_error(code: u8, error: &str) {
+    if !HAS_JSON.load(Ordering::Relaxed) {
+        // The reader may have closed its side.
+        let _ = print_json(&ErrorReport { code, error });
+    }
+}
+
 fn print_json(document: &impl Serialize) -> CliResult {
+    HAS_JSON.store(true, Ordering::Relaxed);
     write_stdout(&(safe_json(&serde_json::to_string_pretty(document)?) + "\n"))
 }
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json_line(document: &impl Serialize) -> CliResult {
+    HAS_JSON.store(true, Ordering::Relaxed);
     write_stdout(&(safe_json(&serde_json::to_string(document)?) + "\n"))
 }
 
@@ -120,6 +146,38 @@ pub(crate) fn print_stderr(text: &str) {
 pub(crate) struct Output {
     text: String,
     has_color: bool,
+    /// The columns of the terminal; `None` for a file or a pipe, where nothing is cut.
+    width: Option<usize>,
+}
+
+/// Returns the columns of the terminal on standard output.
+#[cfg(unix)]
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns >= MIN_WIDTH)
+}
+
+#[cfg(not(unix))]
+fn terminal_width() -> Option<usize> {
+    None
+}
+
+/// The fewest columns that tables are fitted to.
+const MIN_WIDTH: usize = 40;
+
+/// The fewest columns that a cell is cut to.
+const MIN_CELL: usize = 12;
+
+/// Cuts the widest columns until all fit into the width of a terminal.
+fn fit(widths: &mut [usize], width: usize) {
+    let room = width.saturating_sub(2 * widths.len().saturating_sub(1));
+    while widths.iter().sum::<usize>() > room {
+        let Some(widest) = widths.iter_mut().max() else { return };
+        if *widest <= MIN_CELL {
+            return;
+        }
+        *widest -= 1;
+    }
 }
 
 /// The colour of a word.
@@ -158,18 +216,31 @@ impl Output {
         heads: [&str; N],
         rows: impl IntoIterator<Item = [Cell; N]>,
     ) {
-        let heads = heads.map(|head| Cell { text: head.to_owned(), color: Color::Dim });
-        let rows: Vec<[Cell; N]> = std::iter::once(heads).chain(rows).collect();
-        let mut widths = [0; N];
+        self.grid(&heads, rows.into_iter().map(Vec::from));
+    }
+
+    /// Adds a table whose number of columns is not fixed.
+    pub(crate) fn grid(&mut self, heads: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) {
+        let columns = heads.len();
+        let heads = heads.iter().map(|head| Cell::from(*head).color(Color::Dim)).collect();
+        let rows: Vec<Vec<Cell>> = std::iter::once(heads).chain(rows).collect();
+        let mut widths = vec![0; columns];
         for row in &rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.text.chars().count());
             }
         }
-        for row in rows {
+        if let Some(width) = self.width {
+            fit(&mut widths, width);
+        }
+        for mut row in rows {
             let mut line = String::new();
-            for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
-                let space = if at + 1 == N { 0 } else { width - cell.text.chars().count() + 2 };
+            for (cell, width) in row.iter_mut().zip(widths.iter().copied()) {
+                cell.cut(width);
+            }
+            for (at, (cell, width)) in row.iter().zip(widths.iter().copied()).enumerate() {
+                let space =
+                    if at + 1 == columns { 0 } else { width - cell.text.chars().count() + 2 };
                 self.tint(&mut line, cell);
                 let _ = write!(line, "{:space$}", "");
             }
@@ -228,6 +299,13 @@ impl Cell {
 
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Cuts the text to some columns.
+    fn cut(&mut self, columns: usize) {
+        if self.text.chars().count() > columns {
+            self.text = self.text.chars().take(columns.saturating_sub(1)).chain(['…']).collect();
+        }
     }
 
     pub(crate) fn color(mut self, color: Color) -> Self {
@@ -323,6 +401,24 @@ mod tests {
         out.table(["ID", "N"], rows);
         out.line("b\u{202e}c");
         assert_eq!(out.text, "ID    N\na     1\\u{1b}[31m\nlong  2\nb\\u{202e}c\n");
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal_and_is_whole_elsewhere() {
+        let row = || {
+            [[
+                "files".into(),
+                "a long description of a server with many words".into(),
+                "npx".into(),
+            ]]
+        };
+        let mut out = Output { width: Some(40), ..Output::default() };
+        out.table(["ID", "WHAT", "RUNS"], row());
+        assert!(out.text.lines().all(|line| line.chars().count() <= 40), "{}", out.text);
+        assert!(out.text.contains("files  a long description of a se…  npx"), "{}", out.text);
+        let mut out = Output::default();
+        out.table(["ID", "WHAT", "RUNS"], row());
+        assert!(out.text.contains("with many words  npx"), "{}", out.text);
     }
 
     #[test]

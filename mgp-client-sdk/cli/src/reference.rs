@@ -10,7 +10,7 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 
 use crate::cli::Cli;
 use crate::commands::*;
-use crate::output::ActionReport;
+use crate::output::{ActionReport, ErrorReport};
 
 /// Returns the schemas by command.
 fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
@@ -23,8 +23,10 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("audit-query", of::<audit::EventList>()),
         ("audit-verify", of::<audit::VerifyResult>()),
         ("connect", of::<connect::ConnectResult>()),
+        ("disconnect", of::<connect::disconnect::DisconnectResult>()),
         ("doctor", of::<doctor::Report>()),
         ("done", of::<ActionReport>()),
+        ("error", of::<ErrorReport<'_>>()),
         ("import", of::<import::ImportResult>()),
         ("init", of::<init::InitResult>()),
         ("keys-add", of::<keys::NewKey>()),

@@ -74,6 +74,15 @@ So a server never starts in the folder in which a host, a command or the kernel 
 `mgp trust` approves the content of `mgp.toml`, and that of the files with code in the project which `command` and `args` name.
 If one of them changes, its server is not started until `mgp trust` is run again.
 Code that these files load in turn, and packages that a runner such as `npm` finds, are not compared.
+
+## Environment
+
+A program gets the variables that programs need to find files and the network: `HOME`, `LANG`, `LC_*`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER`, proxies such as `HTTPS_PROXY`, and certificates such as `NODE_EXTRA_CA_CERTS` and `SSL_CERT_FILE`.
+It also gets the variables of `env`, and those that `pass_env` names; no others, so no tokens, `AWS_PROFILE`, `KUBECONFIG`, `DOCKER_HOST` or `SSH_AUTH_SOCK`.
+`mgp doctor` names the common ones that its shell has and servers do not get.
+
+The kernel takes its variables, also those in `${VAR}`, from the program that started it: `mgp serve`, or the first host.
+`mgp import` and `mgp doctor` take them from their shell, and `mgp doctor` reports a server that lacks one in the running kernel.
 ";
 
 /// Returns the JSON Schema of `mgp.toml` for editors.

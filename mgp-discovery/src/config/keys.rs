@@ -82,6 +82,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "cwd" KeyKind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. The default is the folder of a project's file, or your home for any other file. `${…}` is expanded.";
         "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`. The older HTTP transport with a separate event stream (`sse`) is not supported and is an error.";
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
+        "enabled" KeyKind::Switch, "true", "Whether the server is used. A disabled one is not started, and keeps its access entries and permissions.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
         "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
         "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";

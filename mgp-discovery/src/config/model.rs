@@ -87,6 +87,8 @@ pub struct ServerConfig {
     pub target: TargetConfig,
     /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
+    /// `false` if it is not used; loading leaves it out.
+    pub enabled: bool,
     /// The time limits of its start and of its tool calls.
     pub timeouts: CallTimeouts,
     /// The interval of health checks; `None` for none.
@@ -167,6 +169,7 @@ impl ServerConfig {
             id: id.into(),
             target: reach,
             era: None,
+            enabled: true,
             timeouts: CallTimeouts::default(),
             health_interval: None,
             limits: ServerLimits::default(),
@@ -184,12 +187,13 @@ impl ServerConfig {
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, target: reach, era, timeouts, limits, results, .. } = self;
-        let Self { health_interval, .. } = self;
+        let Self { enabled, health_interval, .. } = self;
         let Self { pass_env, mgp, file, origin, approved_files, .. } = self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
             .field("era", era)
+            .field("enabled", enabled)
             .field("timeouts", timeouts)
             .field("health_interval", health_interval)
             .field("limits", limits)

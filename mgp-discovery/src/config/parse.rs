@@ -166,6 +166,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         Some("legacy") => Some(Era::Legacy),
         _ => None,
     };
+    let enabled = reader.switch("enabled").unwrap_or(true);
     let timeouts = call_timeouts(&mut reader);
     let health_interval = reader.duration("health_interval");
     let limits = reader.below("limits", "servers.limits");
@@ -184,6 +185,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         id: ServerId::from(id?),
         target: target?,
         era,
+        enabled,
         timeouts,
         health_interval,
         limits,

@@ -106,6 +106,7 @@ fn sample(key: &ConfigKey) -> String {
             KeyKind::NumberMap(..) => "{ x = 7 }",
             KeyKind::Duration => "'7m'",
             KeyKind::DurationMap => "{ x = '7m' }",
+            KeyKind::Switch if key.default == "true" => "false",
             KeyKind::Switch => "true",
             KeyKind::Words(_) => "['camera']",
             kind => panic!("no sample for {kind:?}"),

@@ -10,7 +10,7 @@ mod value;
 
 pub use expander::{ExpandError, ExpandedServer, ExpandedTarget, Expander};
 pub(crate) use secrets::looks_secret;
-pub use secrets::{ClearSecret, clear_secrets};
+pub use secrets::{ClearSecret, clear_secrets, describe_target};
 pub(crate) use template::{Piece, closing};
 pub use template::{Template, TemplateError};
 pub use value::Expanded;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mgp_types::service::ServerId;
+use mgp_types::service::{ServerId, shown_url};
 
 use super::Template;
 use crate::config::{ServerConfig, TargetConfig};
@@ -41,7 +41,13 @@ impl fmt::Display for ClearSecret {
 pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
     let mut found = Vec::new();
     let mut look = |place: String, name: &str, value: &str| {
-        if let Some(why) = looks_secret(name, value) {
+        let in_value = || {
+            let parts = if value.contains("://") { in_url(value) } else { Vec::new() };
+            parts.into_iter().find_map(|(name, part)| Some((name, secret_part(name, part)?)))
+        };
+        if let Some((name, why)) =
+            looks_secret(name, value).map(|why| (name, why)).or_else(in_value)
+        {
             let variable = variable(&server.id, name);
             let remedy = format!("write `${{{variable}}}` or `${{file:PATH}}` in its place");
             found.push(ClearSecret { server: server.id.clone(), place, reason: why, remedy });
@@ -69,6 +75,61 @@ pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
     found
 }
 
+/// Returns the command line or the URL of a server as configured: variables by name, and without apparent secrets.
+///
+/// ```
+/// use mgp_discovery::{Config, describe_target};
+///
+/// let text = "servers = [{ id = 'db', command = 'mcp-pg', args = ['postgres://ada:s3cret@db/x'] }]";
+/// let config = Config::parse("mgp.toml", text).unwrap().config;
+/// assert_eq!(describe_target(&config.servers[0]), "mcp-pg postgres://ada:…@db/x");
+/// ```
+#[must_use]
+pub fn describe_target(server: &ServerConfig) -> String {
+    match &server.target {
+        TargetConfig::Program { command, args, .. } => {
+            let places: Vec<String> =
+                clear_secrets(server).into_iter().map(|secret| secret.place).collect();
+            let shown = args.iter().enumerate().map(|(at, arg)| {
+                let is_secret = places.contains(&format!("args[{at}]"));
+                let arg = if is_secret { without_secret(arg) } else { arg.clone() };
+                let is_bare = !arg.is_empty() && !arg.contains(char::is_whitespace);
+                if is_bare { arg } else { format!("{arg:?}") }
+            });
+            std::iter::once(command.clone()).chain(shown).collect::<Vec<_>>().join(" ")
+        }
+        TargetConfig::Url { url, .. } => shown_url(url),
+        TargetConfig::InProcess => "within this process".to_owned(),
+    }
+}
+
+/// Returns a secret argument with `…` for the secret: the value of a flag, the password of a URL, or all of it.
+fn without_secret(arg: &str) -> String {
+    let (flag, value) = match arg.split_once('=').filter(|_| arg.starts_with('-')) {
+        Some((flag, value)) => (format!("{flag}="), value),
+        None => (String::new(), arg),
+    };
+    let mut shown = value.to_owned();
+    for (name, part) in in_url(value) {
+        if value.contains("://") && secret_part(name, part).is_some() {
+            let (before, after) = if name == PASSWORD { (":", "@") } else { ("=", "") };
+            shown =
+                shown.replacen(&format!("{before}{part}{after}"), &format!("{before}…{after}"), 1);
+        }
+    }
+    format!("{flag}{}", if shown == value { "…" } else { &shown })
+}
+
+/// The name of the password of a URL.
+const PASSWORD: &str = "password";
+
+/// Returns the reason why a part of a URL is taken for a secret; its password is one, however short.
+fn secret_part(name: &str, part: &str) -> Option<&'static str> {
+    let is_literal = Template::parse(part).is_ok_and(|template| template.is_literal());
+    let is_password = name == PASSWORD && is_literal && !part.is_empty();
+    looks_secret(name, part).or(is_password.then_some("it is the password of a URL"))
+}
+
 /// Returns name and value of each argument: `--key=x`, or `--key x`.
 pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     let flag = |arg: &&String| arg.starts_with('-');
@@ -88,7 +149,7 @@ pub(super) fn in_url(url: &str) -> Vec<(&str, &str)> {
     let login = host.rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
     let query = rest.split_once('?').map_or("", |(_, query)| query);
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    login.map(|(_, password)| ("password", password)).into_iter().chain(pairs).collect()
+    login.map(|(_, password)| (PASSWORD, password)).into_iter().chain(pairs).collect()
 }
 
 /// Returns a name for the variable that replaces the secret.

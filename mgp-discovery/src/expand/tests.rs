@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::Config;
+use crate::describe_target;
 use crate::source::Origin;
 
 fn expander() -> Expander {
@@ -163,4 +164,17 @@ proptest! {
         let filled = expander().expand(&template, Origin::User, Path::new("")).unwrap();
         prop_assert_eq!(filled.as_str(), text);
     }
+}
+
+#[test]
+fn a_password_in_a_url_is_flagged_and_not_shown() {
+    let text = "[[servers]]\nid = 'a'\ncommand = 'pg'\nargs = ['postgresql://ada:s3cr3t@db/x?token=hunter2hunter2&y=1', '--dsn=redis://:pw@h', 'https://x.org/a b']\nenv = { DATABASE_URL = 'postgres://ada:s3cr3t@db/x', OPEN = 'postgres://ada:${PW}@db/x' }\n";
+    let config = Config::parse("mgp.toml", text).unwrap().config;
+    let server = &config.servers[0];
+    let places: Vec<_> = clear_secrets(server).into_iter().map(|secret| secret.place).collect();
+    assert_eq!(places, ["env.DATABASE_URL", "args[0]", "args[1]"]);
+    let shown = "pg postgresql://ada:…@db/x?token=…&y=1 --dsn=redis://:…@h \"https://x.org/a b\"";
+    assert_eq!(describe_target(server), shown);
+    let settings = crate::settings(server).join(" ");
+    assert!(settings.contains("DATABASE_URL=…") && settings.contains("ada:${PW}@db"), "{settings}");
 }

@@ -30,6 +30,9 @@ pub struct Entry {
 // Shows the command only: values of configurations may be secret.
 mgp_types::opaque_debug!(Entry { command });
 
+/// The reason why a server is left out that its host does not start.
+pub(super) const SWITCHED_OFF: &str = "it is switched off there";
+
 /// Members that have no effect here.
 const IDLE: &[&str] = &["description", "name", "gallery", "version", "disabled", "enabled"];
 
@@ -43,7 +46,7 @@ pub(super) fn entry(
     if members.get("disabled") == Some(&Value::Bool(true))
         || members.get("enabled") == Some(&Value::Bool(false))
     {
-        return Err("it is switched off there".into());
+        return Err(SWITCHED_OFF.into());
     }
     let mut entry = Entry::default();
     for (name, value) in members {
@@ -75,7 +78,11 @@ pub(super) fn entry(
             }
         }
     }
-    if let (Some(_), Some(project)) = (&entry.command, meaning.project) {
+    // In the home folder, where the files of users lie, servers start anyway.
+    let is_home = |project| std::env::home_dir().as_deref() == Some(project);
+    if let (Some(_), Some(project)) = (&entry.command, meaning.project)
+        && (entry.cwd.is_some() || !is_home(project))
+    {
         entry.cwd = Some(folder_in(project, entry.cwd.as_deref()));
     }
     match (&entry.command, &entry.url) {

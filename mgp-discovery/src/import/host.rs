@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::entry::SWITCHED_OFF;
 use super::variables::{Dialect, Meaning, proposed};
 use super::{Entry, entry, json, package};
 use crate::config::limits;
@@ -28,16 +29,46 @@ pub enum Host {
     Registry,
 }
 
+impl Host {
+    /// Returns a short name, which distinguishes servers of one id.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::ClaudeDesktop => "claude-desktop",
+            Self::ClaudeCode => "claude-code",
+            Self::Cursor => "cursor",
+            Self::VsCode => "vscode",
+            Self::Generic => "file",
+            Self::Registry => "registry",
+        }
+    }
+}
+
 /// The servers of one file.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Import {
+    /// The kind of file.
+    pub host: Host,
     /// The file.
     pub source: PathBuf,
-    /// The servers by their names in the file, with notes on omitted parts.
-    pub servers: Vec<(String, Entry, Vec<String>)>,
+    /// The servers that can be imported.
+    pub servers: Vec<ImportedServer>,
     /// The servers that cannot be imported, with the reason.
     pub refused: Vec<ImportError>,
+}
+
+/// A server that can be imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImportedServer {
+    /// The name in the file.
+    pub name: String,
+    /// The project whose part of the file has it, in a file of several projects.
+    pub project: Option<String>,
+    /// The settings.
+    pub entry: Entry,
+    /// Notes on omitted parts.
+    pub notes: Vec<String>,
 }
 
 /// A server that cannot be imported.
@@ -57,8 +88,8 @@ pub struct ImportError {
 ///
 /// let text = r#"{"mcpServers": {"files": {"command": "mcp-files", "env": {"ROOT": "${ROOT:-/srv}"}}}}"#;
 /// let import = read(Host::ClaudeCode, ".mcp.json".as_ref(), text).unwrap();
-/// let (name, entry, notes) = &import.servers[0];
-/// assert_eq!((name.as_str(), entry.env["ROOT"].as_str(), notes.len()), ("files", "${ROOT:-/srv}", 0));
+/// let server = &import.servers[0];
+/// assert_eq!((server.name.as_str(), server.entry.env["ROOT"].as_str()), ("files", "${ROOT:-/srv}"));
 /// ```
 ///
 /// # Errors
@@ -69,7 +100,8 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     }
     let foreign = |reason: String| DiscoveryError::Foreign { path: file.to_owned(), reason };
     let value = json::parse(text).map_err(foreign)?;
-    let mut import = Import { source: file.to_owned(), servers: Vec::new(), refused: Vec::new() };
+    let mut import =
+        Import { host, source: file.to_owned(), servers: Vec::new(), refused: Vec::new() };
     if host == Host::Registry {
         package::read(&value, &mut import).map_err(foreign)?;
         return Ok(import);
@@ -97,14 +129,51 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
         found = true;
         take(&mut import, servers, &meaning);
     }
+    let of_user = import.servers.len();
     for (folder, value) in value.get("projects").and_then(Value::as_object).into_iter().flatten() {
+        let off = names(&value["disabledMcpServers"]);
+        for server in import.servers[..of_user].iter_mut().filter(|one| off.contains(&one.name)) {
+            server
+                .notes
+                .push(format!("it is switched off in the project `{folder}` there, but not here"));
+        }
         if let Some(servers) = value.get(own).and_then(Value::as_object) {
             found = true;
-            let project = Some(Path::new(folder.as_str()));
+            let (project, begin) = (Some(Path::new(folder.as_str())), import.servers.len());
             take(&mut import, servers, &Meaning { dialect, project, proposed: BTreeMap::new() });
+            for server in &mut import.servers[begin..] {
+                server.project = Some(folder.clone());
+            }
+            import.leave_out_from(begin, &off);
         }
     }
     if found { Ok(import) } else { Err(foreign(format!("it has no `{own}`"))) }
+}
+
+/// Returns the servers of a project's `.mcp.json` that a file of Claude Code's settings, or its `~/.claude.json`, switches off.
+#[must_use]
+pub fn switched_off(settings: &str, project: &Path) -> Vec<String> {
+    let Ok(settings) = json::parse(settings) else { return Vec::new() };
+    let project = settings["projects"].get(&*project.to_string_lossy());
+    let lists = [Some(&settings), project].into_iter().flatten();
+    lists.flat_map(|value| names(&value["disabledMcpjsonServers"])).collect()
+}
+
+fn names(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Import {
+    /// Leaves out servers that the host has switched off.
+    pub fn leave_out(&mut self, switched_off: &[String]) {
+        self.leave_out_from(0, switched_off);
+    }
+
+    fn leave_out_from(&mut self, begin: usize, switched_off: &[String]) {
+        let off = self.servers.extract_if(begin.., |server| switched_off.contains(&server.name));
+        let refused = off.map(|off| ImportError { name: off.name, why: SWITCHED_OFF.to_owned() });
+        self.refused.extend(refused);
+    }
 }
 
 fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>) {
@@ -116,7 +185,12 @@ fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>
             entry::entry(value, meaning, &mut notes)
         };
         match taken {
-            Ok(entry) => import.servers.push((name.clone(), entry, notes)),
+            Ok(entry) => import.servers.push(ImportedServer {
+                name: name.clone(),
+                project: None,
+                entry,
+                notes,
+            }),
             Err(why) => import.refused.push(ImportError { name: name.clone(), why }),
         }
     }

@@ -13,5 +13,5 @@ mod variables;
 mod write;
 
 pub use entry::Entry;
-pub use host::{Host, Import, ImportError, read};
+pub use host::{Host, Import, ImportError, ImportedServer, read, switched_off};
 pub use plan::{ImportLine, ImportOutcome, Plan};

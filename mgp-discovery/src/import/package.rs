@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::entry::SSE_REFUSED;
 use super::variables::{escaped, is_balanced, name_of};
-use super::{Entry, Import, ImportError};
+use super::{Entry, Import, ImportError, ImportedServer};
 
 /// Imports the first package that can be started, else the first remote.
 pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
@@ -18,7 +18,10 @@ pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
     let mut notes = Vec::new();
     let started = list("packages").find_map(|package| program(package, &mut notes));
     match started.or_else(|| list("remotes").find_map(|remote| place(remote, &mut notes))) {
-        Some(entry) => import.servers.push((name.to_owned(), entry, notes)),
+        Some(entry) => {
+            let name = name.to_owned();
+            import.servers.push(ImportedServer { name, project: None, entry, notes });
+        }
         None => import.refused.push(ImportError {
             name: name.to_owned(),
             why: if list("remotes").any(is_sse) {

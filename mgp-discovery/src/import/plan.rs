@@ -1,6 +1,6 @@
 //! The plan of an import, and its execution (MGP §15.2).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::DocumentMut;
 
-use super::{Import, write};
-use crate::config::{Config, limits};
+use super::{Host, Import, ImportedServer, write};
+use crate::config::{Config, ParsedConfig, ServerConfig, TargetConfig, limits};
 use crate::error::DiscoveryError;
 use crate::expand::clear_secrets;
 use crate::source::{Origin, text_of};
@@ -35,6 +35,8 @@ pub struct ImportLine {
     pub source: PathBuf,
     /// The name in that file.
     pub name: String,
+    /// The project whose part of the file has it, in a file of several projects.
+    pub project: Option<String>,
     /// The outcome.
     pub outcome: ImportOutcome,
     /// Notes on omitted parts, and on what the user must do.
@@ -47,17 +49,22 @@ pub struct ImportLine {
 pub enum ImportOutcome {
     /// Added, under this id.
     Added(String),
+    /// The same server is there already, under this id.
+    Present(String),
     /// Left out, for this reason.
     Skipped(String),
 }
 
 impl fmt::Display for ImportLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { source, name, outcome: fate, notes } = self;
+        let Self { source, name, outcome: fate, notes, .. } = self;
         let name = name.escape_debug();
         match fate {
             ImportOutcome::Added(id) => {
                 write!(f, "{name} from {}: added as `{id}`", source.display())?;
+            }
+            ImportOutcome::Present(id) => {
+                write!(f, "{name} from {}: the same as `{id}`, which is there", source.display())?;
             }
             ImportOutcome::Skipped(why) => {
                 write!(f, "{name} from {}: left out, {why}", source.display())?;
@@ -78,52 +85,29 @@ impl Plan {
         let file = file.canonicalize().unwrap_or(file);
         let before = text_of(&file, Origin::User)?;
         let text = before.clone().unwrap_or_default();
-        let there = Config::parse(&file, &text)?;
-        let mut taken: HashSet<String> = there.kept_ids;
+        let parsed = Config::parse(&file, &text)?;
+        let mut taken = TakenIds::of(parsed);
         let mut document: DocumentMut = text.parse().map_err(|_| DiscoveryError::Foreign {
             path: file.clone(),
             reason: "it is not TOML".to_owned(),
         })?;
         let mut lines = Vec::new();
         for import in imports {
-            for (name, entry, notes) in &import.servers {
-                let from = import.source.display().to_string();
-                let mut notes = notes.clone();
-                let fate = match id(name) {
-                    Some(id) if taken.contains(&id) => {
-                        ImportOutcome::Skipped(format!("there is a server `{id}` already"))
-                    }
-                    None => ImportOutcome::Skipped(
-                        "its name has no character that an id can have".to_owned(),
-                    ),
-                    Some(id) => {
-                        let mut alone = DocumentMut::new();
-                        write::add(&mut alone, &id, entry, &from);
-                        match check_entry(&file, &alone.to_string(), &mut notes) {
-                            Err(why) => ImportOutcome::Skipped(why),
-                            Ok(()) if !write::add(&mut document, &id, entry, &from) => {
-                                ImportOutcome::Skipped(
-                                    "`servers` has a form that servers cannot be added to"
-                                        .to_owned(),
-                                )
-                            }
-                            Ok(()) => {
-                                taken.insert(id.clone());
-                                ImportOutcome::Added(id)
-                            }
-                        }
-                    }
-                };
+            for server in &import.servers {
+                let mut notes = server.notes.clone();
+                let planned = taken.plan(&file, &mut document, import, server, &mut notes);
                 lines.push(ImportLine {
                     source: import.source.clone(),
-                    name: name.clone(),
-                    outcome: fate,
+                    name: server.name.clone(),
+                    project: server.project.clone(),
+                    outcome: planned.unwrap_or_else(ImportOutcome::Skipped),
                     notes,
                 });
             }
             lines.extend(import.refused.iter().map(|refused| ImportLine {
                 source: import.source.clone(),
                 name: refused.name.clone(),
+                project: None,
                 outcome: ImportOutcome::Skipped(refused.why.clone()),
                 notes: Vec::new(),
             }));
@@ -148,7 +132,7 @@ impl Plan {
     /// Returns whether the file stays unchanged.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.lines.iter().all(|line| matches!(line.outcome, ImportOutcome::Skipped(_)))
+        self.lines.iter().all(|line| !matches!(line.outcome, ImportOutcome::Added(_)))
     }
 
     /// Writes the file, for its owner alone, and its previous content into a backup beside it, whose path is
@@ -195,16 +179,104 @@ impl Plan {
 
 mgp_types::opaque_debug!(Plan { file, lines });
 
-/// Checks that an entry is read as it was written; notes secrets in it.
-fn check_entry(file: &Path, text: &str, notes: &mut Vec<String>) -> Result<(), String> {
-    let parsed =
-        Config::parse(file, text).map_err(|_| "it cannot be expressed in `mgp.toml`".to_owned())?;
-    let Some(server) = parsed.config.servers.first() else {
-        let why = parsed.findings.first().map(|finding| finding.what.clone());
-        return Err(why.unwrap_or_else(|| "it cannot be expressed in `mgp.toml`".to_owned()));
+/// The ids of a configuration, with their servers.
+struct TakenIds {
+    ids: HashSet<String>,
+    servers: Vec<ServerConfig>,
+}
+
+impl TakenIds {
+    fn of(parsed: ParsedConfig) -> Self {
+        Self { ids: parsed.kept_ids, servers: parsed.config.servers }
+    }
+
+    /// Adds a server to the document, unless the same one is there; the error is the reason to leave it out.
+    fn plan(
+        &mut self,
+        file: &Path,
+        document: &mut DocumentMut,
+        import: &Import,
+        server: &ImportedServer,
+        notes: &mut Vec<String>,
+    ) -> Result<ImportOutcome, String> {
+        let wanted = id(&server.name).ok_or("its name has no character that an id can have")?;
+        let from = import.source.display().to_string();
+        for id in candidates(&wanted, import.host) {
+            let mut alone = DocumentMut::new();
+            write::add(&mut alone, &id, &server.entry, &from);
+            let parsed = check_entry(file, &alone.to_string())?;
+            match self.servers.iter().find(|there| there.id == parsed.id) {
+                Some(there) if is_same(there, &parsed) => return Ok(ImportOutcome::Present(id)),
+                None if !self.ids.contains(&id) => {}
+                _ => continue,
+            }
+            if !write::add(document, &id, &server.entry, &from) {
+                return Err("`servers` has a form that servers cannot be added to".to_owned());
+            }
+            if id != wanted {
+                notes.push(format!("another server has the id `{wanted}`"));
+            }
+            notes.extend(clear_secrets(&parsed).iter().map(ToString::to_string));
+            self.ids.insert(id.clone());
+            self.servers.push(parsed);
+            return Ok(ImportOutcome::Added(id));
+        }
+        Err(format!("there are too many servers of the id `{wanted}`"))
+    }
+}
+
+/// The most servers of one id that get ids of their own.
+const MAX_NAMESAKES: usize = 50;
+
+/// Returns the ids for a server, in the order in which they are tried.
+fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
+    let host = host.name();
+    let named = move |end: String| {
+        let most = limits::MAX_ID_BYTES.saturating_sub(end.len());
+        format!("{}{end}", id.chars().take(most).collect::<String>())
     };
-    notes.extend(clear_secrets(server).iter().map(ToString::to_string));
-    Ok(())
+    let numbered = (2..MAX_NAMESAKES).map(move |number| format!("-{host}-{number}"));
+    [String::new(), format!("-{host}")].into_iter().chain(numbered).map(named)
+}
+
+/// Returns whether two servers run the same program, or are at the same URL.
+fn is_same(there: &ServerConfig, new: &ServerConfig) -> bool {
+    let secrets: Vec<String> = clear_secrets(new).into_iter().map(|one| one.place).collect();
+    // A variable in the place of a secret is what the notes of an earlier import asked for.
+    let same = |place: String, there: &str, new: &str| {
+        there == new || (there.contains("${") && secrets.contains(&place))
+    };
+    let same_map = |kind: &str, there: &BTreeMap<String, String>, new: &BTreeMap<_, String>| {
+        there.keys().eq(new.keys())
+            && there.iter().all(|(name, text)| same(format!("{kind}.{name}"), text, &new[name]))
+    };
+    match (&there.target, &new.target) {
+        (
+            TargetConfig::Program { command, args, cwd, env },
+            TargetConfig::Program { command: program, args: own, cwd: folder, env: variables },
+        ) => {
+            let pairs = || args.iter().zip(own).enumerate();
+            (command, cwd, args.len()) == (program, folder, own.len())
+                && pairs().all(|(at, (arg, own))| same(format!("args[{at}]"), arg, own))
+                && same_map("env", env, variables)
+        }
+        (
+            TargetConfig::Url { url, headers, .. },
+            TargetConfig::Url { url: address, headers: own, .. },
+        ) => same("url".to_owned(), url, address) && same_map("headers", headers, own),
+        _ => false,
+    }
+}
+
+/// Returns an entry as it is read from the file.
+fn check_entry(file: &Path, text: &str) -> Result<ServerConfig, String> {
+    let wrong = || "it cannot be expressed in `mgp.toml`".to_owned();
+    let mut parsed = Config::parse(file, text).map_err(|_| wrong())?;
+    parsed
+        .config
+        .servers
+        .pop()
+        .ok_or_else(|| parsed.findings.first().map_or_else(wrong, |finding| finding.what.clone()))
 }
 
 /// Converts a name to an id: other characters become `-`.

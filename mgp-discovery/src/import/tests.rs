@@ -27,12 +27,12 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
     }"#;
     let import = imported(Host::VsCode, "/p/.vscode/mcp.json", text);
     let (local, web) = (&import.servers[0], &import.servers[1]);
-    assert_eq!(local.1.command.as_deref(), Some("/p/run"));
-    assert_eq!(local.2.len(), 2, "{:?}", local.2);
-    assert_eq!(web.1.headers["A"], "Bearer ${API_KEY}");
-    assert_eq!(web.1.headers["S"], "${SITE:-eu}");
+    assert_eq!(local.entry.command.as_deref(), Some("/p/run"));
+    assert_eq!(local.notes.len(), 2, "{:?}", local.notes);
+    assert_eq!(web.entry.headers["A"], "Bearer ${API_KEY}");
+    assert_eq!(web.entry.headers["S"], "${SITE:-eu}");
     assert_eq!(
-        web.2,
+        web.notes,
         [
             "the input `api-key` is the variable `API_KEY` here; set it before you start",
             "the input `site` is the variable `SITE` here, or the default proposed there",
@@ -46,7 +46,7 @@ fn the_projects_of_a_file_are_read_and_disabled_servers_are_left_out() {
     let text = r#"{"mcpServers": {"a": {"command": "a"}, "off": {"command": "x", "disabled": true}},
         "projects": {"/p": {"mcpServers": {"b": {"type": "sse", "url": "https://b"}}}, "/q": {}}}"#;
     let import = imported(Host::ClaudeCode, "/h/.claude.json", text);
-    let names: Vec<_> = import.servers.iter().map(|(name, ..)| name.as_str()).collect();
+    let names: Vec<_> = import.servers.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["a"]);
     let refused = |name| import.refused.iter().find(|one| one.name == name).unwrap().why.as_str();
     assert!(refused("b").contains("`sse`, which is not supported"), "{}", refused("b"));
@@ -59,7 +59,7 @@ fn a_document_of_the_registry_is_started_by_its_package() {
         "version": "1.0.2", "environmentVariables": [{"name": "KEY", "isRequired": true, "isSecret": true}, {"name": "UNIT", "default": "c"}],
         "packageArguments": [{"type": "named", "name": "--city", "value": "Bern"}, {"type": "positional", "valueHint": "folder", "isRequired": true}]}]}"#;
     let import = imported(Host::Registry, "server.json", text);
-    let (name, entry, notes) = &import.servers[0];
+    let ImportedServer { name, entry, notes, .. } = &import.servers[0];
     assert_eq!(name, "io.github.user/weather");
     assert_eq!(entry.command.as_deref(), Some("npx"));
     assert_eq!(entry.args, ["-y", "@user/weather@1.0.2", "--city", "Bern", "${FOLDER}"]);
@@ -71,7 +71,7 @@ fn a_document_of_the_registry_is_started_by_its_package() {
     let text = r#"{"name": "a/b", "remotes": [{"type": "sse", "url": "https://a"},
         {"type": "streamable-http", "url": "https://b"}]}"#;
     assert_eq!(
-        imported(Host::Registry, "server.json", text).servers[0].1.url.as_deref(),
+        imported(Host::Registry, "server.json", text).servers[0].entry.url.as_deref(),
         Some("https://b")
     );
 }
@@ -103,7 +103,7 @@ fn a_plan_keeps_comments_and_entries_and_a_backup() {
     assert_eq!(
         lines,
         [
-            "a from claude.json: left out, there is a server `a` already",
+            "a from claude.json: added as `a-claude-desktop`; another server has the id `a`",
             "my server from claude.json: added as `my-server`; `env.API_KEY` of `my-server` looks like a secret in clear text (its name says so); write `${API_KEY}` or `${file:PATH}` in its place",
             "bad from claude.json: left out, it has neither a `command` nor a `url`",
         ]
@@ -113,7 +113,7 @@ fn a_plan_keeps_comments_and_entries_and_a_backup() {
     assert_eq!(fs::read_to_string(&backup).unwrap(), before);
     let after = fs::read_to_string(&file).unwrap();
     assert!(after.starts_with(before), "{after}");
-    assert_eq!(Config::parse(&file, &after).unwrap().config.servers.len(), 2);
+    assert_eq!(Config::parse(&file, &after).unwrap().config.servers.len(), 3);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -134,6 +134,58 @@ fn a_missing_file_is_created() {
     assert!(fs::read_to_string(&file).unwrap().contains("id = \"a\""));
     let again = imported(Host::Generic, "f", r#"{"mcpServers": {"a": {"command": "a"}}}"#);
     assert!(Plan::new(&file, &[again]).unwrap().is_idle());
+}
+
+#[test]
+fn a_second_server_of_an_id_is_not_dropped_and_the_same_one_is_not_added_twice() {
+    let folder = temp_dir();
+    let file = folder.path().join("servers.toml");
+    let server = |arg: &str| {
+        format!(
+            r#"{{"mcpServers": {{"fs": {{"command": "fs", "args": ["{arg}"], "env": {{"API_KEY": "hunter2hunter2"}}}}}}}}"#
+        )
+    };
+    let import = |host, arg: &str| imported(host, "f", &server(arg));
+    let imports = [
+        import(Host::ClaudeDesktop, "/a"),
+        import(Host::ClaudeCode, "/a"),
+        import(Host::Cursor, "/b"),
+        import(Host::Cursor, "/c"),
+    ];
+    let outcomes = |imports: &[Import]| -> Vec<ImportOutcome> {
+        let plan = Plan::new(&file, imports).unwrap();
+        plan.apply().unwrap();
+        plan.lines().iter().map(|line| line.outcome.clone()).collect()
+    };
+    let added = |id: &str| ImportOutcome::Added(id.to_owned());
+    let present = |id: &str| ImportOutcome::Present(id.to_owned());
+    assert_eq!(
+        outcomes(&imports),
+        [added("fs"), present("fs"), added("fs-cursor"), added("fs-cursor-2")]
+    );
+    // A secret that became a variable is still the same server.
+    let text = fs::read_to_string(&file).unwrap().replacen("hunter2hunter2", "${API_KEY}", 2);
+    fs::write(&file, text).unwrap();
+    let again = [present("fs"), present("fs"), present("fs-cursor"), present("fs-cursor-2")];
+    assert_eq!(outcomes(&imports), again);
+}
+
+#[test]
+fn servers_that_a_project_switches_off_are_left_out() {
+    let text = r#"{"mcpServers": {"a": {"command": "a"}}, "projects": {"/p": {
+        "mcpServers": {"b": {"command": "b"}, "c": {"command": "c"}},
+        "disabledMcpServers": ["a", "b"], "disabledMcpjsonServers": ["d"]}}}"#;
+    let mut import = imported(Host::ClaudeCode, "/h/.claude.json", text);
+    let names: Vec<_> = import.servers.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["a", "c"]);
+    assert!(import.servers[0].notes[0].contains("switched off in the project `/p`"));
+    assert_eq!(
+        (&*import.refused[0].name, &*import.refused[0].why),
+        ("b", "it is switched off there")
+    );
+    assert_eq!(switched_off(text, Path::new("/p")), ["d"]);
+    import.leave_out(&["c".to_owned()]);
+    assert_eq!((import.servers.len(), &*import.refused[1].name), (1, "c"));
 }
 
 #[test]
@@ -259,7 +311,7 @@ proptest! {
         let document = serde_json::json!({"mcpServers": {"a": entry}, "servers": {"a": entry}}).to_string();
         for host in [Host::ClaudeDesktop, Host::ClaudeCode, Host::Cursor, Host::VsCode] {
             let import = imported(host, "/p/.vscode/mcp.json", &document);
-            for (_, entry, _) in &import.servers {
+            for ImportedServer { entry, .. } in &import.servers {
                 let texts = entry.command.iter().chain(&entry.args).chain(&entry.cwd).chain(entry.env.values());
                 for text in texts {
                     let needs = crate::expand::Template::parse(text).map(|template| template.needs());

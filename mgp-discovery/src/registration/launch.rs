@@ -102,6 +102,7 @@ fn entry(program: &Proposal) -> ServerConfig {
             env: program.env.clone(),
         },
         era: None,
+        enabled: true,
         timeouts: CallTimeouts::default(),
         health_interval: None,
         limits: ServerLimits::default(),

@@ -37,6 +37,8 @@ pub struct LoadedConfig {
     pub findings: Vec<ConfigFinding>,
     /// The servers disabled by an error in their entry.
     pub broken: Vec<String>,
+    /// The servers that are switched off by `enabled = false`.
+    pub disabled: Vec<String>,
     /// The project's file, if it has no effect.
     pub unapproved: Option<UnapprovedProject>,
     /// The stamps of the files just before they were read.
@@ -93,7 +95,10 @@ impl Sources {
     /// [`DiscoveryError`] if a file of the user cannot be used. An unusable file of a project is reported in the findings.
     pub async fn load(&self, trust: &Trust) -> Result<LoadedConfig, DiscoveryError> {
         let stamps = self.files().map(stamp).collect();
-        Ok(LoadedConfig { stamps, ..self.read(trust).await? })
+        let mut loaded = LoadedConfig { stamps, ..self.read(trust).await? };
+        let off = loaded.config.servers.extract_if(.., |server| !server.enabled);
+        loaded.disabled = off.map(|server| server.id.to_string()).collect();
+        Ok(loaded)
     }
 
     async fn read(&self, trust: &Trust) -> Result<LoadedConfig, DiscoveryError> {
@@ -178,7 +183,14 @@ impl ParsedConfig {
 impl LoadedConfig {
     fn of(parsed: ParsedConfig) -> Self {
         let ParsedConfig { config, findings, broken, .. } = parsed;
-        Self { config, findings, broken, unapproved: None, stamps: Vec::new() }
+        Self {
+            config,
+            findings,
+            broken,
+            disabled: Vec::new(),
+            unapproved: None,
+            stamps: Vec::new(),
+        }
     }
 
     /// Puts an approved project before the user's own servers.

@@ -53,7 +53,7 @@ impl<'a> AdminCheck<'a> {
         self.check_end()?;
         let rule = if self.principal.authority() < Authority::Operator {
             Rule::new("operators only")
-        } else if let Err(lacking) = self.credentials.permit(need) {
+        } else if let Err(lacking) = self.credentials.permit(need, None) {
             Rule::new(lacking.to_string())
         } else {
             return Ok(());

@@ -281,7 +281,7 @@ impl AccessView<'_> {
     ) -> Result<AccessRuling<'_>, CredentialsExpired> {
         credentials.check_end()?;
         let decision = self.decide(server, tool, at, default);
-        match credentials.permit(need) {
+        match credentials.permit(need, server) {
             Err(lacking) if decision.is_allowed() => Ok(AccessRuling::Lacking(lacking)),
             _ => Ok(decision),
         }

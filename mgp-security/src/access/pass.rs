@@ -5,9 +5,9 @@
 //! | word | what it permits |
 //! |---|---|
 //! | `tools.call` | to call every tool, and to see it; resources, prompts and completion too |
-//! | `tools.call:NAME` | to call one tool, and to see it |
+//! | `tools.call:NAME`, `tools.call:SERVER.NAME` | to call one tool, of any server or of this one, and to see it |
 //! | `tools.list` | to see every tool in lists |
-//! | `tools.read:NAME` | to see one tool in lists |
+//! | `tools.read:NAME`, `tools.read:SERVER.NAME` | to see one tool in lists |
 //! | `admin.write` | an operator: to grant and revoke |
 //! | `admin.read` | an operator: to ask about others |
 //!
@@ -89,25 +89,34 @@ impl<'a> Credentials<'a> {
 
     /// Refuses what they do not permit.
     #[inline]
-    pub(super) fn permit(self, need: Need<'_>) -> Result<(), Lacking> {
+    pub(super) fn permit(self, need: Need<'_>, server: Option<&str>) -> Result<(), Lacking> {
         match self.0 {
-            Some(pass) if !need.is_met(pass.permissions()) => Err(Lacking { word: need.word() }),
+            Some(pass) if !need.is_met(pass.permissions(), server) => {
+                Err(Lacking { word: need.word() })
+            }
             _ => Ok(()),
         }
     }
 }
 
 impl Need<'_> {
-    fn is_met(self, words: &[String]) -> bool {
+    fn is_met(self, words: &[String], server: Option<&str>) -> bool {
         let any = |is: &dyn Fn(&str) -> bool| words.iter().any(|word| is(word));
-        let one = |prefix: &str, name: &str| any(&|word| word.strip_prefix(prefix) == Some(name));
+        let one = |prefix: &str, name: &str| {
+            let of_server =
+                |word: &str| word.strip_prefix(server?)?.strip_prefix('.').map(|tool| tool == name);
+            any(&|word| {
+                word.strip_prefix(prefix)
+                    .is_some_and(|word| word == name || of_server(word) == Some(true))
+            })
+        };
         let for_tools = || any(&|word| word.starts_with(TOOLS));
         match self {
             Self::Call(tool) => !for_tools() || any(&|word| word == CALL) || one(CALL_ONE, tool),
             Self::SeeAll => !for_tools() || any(&|word| word == CALL || word == LIST),
             Self::Server => !for_tools() || any(&|word| word == CALL),
             Self::See(tool) => {
-                Self::SeeAll.is_met(words) || one(CALL_ONE, tool) || one(READ_ONE, tool)
+                Self::SeeAll.is_met(words, server) || one(CALL_ONE, tool) || one(READ_ONE, tool)
             }
             Self::Read | Self::Write => {
                 let is_open = !for_tools() && !any(&|word| word.starts_with(ADMIN));
@@ -138,7 +147,7 @@ mod tests {
     #[track_caller]
     fn check(words: &[&str], need: Need<'_>, expected: bool) {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        assert_eq!(need.is_met(&words), expected, "{words:?} {need:?}");
+        assert_eq!(need.is_met(&words, Some("srv")), expected, "{words:?} {need:?}");
     }
 
     #[test]
@@ -152,6 +161,9 @@ mod tests {
         check(&["tools.call:a"], Call("a"), true);
         check(&["tools.call:a"], See("a"), true);
         check(&["tools.call:a"], Call("ab"), false);
+        check(&["tools.call:srv.a"], Call("a"), true);
+        check(&["tools.call:other.a"], Call("a"), false);
+        check(&["tools.call:srv.a"], Call("b"), false);
         check(&["tools.call:a"], SeeAll, false);
         check(&["tools.call"], Call("b"), true);
         check(&["tools.call"], SeeAll, true);

@@ -103,7 +103,9 @@ fn why(standing: &DefinitionState) -> &'static str {
         DefinitionState::Changed(held) if held.rejected_by.is_some() => {
             "its definition changed, and an operator rejected that"
         }
-        DefinitionState::Changed(_) => "its definition changed since it was approved",
+        DefinitionState::Changed(_) => {
+            "its definition changed since it was approved, and waits for an operator"
+        }
         DefinitionState::Flagged(held) if held.rejected_by.is_some() => {
             "an operator rejected its definition"
         }

@@ -78,6 +78,12 @@ impl TokenCounter {
         max_tokens_of(text)
     }
 
+    /// Counts the tokens of a tool's definition, as the index does.
+    #[must_use]
+    pub fn count_definition(&self, definition: &str) -> u32 {
+        self.count(&super::lean::lean(definition))
+    }
+
     /// Counts many texts with temporary tables, and returns the quality of the counts.
     ///
     /// Blocks for 100 ms and more. One batch is counted at a time, so that the tables are in memory once; with four

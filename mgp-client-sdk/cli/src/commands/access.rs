@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
-use mgp_discovery::Trust;
+use mgp_discovery::{Config, Sources, Trust};
 use mgp_security::{ConfirmRule, NameFlaw, ServerHoldings};
 use mgp_types::method::KernelServers;
 use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessPermission, AccessQueryParams, AccessQueryResult,
-    AccessRevokeParams, EntryType, KernelServersParams,
+    AccessRevokeParams, DefaultPolicy, EntryType, KernelServersParams,
 };
 use serde::Serialize;
 use std::sync::Arc;
 
-use super::typo_hints::typo_hints;
+use super::known_names::{KnownNames, without_force};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::backend::{Backend, operator};
 use crate::exit::{CliResult, Failure};
-use crate::output::{ActionReport, Cell, Color, Output, Render, print};
+use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note};
 use crate::socket_hello::Intent;
 use crate::{state, time_args};
 
@@ -48,7 +48,7 @@ pub(crate) enum Access {
 pub(crate) struct Target {
     /// Agent; `group:NAME` is a group, `*` every agent
     agent: String,
-    /// Server
+    /// Server, or SERVER.TOOL
     server: String,
     /// One tool of the server
     tool: Option<String>,
@@ -71,6 +71,9 @@ pub(crate) struct Grant {
     /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
+    /// Accept a server or tool that does not exist yet
+    #[arg(long)]
+    force: bool,
 }
 
 /// `mgp access matrix`.
@@ -102,6 +105,8 @@ pub(crate) struct QueryResult {
     source: Option<String>,
     /// The matching entries.
     entries: Vec<AccessEntry>,
+    /// `allow` or `deny`: what the server's `default_policy` decides without an entry.
+    by_default: &'static str,
 }
 
 /// The access of all agents to all servers.
@@ -134,6 +139,8 @@ struct ServerAccess {
     server: String,
     /// `allow` or `deny` for the whole server, or `default`.
     whole: &'static str,
+    /// `allow` or `deny`: what the server's `default_policy` decides where nothing else does.
+    by_default: &'static str,
     /// Tools allowed by name.
     allowed: Vec<String>,
     /// Tools denied by name.
@@ -141,8 +148,9 @@ struct ServerAccess {
 }
 
 impl QueryResult {
-    fn new(target: &Target, result: AccessQueryResult) -> Self {
+    fn new(target: &Target, by_default: &'static str, result: AccessQueryResult) -> Self {
         Self {
+            by_default,
             agent: target.agent.clone(),
             server: target.server.clone(),
             tool: target.tool.clone(),
@@ -170,8 +178,8 @@ impl Render for QueryResult {
         }
         if self.entries.is_empty() {
             out.line(format!(
-                "no entry for {} and {}; the server's default_policy decides",
-                self.agent, self.server
+                "{}: no entry for {} and {}, so the server's default_policy decides",
+                self.by_default, self.agent, self.server
             ));
             return;
         }
@@ -194,31 +202,37 @@ impl Render for QueryResult {
     }
 }
 
+impl ServerAccess {
+    fn cell(&self) -> Cell {
+        let (word, color) = match (self.whole, self.by_default) {
+            ("allow", _) => ("yes", Color::Green),
+            ("deny", _) => ("no", Color::Red),
+            (_, "allow") => ("yes*", Color::Green),
+            _ => ("-", Color::Dim),
+        };
+        let count = |sign: char, names: &[String]| match names.len() {
+            0 => String::new(),
+            many => format!(" {sign}{many}"),
+        };
+        let (allowed, denied) = (count('+', &self.allowed), count('-', &self.denied));
+        Cell::from(format!("{word}{allowed}{denied}")).color(color)
+    }
+}
+
 impl Render for AccessMatrix {
     fn render(&self, out: &mut Output) {
         if self.servers.is_empty() || self.agents.is_empty() {
             return out.line("no servers or no agents; see `mgp servers ls`");
         }
-        let rows = self.agents.iter().flat_map(|row| {
-            row.access.iter().map(|access| {
-                let color = match access.whole {
-                    "allow" => Color::Green,
-                    "deny" => Color::Red,
-                    _ => Color::Dim,
-                };
-                let signed = |sign: char, names: &[String]| {
-                    names.iter().map(|name| format!("{sign}{name}")).collect::<Vec<_>>()
-                };
-                let tools = [signed('+', &access.allowed), signed('-', &access.denied)].concat();
-                [
-                    row.agent.as_str().into(),
-                    access.server.as_str().into(),
-                    Cell::from(access.whole).color(color),
-                    tools.join(" ").into(),
-                ]
-            })
+        let agents = self.agents.iter().map(|row| row.agent.as_str());
+        let heads: Vec<&str> = std::iter::once("SERVER").chain(agents).collect();
+        let rows = self.servers.iter().enumerate().map(|(at, server)| {
+            let cells = self.agents.iter().map(|row| row.access[at].cell());
+            std::iter::once(server.as_str().into()).chain(cells).collect()
         });
-        out.table(["AGENT", "SERVER", "ACCESS", "TOOLS"], rows);
+        out.grid(&heads, rows);
+        out.line("yes: granted; no: denied; yes*: by the server's default_policy; -: not granted");
+        out.line("+N -N: so many single tools granted or denied; `mgp access query AGENT SERVER` names them");
         for id in &self.left {
             out.line(format!(
                 "there is no server `{id}`: a later one of that id has this access; to end it: mgp access revoke AGENT {id}"
@@ -245,7 +259,13 @@ async fn execute(
     backend: &Backend,
 ) -> CliResult<Option<ActionReport>> {
     match access {
-        Access::Grant(Grant { target, deny, no_confirm, expires, because }) => {
+        Access::Grant(Grant { target, deny, no_confirm, expires, because, force }) => {
+            let known = KnownNames::read(global, backend).await?;
+            let target = &target.resolve(&known);
+            let mut notes: Vec<String> = known.note_on_agent(&target.agent).into_iter().collect();
+            if !force {
+                notes.extend(target.check(&known).await?);
+            }
             let Target { agent, server, tool } = target;
             let mut params = match deny {
                 true => AccessGrantParams::deny(agent, server),
@@ -264,18 +284,27 @@ async fn execute(
                 params = params.because(because);
             }
             backend.grant(params).await?;
-            let hints = typo_hints(global, backend, server, tool.as_slice()).await;
             let status = if *deny { "denied" } else { "granted" };
-            return Ok(Some(target.report(status).with_notes(hints)));
+            return Ok(Some(target.report(status).with_notes(notes)));
         }
         Access::Revoke(target) => {
+            let target = &target.resolve(&KnownNames::read(global, backend).await?);
             revoke(backend, target).await?;
             return Ok(Some(target.report("revoked")));
         }
         Access::Query(target) => {
+            let known = KnownNames::read(global, backend).await?;
+            let target = &target.resolve(&known);
+            // A question about an unknown name has an answer, which would mislead.
+            if let Err(failure) = target.check(&known).await {
+                print_note(global, &format!("mgp: {}", without_force(&failure)));
+            }
             let params = query_params(&target.agent, &target.server, target.tool.as_deref());
             let result = backend.query(params).await?;
-            print(global, &QueryResult::new(target, result))?;
+            let trust = Trust::new(Arc::new(state::db(global).await?));
+            let config = Sources::from_env().load(&trust).await.map(|loaded| loaded.config);
+            let by_default = by_default(&config.unwrap_or_default(), &target.server);
+            print(global, &QueryResult::new(target, by_default, result))?;
         }
         Access::Matrix(matrix) => print(global, &self::matrix(global, matrix, backend).await?)?,
     }
@@ -283,6 +312,19 @@ async fn execute(
 }
 
 impl Target {
+    /// Returns the target with `SERVER.TOOL` split.
+    fn resolve(&self, known: &KnownNames) -> Self {
+        let (server, tool) = known.resolve(&self.server, self.tool.as_deref());
+        Self { agent: self.agent.clone(), server, tool }
+    }
+
+    /// Refuses names that do not exist; returns a note on a tool that cannot be checked.
+    async fn check(&self, known: &KnownNames) -> CliResult<Option<String>> {
+        known.check_server(&self.server).await?;
+        let tool = self.tool.as_ref().map(|tool| known.check_tool(&self.server, tool));
+        Ok(tool.transpose()?.flatten())
+    }
+
     fn report(&self, status: &str) -> ActionReport {
         let Self { agent, server, tool } = self;
         let tool = tool.iter().map(|tool| format!(" {tool}"));
@@ -345,17 +387,35 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
         let mut access = Vec::new();
         for server in &servers {
             let result = backend.query(query_params(&agent, server, None)).await?;
-            access.push(server_access(server, result.entries.into_iter()));
+            access.push(server_access(
+                server,
+                by_default(&config, server),
+                result.entries.into_iter(),
+            ));
         }
         rows.push(MatrixRow { agent, access });
     }
     Ok(AccessMatrix { servers, left, agents: rows })
 }
 
-fn server_access(server: &str, entries: impl Iterator<Item = AccessEntry>) -> ServerAccess {
+/// Returns what the default policy of a server decides.
+fn by_default(config: &Config, server: &str) -> &'static str {
+    let policy = config.server(server).and_then(|server| server.mgp.as_ref());
+    match policy.map(|mgp| &mgp.default_policy) {
+        Some(DefaultPolicy::OptOut) => "allow",
+        _ => "deny",
+    }
+}
+
+fn server_access(
+    server: &str,
+    by_default: &'static str,
+    entries: impl Iterator<Item = AccessEntry>,
+) -> ServerAccess {
     let mut access = ServerAccess {
         server: server.to_owned(),
         whole: "default",
+        by_default,
         allowed: vec![],
         denied: vec![],
     };

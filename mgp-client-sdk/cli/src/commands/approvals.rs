@@ -20,6 +20,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Approvals {
     /// List pending approvals, and those answered within the last hour
+    #[command(alias = "list")]
     Ls,
     /// Show one approval, with the whole arguments of its call
     #[command(after_help = "Example:\n  mgp approvals show a9e645ed67")]

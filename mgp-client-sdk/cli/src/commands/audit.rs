@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::{Cell, Color, Output, Render, plural, print, print_json_line, write_stdout};
+use crate::output::{
+    Cell, Color, Output, Render, plural, print, print_json_line, print_note, write_stdout,
+};
 use crate::{offline_audit, state};
 
 mod reader;
@@ -123,10 +125,18 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
     match audit {
         Audit::Verify => check(global).await,
         Audit::Query(query) => {
+            let filters = query.filters.resolve(global).await?;
             let mut reader = reader::EventReader::open(global).await?;
-            print(global, &EventList(reader.newest(&query.filters, query.limit).await?))
+            let events = reader.newest(&filters, query.limit).await?;
+            if events.is_empty()
+                && let Some(note) = filters.unknown_names(global).await
+            {
+                print_note(global, &format!("mgp: {note}"));
+            }
+            print(global, &EventList(events))
         }
         Audit::Tail(tail) => {
+            let filters = tail.filters.resolve(global).await?;
             let mut reader = reader::EventReader::open(global).await?;
             if tail.follow && !reader.is_live() {
                 // Without a kernel there are no new events, and the folder must stay free for one.
@@ -134,14 +144,14 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
                     "no kernel is running, so there are no new events; omit --follow, or start one with `mgp serve`",
                 ));
             }
-            let events = reader.newest(&tail.filters, tail.lines).await?;
+            let events = reader.newest(&filters, tail.lines).await?;
             if !tail.follow {
                 return print(global, &EventList(events));
             }
             let mut last = events.iter().filter_map(reader::number).max();
             print_lines(global, &events)?;
             loop {
-                let (events, has_more) = reader.after(&tail.filters, &mut last).await?;
+                let (events, has_more) = reader.after(&filters, &mut last).await?;
                 print_lines(global, &events)?;
                 if !has_more {
                     tokio::time::sleep(FOLLOW_INTERVAL).await;
@@ -149,6 +159,7 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
             }
         }
         Audit::Export(filters) => {
+            let filters = &filters.resolve(global).await?;
             let mut reader = reader::EventReader::open(global).await?;
             let mut last = Some(0);
             loop {

@@ -1,14 +1,14 @@
-//! `mgp connect`: makes a host start `mgp`, and records whether a person sits at the host.
+//! `mgp connect` and `mgp disconnect`: a host starts `mgp`, or its own servers again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use mgp_discovery::{ServerConfig, Trust};
+use mgp_discovery::import::{self as host_files, Host, ImportOutcome, Plan};
+use mgp_discovery::{Config, ServerConfig, Trust, nearest};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 
-use super::grant::{self, GrantResult};
+use super::grant::{self, GrantResult, NewAccess};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::config_file::{self, ConfigFile};
@@ -17,14 +17,42 @@ use crate::hosts::{KnownHost, home};
 use crate::output::{Output, Render, print, print_note};
 use crate::{prompt, state};
 
+pub(crate) mod disconnect;
 mod edit;
+mod record;
+
+use record::{ENTRY, Record};
 
 /// `mgp connect`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  mgp connect claude-code\n  mgp connect cursor --project --interactive yes\n  mgp connect generic ~/.config/other-host/mcp.json --agent other-host --interactive no"
+    after_help = "The agent of the host gets access to the servers that were imported from the host's file, and to no others.\n\nExample:\n  mgp connect claude-code --replace       # the host no longer starts the servers that mgp has\n  mgp connect cursor --project --interactive yes\n  mgp connect cursor --grant files clock  # besides or instead of imported servers\n  mgp connect generic ~/.config/other-host/mcp.json --agent other-host --interactive no"
 )]
 pub(crate) struct Connect {
+    #[command(flatten)]
+    target: HostTarget,
+    /// Take the servers that mgp has too out of the host's file; `mgp disconnect` restores them
+    #[arg(long)]
+    replace: bool,
+    /// A person sits at the host and can confirm calls
+    #[arg(long, value_name = "yes|no")]
+    interactive: Option<YesNo>,
+    /// Agent name of the host; the default is the name of the host
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Servers that the agent may use, or `all`; the default are those imported from the host's file
+    #[arg(long, value_name = "SERVER", num_args = 1.., conflicts_with = "no_grant")]
+    grant: Vec<String>,
+    /// Grant the agent no access
+    #[arg(long)]
+    no_grant: bool,
+    #[command(flatten)]
+    config: ConfigArg,
+}
+
+/// A host and its file.
+#[derive(Clone, Debug, Args)]
+struct HostTarget {
     /// Host
     host: HostArg,
     /// File to edit; required for a generic host
@@ -32,17 +60,6 @@ pub(crate) struct Connect {
     /// Edit the host's file in the project of this folder
     #[arg(long, conflicts_with = "file")]
     project: bool,
-    /// A person sits at the host and can confirm calls
-    #[arg(long, value_name = "yes|no")]
-    interactive: Option<YesNo>,
-    /// Agent name of the host; the default is the name of the host
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
-    /// Do not grant the agent access to the configured servers
-    #[arg(long)]
-    no_grant: bool,
-    #[command(flatten)]
-    config: ConfigArg,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,15 +96,20 @@ pub(crate) struct ConnectResult {
     backup: Option<PathBuf>,
     /// `true` if a person sits at the host.
     interactive: bool,
+    /// Servers that were taken out of the host's file.
+    replaced: Vec<String>,
     /// Servers that the host still starts by itself.
     beside: Vec<String>,
     /// The grants, by server.
     granted: Vec<GrantResult>,
+    /// Servers that the agent may not use.
+    not_granted: Vec<String>,
 }
 
 impl Render for ConnectResult {
     fn render(&self, out: &mut Output) {
-        out.line(format!("{} will start mgp ({})", self.agent, self.file.display()));
+        let agent = &self.agent;
+        out.line(format!("{agent} will start mgp ({})", self.file.display()));
         if let Some(backup) = &self.backup {
             out.line(format!(
                 "the previous file is in {}; the newest ten are kept",
@@ -97,77 +119,239 @@ impl Render for ConnectResult {
         for granted in &self.granted {
             granted.render(out);
         }
+        if !self.not_granted.is_empty() {
+            let (names, first) = (self.not_granted.join(", "), &self.not_granted[0]);
+            out.line(format!(
+                "not for {agent}: {names}; to change that: `mgp access grant {agent} {first}`"
+            ));
+        }
+        if !self.replaced.is_empty() {
+            let names = self.replaced.join(", ");
+            out.line(format!("taken out of the file: {names}; `mgp disconnect` restores them"));
+        }
         if !self.beside.is_empty() {
-            let (names, agent) = (self.beside.join(", "), &self.agent);
+            let names = self.beside.join(", ");
             out.line(format!("not governed, because the host still starts them itself: {names}"));
             out.line(format!(
-                "remove them there; `mgp import {agent} --apply` copies those that mgp does not have yet"
+                "`mgp import {agent} --apply` copies those that mgp does not have yet, `mgp connect {agent} --replace` takes them out there"
             ));
         }
         out.line("next: restart the host");
     }
 }
 
-impl HostArg {
-    fn known(self) -> Option<KnownHost> {
-        Some(match self {
-            Self::ClaudeDesktop => KnownHost::ClaudeDesktop,
-            Self::ClaudeCode => KnownHost::ClaudeCode,
-            Self::Cursor => KnownHost::Cursor,
-            Self::VsCode => KnownHost::VsCode,
-            Self::Generic => return None,
+impl HostTarget {
+    fn known(&self) -> Option<KnownHost> {
+        Some(match self.host {
+            HostArg::ClaudeDesktop => KnownHost::ClaudeDesktop,
+            HostArg::ClaudeCode => KnownHost::ClaudeCode,
+            HostArg::Cursor => KnownHost::Cursor,
+            HostArg::VsCode => KnownHost::VsCode,
+            HostArg::Generic => return None,
         })
+    }
+
+    fn path(&self) -> CliResult<PathBuf> {
+        let file = match (&self.file, self.known()) {
+            (Some(file), _) => std::path::absolute(file)?,
+            (None, None) => {
+                return Err(Failure::usage(
+                    "name the file of the host, e.g. `mgp connect generic FILE`",
+                ));
+            }
+            (None, Some(host)) if self.project => {
+                let folder = std::env::current_dir()?;
+                host.project_file(&folder).ok_or_else(|| {
+                    Failure::usage(format!("{} has no project files", host.name()))
+                })?
+            }
+            (None, Some(host)) => host.user_file(&home()?),
+        };
+        // The target of a link is replaced, so that the link stays.
+        Ok(file.canonicalize().unwrap_or(file))
+    }
+
+    /// Returns the member of the file that has the servers.
+    fn table(&self, text: &str) -> &'static str {
+        let has = |table: &str| {
+            edit::members(text, &[]).is_ok_and(|all| all.iter().any(|(name, _)| name == table))
+        };
+        match self.known() {
+            Some(host) => host.servers_key(),
+            None if has("servers") && !has("mcpServers") => "servers",
+            None => "mcpServers",
+        }
     }
 }
 
+/// The change of a host's file.
+struct Change {
+    /// The text without mgp, with all entries of the host.
+    base: String,
+    /// `true` if that is the file as it was before mgp was connected.
+    is_exact: bool,
+    after: String,
+    record: Option<Record>,
+    taken: Vec<record::TakenEntry>,
+    /// The servers of the file that mgp has, by their places in the file.
+    present: Vec<(Vec<String>, String, String)>,
+    beside: Vec<String>,
+}
+
+impl Change {
+    fn plan(
+        global: &Global,
+        connect: &Connect,
+        file: &Path,
+        text: Option<&str>,
+        agent: &str,
+    ) -> CliResult<Self> {
+        let unchanged = |reason: String| {
+            Failure::failed(format!("`{}` was not changed: {reason}", file.display()))
+        };
+        let now = text.unwrap_or_default();
+        let table = connect.target.table(now);
+        let of_table = edit::members(now, &[table.to_owned()]).map_err(unchanged)?;
+        let is_connected = of_table.iter().any(|(name, _)| name == ENTRY);
+        let record = Record::read(global, file)?.filter(|_| is_connected);
+        // Decided again from the file as it was, so that connecting again changes nothing.
+        let restored = record.as_ref().map(|record| record.restore(table, now)).transpose();
+        let restored = restored.map_err(unchanged)?;
+        let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
+        let base =
+            restored.map_or_else(|| now.to_owned(), |restored| restored.text.unwrap_or_default());
+        let present = present(connect, file, &base, table);
+        let earlier = record.iter().flat_map(|record| &record.taken);
+        let mut entries: Vec<(Vec<String>, String)> =
+            earlier.map(|entry| (entry.path.clone(), entry.name.clone())).collect();
+        if connect.replace {
+            entries.extend(present.iter().map(|(path, name, _)| (path.clone(), name.clone())));
+        }
+        let (bare, taken) = record::take(base.clone(), entries).map_err(unchanged)?;
+        let entry = serde_json::to_string_pretty(&entry(global, connect, agent)?)?;
+        let after = edit::put(&bare, table, ENTRY, &entry).map_err(unchanged)?;
+        let beside = beside(&after, table).map_err(unchanged)?;
+        Ok(Self { base, is_exact, after, record, taken, present, beside })
+    }
+
+    /// Writes the host's file, a back-up beside it, and the record with which it is restored.
+    fn write(self, global: &Global, file: &Path, text: Option<&str>) -> CliResult<Option<PathBuf>> {
+        if text == Some(&*self.after) {
+            return Ok(None);
+        }
+        let backup = write(file, text, &self.after)?;
+        let is_base = text.unwrap_or_default() == self.base;
+        let before = match self.record {
+            _ if is_base => backup.clone(),
+            Some(record) if self.is_exact => record.before,
+            _ => Some(config_file::write_backup(file, &self.base)?),
+        };
+        let record = Record::new(before.map(|path| (path, &*self.base)), &self.after, self.taken);
+        Record::write(global, file, Some(record))?;
+        Ok(backup)
+    }
+}
+
+/// Returns the servers of the host's file that the configuration has too.
+fn present(
+    connect: &Connect,
+    file: &Path,
+    text: &str,
+    table: &str,
+) -> Vec<(Vec<String>, String, String)> {
+    let format = match connect.target.known() {
+        Some(host) => host.format(),
+        None if table == "servers" => Host::VsCode,
+        None => Host::Generic,
+    };
+    let Ok(mut import) = host_files::read(format, file, text) else { return Vec::new() };
+    import.servers.retain(|server| !super::import::is_mgp(&server.entry));
+    let Ok(own) = connect.config.file_to_edit() else { return Vec::new() };
+    let Ok(plan) = Plan::new(own, &[import]) else { return Vec::new() };
+    let present = plan.lines().iter().filter_map(|line| {
+        let ImportOutcome::Present(id) = &line.outcome else { return None };
+        let of_project = line.project.iter().flat_map(|folder| ["projects", folder.as_str()]);
+        let path = of_project.chain([table]).map(str::to_owned).collect();
+        Some((path, line.name.clone(), id.clone()))
+    });
+    present.collect()
+}
+
+/// Returns the servers that the host starts besides mgp.
+fn beside(text: &str, table: &str) -> Result<Vec<String>, String> {
+    let own = edit::members(text, &[table.to_owned()])?;
+    let mut beside: Vec<String> =
+        own.into_iter().map(|(name, _)| name).filter(|name| name != ENTRY).collect();
+    let projects = ["projects".to_owned()];
+    for (folder, _) in edit::members(text, &projects).unwrap_or_default() {
+        let path = ["projects".to_owned(), folder.clone(), table.to_owned()];
+        let own = edit::members(text, &path).unwrap_or_default();
+        beside.extend(own.into_iter().map(|(name, _)| format!("{name} (in {folder})")));
+    }
+    Ok(beside)
+}
+
 pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
-    let known = connect.host.known();
+    let known = connect.target.known();
     let agent = connect.agent.as_deref().or(known.map(KnownHost::name)).unwrap_or("default");
     config_file::check_agent(agent)?;
-    let file = file(connect, known)?;
-    let table = known.map_or("mcpServers", KnownHost::servers_key);
+    let file = connect.target.path()?;
     let text = read(&file)?;
-    let unchanged =
-        |reason: String| Failure::failed(format!("`{}` was not changed: {reason}", file.display()));
-    let names = edit::names(text.as_deref().unwrap_or_default(), table).map_err(unchanged)?;
-    let beside = names.into_iter().filter(|name| name != "mgp").collect();
-    let entry = serde_json::to_string_pretty(&entry(global, connect, known, agent)?)?;
-    let after =
-        edit::put(text.as_deref().unwrap_or_default(), table, "mgp", &entry).map_err(unchanged)?;
+    let change = Change::plan(global, connect, &file, text.as_deref(), agent)?;
+    let config = config(global, connect).await?;
+    let servers = chosen(connect, &config, &change)?;
     // The question comes before anything is written.
     let own = ConfigFile::open(connect.config.file_to_edit()?)?;
     let interactive = interactive(global, connect, &own, agent)?;
     own.set_interactive(agent, interactive)?;
-    let backup = write(&file, text.as_deref(), &after)?;
     let mut connected = ConnectResult {
         agent: agent.to_owned(),
-        file,
-        backup,
+        file: file.clone(),
+        backup: None,
         interactive,
-        beside,
+        replaced: change.taken.iter().map(|entry| entry.name.clone()).collect(),
+        beside: change.beside.clone(),
         granted: Vec::new(),
+        not_granted: Vec::new(),
     };
-    if !connect.no_grant {
-        connected.granted = grants(global, connect, agent).await?;
+    let backup = &mut connected.backup;
+    let write = || {
+        *backup = change.write(global, &file, text.as_deref())?;
+        Ok(())
+    };
+    if servers.is_empty() {
+        write()?;
+    } else {
+        let access = NewAccess { agent: agent.to_owned(), servers, because: "mgp connect".into() };
+        connected.granted = grant::grant_access(global, &config, vec![access], write).await?;
     }
+    connected.not_granted = grant::not_granted(global, agent, &config.servers).await?;
     print(global, &connected)
 }
 
-fn file(connect: &Connect, known: Option<KnownHost>) -> CliResult<PathBuf> {
-    let file = match (&connect.file, known) {
-        (Some(file), _) => file.clone(),
-        (None, None) => {
-            return Err(Failure::usage("name the host's file: `mgp connect generic FILE`"));
-        }
-        (None, Some(host)) if connect.project => {
-            let folder = std::env::current_dir()?;
-            host.project_file(&folder)
-                .ok_or_else(|| Failure::usage(format!("{} has no project files", host.name())))?
-        }
-        (None, Some(host)) => host.user_file(&home()?),
-    };
-    // The target of a link is replaced, so that the link stays.
-    Ok(file.canonicalize().unwrap_or(file))
+/// Returns the servers that the agent gets access to.
+fn chosen<'a>(
+    connect: &Connect,
+    config: &'a Config,
+    change: &Change,
+) -> CliResult<Vec<&'a ServerConfig>> {
+    if connect.no_grant {
+        return Ok(Vec::new());
+    }
+    if connect.grant == ["all"] {
+        return Ok(config.servers.iter().collect());
+    }
+    let named = connect.grant.iter().map(|id| {
+        config.server(id).ok_or_else(|| {
+            let known = config.servers.iter().map(|server| server.id.as_str());
+            let near = nearest(id, known).map(|near| format!("; did you mean `{near}`?"));
+            Failure::failed(format!("there is no server `{id}`{}", near.unwrap_or_default()))
+        })
+    });
+    let named: Vec<&ServerConfig> = named.collect::<CliResult<_>>()?;
+    let imported = change.present.iter().filter(|_| connect.grant.is_empty());
+    let imported = imported.filter_map(|(_, _, id)| config.server(id));
+    Ok(named.into_iter().chain(imported).collect())
 }
 
 fn read(file: &Path) -> CliResult<Option<String>> {
@@ -183,18 +367,22 @@ fn read(file: &Path) -> CliResult<Option<String>> {
     }
 }
 
+/// The entry of mgp in a host's file.
+#[derive(Serialize)]
+struct HostEntry {
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    command: String,
+    args: Vec<String>,
+}
+
 /// Builds the server entry for the host's file.
-fn entry(
-    global: &Global,
-    connect: &Connect,
-    known: Option<KnownHost>,
-    agent: &str,
-) -> CliResult<Value> {
+fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResult<HostEntry> {
     let absolute = |path: &Path| -> CliResult<String> {
         Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
     };
     // Absolute, because hosts have their own PATH.
-    let program = absolute(&std::env::current_exe()?)?;
+    let command = absolute(&std::env::current_exe()?)?;
     let mut args = vec!["serve".to_owned(), "--stdio".into(), "--agent".into(), agent.to_owned()];
     // Written down, because the host has its own environment.
     let config = connect.config.named_file();
@@ -204,13 +392,8 @@ fn entry(
             args.extend([name.to_owned(), absolute(&path)?]);
         }
     }
-    let mut entry = Map::new();
-    if known == Some(KnownHost::VsCode) {
-        entry.insert("type".to_owned(), json!("stdio"));
-    }
-    entry.insert("command".to_owned(), json!(program));
-    entry.insert("args".to_owned(), json!(args));
-    Ok(Value::Object(entry))
+    let kind = (connect.target.known() == Some(KnownHost::VsCode)).then_some("stdio");
+    Ok(HostEntry { kind, command, args })
 }
 
 /// Returns whether a person sits at the host: by option, by the configuration, else by asking.
@@ -252,22 +435,20 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<Pat
     config_file::replace_with_backup(file, before, after).map_err(failed)
 }
 
-async fn grants(global: &Global, connect: &Connect, agent: &str) -> CliResult<Vec<GrantResult>> {
+/// Reads the configuration; without one there is nothing to grant.
+async fn config(global: &Global, connect: &Connect) -> CliResult<Config> {
     let trust = Trust::new(std::sync::Arc::new(state::db(global).await?));
-    let loaded = match connect.config.sources().load(&trust).await {
-        Ok(loaded) => loaded,
-        // Without servers there is nothing to grant.
+    let config = match connect.config.sources().load(&trust).await {
+        Ok(loaded) => loaded.config,
         Err(error) => {
             print_note(global, &format!("no access was granted: {error}"));
-            return Ok(Vec::new());
+            return Ok(Config::default());
         }
     };
-    let servers: Vec<&ServerConfig> = loaded.config.servers.iter().collect();
-    if servers.is_empty() {
+    if config.servers.is_empty() {
         print_note(global, "no servers are configured yet; run `mgp import` or `mgp servers add`");
-        return Ok(Vec::new());
     }
-    grant::grant_access(global, agent, &servers, "mgp connect").await
+    Ok(config)
 }
 
 #[cfg(test)]

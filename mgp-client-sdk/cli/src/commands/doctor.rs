@@ -16,6 +16,7 @@ use crate::{state as state_folder, time_args};
 pub(crate) use report::Report;
 use report::{Check, Level};
 
+mod environment;
 mod kernel;
 mod pins;
 mod report;
@@ -47,8 +48,9 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     let running = kernel::check(global, &mut checks).await;
     checks.extend(state::check_keys(global).await);
     let selected = select(doctor, loaded, &mut checks)?;
-    let prober = (!doctor.no_start).then(|| Prober::new(doctor.timeout));
-    let reports = server::check(global, prober, &selected.config.servers, &running).await;
+    let kernel = &selected.config.kernel;
+    let prober = (!doctor.no_start).then(|| Prober::new(doctor.timeout, kernel));
+    let reports = server::check(global, prober, &selected.config, &running).await;
     let broken = &selected.broken;
     // With named servers, nothing else is checked.
     if doctor.server.is_empty() {
@@ -57,6 +59,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         let ids: Vec<_> = ids.chain(broken.iter().map(String::as_str)).collect();
         checks.extend(running.check_others(&ids));
         let inventory = pins::ToolInventory::new(servers, &reports, broken, &running);
+        checks.extend(environment::check(&selected.config));
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_limited(&selected.config, &inventory));
     }
@@ -143,6 +146,10 @@ async fn check_config(
         check.fix = fix;
         check.server.clone_from(&finding.server);
         checks.push(check);
+    }
+    if !loaded.disabled.is_empty() {
+        let what = format!("not used, for `enabled = false`: {}", loaded.disabled.join(", "));
+        checks.push(Check::new("config", Level::Ok, what));
     }
     if let Some(unapproved) = &loaded.unapproved {
         let what = format!("`{}` is not approved, so it has no effect", unapproved.file.display());

@@ -2,10 +2,12 @@
 //!
 //! They are ordinary entries: recorded, shown and revoked by `mgp access` and `mgp permissions`.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mgp_discovery::ServerConfig;
-use mgp_security::{Governance, ServerPolicy};
+use mgp_discovery::{Config, KernelConfig, ServerConfig};
+use mgp_security::{DefinitionState, Governance, ServerPolicy};
 use mgp_types::mgp::{
     AccessGrantParams, AccessQueryParams, KernelPermissionChangeParams, Permission, RiskLevel,
 };
@@ -17,6 +19,7 @@ use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
 use crate::exit::CliResult;
 use crate::output::{Output, Progress, plural};
+use crate::signals::Signals;
 use crate::socket_hello::Intent;
 
 /// The grants for a server.
@@ -34,6 +37,8 @@ pub(super) struct GrantResult {
     /// The number of its tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<usize>,
+    /// The number of its tools whose definition waits for a review.
+    waiting: usize,
     /// The reason its tools are unknown or no permission was approved.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -41,10 +46,14 @@ pub(super) struct GrantResult {
 
 impl GrantResult {
     pub(super) fn render(&self, out: &mut Output) {
-        let Self { server, agent, permissions, asked, tools, error } = self;
+        let Self { server, agent, permissions, asked, tools, waiting, error } = self;
         let mut parts = vec![format!("access for {agent}")];
         if let Some(tools) = tools {
             parts.push(format!("{} recorded", plural(*tools, "tool definition")));
+        }
+        if *waiting > 0 {
+            let wait = if *waiting == 1 { "waits" } else { "wait" };
+            parts.push(format!("{waiting} {wait} for a review: `mgp tools approve {server}`"));
         }
         if !permissions.is_empty() {
             parts.push(format!("approved {}", permissions.join(" ")));
@@ -59,16 +68,58 @@ impl GrantResult {
     }
 }
 
-/// Grants an agent access to servers, and the servers the permissions of their tools.
+/// The servers that an agent gets access to.
+pub(super) struct NewAccess<'a> {
+    pub(super) agent: String,
+    pub(super) servers: Vec<&'a ServerConfig>,
+    /// The reason for the audit log.
+    pub(super) because: String,
+}
+
+/// Grants agents access to servers, and the servers the permissions of their tools.
 ///
-/// Servers for which the agent already has an entry are skipped.
+/// The servers are started before `write` changes any file, and the changes are not interrupted by a signal: a command
+/// that is ended early has done nothing. Servers for which an agent already has an entry are skipped.
 pub(super) async fn grant_access(
     global: &Global,
-    agent: &str,
-    servers: &[&ServerConfig],
-    because: &str,
+    config: &Config,
+    mut wanted: Vec<NewAccess<'_>>,
+    write: impl FnOnce() -> CliResult,
 ) -> CliResult<Vec<GrantResult>> {
     let backend = Backend::open(global, Intent::Change).await?;
+    for NewAccess { agent, servers, .. } in &mut wanted {
+        *servers = without_entry(&backend, agent, servers).await?;
+    }
+    // Servers start slowly; a kernel must be able to lock the folder meanwhile.
+    backend.close().await?;
+    let governance = Governance::builder().build();
+    let probed = probe_each(global, &config.kernel, &governance, &wanted).await;
+    // From here on a signal waits for the end: what was begun is completed.
+    let _signals = Signals::new()?;
+    let backend = Backend::open(global, Intent::Change).await?;
+    write()?;
+    // A running kernel must know the new servers before it decides about them.
+    backend.reload().await;
+    let mut all = Vec::new();
+    for NewAccess { agent, servers, because } in &wanted {
+        for server in servers {
+            if let Some(probed) = probed.get(&server.id) {
+                let granted =
+                    grant_server(&backend, &governance, agent, server, probed, because).await?;
+                all.push(granted);
+            }
+        }
+    }
+    backend.close().await?;
+    Ok(all)
+}
+
+/// Returns the servers for which an agent has no entry of its own.
+async fn without_entry<'a>(
+    backend: &Backend,
+    agent: &str,
+    servers: &[&'a ServerConfig],
+) -> CliResult<Vec<&'a ServerConfig>> {
     let mut new = Vec::new();
     for server in servers.iter().copied() {
         let result = backend.query(AccessQueryParams::new(agent, server.id.as_str())).await?;
@@ -76,34 +127,56 @@ pub(super) async fn grant_access(
             new.push(server);
         }
     }
-    // Servers start slowly; a kernel must be able to lock the folder meanwhile.
+    new.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(new)
+}
+
+/// Returns the servers for which no entry applies to an agent.
+pub(super) async fn not_granted(
+    global: &Global,
+    agent: &str,
+    servers: &[ServerConfig],
+) -> CliResult<Vec<String>> {
+    let backend = Backend::open(global, Intent::Read).await?;
+    let mut left = Vec::new();
+    for server in servers {
+        let id = server.id.as_str();
+        let result = backend.query(AccessQueryParams::new(agent, id)).await?;
+        if result.entries.into_iter().next().is_none() {
+            left.push(id.to_owned());
+        }
+    }
     backend.close().await?;
-    let governance = Governance::builder().build();
-    for server in &new {
+    Ok(left)
+}
+
+/// Starts each server once, several at a time.
+async fn probe_each(
+    global: &Global,
+    kernel: &KernelConfig,
+    governance: &Governance,
+    wanted: &[NewAccess<'_>],
+) -> HashMap<ServerId, Result<ProbedServer, ProbeError>> {
+    let servers = wanted.iter().flat_map(|wanted| &wanted.servers);
+    let servers: BTreeMap<&str, &ServerConfig> =
+        servers.map(|server| (server.id.as_str(), *server)).collect();
+    for server in servers.values() {
         governance.policies().set(server.id.clone(), policy(server));
     }
-    let prober = Prober::new(None);
-    let mut probes: FuturesUnordered<_> = new
-        .iter()
-        .map(|server| async { (*server, prober.probe(server, governance.definitions()).await) })
+    let prober = Prober::new(None, kernel);
+    let mut probes: FuturesUnordered<_> = servers
+        .values()
+        .map(|server| async {
+            (server.id.clone(), prober.probe(server, governance.definitions()).await)
+        })
         .collect();
-    let mut progress = Progress::new(global, "checking servers", new.len());
-    let mut probed = Vec::new();
-    while let Some(one) = probes.next().await {
+    let mut progress = Progress::new(global, "checking servers", servers.len());
+    let mut probed = HashMap::new();
+    while let Some((id, one)) = probes.next().await {
         progress.step();
-        probed.push(one);
+        probed.insert(id, one);
     }
-    drop(progress);
-    probed.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
-    let backend = Backend::open(global, Intent::Change).await?;
-    // A running kernel must know the new servers before it decides about them.
-    backend.reload().await;
-    let mut all = Vec::new();
-    for (server, probed) in probed {
-        all.push(grant_server(&backend, &governance, agent, server, probed, because).await?);
-    }
-    backend.close().await?;
-    Ok(all)
+    probed
 }
 
 async fn grant_server(
@@ -111,7 +184,7 @@ async fn grant_server(
     governance: &Governance,
     agent: &str,
     server: &ServerConfig,
-    probed: Result<ProbedServer, ProbeError>,
+    probed: &Result<ProbedServer, ProbeError>,
     because: &str,
 ) -> CliResult<GrantResult> {
     let id = server.id.as_str();
@@ -122,10 +195,16 @@ async fn grant_server(
             if let Backend::Folder(state, _) = backend {
                 state.definitions().observe(&server.id, &probed.raw).await?;
             }
-            (needed_permissions(governance, &server.id, &probed), Some(probed.tools.len()), None)
+            (needed_permissions(governance, &server.id, probed), Some(probed.tools.len()), None)
         }
         Err(error) => (Vec::new(), None, Some(format!("not started: {error}"))),
     };
+    let waiting = probed.as_ref().map_or(0, |probed| {
+        let names: BTreeSet<&String> = probed.listed.iter().collect();
+        let state = |name: &str| governance.definitions().state(Some(&server.id), name);
+        let waits = |name: &&String| matches!(state(name), DefinitionState::Flagged(_));
+        names.into_iter().filter(waits).count()
+    });
     let (asked, mut granted): (Vec<_>, Vec<_>) =
         needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
     // Earlier decisions are not changed.
@@ -148,6 +227,7 @@ async fn grant_server(
         permissions: names(&granted),
         asked: names(&asked),
         tools,
+        waiting,
         error,
     })
 }

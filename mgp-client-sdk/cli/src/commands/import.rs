@@ -1,17 +1,21 @@
 //! `mgp import`: copies the servers of other hosts into the configuration (MGP §15.2).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mgp_discovery::import::{Entry, Host, Import as Read, ImportOutcome, Plan, read};
-use mgp_discovery::{Config, ServerConfig, settings};
+use mgp_discovery::import::{
+    Entry, Host, Import as Read, ImportLine, ImportOutcome, ImportedServer, Plan, read,
+    switched_off,
+};
+use mgp_discovery::{Config, Origin, describe_target, settings};
 use serde::Serialize;
 
-use super::grant::{self, GrantResult};
-use super::probe::describe_reach;
+use super::grant::{self, GrantResult, NewAccess};
 use crate::args::ConfigArg;
 use crate::args::Global;
+use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, home};
 use crate::output::{Cell, Color, Output, Render, print, print_note};
@@ -19,7 +23,7 @@ use crate::output::{Cell, Color, Output, Render, print, print_note};
 /// `mgp import`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  mgp import                          # show the servers of all hosts of this computer\n  mgp import claude-code --apply      # copy them, and grant the agent claude-code access\n  mgp import ./server.json --apply --agent default"
+    after_help = "Example:\n  mgp import                          # show the servers of all hosts of this computer\n  mgp import claude-code --apply      # copy them, and let the agent claude-code use exactly these\n  mgp import ./server.json --apply --agent default"
 )]
 pub(crate) struct Import {
     /// Hosts (claude-desktop, claude-code, cursor, vscode) or files; the default is all hosts of this user
@@ -53,7 +57,9 @@ pub(crate) struct ImportResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
     /// Each server and its source.
-    servers: Vec<ImportedServer>,
+    servers: Vec<ServerReport>,
+    /// The servers that each agent gets access to: those of its host.
+    access: BTreeMap<String, BTreeSet<String>>,
     /// The grants, by server.
     granted: Vec<GrantResult>,
 }
@@ -61,7 +67,7 @@ pub(crate) struct ImportResult {
 /// A server of another host.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ImportedServer {
+struct ServerReport {
     /// The name in the file of the host.
     name: String,
     /// The file of that host.
@@ -69,6 +75,8 @@ struct ImportedServer {
     /// The id in the configuration; absent if it was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
+    /// `true` if the configuration has the same server already, or gets it from another host.
+    present: bool,
     /// The command line or URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     runs: Option<String>,
@@ -81,38 +89,77 @@ struct ImportedServer {
     notes: Vec<String>,
 }
 
+impl ServerReport {
+    fn new(line: &ImportLine, config: &Config) -> Self {
+        let (id, is_present, left_out) = match &line.outcome {
+            ImportOutcome::Added(id) => (Some(id.clone()), false, None),
+            ImportOutcome::Present(id) => (Some(id.clone()), true, None),
+            ImportOutcome::Skipped(reason) => (None, false, Some(reason.clone())),
+            _ => (None, false, None),
+        };
+        let server = id.as_ref().filter(|_| !is_present).and_then(|id| config.server(id));
+        Self {
+            name: line.name.clone(),
+            source: line.source.clone(),
+            id,
+            present: is_present,
+            runs: server.map(describe_target),
+            sets: server.map(settings).unwrap_or_default(),
+            left_out,
+            notes: line.notes.clone(),
+        }
+    }
+
+    fn is_added(&self) -> bool {
+        self.id.is_some() && !self.present
+    }
+
+    fn render(&self, out: &mut Output) {
+        let Self { name, source, id, runs, sets, left_out, notes, .. } = self;
+        let mark = match id {
+            Some(_) if self.present => Cell::from("=").color(Color::Dim),
+            Some(_) => Cell::from("+").color(Color::Green),
+            None => Cell::from("-").color(Color::Dim),
+        };
+        let mut line = format!("{name}  from {}", source.display());
+        if let Some(runs) = runs {
+            let verb = if runs.contains("://") && !runs.contains(' ') { "at" } else { "runs" };
+            line = format!("{line}  {verb} {runs}");
+        }
+        match id {
+            Some(id) if self.present => line = format!("{line}  is the same as `{id}` in mgp"),
+            Some(id) if id != name => line = format!("{line}  as {id}"),
+            _ => {}
+        }
+        if let Some(reason) = left_out {
+            line = format!("{line}  left out: {reason}");
+        }
+        out.status_line(&mark, &line);
+        for set in sets {
+            out.line(format!("    sets {set}"));
+        }
+        for note in notes {
+            out.line(format!("    {note}"));
+        }
+    }
+}
+
 impl Render for ImportResult {
     fn render(&self, out: &mut Output) {
-        for ImportedServer { name, source, id, runs, sets, left_out, notes } in &self.servers {
-            let mark = if id.is_some() {
-                Cell::from("+").color(Color::Green)
-            } else {
-                Cell::from("-").color(Color::Dim)
-            };
-            let mut line = format!("{name}  from {}", source.display());
-            if let Some(runs) = runs {
-                let verb = if runs.contains("://") && !runs.contains(' ') { "at" } else { "runs" };
-                line = format!("{line}  {verb} {runs}");
-            }
-            if let Some(id) = id.as_ref().filter(|id| *id != name) {
-                line = format!("{line}  as {id}");
-            }
-            if let Some(reason) = left_out {
-                line = format!("{line}  left out: {reason}");
-            }
-            out.status_line(&mark, &line);
-            for set in sets {
-                out.line(format!("    sets {set}"));
-            }
-            for note in notes {
-                out.line(format!("    {note}"));
-            }
+        for server in &self.servers {
+            server.render(out);
         }
         for granted in &self.granted {
             granted.render(out);
         }
-        let added = self.servers.iter().filter(|server| server.id.is_some()).count();
+        let added = self.servers.iter().filter(|server| server.is_added()).count();
         let file = self.file.display();
+        if !self.applied {
+            for (agent, servers) in &self.access {
+                let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+                out.line(format!("`--apply` lets {agent} use {}", servers.join(", ")));
+            }
+        }
         if !self.applied && added > 0 {
             out.line(format!("nothing was written; `--apply` adds {added} to {file}"));
         } else if added == 0 {
@@ -125,7 +172,7 @@ impl Render for ImportResult {
                     backup.display()
                 ));
             }
-            out.line("next: `mgp doctor`, then `mgp connect HOST`");
+            out.line("next: `mgp doctor`, then `mgp connect HOST --replace`");
         }
     }
 }
@@ -139,51 +186,82 @@ struct Source {
 pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
     let file = import.config.file_to_edit()?;
     let mut sources = sources(global, import)?;
-    let mut servers: Vec<ImportedServer> =
+    let mut servers: Vec<ServerReport> =
         sources.iter_mut().flat_map(|source| remove_mgp(&mut source.read)).collect();
     let reads: Vec<Read> = sources.iter().map(|source| source.read.clone()).collect();
     let plan = Plan::new(&file, &reads)?;
-    let after = Config::parse(&file, plan.text())?.config;
-    servers.extend(plan.lines().iter().map(|line| {
-        let (id, left_out) = match &line.outcome {
-            ImportOutcome::Added(id) => (Some(id.clone()), None),
-            ImportOutcome::Skipped(reason) => (None, Some(reason.clone())),
-            _ => (None, None),
-        };
-        let server = id.as_ref().and_then(|id| after.server(id));
-        ImportedServer {
-            name: line.name.clone(),
-            source: line.source.clone(),
-            id,
-            runs: server.map(describe_reach),
-            sets: server.map(settings).unwrap_or_default(),
-            left_out,
-            notes: line.notes.clone(),
-        }
-    }));
-    let mut result =
-        ImportResult { file, applied: import.apply, backup: None, servers, granted: Vec::new() };
-    if import.apply && !plan.is_idle() {
+    let mut after = Config::parse(&file, plan.text())?.config;
+    // The file is the user's own, so that its variables, files and commands are expanded.
+    for server in &mut after.servers {
+        server.origin = Origin::Named;
+    }
+    servers.extend(plan.lines().iter().map(|line| ServerReport::new(line, &after)));
+    let access = if import.no_grant { BTreeMap::new() } else { access(import, &sources, &servers) };
+    let mut result = ImportResult {
+        file,
+        applied: import.apply,
+        backup: None,
+        servers,
+        access,
+        granted: Vec::new(),
+    };
+    if import.apply && import.no_grant {
         result.backup = plan.apply()?;
-        if !import.no_grant {
-            result.granted =
-                grants(global, import, &sources, &result.servers, &result.file).await?;
-        }
+        control::reload(global).await;
+    } else if import.apply {
+        let wanted = new_access(&result.access, &after);
+        let backup = &mut result.backup;
+        let write = || {
+            *backup = plan.apply()?;
+            Ok(())
+        };
+        result.granted = grant::grant_access(global, &after, wanted, write).await?;
     }
     print(global, &result)
 }
 
+/// Returns the servers that each agent gets access to: exactly those of its host.
+fn access(
+    import: &Import,
+    sources: &[Source],
+    servers: &[ServerReport],
+) -> BTreeMap<String, BTreeSet<String>> {
+    let mut access = BTreeMap::<String, BTreeSet<String>>::new();
+    for source in sources {
+        let agent = import.agent.as_deref().unwrap_or(&source.agent);
+        let of_source = servers.iter().filter(|server| server.source == source.read.source);
+        let ids: Vec<String> = of_source.filter_map(|server| server.id.clone()).collect();
+        if !ids.is_empty() {
+            access.entry(agent.to_owned()).or_default().extend(ids);
+        }
+    }
+    access
+}
+
+fn new_access<'a>(
+    access: &BTreeMap<String, BTreeSet<String>>,
+    config: &'a Config,
+) -> Vec<NewAccess<'a>> {
+    let each = access.iter().map(|(agent, ids)| NewAccess {
+        agent: agent.clone(),
+        servers: ids.iter().filter_map(|id| config.server(id)).collect(),
+        because: format!("mgp import, for {agent}"),
+    });
+    each.collect()
+}
+
 /// Removes the entry of `mgp connect`, with which the kernel would start itself.
-fn remove_mgp(read: &mut Read) -> Vec<ImportedServer> {
+fn remove_mgp(read: &mut Read) -> Vec<ServerReport> {
     let mut removed = Vec::new();
     let source = read.source.clone();
-    read.servers.retain(|(name, entry, _)| {
+    read.servers.retain(|ImportedServer { name, entry, .. }| {
         let is_mgp = is_mgp(entry);
         if is_mgp {
-            removed.push(ImportedServer {
+            removed.push(ServerReport {
                 name: name.clone(),
                 source: source.clone(),
                 id: None,
+                present: false,
                 runs: None,
                 sets: Vec::new(),
                 left_out: Some("it is mgp itself".to_owned()),
@@ -193,38 +271,6 @@ fn remove_mgp(read: &mut Read) -> Vec<ImportedServer> {
         !is_mgp
     });
     removed
-}
-
-/// Grants the agent of each host access to the servers of that host.
-async fn grants(
-    global: &Global,
-    import: &Import,
-    sources: &[Source],
-    imported: &[ImportedServer],
-    file: &Path,
-) -> CliResult<Vec<GrantResult>> {
-    // No approvals are needed: the file is the user's own.
-    let given = mgp_discovery::Sources::single(file);
-    let trust =
-        mgp_discovery::Trust::new(std::sync::Arc::new(mgp_types::store::MemoryStore::new()));
-    let config = given.load(&trust).await?.config;
-    let mut granted = Vec::new();
-    for source in sources {
-        let from = |server: &&ServerConfig| {
-            let is_it = |one: &ImportedServer| {
-                one.id.as_deref() == Some(server.id.as_str()) && one.source == source.read.source
-            };
-            imported.iter().any(is_it)
-        };
-        let servers: Vec<&ServerConfig> = config.servers.iter().filter(from).collect();
-        if servers.is_empty() {
-            continue;
-        }
-        let agent = import.agent.as_deref().unwrap_or(&source.agent);
-        let because = format!("mgp import from {}", source.read.source.display());
-        granted.extend(grant::grant_access(global, agent, &servers, &because).await?);
-    }
-    Ok(granted)
 }
 
 /// Reads the named files and hosts, or all hosts.
@@ -277,8 +323,20 @@ fn host_files(host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
 }
 
 fn read_host(host: KnownHost, file: &Path) -> CliResult<Source> {
-    let read = read(host.format(), file, &read_text(file)?)?;
+    let mut read = read(host.format(), file, &read_text(file)?)?;
+    read.leave_out(&switched_off_servers(host, file));
     Ok(Source { read, agent: host.name().to_owned() })
+}
+
+/// Returns the servers of a project's `.mcp.json` that the user has switched off in Claude Code.
+fn switched_off_servers(host: KnownHost, file: &Path) -> Vec<String> {
+    let (KnownHost::ClaudeCode, Some(project)) = (host, file.parent()) else { return Vec::new() };
+    let settings = project.join(".claude/settings.json");
+    let local = project.join(".claude/settings.local.json");
+    let of_user = home().map(|home| host.user_file(&home));
+    let files = [settings, local].into_iter().chain(of_user);
+    let texts = files.filter_map(|file| read_text(&file).ok());
+    texts.flat_map(|text| switched_off(&text, project)).collect()
 }
 
 fn read_file(name: &str) -> CliResult<Source> {
@@ -301,7 +359,7 @@ fn read_file(name: &str) -> CliResult<Source> {
 
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-fn read_text(file: &Path) -> CliResult<String> {
+pub(super) fn read_text(file: &Path) -> CliResult<String> {
     let failed =
         |reason: String| Failure::failed(format!("`{}` cannot be read: {reason}", file.display()));
     let metadata = fs::metadata(file).map_err(|error| failed(error.to_string()))?;
@@ -320,7 +378,7 @@ fn is_registry(text: &str) -> bool {
         && (value.get("packages").is_some() || value.get("remotes").is_some())
 }
 
-fn is_mgp(entry: &Entry) -> bool {
+pub(super) fn is_mgp(entry: &Entry) -> bool {
     let program = entry.command.as_deref().map(Path::new).and_then(Path::file_stem);
     program.is_some_and(|name| name == "mgp") && entry.args.iter().any(|arg| arg == "serve")
 }

@@ -7,12 +7,13 @@ use mgp_security::auth::{ApiKeys, FileKeys, KeyGrant, KeyRecord};
 use mgp_types::Timestamp;
 use serde::Serialize;
 
+use super::known_names::KnownNames;
 use crate::args::Global;
 use crate::backend::operator;
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
-use crate::output::{ActionReport, Cell, Color, Output, Render, print};
+use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note};
 use crate::{state, time_args};
 
 /// `mgp keys`.
@@ -22,6 +23,7 @@ pub(crate) enum Keys {
     #[command(after_help = "Example:\n  mgp keys add nightly-build --expires 90d")]
     Add(Add),
     /// List the keys, without their secrets
+    #[command(alias = "list")]
     Ls,
     /// Revoke a key
     #[command(after_help = "Example:\n  mgp keys revoke 3f1c09aa52b7e4d0")]
@@ -40,12 +42,16 @@ pub(crate) struct Add {
     #[arg(long)]
     admin: bool,
     /// Limit the key to this; may be given several times:
-    /// tools.call (and resources and prompts), tools.call:NAME, tools.list, tools.read:NAME, admin.read, admin.write
+    /// tools.call (and resources and prompts), tools.call:TOOL, tools.list, tools.read:TOOL, admin.read, admin.write;
+    /// TOOL is a name, or SERVER.TOOL
     #[arg(long, value_name = "WORD")]
     permission: Vec<String>,
     /// Expiry: 30d, 12h, or a timestamp, e.g. 2027-01-31T00:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time_args::future)]
     expires: Option<SystemTime>,
+    /// Accept a permission for a tool that does not exist yet
+    #[arg(long)]
+    force: bool,
 }
 
 /// A new key.
@@ -157,6 +163,9 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             if add.admin {
                 grant = grant.operator();
             }
+            if !add.force {
+                check_tools(global, &add.permission).await?;
+            }
             for permission in &add.permission {
                 check(permission)?;
                 grant = grant.permission(permission);
@@ -186,6 +195,22 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
     }
 }
 
+/// Refuses permissions for tools that do not exist, which would permit nothing.
+async fn check_tools(global: &Global, permissions: &[String]) -> CliResult {
+    let tools = permissions.iter().filter_map(|permission| Some(permission.split_once(':')?.1));
+    let mut tools = tools.filter(|tool| !tool.is_empty()).peekable();
+    if tools.peek().is_none() {
+        return Ok(());
+    }
+    let known = KnownNames::read_alone(global).await?;
+    for tool in tools {
+        if let Some(note) = known.check_any_tool(tool)? {
+            print_note(global, &format!("mgp: {note}"));
+        }
+    }
+    Ok(())
+}
+
 /// Checks that a permission limits a key; an unknown one would permit nothing.
 fn check(permission: &str) -> CliResult {
     let known = matches!(permission, "tools.call" | "tools.list" | "admin.read" | "admin.write")
@@ -196,6 +221,6 @@ fn check(permission: &str) -> CliResult {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "`{permission}` is not a permission of keys; known: tools.call, tools.call:NAME, tools.list, tools.read:NAME, admin.read, admin.write"
+        "`{permission}` is not a permission of keys; known: tools.call, tools.call:TOOL, tools.list, tools.read:TOOL, admin.read, admin.write"
     )))
 }

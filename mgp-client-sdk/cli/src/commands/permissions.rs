@@ -3,11 +3,12 @@
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
+use mgp_discovery::nearest;
 use mgp_security::{CallApprovals, scope_words};
 use mgp_types::mgp::{KernelPermission, KernelPermissionChangeParams, Permission, PermissionScope};
 use serde::Serialize;
 
-use super::typo_hints::typo_hints;
+use super::known_names::{KnownNames, unknown};
 use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
 use crate::exit::{CliResult, Failure};
@@ -19,6 +20,7 @@ use crate::time_args;
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Permissions {
     /// List decisions
+    #[command(alias = "list")]
     Ls {
         /// Only decisions about this server
         server: Option<String>,
@@ -57,6 +59,9 @@ pub(crate) struct Change {
     /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
+    /// Accept a server, tool or permission that does not exist yet
+    #[arg(long)]
+    force: bool,
 }
 
 /// The only arguments of calls that an approval is for.
@@ -179,17 +184,20 @@ async fn decide(
     decision: PermissionDecision,
     change: &Change,
 ) -> CliResult<ActionReport> {
-    let Change { server, permissions, tool, limits, expires, because } = change;
-    for permission in permissions {
-        let known = Permission::from(permission.as_str());
-        let is_call =
-            decision == PermissionDecision::Revoke && CallApprovals::is_id(known.as_str());
-        if !known.is_known() && !permission.contains('.') && !is_call {
-            let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
-            let all = all.join(", ");
-            return Err(Failure::usage(format!(
-                "`{permission}` is not a permission; known: {all}"
-            )));
+    let Change { server, permissions, tool, limits, expires, because, force } = change;
+    // The approvals of calls are revoked by their ids.
+    let is_call = |id: &str| decision == PermissionDecision::Revoke && CallApprovals::is_id(id);
+    for permission in permissions.iter().filter(|one| !is_call(one)) {
+        check_permission(permission, *force)?;
+    }
+    let known = KnownNames::read(global, backend).await?;
+    let mut notes = Vec::new();
+    let bare = |tool: &String| known.resolve(server, Some(tool)).1.unwrap_or_else(|| tool.clone());
+    let tool: &Vec<String> = &tool.iter().map(bare).collect();
+    if !force && decision != PermissionDecision::Revoke {
+        known.check_server(server).await?;
+        for tool in tool {
+            notes.extend(known.check_tool(server, tool)?);
         }
     }
     let permissions: Vec<Permission> =
@@ -210,6 +218,19 @@ async fn decide(
         }
         PermissionDecision::Revoke => "revoked",
     };
-    let hints = typo_hints(global, backend, server, tool).await;
-    Ok(ActionReport::new(&**server, status).with_notes(hints))
+    Ok(ActionReport::new(&**server, status).with_notes(notes))
+}
+
+/// Refuses words that are no permission, and likely misspellings of one; servers may have permissions of their own.
+fn check_permission(permission: &str, force: bool) -> CliResult {
+    let is_known = Permission::from(permission).is_known();
+    let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
+    if !is_known && !permission.contains('.') {
+        let all = all.join(", ");
+        return Err(Failure::usage(format!("`{permission}` is not a permission; known: {all}")));
+    }
+    if !is_known && !force && nearest(permission, all.iter().copied()).is_some() {
+        return Err(unknown("permission", permission, all));
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
 use mgp_discovery::{
-    Expanded, ExpandedServer, ExpandedTarget, Expander, ServerConfig, TargetConfig, clear_secrets,
+    Expanded, ExpandedServer, ExpandedTarget, Expander, KernelConfig, ServerConfig, TargetConfig,
 };
 use mgp_security::Definitions;
 use mgp_transport::ChildCommand;
@@ -79,13 +79,20 @@ impl fmt::Display for ProbeError {
 pub(super) struct Prober {
     expander: Expander,
     timeout: Option<Duration>,
+    /// The variables that every program inherits besides the basic ones.
+    pass_env: Vec<String>,
     starts: Semaphore,
 }
 
 impl Prober {
     /// Creates a prober with a time limit for each server, in place of its `start_timeout`.
-    pub(super) fn new(timeout: Option<Duration>) -> Self {
-        Self { expander: Expander::from_env(), timeout, starts: Semaphore::new(MAX_STARTING) }
+    pub(super) fn new(timeout: Option<Duration>, kernel: &KernelConfig) -> Self {
+        Self {
+            expander: Expander::from_env(),
+            timeout,
+            pass_env: kernel.pass_env.clone(),
+            starts: Semaphore::new(MAX_STARTING),
+        }
     }
 
     /// Starts a server and lists its tools, which are recorded in the definitions.
@@ -204,6 +211,7 @@ impl Prober {
                 let stderr = stderr.clone();
                 let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
+                    .inherit_env(self.pass_env.iter().chain(&server.pass_env))
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .server(id.as_str())
                     .cwd(cwd)
@@ -310,63 +318,9 @@ fn error_chain(error: &mgp_client_sdk::Error) -> String {
     text
 }
 
-/// Returns the command line or the URL of a server without apparent secrets.
-pub(super) fn describe_reach(server: &ServerConfig) -> String {
-    let secret: Vec<String> =
-        clear_secrets(server).into_iter().map(|secret| secret.place).collect();
-    match &server.target {
-        TargetConfig::Program { command, args, .. } => {
-            let args = args.iter().enumerate().map(|(at, arg)| {
-                let is_secret = secret.contains(&format!("args[{at}]"));
-                match arg.split_once('=').filter(|_| is_secret) {
-                    Some((name, _)) if name.starts_with('-') => format!("{name}=…"),
-                    _ if is_secret => "…".to_owned(),
-                    _ => arg.clone(),
-                }
-            });
-            std::iter::once(command.clone()).chain(args).collect::<Vec<_>>().join(" ")
-        }
-        TargetConfig::Url { url, .. } => {
-            let end = url.find(['?', '#']).unwrap_or(url.len());
-            let (scheme, rest) = url[..end].split_once("://").unwrap_or(("", &url[..end]));
-            let rest = match rest.split_once('@') {
-                Some((login, place)) if !login.contains('/') => place,
-                _ => rest,
-            };
-            if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
-        }
-        _ => "an unsupported transport".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use mgp_discovery::Config;
-
     use super::*;
-
-    #[track_caller]
-    fn check(entry: &str, expected: &str) {
-        let config = Config::parse("mgp.toml", &format!("servers = [{{ id = 'a', {entry} }}]"));
-        assert_eq!(describe_reach(&config.unwrap().config.servers[0]), expected);
-    }
-
-    #[test]
-    fn apparent_secrets_are_not_shown() {
-        check(
-            "command = 'x', args = ['--token=ghp_abcdefghijklmnopqrstuvwxyz0123456789', 'b']",
-            "x --token=… b",
-        );
-        check(
-            "command = 'x', args = ['--api-key', 'hunter2-hunter2-hunter2', '--port', '1']",
-            "x --api-key … --port 1",
-        );
-        check(
-            "url = 'https://me:secret-secret@h.example/mcp?key=hunter2hunter2'",
-            "https://h.example/mcp",
-        );
-        check("command = 'x', args = ['${TOKEN}']", "x ${TOKEN}");
-    }
 
     #[test]
     fn a_program_that_is_not_found_is_an_error_with_the_remedy() {

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::time::{Instant, sleep};
 
-use super::grant::{self, GrantResult};
+use super::grant::{self, GrantResult, NewAccess};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::backend::Backend;
@@ -45,6 +45,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Servers {
     /// List the servers and their states
+    #[command(alias = "list")]
     Ls {
         /// Show only this server, in full
         server: Option<String>,
@@ -55,8 +56,13 @@ pub(crate) enum Servers {
     )]
     Add(Add),
     /// Remove a server from your configuration, or a registered server from the running kernel
-    #[command(after_help = "Example:\n  mgp servers rm files")]
+    #[command(alias = "remove", after_help = "Example:\n  mgp servers rm files")]
     Rm(Rm),
+    /// Use a disabled server again
+    Enable(Rm),
+    /// Stop using a server, and keep its access entries and permissions
+    #[command(after_help = "Example:\n  mgp servers disable files")]
+    Disable(Rm),
     /// Start a server
     Start(ServerArg),
     /// Stop a server after its running calls have finished
@@ -119,7 +125,7 @@ pub(crate) struct Add {
     command: Vec<String>,
 }
 
-/// `mgp servers rm`.
+/// `mgp servers rm`, `enable` and `disable`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Rm {
     /// Server
@@ -165,7 +171,12 @@ fn state_cell(state: &ServerState) -> Cell {
         ServerState::Registered | ServerState::Disconnected => Color::Dim,
         _ => Color::Yellow,
     };
-    Cell::from(state.as_str()).color(color)
+    let word = match state {
+        // A server that was registered at run time is another thing.
+        ServerState::Registered => "idle",
+        state => state.as_str(),
+    };
+    Cell::from(word).color(color)
 }
 
 impl Render for ServerList {
@@ -245,6 +256,8 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
     match servers {
         Servers::Add(add) => self::add(global, add).await,
         Servers::Rm(rm) => remove(global, rm).await,
+        Servers::Enable(arg) => set_enabled(global, arg, true).await,
+        Servers::Disable(arg) => set_enabled(global, arg, false).await,
         Servers::Ls { server } => {
             let client = control::connect(global).await?;
             let mut params = KernelServersParams::new();
@@ -336,11 +349,16 @@ async fn add(global: &Global, add: &Add) -> CliResult {
         return Err(Failure::failed("nothing was added"));
     };
     let notes = match &line.outcome {
-        ImportOutcome::Added(_) => line.notes.clone(),
+        ImportOutcome::Added(id) if *id == add.id => line.notes.clone(),
         ImportOutcome::Skipped(reason) => {
             return Err(Failure::failed(format!("`{}` was not added: {reason}", add.id)));
         }
-        _ => Vec::new(),
+        _ => {
+            let id = &add.id;
+            return Err(Failure::failed(format!(
+                "there is a server `{id}` already; choose another id, or run `mgp servers rm {id}` first"
+            )));
+        }
     };
     plan.apply()?;
     let mut result = AddResult { id: add.id.clone(), file, notes, granted: Vec::new() };
@@ -421,18 +439,31 @@ async fn grants(global: &Global, add: &Add, file: &Path) -> CliResult<Vec<GrantR
         add.agent.clone()
     };
     let agents = if agents.is_empty() { vec!["default".to_owned()] } else { agents };
-    let mut granted = Vec::new();
-    for agent in agents {
-        granted.extend(grant::grant_access(global, &agent, &[server], "mgp servers add").await?);
+    let access =
+        |agent| NewAccess { agent, servers: vec![server], because: "mgp servers add".to_owned() };
+    grant::grant_access(global, &config, agents.into_iter().map(access).collect(), || Ok(())).await
+}
+
+/// Switches a server on or off in the configuration.
+async fn set_enabled(global: &Global, arg: &Rm, is_enabled: bool) -> CliResult {
+    let (id, file) = (&arg.server, arg.config.file_to_edit()?);
+    if !ConfigFile::open(file.clone())?.set_enabled(id, is_enabled)? {
+        let file = file.display();
+        return Err(Failure::failed(format!("there is no server `{id}` in {file}")));
     }
-    Ok(granted)
+    control::reload(global).await;
+    ActionReport::new(&**id, if is_enabled { "enabled" } else { "disabled" }).print(global)
 }
 
 async fn remove(global: &Global, rm: &Rm) -> CliResult {
     let id = &rm.server;
     let removed = ActionReport::new(&**id, "removed");
-    if ConfigFile::open(rm.config.file_to_edit()?)?.remove_server(id)? {
-        return removed.with_notes(forget(global, rm).await?).print(global);
+    if let Some(pins) = ConfigFile::open(rm.config.file_to_edit()?)?.remove_server(id)? {
+        let mut notes = forget(global, rm).await?;
+        if !pins.is_empty() {
+            notes.push(format!("removed with it: the pins {}", pins.join(", ")));
+        }
+        return removed.with_notes(notes).print(global);
     }
     // Without an entry in the file, it may be a registered server.
     let client = match control::connect_to_change(global).await {

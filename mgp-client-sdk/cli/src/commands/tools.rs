@@ -1,5 +1,6 @@
 //! `mgp tools`: the tools of all servers, as agents see them.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use clap::{Args, Subcommand};
@@ -15,6 +16,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::kernel::RESULT_TYPE;
+use super::known_names::KnownNames;
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::config_file::{ConfigFile, Pinned, check_agent};
@@ -30,6 +32,7 @@ const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
 pub(crate) enum Tools {
     /// List tools, and why an agent does not see a tool
     #[command(
+        alias = "list",
         after_help = "Example:\n  mgp tools ls --agent cursor\n  mgp tools ls --waiting      # definitions that need a decision"
     )]
     Ls(Ls),
@@ -46,9 +49,9 @@ pub(crate) enum Tools {
         after_help = "Example:\n  mgp tools pin files.read_file --agent cursor\n  mgp tools pin files.read_file --agent cursor --remove"
     )]
     Pin(Pin),
-    /// Approve or reject a definition that is suspicious or has changed
+    /// Approve or reject definitions that are suspicious or have changed
     #[command(
-        after_help = "Example:\n  mgp tools approve files.read_file\n  mgp tools approve files.read_file --reject --because 'it asks for secrets'"
+        after_help = "Example:\n  mgp tools approve files               # all definitions of a server that wait, e.g. after an upgrade\n  mgp tools approve files.read_file 'git.*'\n  mgp tools approve files.read_file --reject --because 'it asks for secrets'"
     )]
     Approve(Approve),
     /// Show the tokens of an agent's tool list, and of a list of all tools
@@ -115,6 +118,9 @@ pub(crate) struct Pin {
     /// Unpin the tool instead
     #[arg(long)]
     remove: bool,
+    /// Accept a tool that does not exist yet
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     config: ConfigArg,
 }
@@ -122,15 +128,19 @@ pub(crate) struct Pin {
 /// `mgp tools approve`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Approve {
-    /// Tool, as SERVER.TOOL
-    tool: String,
-    /// Reject the definition instead
+    /// Tools as SERVER.TOOL, patterns of them with `*`, or servers: their definitions that wait
+    #[arg(value_name = "TOOL|SERVER", required_unless_present = "all")]
+    tools: Vec<String>,
+    /// All definitions that wait
+    #[arg(long, conflicts_with = "tools")]
+    all: bool,
+    /// Reject the definitions instead
     #[arg(long)]
     reject: bool,
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// Decide only about the definition with this fingerprint
+    /// Decide only about the definition with this fingerprint; for one tool
     #[arg(long, value_name = "HASH")]
     fingerprint: Option<String>,
     /// Reason for the audit log
@@ -148,7 +158,11 @@ pub(crate) struct ToolList(Vec<KernelTool>);
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct SearchResult(Vec<FoundTool>);
+pub(crate) struct SearchResult {
+    tools: Vec<FoundTool>,
+    #[serde(skip)]
+    agent: String,
+}
 
 /// The result of a call.
 #[derive(Debug, Serialize)]
@@ -211,10 +225,13 @@ impl Render for ToolList {
 
 impl Render for SearchResult {
     fn render(&self, out: &mut Output) {
-        if self.0.is_empty() {
-            return out.line("no matching tool that this agent may use; try another --agent, or grant access with `mgp access grant`");
+        if self.tools.is_empty() {
+            let agent = &self.agent;
+            return out.line(format!(
+                "no tool that agent `{agent}` may use fits; try another --agent, or `mgp access grant {agent} SERVER`"
+            ));
         }
-        let rows = self.0.iter().map(|tool| {
+        let rows = self.tools.iter().map(|tool| {
             let score = tool.relevance_score.as_ref().map(ToString::to_string);
             [
                 tool.tool_id.as_deref().into(),
@@ -300,10 +317,10 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
                 let id = format!("{}.{}", tool.server_id, tool.name);
                 tool.tool_id.get_or_insert(id);
             }
-            print(global, &SearchResult(tools))
+            print(global, &SearchResult { tools, agent: search.agent.clone() })
         }
         Tools::Call(call) => self::call(global, call).await,
-        Tools::Pin(pin) => self::pin(global, pin),
+        Tools::Pin(pin) => self::pin(global, pin).await,
         Tools::Approve(approve) => self::approve(global, approve).await,
         Tools::Tokens { agent } => {
             let client = control::connect(global).await?;
@@ -378,7 +395,7 @@ pub(super) fn pairs_to_arguments(pairs: &[String]) -> CliResult<Map<String, Valu
     Ok(arguments)
 }
 
-fn pin(global: &Global, pin: &Pin) -> CliResult {
+async fn pin(global: &Global, pin: &Pin) -> CliResult {
     check_agent(&pin.agent)?;
     if pin.tool.split_once('.').is_none_or(|(server, tool)| server.is_empty() || tool.is_empty()) {
         return Err(Failure::usage(format!(
@@ -387,6 +404,18 @@ fn pin(global: &Global, pin: &Pin) -> CliResult {
         )));
     }
     let pinned = if pin.remove { Pinned::No } else { Pinned::Yes };
+    let mut notes = Vec::new();
+    if !pin.remove && !pin.force {
+        let known = KnownNames::read_alone(global).await?;
+        let Some((server, tool)) = known.split(&pin.tool) else {
+            let server = pin.tool.split('.').next().unwrap_or_default();
+            return Err(known.check_server(server).await.err().unwrap_or_else(|| {
+                Failure::failed(format!("there is no tool `{}`; see `mgp tools ls`", pin.tool))
+            }));
+        };
+        notes.extend(known.check_tool(server, tool)?);
+        notes.extend(known.note_on_agent(&pin.agent));
+    }
     let own = ConfigFile::open(pin.config.file_to_edit()?)?;
     let changed = own.pin(&pin.agent, &pin.tool, pinned)?;
     let status = match pinned {
@@ -396,7 +425,7 @@ fn pin(global: &Global, pin: &Pin) -> CliResult {
         }
         Pinned::No => "unpinned",
     };
-    ActionReport::new(&*pin.tool, status).print(global)
+    ActionReport::new(&*pin.tool, status).with_notes(notes).print(global)
 }
 
 /// Finds a tool by its id, or by its bare name if no other tool has that name.
@@ -420,27 +449,72 @@ fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelToo
     }
 }
 
+/// Returns the tools that a decision is about.
+fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a KernelTool>> {
+    let mut chosen: BTreeMap<&str, &KernelTool> = BTreeMap::new();
+    let mut add = |what: &str, matches: &dyn Fn(&KernelTool) -> bool| {
+        let waiting: Vec<_> =
+            all.iter().filter(|tool| needs_decision(tool) && matches(tool)).collect();
+        if waiting.is_empty() {
+            return Err(Failure::failed(format!("no definition{what} needs a decision")));
+        }
+        chosen.extend(waiting.into_iter().map(|tool| (tool.tool_id.as_str(), tool)));
+        Ok(())
+    };
+    if approve.all {
+        add("", &|_| true)?;
+    }
+    for wanted in &approve.tools {
+        let of = format!(" of `{wanted}`");
+        if wanted.contains('*') {
+            add(&of, &|tool| matches_pattern(wanted, &tool.tool_id))?;
+        } else if all.iter().any(|tool| tool.server_id == *wanted) {
+            add(&of, &|tool| tool.server_id == *wanted)?;
+        } else {
+            let tool = find_tool(all, wanted)?;
+            if !needs_decision(tool) {
+                let (id, state) = (&tool.tool_id, tool.standing.as_str());
+                let text = format!("`{id}` needs no decision; its definition is {state}");
+                return Err(Failure::failed(text));
+            }
+            add(&of, &|one| one.tool_id == tool.tool_id)?;
+        }
+    }
+    Ok(chosen.into_values().collect())
+}
+
+/// Returns whether a text fits a pattern, in which `*` is any text.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(head) else { return false };
+    let (rest, mut text) = (rest.split('*').collect::<Vec<_>>(), text);
+    let Some((last, middle)) = rest.split_last() else { return true };
+    for part in middle {
+        let Some(at) = text.find(part) else { return false };
+        text = &text[at + part.len()..];
+    }
+    text.ends_with(last)
+}
+
 async fn approve(global: &Global, approve: &Approve) -> CliResult {
     let all = fetch_tools(global, None, None).await?;
-    let tool = find_tool(&all, &approve.tool)?;
-    if !needs_decision(tool) {
-        let state = tool.standing.as_str();
-        return Err(Failure::failed(format!(
-            "`{}` needs no decision; its definition is {state}",
-            tool.tool_id
-        )));
+    let tools = select(&all, approve)?;
+    if approve.fingerprint.is_some() && tools.len() > 1 {
+        return Err(Failure::usage("--fingerprint is about one definition; name one tool"));
     }
-    print_note(global, &format!("{} is {}", tool.tool_id, tool.standing.as_str()));
-    for reason in &tool.reasons {
-        print_note(global, &format!("  {reason}"));
+    for tool in &tools {
+        print_note(global, &format!("{} is {}", tool.tool_id, tool.standing.as_str()));
+        for reason in &tool.reasons {
+            print_note(global, &format!("  {reason}"));
+        }
     }
     if !approve.yes && approve.fingerprint.is_none() {
-        let question = if approve.reject {
-            "Reject this definition?"
-        } else {
-            "Approve this definition for agents?"
+        let verb = if approve.reject { "Reject" } else { "Approve" };
+        let question = match tools.len() {
+            1 => format!("{verb} this definition for agents?"),
+            many => format!("{verb} these {many} definitions for agents?"),
         };
-        match prompt::confirm(global, question)? {
+        match prompt::confirm(global, &question)? {
             Some(true) => {}
             Some(false) => return Err(Failure::failed("nothing was decided")),
             None => {
@@ -450,17 +524,40 @@ async fn approve(global: &Global, approve: &Approve) -> CliResult {
             }
         }
     }
-    // The decision is about the definition that was shown, even if the server has changed it since.
-    let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
-    let mut params = KernelToolDecisionParams::new(&*tool.server_id, name);
-    params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
-    params.because.clone_from(&approve.because);
     let client = control::connect_to_change(global).await?;
-    if approve.reject {
-        client.request::<KernelToolsReject>(&params).await?;
-    } else {
-        client.request::<KernelToolsApprove>(&params).await?;
+    for tool in &tools {
+        // The decision is about the definition that was shown, even if the server has changed it since.
+        let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
+        let mut params = KernelToolDecisionParams::new(&*tool.server_id, name);
+        params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
+        params.because.clone_from(&approve.because);
+        if approve.reject {
+            client.request::<KernelToolsReject>(&params).await?;
+        } else {
+            client.request::<KernelToolsApprove>(&params).await?;
+        }
     }
+    let ids: Vec<&str> = tools.iter().map(|tool| tool.tool_id.as_str()).collect();
     let status = if approve.reject { "rejected" } else { "approved" };
-    ActionReport::new(&*tool.tool_id, status).print(global)
+    ActionReport::new(ids.join(" "), status).print(global)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_whole_names() {
+        for (pattern, text, fits) in [
+            ("fs.*", "fs.read", true),
+            ("fs.*", "fsx.read", false),
+            ("*", "a", true),
+            ("*.read*", "fs.read_all", true),
+            ("fs.*_file", "fs.read_file", true),
+            ("fs.*_file", "fs.read_files", false),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches_pattern(pattern, text), fits, "{pattern} {text}");
+        }
+    }
 }

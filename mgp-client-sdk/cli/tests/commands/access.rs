@@ -2,18 +2,19 @@
 
 use serde_json::json;
 
+use crate::program::program;
 use crate::world::Home;
 
 #[test]
 fn access_is_granted_queried_and_revoked() {
-    let home = Home::new();
+    let home = Home::with_servers(&["files", "clock"]);
     let ask = |tool: &str| {
         home.json("access-query", &["access", "query", "ada", "files", tool])["permission"].clone()
     };
     assert_eq!(ask("read"), "deny");
-    home.silent(&["access", "grant", "ada", "files", "--because", "she works there"]);
-    home.silent(&["access", "grant", "ada", "files", "wipe", "--deny"]);
-    home.silent(&["access", "grant", "*", "clock", "--expires", "8h"]);
+    home.succeed(&["access", "grant", "ada", "files", "--because", "she works there"]);
+    home.succeed(&["access", "grant", "ada", "files", "wipe", "--deny"]);
+    home.succeed(&["access", "grant", "*", "clock", "--expires", "8h"]);
     assert_eq!((ask("read"), ask("wipe")), (json!("allow"), json!("deny")));
     assert!(home.succeed(&["access", "query", "ada", "files"]).contains("she works there"));
     let printed = home.succeed(&["access", "query", "ada", "files", "wipe"]);
@@ -32,44 +33,86 @@ fn the_matrix_shows_all_agents_and_servers() {
     assert!(home.succeed(&["access", "matrix"]).contains("no servers"));
     home.write(
         ".config/mgp/servers.toml",
-        "[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\n[agents.ada]\n",
+        "[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\nmgp.default_policy = 'opt-out'\n[agents.ada]\n",
     );
-    home.silent(&["access", "grant", "ada", "a"]);
-    home.silent(&["access", "grant", "ada", "b", "t"]);
+    home.succeed(&["access", "grant", "ada", "a"]);
+    home.succeed(&["access", "grant", "ada", "b", "t"]);
     // Agents that only have grants are shown too.
-    home.silent(&["access", "grant", "eve", "a"]);
+    home.succeed(&["access", "grant", "eve", "a"]);
     let table = home.json("access-matrix", &["access", "matrix", "--agent", "bob"]);
     let rows = table["agents"].as_array().unwrap();
     let names: Vec<_> = rows.iter().map(|row| row["agent"].as_str().unwrap()).collect();
     assert_eq!(names, ["*", "ada", "bob", "default", "eve"]);
     let expected = json!([
-        { "server": "a", "whole": "allow", "allowed": [], "denied": [] },
-        { "server": "b", "whole": "default", "allowed": ["t"], "denied": [] },
+        { "server": "a", "whole": "allow", "by_default": "deny", "allowed": [], "denied": [] },
+        { "server": "b", "whole": "default", "by_default": "allow", "allowed": ["t"], "denied": [] },
     ]);
     assert_eq!(rows[1]["access"], expected);
     assert_eq!(rows[4]["access"][0]["whole"], "allow");
+    let printed = home.succeed(&["access", "matrix"]);
+    let words = |at: usize| printed.lines().nth(at).unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words(0), ["SERVER", "*", "ada", "default", "eve"], "{printed}");
+    assert_eq!(words(1), ["a", "-", "yes", "-", "yes"], "{printed}");
+    assert_eq!(words(2), ["b", "yes*", "yes*", "+1", "yes*", "yes*"], "{printed}");
+    let asked = home.succeed(&["access", "query", "bob", "b"]);
+    assert!(asked.starts_with("allow: no entry for bob and b"), "{asked}");
 }
 
 #[test]
-fn a_mistyped_name_gets_a_hint() {
+fn a_name_that_nothing_has_is_refused() {
     let home = Home::new();
-    home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'files'\ncommand = 'a'\n");
-    let granted = home.json("done", &["access", "grant", "ada", "fiels", "read"]);
-    let note = "unknown server `fiels`; did you mean `files`?";
-    let expected = json!({ "subject": "ada fiels read", "status": "granted", "notes": [note] });
-    assert_eq!(granted, expected);
-    let revoked = home.json("done", &["access", "revoke", "ada", "fiels", "read"]);
-    assert_eq!(revoked["status"], "revoked");
-    let decided = home.run(&["permissions", "approve", "flies", "filesystem.read"]);
-    assert_eq!(decided.err, "mgp: unknown server `flies`; did you mean `files`?\n");
-    home.silent(&["permissions", "approve", "clock", "filesystem.read"]);
+    home.succeed(&["servers", "add", "files", "--agent", "ada", "--", &program("echo")]);
+    let fail = |arguments: &[&str], why: &str| home.fail(1, arguments, why);
+    let server = "there is no server `fiels`; did you mean `files`? add --force";
+    fail(&["access", "grant", "ada", "fiels"], server);
+    fail(&["permissions", "approve", "fiels", "filesystem.read"], server);
+    fail(&["tools", "pin", "fiels.echo", "--agent", "ada"], server);
+    let tool = "there is no tool of files `ehco`; did you mean `echo`?";
+    fail(&["access", "grant", "ada", "files", "ehco"], tool);
+    fail(&["permissions", "approve", "files", "filesystem.read", "--tool", "ehco"], tool);
+    fail(&["tools", "pin", "files.ehco", "--agent", "ada"], tool);
+    fail(&["keys", "add", "ada", "--permission", "tools.call:files.ehco"], tool);
+    fail(
+        &["permissions", "approve", "files", "filesystem.wrte"],
+        "there is no permission `filesystem.wrte`; did you mean `filesystem.write`?",
+    );
+    let kind = "`TOOL_EXECUTE` is not a type of event; did you mean `TOOL_EXECUTED`?";
+    home.fail(2, &["audit", "query", "--type", "TOOL_EXECUTE"], kind);
+    let before = home.json("access-query", &["access", "query", "ada", "files"]);
+    assert_eq!(before["entries"].as_array().unwrap().len(), 1, "nothing was granted: {before}");
+
+    // What is to come can be decided about, and an agent is new until it has connected.
+    home.silent(&["access", "grant", "ada", "later", "--force"]);
+    let granted = home.run(&["access", "grant", "aad", "files"]);
+    assert_eq!(granted.err, "mgp: no agent `aad` is known yet; did you mean `ada`?\n");
+    let asked = home.run(&["access", "query", "ada", "fiels"]);
+    assert_eq!(asked.err, "mgp: there is no server `fiels`; did you mean `files`?\n");
+}
+
+#[test]
+fn the_name_that_lists_show_is_understood_everywhere() {
+    let home = Home::new();
+    home.succeed(&["servers", "add", "files", "--agent", "ada", "--", &program("echo")]);
+    home.silent(&["access", "grant", "ada", "files.echo", "--deny"]);
+    let asked = home.json("access-query", &["access", "query", "ada", "files", "files.echo"]);
+    assert_eq!((&asked["tool"], &asked["permission"]), (&json!("echo"), &json!("deny")));
+    let found = |more: &[&str]| -> usize {
+        let query = [&["audit", "query", "--type", "access_granted"], more].concat();
+        home.json("audit-query", &query).as_array().unwrap().len()
+    };
+    assert_eq!((found(&[]), found(&["--tool", "files.echo"])), (2, 1));
+    let approve = ["permissions", "approve", "files", "filesystem.read", "--tool", "files.echo"];
+    home.silent(&approve);
+    let decided = home.json("permissions-ls", &["permissions", "ls", "files"]);
+    assert!(decided.to_string().contains(r#""tools":["echo"]"#), "{decided}");
+    home.silent(&["access", "revoke", "ada", "files.echo"]);
 }
 
 #[test]
 fn permissions_are_decided_and_revoked() {
-    let home = Home::new();
+    let home = Home::with_servers(&["files"]);
     assert!(home.succeed(&["permissions", "ls"]).contains("no decisions yet"));
-    home.silent(&[
+    home.succeed(&[
         "permissions",
         "approve",
         "files",
@@ -125,10 +168,10 @@ fn a_key_is_shown_once_and_its_revocation_is_recorded() {
 
 #[test]
 fn events_are_queried_shown_and_exported() {
-    let home = Home::new();
+    let home = Home::with_servers(&["a", "b", "c"]);
     assert!(home.succeed(&["audit", "tail"]).contains("no matching events"));
     for server in ["a", "b", "c"] {
-        home.silent(&["access", "grant", "ada", server]);
+        home.succeed(&["access", "grant", "ada", server]);
     }
     home.silent(&["access", "revoke", "ada", "a"]);
     let servers = |arguments: &[&str]| -> Vec<String> {

@@ -17,7 +17,7 @@ const MANY: usize = 17_000;
 /// A log with many records of one kind, and a grant before and after them.
 fn long() -> Home {
     let home = Home::new();
-    let grant = |agent: &str| home.silent(&["access", "grant", agent, "bench"]);
+    let grant = |agent: &str| home.succeed(&["access", "grant", agent, "bench", "--force"]);
     grant("first");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -41,7 +41,7 @@ fn additions_follow_the_comments_of_the_template() {
     assert!(text.trim_end().ends_with("command = \"a\""), "{text}");
     let home = Home::new();
     home.succeed(&["init"]);
-    home.silent(&["tools", "pin", "a.b", "--agent", "x"]);
+    home.silent(&["tools", "pin", "a.b", "--agent", "x", "--force"]);
     let text = fs::read_to_string(home.own()).unwrap();
     assert!(text.starts_with("# The servers behind `mgp`"), "{text}");
     assert!(text.trim_end().ends_with("pinned = [\"a.b\"]"), "{text}");
@@ -63,7 +63,7 @@ fn no_arguments_print_the_help() {
 fn errors_of_usage_show_the_right_form() {
     let home = Home::new();
     home.fail(2, &["doctr"], "doctor");
-    home.fail(2, &["servers", "list"], "unrecognized subcommand");
+    home.fail(2, &["servers", "lst"], "unrecognized subcommand");
     home.fail(2, &["access", "grant", "a"], "<SERVER>");
     home.fail(2, &["access", "grant", "a", "b", "--expires", "soon"], "90d");
     home.fail(2, &["access", "grant", "a", "b", "--expires", "2001-01-01"], "is in the past");
@@ -82,6 +82,30 @@ fn errors_of_usage_show_the_right_form() {
         "is not a permission of keys; known: tools.call",
     );
     home.fail(2, &["completions", "tcsh"], "possible values");
+}
+
+#[test]
+fn the_words_that_people_type_are_understood() {
+    let home = Home::with_servers(&["a"]);
+    for arguments in
+        [&["servers", "list"][..], &["server", "ls"], &["tool", "list"], &["approval", "list"]]
+    {
+        home.fail(3, arguments, "mgp serve");
+    }
+    home.succeed(&["server", "remove", "a"]);
+    for arguments in [&["key", "list"][..], &["permission", "list"]] {
+        home.succeed(arguments);
+    }
+}
+
+#[test]
+fn a_failure_is_json_where_json_was_asked_for() {
+    let home = Home::new();
+    let (report, code) = home.any_json("error", &["servers", "ls"]);
+    assert_eq!((code, &report["code"]), (Some(3), &serde_json::json!(3)));
+    assert!(report["error"].as_str().unwrap().contains("mgp serve"), "{report}");
+    let (report, code) = home.any_json("error", &["access", "grant", "ada", "nothing"]);
+    assert_eq!((code, &report["code"]), (Some(1), &serde_json::json!(1)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::program;
 use crate::world::Home;
@@ -84,21 +84,96 @@ fn the_entry_has_the_settings_of_the_environment() {
 }
 
 #[test]
-fn the_agent_gets_access_to_configured_servers_unless_it_has_an_entry() {
+fn a_host_gets_no_server_that_it_did_not_have() {
     let home = Home::new();
     home.succeed(&["servers", "add", "bench", "--no-grant", "--", &program("workbench")]);
     home.succeed(&["servers", "add", "closed", "--no-grant", "--", &program("echo")]);
+    home.succeed(&["servers", "add", "own", "--no-grant", "--", &program("echo"), "own"]);
+    let host = json!({ "mcpServers": { "mine": { "command": program("echo"), "args": ["own"] } } });
+    home.write(".cursor/mcp.json", &host.to_string());
+    let connect = |more: &[&str]| {
+        let done =
+            home.json("connect", &[&["connect", "cursor", "--interactive", "no"], more].concat());
+        let granted = done["granted"].as_array().unwrap().iter();
+        let granted: Vec<_> =
+            granted.map(|one| one["server"].as_str().unwrap().to_owned()).collect();
+        (granted, done["not_granted"].clone())
+    };
+    // The same server under another name; the rest is named.
+    assert_eq!(connect(&["--no-grant"]), (vec![], json!(["bench", "closed", "own"])));
+    let plan = Plan { home: &home };
+    plan.rename("own", "mine");
+    assert_eq!(connect(&[]), (vec!["mine".to_owned()], json!(["bench", "closed"])));
     home.silent(&["access", "grant", "cursor", "closed", "--deny"]);
-    let done = home.json("connect", &["connect", "cursor", "--interactive", "no"]);
-    let granted: Vec<_> = done["granted"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|granted| granted["server"].as_str().unwrap().to_owned())
-        .collect();
-    assert_eq!(granted, ["bench"]);
+    assert_eq!(connect(&["--grant", "all"]), (vec!["bench".to_owned()], json!([])));
     let standing = home.json("access-query", &["access", "query", "cursor", "closed"]);
     assert_eq!(standing["entries"][0]["permission"], "deny");
+    let wrong = ["connect", "cursor", "--interactive", "no", "--grant", "bnech"];
+    home.fail(1, &wrong, "there is no server `bnech`; did you mean `bench`?");
+}
+
+/// The configuration of a home.
+struct Plan<'a> {
+    home: &'a Home,
+}
+
+impl Plan<'_> {
+    fn rename(&self, old: &str, new: &str) {
+        let text = fs::read_to_string(self.home.own()).unwrap();
+        let id = |id: &str| format!("id = \"{id}\"");
+        fs::write(self.home.own(), text.replace(&id(old), &id(new))).unwrap();
+    }
+}
+
+#[test]
+fn a_replaced_host_starts_its_own_servers_again_after_disconnect() {
+    let home = Home::new();
+    let (echo, folder) = (program("echo"), home.work());
+    let before = format!(
+        "{{\n\t// mine\n\t\"mcpServers\": {{\n\t\t\"a\": {{ \"command\": \"{echo}\" }}, // first\n\t\t\"bad\": {{}}\n\t}},\n\t\"projects\": {{ \"{}\": {{ \"mcpServers\": {{ \"b\": {{ \"command\": \"{echo}\" }} }} }} }},\n\t\"starts\": 1\n}}\n",
+        folder.display()
+    );
+    let file = home.write(".claude.json", &before);
+    home.succeed(&["import", "--apply"]);
+    let connect = ["connect", "claude-code", "--interactive", "yes", "--replace"];
+    let done = home.json("connect", &connect);
+    assert_eq!(
+        (&done["replaced"], &done["beside"]),
+        (&json!(["a", "b"]), &json!(["bad"])),
+        "{done}"
+    );
+    let text = || fs::read_to_string(&file).unwrap();
+    let connected = text();
+    assert!(connected.contains("// mine") && connected.contains("\n\t\t\"mgp\": {"), "{connected}");
+    assert_eq!(connected.matches(&echo).count(), 0, "{connected}");
+    home.json("connect", &connect[..4]);
+    assert_eq!(text(), connected, "connecting again brings nothing back");
+    home.json("connect", &[&connect[..], &["--agent", "other"]].concat());
+    assert!(text().contains("\"other\""));
+
+    let done = home.json("disconnect", &["disconnect", "claude-code"]);
+    assert_eq!((&done["exact"], &done["restored"]), (&json!(true), &json!(["a", "b"])));
+    assert_eq!(text(), before, "byte for byte");
+    home.fail(1, &["disconnect", "claude-code"], "does not start mgp");
+
+    // The host itself has changed the file since.
+    home.succeed(&connect);
+    fs::write(&file, text().replace("\"starts\": 1", "\"starts\": 2")).unwrap();
+    let done = home.json("disconnect", &["disconnect", "claude-code"]);
+    assert_eq!(done["differs"], json!(["changed since mgp was connected, and kept: `starts`"]));
+    let text = text();
+    assert_eq!(text.matches(&echo).count(), 2, "{text}");
+    assert!(!text.contains("\"mgp\"") && text.contains("\"starts\": 2"), "{text}");
+}
+
+#[test]
+fn a_file_that_mgp_created_is_removed_by_disconnect() {
+    let home = Home::new();
+    home.succeed(&["connect", "cursor", "--interactive", "no"]);
+    assert!(home.path(".cursor/mcp.json").exists());
+    let printed = home.succeed(&["disconnect", "cursor"]);
+    assert!(printed.contains("is as it was before mgp was connected"), "{printed}");
+    assert!(!home.path(".cursor/mcp.json").exists());
 }
 
 #[test]

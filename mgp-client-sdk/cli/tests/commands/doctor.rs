@@ -142,7 +142,7 @@ fn the_era_of_a_server_is_that_of_the_configuration() {
 #[test]
 fn broken_files_and_a_changed_record_are_found() {
     let home = Home::new();
-    home.silent(&["access", "grant", "ada", "disk"]);
+    home.succeed(&["access", "grant", "ada", "disk", "--force"]);
     assert_eq!(home.json("audit-verify", &["audit", "verify"])["records"], 1);
     home.write(".config/mgp/servers.toml", "servers = [\n");
     let (report, _) = home.any_json("doctor", &["doctor"]);

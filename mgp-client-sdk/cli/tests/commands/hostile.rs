@@ -372,8 +372,8 @@ fn a_removed_server_leaves_nothing_to_a_later_one_of_its_id() {
             Holder::Home(home)
         };
         let home = holder.home();
-        home.silent(&["access", "grant", "default", "fs"]);
-        home.silent(&["permissions", "approve", "fs", "filesystem.read"]);
+        home.silent(&["access", "grant", "default", "fs", "--force"]);
+        home.silent(&["permissions", "approve", "fs", "filesystem.read", "--force"]);
         let matrix = || home.json("access-matrix", &["access", "matrix", "--config", &config]);
         assert_eq!((&matrix()["servers"], &matrix()["left"]), (&json!(["fs"]), &json!([])));
         let removed = home.run(&["servers", "rm", "fs", "--config", &config]);
@@ -390,7 +390,7 @@ fn a_removed_server_leaves_nothing_to_a_later_one_of_its_id() {
         assert_eq!(matrix()["servers"], json!([]));
 
         // An entry for a server that does not exist is shown, and so is what a project would inherit.
-        home.run(&["access", "grant", "default", "fs"]);
+        home.run(&["access", "grant", "default", "fs", "--force"]);
         assert_eq!((&matrix()["servers"], &matrix()["left"]), (&json!(["fs"]), &json!(["fs"])));
         let shown = home.succeed(&["access", "matrix", "--config", &config]);
         assert!(shown.contains("there is no server `fs`: a later one"), "{shown}");

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::program::program;
 use crate::world::Home;
 
@@ -92,9 +94,91 @@ fn imported_servers_can_be_used_at_once_and_others_have_a_reason() {
 
     let again = home.succeed(&["import", "--apply"]);
     assert!(
-        again.contains("there is a server `bench` already") && again.ends_with("nothing to add\n"),
+        again.contains("is the same as `bench` in mgp") && again.ends_with("nothing to add\n"),
         "{again}"
     );
+}
+
+#[test]
+fn each_host_gets_exactly_the_servers_that_it_had() {
+    let home = Home::new();
+    let bench = program("workbench");
+    let host = |servers: &[(&str, &str)]| {
+        let entry =
+            |(id, arg): &(&str, &str)| (id.to_string(), json!({ "command": bench, "args": [arg] }));
+        let servers: serde_json::Map<_, _> = servers.iter().map(entry).collect();
+        json!({ "mcpServers": servers }).to_string()
+    };
+    home.write(".claude.json", &host(&[("bench", "a"), ("own", "b")]));
+    home.write(".cursor/mcp.json", &host(&[("bench", "a"), ("own", "c")]));
+    let plan = home.succeed(&["import"]);
+    assert!(plan.contains("`--apply` lets cursor use bench, own-cursor"), "{plan}");
+    assert!(plan.contains("another server has the id `own`"), "{plan}");
+    home.json("import", &["import", "--apply"]);
+    let of = |agent: &str| -> Vec<String> {
+        let matrix = home.json("access-matrix", &["access", "matrix"]);
+        let row = matrix["agents"].as_array().unwrap().iter().find(|row| row["agent"] == agent);
+        let access = row.unwrap()["access"].as_array().unwrap().iter();
+        let allowed = access.filter(|access| access["whole"] == "allow");
+        allowed.map(|access| access["server"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(of("claude-code"), ["bench", "own"]);
+    assert_eq!(of("cursor"), ["bench", "own-cursor"]);
+    assert!(of("default").is_empty() && of("*").is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_import_leaves_nothing_half_done() {
+    let home = Home::new();
+    let begun = home.path("begun");
+    home.write(
+        ".claude.json",
+        &json!({ "mcpServers": { "slow": { "command": "sh", "args": ["-c", "touch \"$0\"; sleep 60", begun] } } })
+            .to_string(),
+    );
+    for signal in ["-INT", "-TERM", "-KILL"] {
+        let mut child = home.command(&["import", "--apply"]).spawn().unwrap();
+        mgp_testkit::until_blocking("the server is started", || begun.exists());
+        let mut kill = std::process::Command::new("kill");
+        assert!(kill.args([signal, &child.id().to_string()]).status().unwrap().success());
+        assert!(!child.wait().unwrap().success());
+        assert!(!home.own().exists(), "{signal}: the configuration was written");
+        let held = home.json("access-query", &["access", "query", "claude-code", "slow"]);
+        assert_eq!(held["entries"], json!([]), "{signal}");
+        fs::remove_file(&begun).unwrap();
+    }
+}
+
+#[test]
+fn a_password_in_a_url_is_hidden_and_switched_off_servers_stay_off() {
+    let home = Home::new();
+    let project = home.work();
+    let file = json!({
+        "mcpServers": { "pg": { "command": "pg", "args": ["postgresql://ada:s3cr3t@db/x"] } },
+        "projects": { (project.to_str().unwrap()): {
+            "mcpServers": { "local": { "command": "./local" }, "quiet": { "command": "q" } },
+            "disabledMcpServers": ["quiet"], "disabledMcpjsonServers": ["shared"],
+        } },
+    });
+    home.write(".claude.json", &file.to_string());
+    home.write("work/.mcp.json", r#"{"mcpServers": {"shared": {"command": "s"}}}"#);
+    let printed = home.succeed(&["import", "--project"]);
+    assert!(
+        printed.contains("pg postgresql://ada:…@db/x") && !printed.contains("s3cr3t"),
+        "{printed}"
+    );
+    assert!(printed.contains("`args[0]` of `pg` looks like a secret"), "{printed}");
+    for name in ["quiet", "shared"] {
+        let line = printed.lines().find(|line| line.contains(&format!("- {name}  from"))).unwrap();
+        assert!(line.ends_with("left out: it is switched off there"), "{printed}");
+    }
+    home.succeed(&["import", "--project", "--apply", "--no-grant"]);
+    let text = fs::read_to_string(home.own()).unwrap();
+    let cwd = format!("cwd = \"{}\"", project.display());
+    assert!(text.contains("command = \"./local\"") && text.contains(&cwd), "{text}");
+    let printed = home.run(&["doctor", "--no-start"]).out;
+    assert!(printed.contains("ada:…@db") && !printed.contains("s3cr3t"), "{printed}");
 }
 
 #[test]

@@ -185,13 +185,13 @@ fn a_ready_file_that_cannot_be_written_stops_the_kernel_in_order() {
 #[test]
 fn an_audit_log_in_another_folder_is_found_by_every_command() {
     let home = Home::new();
-    home.silent(&["access", "grant", "ada", "bench"]);
+    home.succeed(&["access", "grant", "ada", "bench", "--force"]);
     home.write(".config/mgp/servers.toml", "[kernel.audit]\ndir = '~/logs'\n");
     let kernel = Kernel::on(home, None);
     let home = &kernel.home;
     assert!(home.path("logs").exists());
     home.succeed(&["keys", "add", "ada"]);
-    home.silent(&["access", "grant", "bob", "bench"]);
+    home.succeed(&["access", "grant", "bob", "bench", "--force"]);
     let whole = || {
         home.succeed(&["audit", "verify"]);
         let report = home.any_json("doctor", &["doctor", "--no-start"]).0;
@@ -200,7 +200,7 @@ fn an_audit_log_in_another_folder_is_found_by_every_command() {
     whole();
     home.silent(&["stop"]);
     whole();
-    home.silent(&["access", "grant", "cid", "bench"]);
+    home.succeed(&["access", "grant", "cid", "bench", "--force"]);
     let found = home.json("audit-query", &["audit", "query", "--type", "ACCESS_GRANTED"]);
     let found = found.to_string();
     assert!(found.contains("\"bob\"") && found.contains("\"cid\""), "{found}");
@@ -291,12 +291,13 @@ fn an_agent_finds_and_calls_what_it_was_granted() {
     assert_eq!(seen("ada").0, false);
     assert!(home.succeed(&["tools", "ls", "--agent", "ada"]).contains("no: default_policy opt-in"));
     assert!(
-        home.succeed(&["tools", "search", "echo", "--agent", "ada"]).contains("no matching tool")
+        home.succeed(&["tools", "search", "echo", "--agent", "ada"])
+            .contains("no tool that agent `ada` may use fits")
     );
     home.fail(1, &["tools", "call", "bench.echo", "message=hi", "--agent", "ada"], "bench");
 
-    home.silent(&["access", "grant", "ada", "bench"]);
-    home.silent(&["access", "grant", "ada", "bench", "echo", "--no-confirm"]);
+    home.succeed(&["access", "grant", "ada", "bench"]);
+    home.succeed(&["access", "grant", "ada", "bench", "echo", "--no-confirm"]);
     assert_eq!(seen("ada"), (true.into(), Value::Null));
     let found = home.json("tools-search", &["tools", "search", "echo a message", "--agent", "ada"]);
     assert_eq!(found[0]["tool_id"], "bench.echo");
@@ -326,7 +327,7 @@ fn an_agent_finds_and_calls_what_it_was_granted() {
 fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     let kernel = Kernel::bench();
     let home = &kernel.home;
-    home.silent(&["access", "grant", "ada", "bench", "--because", "over the socket"]);
+    home.succeed(&["access", "grant", "ada", "bench", "--because", "over the socket"]);
     home.silent(&["permissions", "approve", "bench", "network.outbound"]);
     home.silent(&["permissions", "deny", "bench", "filesystem.write"]);
     let all = home.json("permissions-ls", &["permissions", "ls", "bench"]);
@@ -341,15 +342,14 @@ fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     let mut tail = tail.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
     lines.next().unwrap().unwrap();
-    home.silent(&["access", "grant", "bob", "bench"]);
+    home.succeed(&["access", "grant", "bob", "bench"]);
     assert!(lines.any(|line| line.unwrap().contains("ACCESS_GRANTED")));
     // It ends when its reader is gone.
     drop(lines);
-    home.silent(&["access", "grant", "eve", "bench"]);
-    // An unknown tool is accepted, with a hint if it looks mistyped.
-    let reply = home.run(&["access", "grant", "eve", "bench", "ehco"]);
-    let note = "mgp: unknown tool `ehco`; did you mean `echo`?\n";
-    assert_eq!((reply.code, &*reply.out, &*reply.err), (Some(0), "", note));
+    home.succeed(&["access", "grant", "eve", "bench"]);
+    let unknown = "there is no tool of bench `ehco`; did you mean `echo`?";
+    home.fail(1, &["access", "grant", "eve", "bench", "ehco"], unknown);
+    home.silent(&["access", "grant", "eve", "bench", "ehco", "--force"]);
     assert!(tail.wait().unwrap().success());
 
     // Changes of keys are recorded beside the log of the kernel.
@@ -408,7 +408,14 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     // Sooner than the kernel's own check for changes.
     home.succeed(&["servers", "add", "brief", "--no-grant", "--", &bench]);
     assert_eq!(ids(), ["bench", "brief"]);
-    home.succeed(&["servers", "rm", "brief"]);
+    home.silent(&["servers", "disable", "brief"]);
+    assert_eq!(ids(), ["bench"]);
+    home.silent(&["servers", "enable", "brief"]);
+    assert_eq!(ids(), ["bench", "brief"]);
+    home.fail(1, &["servers", "disable", "nothing"], "there is no server `nothing`");
+    home.succeed(&["tools", "pin", "brief.echo", "--agent", "ada"]);
+    let removed = home.run(&["servers", "rm", "brief"]);
+    assert!(removed.err.contains("removed with it: the pins brief.echo"), "{removed:?}");
     assert_eq!(ids(), ["bench"]);
 
     // A server of a project, from its approval until its revocation.
@@ -475,6 +482,51 @@ fn a_changed_definition_waits_for_an_operator() {
 }
 
 #[test]
+fn an_upgrade_is_one_review() {
+    let files = Home::new();
+    // The whole list of tools is in the file.
+    let script =
+        SHELL.replace(r#"[{"name":"t","description":"%s","inputSchema":{"type":"object"}}]"#, "%s");
+    let list = |word: &str| {
+        let tool = |name: &str| json!({ "name": name, "description": format!("Reads {name} {word}"), "inputSchema": { "type": "object" } });
+        Value::from(["one", "two", "three", "four"].map(tool).to_vec()).to_string()
+    };
+    let (script, says) = (files.write("s.sh", &script), files.write("says", &list("whole")));
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'sh'\ncommand = 'sh'\nargs = ['{}', '{}']\n",
+        script.display(),
+        says.display()
+    ));
+    let home = &kernel.home;
+    let waiting = || home.json("tools-ls", &["tools", "ls", "--waiting"]).as_array().unwrap().len();
+    let count = || home.json("tools-ls", &["tools", "ls", "sh"]).as_array().unwrap().len();
+    let upgrade = |word: &str| {
+        fs::write(&says, list(word)).unwrap();
+        home.silent(&["servers", "restart", "sh"]);
+        until_blocking("the definitions wait", || waiting() == 4);
+    };
+    until_blocking("the tools are listed", || count() == 4);
+    home.fail(1, &["tools", "approve", "--all"], "no definition needs a decision");
+    upgrade("in part");
+    home.fail(
+        1,
+        &["tools", "approve", "other.*", "--yes"],
+        "no definition of `other.*` needs a decision",
+    );
+    home.fail(2, &["tools", "approve", "sh", "--fingerprint", "x"], "name one tool");
+    let ended = home.run(&["tools", "approve", "sh.t*", "sh.one", "--yes"]);
+    let shown = "  /description was “Reads one whole”, is “Reads one in part”";
+    assert_eq!((ended.code, ended.err.contains(shown)), (Some(0), true), "{ended:?}");
+    until_blocking("the definitions are decided", || waiting() == 1);
+    upgrade("again");
+    home.succeed(&["tools", "approve", "sh", "--yes"]);
+    until_blocking("the definitions are decided", || waiting() == 0);
+    upgrade("at last");
+    home.succeed(&["tools", "approve", "--all", "--yes"]);
+    until_blocking("the definitions are decided", || waiting() == 0);
+}
+
+#[test]
 fn the_index_is_exported_after_its_kernel_has_stopped() {
     let home = Home::new();
     home.fail(1, &["index", "export"], "the index is empty");
@@ -495,7 +547,7 @@ fn why_names_the_rule_that_decides_a_call_and_makes_no_call() {
     assert_eq!((&refused["outcome"], &refused["code"]), (&json!("refuse"), &json!(1001)));
     assert_eq!(refused["steps"][0]["rule"], "default_policy opt-in", "{refused}");
 
-    home.silent(&["access", "grant", "ada", "bench"]);
+    home.succeed(&["access", "grant", "ada", "bench"]);
     let allowed = home.json("why", &["why", "ada", "bench.echo", "text=hello"]);
     let rule = allowed["steps"][0]["rule"].as_str().unwrap();
     assert!(rule.starts_with("server_grant allow for ada on bench"), "{allowed}");

@@ -27,6 +27,14 @@ impl Home {
         home
     }
 
+    /// Creates a home whose configuration has these servers.
+    pub(crate) fn with_servers(ids: &[&str]) -> Self {
+        let home = Self::new();
+        let server = |id: &&str| format!("[[servers]]\nid = '{id}'\ncommand = '{id}'\n");
+        home.write(".config/mgp/servers.toml", &ids.iter().map(server).collect::<String>());
+        home
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }

@@ -168,12 +168,13 @@ fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensRes
     let cx = context_of_agent(params.agent_id.as_deref().unwrap_or(DEFAULT_AGENT));
     let caller = parts.search.caller(&cx);
     let session = parts.sessions.view(&cx.principal, None, kernel.index(), &caller);
+    let counter = TokenCounter::new();
     let level = context_level(parts, &cx, &caller, &session);
     let list = |level| {
         let meta_tools = parts.meta_tools.listed(&cx);
         let tools = listed_tools(&level, &meta_tools, kernel.index(), &caller, &session);
-        let text = serde_json::to_string(&tools).unwrap_or_default();
-        u64::from(TokenCounter::new().count(&text))
+        let definitions = tools.iter().filter_map(|tool| serde_json::to_string(tool).ok());
+        definitions.map(|text| u64::from(counter.count_definition(&text))).sum::<u64>()
     };
     let (listed, all) = (list(level), list(ContextLevel::Standard));
     let saved = permille_saved(listed, all);
@@ -205,11 +206,33 @@ fn reasons(differences: &[Difference], findings: &[Finding]) -> Vec<String> {
     let changed = differences.iter().map(|difference| {
         let place = if difference.at.is_empty() { "the definition" } else { &*difference.at };
         match (&difference.before, &difference.after) {
-            (Some(before), Some(after)) => format!("{place} was {before} and is {after}"),
-            (None, Some(after)) => format!("{place} is new: {after}"),
-            (Some(before), None) => format!("{place} was removed: {before}"),
+            (Some(before), Some(after)) => {
+                let (before, after) = changed_part(before, after);
+                format!("{place} was “{before}”, is “{after}”")
+            }
+            (None, Some(after)) => format!("{place} is new: “{after}”"),
+            (Some(before), None) => format!("{place} was removed: “{before}”"),
             (None, None) => format!("{place} changed"),
         }
     });
     changed.chain(findings.iter().map(ToString::to_string)).take(MAX_REASONS).collect()
+}
+
+/// Returns the parts of two texts that differ, with some words around them.
+fn changed_part(before: &str, after: &str) -> (String, String) {
+    const AROUND: usize = 24;
+    let same = |(one, other): &((usize, char), char)| one.1 == *other;
+    let head = before.char_indices().zip(after.chars()).take_while(same).last();
+    let head = head.map_or(0, |((at, c), _)| at + c.len_utf8());
+    let ends = || before[head..].chars().rev().zip(after[head..].chars().rev());
+    let tail: usize =
+        ends().take_while(|(one, other)| one == other).map(|(c, _)| c.len_utf8()).sum();
+    let cut = |text: &str| {
+        let begin = text.floor_char_boundary(head.saturating_sub(AROUND));
+        let end = text.ceil_char_boundary((text.len() - tail + AROUND).min(text.len()));
+        let (left, right) =
+            (if begin > 0 { "…" } else { "" }, if end < text.len() { "…" } else { "" });
+        format!("{left}{}{right}", &text[begin..end])
+    };
+    (cut(before), cut(after))
 }

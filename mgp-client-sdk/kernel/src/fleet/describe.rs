@@ -1,13 +1,12 @@
 //! Servers as operators see them, with the reason why one lacks tools.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
-use mgp_discovery::{Origin, ServerConfig, TargetConfig, clear_secrets};
+use mgp_discovery::{Origin, ServerConfig, TargetConfig, describe_target};
 use mgp_security::NameFlaw;
 use mgp_toolindex::IndexedTool;
 use mgp_types::mgp::{KernelServer, ServerState};
-use mgp_types::service::{ServerId, shown_url};
+use mgp_types::service::ServerId;
 
 use super::managed_server::ManagedServer;
 use super::servers::Fleet;
@@ -70,26 +69,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
 
 /// Returns how a server is reached, as configured: without the values of variables, and without secrets.
 fn reach(server: &ServerConfig) -> String {
-    let mut text = match &server.target {
-        TargetConfig::Program { command, args, .. } => {
-            let mut line = command.clone();
-            let secrets = clear_secrets(server);
-            for (at, arg) in args.iter().enumerate() {
-                line.push(' ');
-                let place = format!("args[{at}]");
-                if secrets.iter().any(|secret| secret.place == place) {
-                    line.push('…');
-                } else if arg.is_empty() || arg.contains(char::is_whitespace) {
-                    let _ = write!(line, "{arg:?}");
-                } else {
-                    line.push_str(arg);
-                }
-            }
-            line
-        }
-        TargetConfig::Url { url, .. } => shown_url(url),
-        _ => "within this process".to_owned(),
-    };
+    let mut text = describe_target(server);
     if text.len() > MAX_REACH_BYTES {
         text.truncate(text.floor_char_boundary(MAX_REACH_BYTES));
         text.push('…');

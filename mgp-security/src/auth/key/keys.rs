@@ -34,9 +34,9 @@ const MIN_SECRET: usize = 22;
 /// | permission | allows |
 /// |---|---|
 /// | `tools.call` | calling every tool, and listing it |
-/// | `tools.call:NAME` | calling one tool, and listing it |
+/// | `tools.call:NAME`, `tools.call:SERVER.NAME` | calling one tool, and listing it |
 /// | `tools.list` | listing every tool |
-/// | `tools.read:NAME` | listing one tool |
+/// | `tools.read:NAME`, `tools.read:SERVER.NAME` | listing one tool |
 /// | `admin.write` | operators: granting and revoking |
 /// | `admin.read` | operators: queries about others |
 ///

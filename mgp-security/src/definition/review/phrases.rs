@@ -122,7 +122,7 @@ fn slots(text: &'static str) -> Vec<Slot> {
     slots
 }
 
-const OVERRIDES: &str = "overrides the instructions of the model";
+pub(super) const OVERRIDES: &str = "overrides the instructions of the model";
 const CONCEALS: &str = "hides something from the user";
 
 /// The same in languages that put no blanks between words: what it is, one word, and another soon behind it.

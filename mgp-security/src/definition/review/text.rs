@@ -1,7 +1,7 @@
 //! Text that speaks to the model: signs of it, and how much they weigh together.
 
 use super::payload;
-use super::phrases::{PHRASES, Phrase, WORDS_ELSEWHERE};
+use super::phrases::{OVERRIDES, PHRASES, Phrase, WORDS_ELSEWHERE};
 use super::plain::plain_text;
 use super::token::{Place, Token, tokens};
 
@@ -38,8 +38,17 @@ pub(super) fn instructions(text: &str, place: Place) -> Vec<(&'static str, Strin
 pub(super) fn said(plain: &str, place: Place) -> Vec<Sign> {
     let words = tokens(plain, place);
     let mut signs = Vec::new();
+    // The end of the last phrase that protects from instructions in data, and so gives none.
+    let mut protected = 0;
     for (start, word) in words.iter().enumerate() {
-        for phrase in PHRASES.from(word) {
+        for phrase in PHRASES.from(word).filter(|phrase| phrase.weight == 0) {
+            let end = phrase.ends(&words, start).filter(|end| is_about_data(&words, start, *end));
+            protected = protected.max(end.unwrap_or_default());
+        }
+        for phrase in PHRASES.from(word).filter(|phrase| phrase.weight > 0) {
+            if start < protected && phrase.what == OVERRIDES {
+                continue;
+            }
             if let Some(end) = phrase.ends(&words, start) {
                 let said: Vec<_> =
                     words[start..end].iter().map(|token| token.word.as_str()).collect();
@@ -62,6 +71,29 @@ pub(super) fn said(plain: &str, place: Place) -> Vec<Sign> {
     signs.sort_by_key(|sign| (sign.what, std::cmp::Reverse(sign.weight)));
     signs.dedup_by_key(|sign| sign.what);
     signs
+}
+
+/// Returns whether a sentence speaks of instructions in data alone, not of those that the model has.
+fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
+    const OWN: [&str; 14] = [
+        "your",
+        "you",
+        "previous",
+        "prior",
+        "earlier",
+        "above",
+        "system",
+        "developer",
+        "user",
+        "users",
+        "original",
+        "other",
+        "safety",
+        "all",
+    ];
+    let rest = words[end..].iter().take_while(|word| !word.begins);
+    let mut sentence = words[start..end].iter().chain(rest);
+    sentence.all(|word| !OWN.iter().any(|own| word.is(own)))
 }
 
 /// Two words close to each other, in a language that writes no blanks between them.

@@ -71,7 +71,7 @@ impl World {
     pub(super) fn place(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
         let place = self.bare(name, servers)?;
         for (id, _) in servers {
-            self.run(&place, &["access", "grant", AGENT, id])?;
+            self.run(&place, &["access", "grant", AGENT, id, "--force"])?;
         }
         Ok(place)
     }

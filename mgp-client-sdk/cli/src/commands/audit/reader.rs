@@ -4,15 +4,17 @@ use std::time::SystemTime;
 
 use clap::Args;
 use mgp_client_sdk::Client;
+use mgp_discovery::nearest;
 use mgp_security::{AuditQuery, Governance, LogFiles};
 use mgp_types::method::KernelAudit;
-use mgp_types::mgp::{AuditEvent, KernelAuditParams};
+use mgp_types::mgp::{AuditEvent, EventType, KernelAuditParams};
 
 use serde_json::Value;
 
+use super::super::known_names::{KnownNames, without_force};
 use crate::args::Global;
 use crate::backend::Backend;
-use crate::exit::CliResult;
+use crate::exit::{CliResult, Failure};
 use crate::socket_hello::Intent;
 use crate::{state, time_args};
 
@@ -44,6 +46,62 @@ pub(crate) struct Filters {
     /// Only events before this: 1h, 7d, or a timestamp
     #[arg(long, value_name = "TIME", value_parser = time_args::past)]
     until: Option<SystemTime>,
+}
+
+impl Filters {
+    /// Returns the filters with names as the log has them; refuses an event type that does not exist.
+    pub(super) async fn resolve(&self, global: &Global) -> CliResult<Self> {
+        let mut filters = self.clone();
+        if let Some(kind) = &self.kind {
+            filters.kind = Some(event_type(kind)?);
+        }
+        if let Some(tool) = self.tool.as_ref().filter(|tool| tool.contains('.')) {
+            let known = KnownNames::read_alone(global).await?;
+            let server = self.server.as_deref();
+            if let Some((own, tool)) =
+                known.split(tool).filter(|(own, _)| server.is_none_or(|id| id == *own))
+            {
+                (filters.server, filters.tool) = (Some(own.to_owned()), Some(tool.to_owned()));
+            }
+        }
+        Ok(filters)
+    }
+
+    /// Names filters without a match because nothing has that name.
+    pub(super) async fn unknown_names(&self, global: &Global) -> Option<String> {
+        let known = KnownNames::read_alone(global).await.ok()?;
+        if let Some(server) = &self.server
+            && let Err(failure) = known.check_server(server).await
+        {
+            return Some(without_force(&failure));
+        }
+        if let Some(tool) = &self.tool {
+            let checked = match &self.server {
+                Some(server) => known.check_tool(server, tool),
+                None => known.check_any_tool(tool),
+            };
+            return checked.err().map(|failure| without_force(&failure));
+        }
+        known.note_on_agent(self.agent.as_deref()?)
+    }
+}
+
+/// Returns the name of an event type, in whatever case it was written.
+fn event_type(word: &str) -> CliResult<String> {
+    let upper = word.to_ascii_uppercase().replace('-', "_");
+    let known: Vec<&str> = EventType::KNOWN.iter().map(EventType::as_str).collect();
+    if known.contains(&&*upper) {
+        return Ok(upper);
+    }
+    if word.contains('.') {
+        return Ok(word.to_owned());
+    }
+    let near = nearest(&upper, known.iter().copied());
+    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Err(Failure::usage(format!(
+        "`{word}` is not a type of event{near} Known: {}, and those of mgp, e.g. dev.cloto.key_added",
+        known.join(", ")
+    )))
 }
 
 /// A log that can be read.

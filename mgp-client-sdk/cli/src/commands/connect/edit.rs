@@ -11,48 +11,113 @@ const MAX_DEPTH: usize = 128;
 /// # Errors
 /// If the file is not such an object.
 pub(super) fn put(text: &str, table: &str, name: &str, value: &str) -> Result<String, String> {
-    if text.trim_start_matches('\u{feff}').trim().is_empty() {
+    let unit = indent_unit(text);
+    if is_blank(text) {
+        let value = indented(value, "    ");
         return Ok(format!(
-            "{{\n  {}: {{\n    {}: {}\n  }}\n}}\n",
+            "{{\n  {}: {{\n    {}: {value}\n  }}\n}}\n",
             quoted(table),
-            quoted(name),
-            indented(value, 4)
+            quoted(name)
         ));
     }
-    let mut reader = Reader { text, at: 0 };
-    reader.skip_to_value()?;
-    let root = reader.object()?;
-    let Some(servers) = root.get(table, text) else {
-        let value = format!("{{\n    {}: {}\n  }}", quoted(name), indented(value, 4));
-        return Ok(root.insert(text, table, &value, 2));
-    };
-    let mut reader = Reader { text, at: servers.start };
-    if !text[servers.clone()].starts_with('{') {
-        return Err(format!("its `{table}` is not an object"));
-    }
-    let servers = reader.object()?;
-    Ok(match servers.get(name, text) {
-        Some(there) => {
-            format!("{}{}{}", &text[..there.start], indented(value, 4), &text[there.end..])
-        }
-        None => servers.insert(text, name, &indented(value, 4), 4),
-    })
+    let value = indented(&reindented(value, unit), &unit.repeat(2));
+    insert(text, &[table.to_owned()], name, &value)?
+        .map_or_else(|| create(text, table, name, &value), Ok)
 }
 
-/// Returns the member names of the object at a top-level name.
-pub(super) fn names(text: &str, table: &str) -> Result<Vec<String>, String> {
+/// Sets a member of the object at a path to a text that is used as it is; `None` if the object is missing.
+pub(super) fn insert(
+    text: &str,
+    path: &[String],
+    name: &str,
+    value: &str,
+) -> Result<Option<String>, String> {
+    let Some(object) = find(text, path)? else { return Ok(None) };
+    Ok(Some(match object.get(name, text) {
+        Some(there) => format!("{}{value}{}", &text[..there.start], &text[there.end..]),
+        None => object.insert(text, name, value, path.len() + 1),
+    }))
+}
+
+fn create(text: &str, table: &str, name: &str, value: &str) -> Result<String, String> {
+    let unit = indent_unit(text);
+    let root = find(text, &[])?.ok_or("it is not an object")?;
+    let value = format!("{{\n{unit}{unit}{}: {value}\n{unit}}}", quoted(name));
+    Ok(root.insert(text, table, &value, 1))
+}
+
+/// Removes a member of the object at a path; returns the new text and the text of the value, if it was there.
+pub(super) fn remove(
+    text: &str,
+    path: &[String],
+    name: &str,
+) -> Result<Option<(String, String)>, String> {
+    let Some(object) = find(text, path)? else { return Ok(None) };
+    let named = |(key, _): &(Range<usize>, Range<usize>)| unquoted(&text[key.clone()]) == name;
+    let Some(at) = object.members.iter().rposition(named) else { return Ok(None) };
+    let (key, value) = &object.members[at];
+    let comma = |from: usize| {
+        let mut reader = Reader { text, at: from };
+        reader.skip();
+        reader.rest().starts_with(',').then_some(reader.at)
+    };
+    // The last member takes the comma before it along.
+    let (mut head, end) = if let Some(comma) = comma(value.end) {
+        (text[..key.start].to_owned(), comma + 1)
+    } else {
+        let before = at.checked_sub(1).and_then(|at| comma(object.members[at].1.end));
+        let head = match before {
+            Some(comma) => format!("{}{}", &text[..comma], &text[comma + 1..key.start]),
+            None => text[..key.start].to_owned(),
+        };
+        (head, value.end)
+    };
+    let mut tail = &text[end..];
+    // Nothing of the line is left.
+    let indent = head.trim_end_matches([' ', '\t']).len();
+    let rest = tail.trim_start_matches([' ', '\t', '\r']);
+    if head[..indent].ends_with('\n') && rest.starts_with('\n') {
+        head.truncate(indent);
+        tail = &rest[1..];
+    }
+    Ok(Some((format!("{head}{tail}"), text[value.clone()].to_owned())))
+}
+
+/// Returns the members of the object at a path, with the texts of their values; none if it is missing.
+pub(super) fn members(text: &str, path: &[String]) -> Result<Vec<(String, String)>, String> {
+    let Some(object) = find(text, path)? else { return Ok(Vec::new()) };
+    let own = |(key, value): &(Range<usize>, Range<usize>)| {
+        (unquoted(&text[key.clone()]), text[value.clone()].to_owned())
+    };
+    Ok(object.members.iter().map(own).collect())
+}
+
+/// Finds the object at a path.
+fn find(text: &str, path: &[String]) -> Result<Option<Object>, String> {
+    if is_blank(text) {
+        return Ok(None);
+    }
     let mut reader = Reader { text, at: 0 };
-    if text.trim_start_matches('\u{feff}').trim().is_empty() {
-        return Ok(Vec::new());
-    }
     reader.skip_to_value()?;
-    let root = reader.object()?;
-    let Some(servers) = root.get(table, text) else { return Ok(Vec::new()) };
-    if !text[servers.clone()].starts_with('{') {
-        return Err(format!("its `{table}` is not an object"));
+    let mut object = reader.object()?;
+    for name in path {
+        let Some(value) = object.get(name, text) else { return Ok(None) };
+        if !text[value.clone()].starts_with('{') {
+            return Err(format!("its `{name}` is not an object"));
+        }
+        object = Reader { text, at: value.start }.object()?;
     }
-    let servers = Reader { text, at: servers.start }.object()?;
-    Ok(servers.members.iter().map(|(name, _)| unquoted(&text[name.clone()])).collect())
+    Ok(Some(object))
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim_start_matches('\u{feff}').trim().is_empty()
+}
+
+/// Returns the indentation of a file: that of its first indented line.
+fn indent_unit(text: &str) -> &str {
+    let indents = text.lines().map(|line| &line[..line.len() - line.trim_start().len()]);
+    indents.into_iter().find(|indent| !indent.is_empty() && indent.len() <= 8).unwrap_or("  ")
 }
 
 /// The positions of an object and its members in a text.
@@ -68,19 +133,21 @@ impl Object {
         self.members.iter().rev().find(named).map(|(_, value)| value.clone())
     }
 
-    /// Returns the text with a new first member, where no comma precedes it.
-    fn insert(&self, text: &str, name: &str, value: &str, indent: usize) -> String {
+    /// Returns the text with a new first member at some depth, where no comma precedes it.
+    fn insert(&self, text: &str, name: &str, value: &str, depth: usize) -> String {
+        let unit = indent_unit(text);
+        let (outer, indent) = (unit.repeat(depth - 1), unit.repeat(depth));
         let (before, after) = text.split_at(self.open + 1);
         let comma = if self.members.is_empty() { "" } else { "," };
         // Text on the line of the bracket moves to a new line.
         let rest = after.trim_start_matches([' ', '\t', '\r']);
         let gap = match (rest.starts_with('\n'), self.members.is_empty()) {
             (true, _) => String::new(),
-            (false, true) => format!("\n{:1$}", "", indent.saturating_sub(2)),
-            (false, false) => format!("\n{:indent$}", ""),
+            (false, true) => format!("\n{outer}"),
+            (false, false) => format!("\n{indent}"),
         };
         let after = if gap.is_empty() { after } else { rest };
-        format!("{before}\n{:indent$}{}: {value}{comma}{gap}{after}", "", quoted(name))
+        format!("{before}\n{indent}{}: {value}{comma}{gap}{after}", quoted(name))
     }
 }
 
@@ -213,9 +280,18 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_default()
 }
 
+/// Replaces an indentation of two spaces.
+fn reindented(value: &str, unit: &str) -> String {
+    let lines = value.split('\n').map(|line| {
+        let text = line.trim_start_matches(' ');
+        format!("{}{text}", unit.repeat((line.len() - text.len()) / 2))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Indents every line but the first.
-fn indented(value: &str, indent: usize) -> String {
-    value.replace('\n', &format!("\n{:indent$}", ""))
+fn indented(value: &str, indent: &str) -> String {
+    value.replace('\n', &format!("\n{indent}"))
 }
 
 #[cfg(test)]
@@ -266,10 +342,33 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_members_of_the_table() {
+    fn a_member_is_removed_with_its_comma_and_its_line() {
+        let path = ["s".to_owned()];
+        let removed = |text: &str, name: &str| remove(text, &path, name).unwrap();
+        let taken = |text: &str, value: &str| Some((text.to_owned(), value.to_owned()));
+        let text = "{\"s\": {\n\t\"a\": 1, // one\n\t\"b\": {\"c\": 2}\n}}";
+        assert_eq!(removed(text, "a"), taken("{\"s\": {\n\t // one\n\t\"b\": {\"c\": 2}\n}}", "1"));
+        assert_eq!(removed(text, "b"), taken("{\"s\": {\n\t\"a\": 1 // one\n}}", "{\"c\": 2}"));
+        assert_eq!(removed("{\"s\": {\"a\": 1,}}", "a"), taken("{\"s\": {}}", "1"));
+        assert_eq!(removed(text, "c"), None);
+        assert_eq!(removed("{}", "a"), None);
+    }
+
+    #[test]
+    fn an_entry_is_indented_as_the_file_is() {
+        let text = "{\n\t\"mcpServers\": {\n\t\t\"a\": 1\n\t}\n}\n";
+        let put = put(text, "mcpServers", "mgp", "{\n  \"b\": [\n    1\n  ]\n}").unwrap();
+        assert!(put.contains("\n\t\t\"mgp\": {\n\t\t\t\"b\": [\n"), "{put}");
+    }
+
+    #[test]
+    fn members_are_those_of_the_table() {
         let text = "{\"mcpServers\": {\"a\": 1, /* \"b\": 2 */ \"c\": {\"d\": 1}}}";
-        assert_eq!(names(text, "mcpServers").unwrap(), ["a", "c"]);
-        assert!(names(text, "servers").unwrap().is_empty());
+        let names = |table: &str| -> Vec<String> {
+            members(text, &[table.to_owned()]).unwrap().into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(names("mcpServers"), ["a", "c"]);
+        assert!(names("servers").is_empty());
     }
 
     fn value() -> impl Strategy<Value = Value> {
@@ -299,13 +398,19 @@ mod tests {
             let twice = put(&once, "mcpServers", "mgp", "2").unwrap();
             let mut expected = before;
             expected["mcpServers"] = json!({ "mgp": 2 });
-            prop_assert_eq!(serde_json::from_str::<Value>(&twice).unwrap(), expected);
+            prop_assert_eq!(serde_json::from_str::<Value>(&twice).unwrap(), expected.clone());
+            for (name, value) in expected.as_object().unwrap() {
+                let (left, _) = remove(&twice, &[], name).unwrap().unwrap();
+                let mut other = expected.clone();
+                other.as_object_mut().unwrap().remove(name);
+                prop_assert_eq!(serde_json::from_str::<Value>(&left).unwrap(), other, "{}", value);
+            }
         }
 
         #[test]
         fn nothing_panics(text in "[\"/*,:\\\\\\]\\[{}\na é]{0,60}") {
             let _ = put(&text, "mcpServers", "mgp", "1");
-            let _ = names(&text, "mcpServers");
+            let _ = remove(&text, &["a".to_owned()], "a");
         }
     }
 }

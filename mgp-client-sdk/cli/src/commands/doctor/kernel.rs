@@ -24,10 +24,18 @@ impl KernelState {
 
     /// Returns a warning if a server does not have all its tools in the kernel.
     pub(super) fn check_server(&self, id: &str) -> Option<Check> {
-        let lacks = self.server(id)?.lacks.as_ref()?;
+        let server = self.server(id)?;
+        let lacks = server.lacks.as_ref()?;
         // The remedy follows the last semicolon.
-        let (what, fix) = lacks.rsplit_once("; ").unwrap_or((lacks, ""));
-        let mut check = Check::new("server", Level::Warn, format!("in the kernel: {what}"));
+        let (what, mut fix) = lacks.rsplit_once("; ").unwrap_or((lacks, ""));
+        let mut what = format!("in the kernel: {what}");
+        if let Some(error) = &server.error {
+            what = format!("{what}: {error}");
+            if error.contains("is not set") {
+                fix = "the kernel has the variables of the program that started it; set it there, then run `mgp stop`";
+            }
+        }
+        let mut check = Check::new("server", Level::Warn, what);
         check.fix = Some(fix.to_owned()).filter(|fix| !fix.is_empty());
         Some(check.for_server(id))
     }

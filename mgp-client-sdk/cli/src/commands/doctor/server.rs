@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mgp_discovery::{ServerConfig, TargetConfig, clear_secrets};
+use mgp_discovery::{Config, ServerConfig, TargetConfig, clear_secrets, describe_target};
 use mgp_security::{DefinitionState, Definitions, Finding, Governance, NameFlaw};
 use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Tool;
 
-use super::super::probe::{ProbeError, ProbedServer, Prober, describe_reach};
+use super::super::probe::{ProbeError, ProbedServer, Prober};
+use super::environment;
 use super::kernel::KernelState;
 use super::report::{Check, Level};
 use crate::args::Global;
@@ -31,9 +32,10 @@ pub(super) struct ServerReport {
 pub(super) async fn check(
     global: &Global,
     prober: Option<Prober>,
-    servers: &[ServerConfig],
+    config: &Config,
     running: &KernelState,
 ) -> Vec<ServerReport> {
+    let servers = &config.servers;
     let governance = Governance::builder().build();
     let definitions = governance.definitions();
     let probes = match &prober {
@@ -45,6 +47,9 @@ pub(super) async fn check(
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
         let mut report = ServerReport::new(server, probe, definitions, &counter);
+        if report.is_broken() {
+            report.checks.extend(environment::check_server(config, server));
+        }
         // Of two look-alike ids the kernel accepts one.
         let is_accepted = running.server(id).is_some_and(|server| server.tools > 0);
         let others = servers.iter().map(|server| server.id.as_str()).filter(|other| *other != id);
@@ -98,7 +103,7 @@ impl ServerReport {
         }
         match probe {
             None => {
-                let what = format!("configured: {}", describe_reach(server));
+                let what = format!("configured: {}", describe_target(server));
                 report.push(server, Level::Ok, what, None);
             }
             Some(Err(ProbeError { reason, stderr })) => {
@@ -134,7 +139,7 @@ impl ServerReport {
     ) {
         let cost = |tool: &Tool| {
             let text = serde_json::to_string(tool).unwrap_or_default();
-            u64::from(counter.count(&text))
+            u64::from(counter.count_definition(&text))
         };
         let costs: Vec<_> =
             probed.tools.iter().map(|tool| (tool.name.clone(), cost(tool))).collect();
@@ -178,7 +183,7 @@ fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
 
 /// Returns the remedy of an unknown failure.
 fn manual_fix(server: &ServerConfig) -> String {
-    let reach = first_line(&describe_reach(server), 120);
+    let reach = first_line(&describe_target(server), 120);
     match server.target {
         TargetConfig::Program { .. } => format!("run it by hand to see its messages: {reach}"),
         _ => format!("check that the server is running, and that {reach} is its address"),

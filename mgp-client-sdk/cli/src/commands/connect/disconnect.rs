@@ -1,0 +1,110 @@
+//! `mgp disconnect`: a host starts its own servers again.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::record::{self, ENTRY, Record, Restored};
+use super::{HostTarget, edit, read, write};
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Output, Render, print};
+
+/// `mgp disconnect`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Undoes `mgp connect`, also with `--replace`: the file is again as it was, byte for byte if nothing else has changed it.\n\nExample:\n  mgp disconnect claude-code"
+)]
+pub(crate) struct Disconnect {
+    #[command(flatten)]
+    target: HostTarget,
+}
+
+/// The result of `mgp disconnect`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DisconnectResult {
+    /// The host's file.
+    file: PathBuf,
+    /// `true` if the file is as it was before `mgp connect`, byte for byte.
+    exact: bool,
+    /// Servers that the host starts again.
+    restored: Vec<String>,
+    /// The differences from the file as it was before.
+    differs: Vec<String>,
+    /// A copy of the file before the change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backup: Option<PathBuf>,
+}
+
+impl Render for DisconnectResult {
+    fn render(&self, out: &mut Output) {
+        let file = self.file.display();
+        if self.exact {
+            out.line(format!("{file} is as it was before mgp was connected"));
+        } else {
+            out.line(format!("mgp was taken out of {file}"));
+        }
+        if !self.restored.is_empty() {
+            out.line(format!("the host starts again: {}", self.restored.join(", ")));
+        }
+        for difference in &self.differs {
+            out.line(difference);
+        }
+        if let Some(backup) = &self.backup {
+            out.line(format!(
+                "the previous file is in {}; the newest ten are kept",
+                backup.display()
+            ));
+        }
+        out.line(
+            "next: restart the host; what its agent may use in mgp stays: `mgp access matrix`",
+        );
+    }
+}
+
+pub(crate) fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
+    let file = disconnect.target.path()?;
+    let shown = file.display();
+    let not_connected = || Failure::failed(format!("`{shown}` does not start mgp"));
+    let now = read(&file)?.ok_or_else(not_connected)?;
+    let unchanged =
+        |reason: String| Failure::failed(format!("`{shown}` was not changed: {reason}"));
+    let table = disconnect.target.table(&now);
+    let servers = edit::members(&now, &[table.to_owned()]).map_err(unchanged)?;
+    if servers.iter().all(|(name, _)| name != ENTRY) {
+        return Err(not_connected());
+    }
+    let record = Record::read(global, &file)?;
+    let restored = match &record {
+        Some(record) => record.restore(table, &now).map_err(unchanged)?,
+        None => Restored {
+            text: Some(record::without_mgp(table, &now).map_err(unchanged)?),
+            is_exact: false,
+            differs: vec![
+                "how the file was before is not known here, so nothing else was restored"
+                    .to_owned(),
+            ],
+        },
+    };
+    let is_there = |entry: &&record::TakenEntry| {
+        let members = restored.text.as_deref().map(|text| edit::members(text, &entry.path));
+        members.is_some_and(|all| all.is_ok_and(|all| all.iter().any(|one| one.0 == entry.name)))
+    };
+    let taken = record.iter().flat_map(|record| &record.taken);
+    let names = taken.filter(is_there).map(|entry| entry.name.clone()).collect();
+    let backup = if let Some(text) = &restored.text {
+        write(&file, Some(&now), text)?
+    } else {
+        fs::remove_file(&file).map_err(|error| unchanged(error.to_string()))?;
+        None
+    };
+    Record::write(global, &file, None)?;
+    let Restored { is_exact, differs, .. } = restored;
+    print(
+        global,
+        &DisconnectResult { file: file.clone(), exact: is_exact, restored: names, differs, backup },
+    )
+}

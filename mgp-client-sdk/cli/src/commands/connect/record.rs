@@ -1,0 +1,193 @@
+//! The files of hosts as they were before `mgp connect`, so that `mgp disconnect` can restore them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mgp_types::{PrivateFile, Sha256Hash};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::edit;
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::state;
+
+/// The most bytes of the records; they contain the entries that were taken out of hosts' files.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// The time to wait for another command that changes the records.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The name of the entry of mgp in the files of hosts.
+pub(crate) const ENTRY: &str = "mgp";
+
+/// The records of all files.
+#[derive(Default, Deserialize, Serialize)]
+struct Records {
+    files: BTreeMap<PathBuf, Record>,
+}
+
+/// A file that was connected.
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub(crate) struct Record {
+    /// A copy of the file as it was before; absent if there was no file.
+    pub(crate) before: Option<PathBuf>,
+    /// The digest of that copy.
+    before_sha256: String,
+    /// The digest of the file as it was written.
+    after_sha256: String,
+    /// The entries that were taken out.
+    pub(crate) taken: Vec<TakenEntry>,
+}
+
+/// An entry that was taken out of a file.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct TakenEntry {
+    /// The names of the objects that contained it, outermost first.
+    pub(crate) path: Vec<String>,
+    pub(crate) name: String,
+    /// The text of its value.
+    value: String,
+}
+
+/// A file as it is without mgp.
+pub(crate) struct Restored {
+    /// The text; `None` if there was no file.
+    pub(crate) text: Option<String>,
+    /// `true` if it is as it was before, byte for byte.
+    pub(crate) is_exact: bool,
+    /// The differences from the file as it was before.
+    pub(crate) differs: Vec<String>,
+}
+
+fn digest(text: &str) -> String {
+    Sha256Hash::digest(text.as_bytes()).to_string()
+}
+
+impl Record {
+    pub(crate) fn new(
+        before: Option<(PathBuf, &str)>,
+        after: &str,
+        taken: Vec<TakenEntry>,
+    ) -> Self {
+        let before_sha256 = before.as_ref().map_or_else(String::new, |(_, text)| digest(text));
+        let before = before.map(|(path, _)| path);
+        Self { before, before_sha256, after_sha256: digest(after), taken }
+    }
+
+    /// Returns the record of a file, if it was connected.
+    pub(crate) fn read(global: &Global, file: &Path) -> CliResult<Option<Self>> {
+        Ok(read_all(&records(global)?)?.files.remove(file))
+    }
+
+    /// Writes the record of a file, or removes it.
+    pub(crate) fn write(global: &Global, file: &Path, record: Option<Self>) -> CliResult {
+        let records = records(global)?;
+        let lock = records.lock(LOCK_TIMEOUT)?;
+        let mut all = read_all(&records)?;
+        match record {
+            Some(record) => all.files.insert(file.to_owned(), record),
+            None => all.files.remove(file),
+        };
+        Ok(records.replace(&lock, &serde_json::to_vec(&all)?)?)
+    }
+
+    /// Returns the copy of the file as it was before, unless it was changed or removed since.
+    fn copy(&self) -> Option<String> {
+        let text = fs::read_to_string(self.before.as_ref()?).ok()?;
+        (digest(&text) == self.before_sha256).then_some(text)
+    }
+
+    /// Takes mgp out of the text of a file, and puts the entries back that were taken out.
+    pub(crate) fn restore(&self, table: &str, now: &str) -> Result<Restored, String> {
+        let copy = self.copy();
+        if digest(now) == self.after_sha256 && (copy.is_some() || self.before.is_none()) {
+            return Ok(Restored { text: copy, is_exact: true, differs: Vec::new() });
+        }
+        let mut differs = Vec::new();
+        let mut text = without_mgp(table, now)?;
+        for TakenEntry { path, name, value } in self.taken.iter().rev() {
+            let is_there = edit::members(&text, path)?.iter().any(|(there, _)| there == name);
+            if is_there {
+                differs.push(format!("`{name}` was added again since, and stays as it is"));
+                continue;
+            }
+            match edit::insert(&text, path, name, value)? {
+                Some(with) => text = with,
+                None => differs.push(format!(
+                    "`{}` is not in the file any more, so `{name}` was not restored",
+                    path.join(".")
+                )),
+            }
+        }
+        if let Some(copy) = &copy {
+            differs.extend(differences(copy, &text, table)?);
+        }
+        Ok(Restored { text: Some(text), is_exact: false, differs })
+    }
+}
+
+/// Removes the entry of mgp from the text of a file.
+pub(crate) fn without_mgp(table: &str, text: &str) -> Result<String, String> {
+    let removed = edit::remove(text, &[table.to_owned()], ENTRY)?;
+    Ok(removed.map_or_else(|| text.to_owned(), |(text, _)| text))
+}
+
+/// Takes entries out of a text.
+pub(crate) fn take(
+    mut text: String,
+    entries: impl IntoIterator<Item = (Vec<String>, String)>,
+) -> Result<(String, Vec<TakenEntry>), String> {
+    let mut taken = Vec::new();
+    for (path, name) in entries {
+        if let Some((without, value)) = edit::remove(&text, &path, &name)? {
+            text = without;
+            taken.push(TakenEntry { path, name, value });
+        }
+    }
+    Ok((text, taken))
+}
+
+/// Names what a host has changed in its file: members of the root, and servers.
+fn differences(before: &str, now: &str, table: &str) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    for (path, prefix) in [(vec![], String::new()), (vec![table.to_owned()], format!("{table}."))] {
+        let pairs = |text| -> Result<BTreeMap<String, String>, String> {
+            Ok(edit::members(text, &path)?.into_iter().collect())
+        };
+        let (old, new) = (pairs(before)?, pairs(now)?);
+        let all = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
+        let changed = all.filter(|name| !is_same(old.get(*name), new.get(*name)));
+        let changed = changed.filter(|name| !prefix.is_empty() || *name != table);
+        names.extend(changed.map(|name| format!("`{prefix}{name}`")));
+    }
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![format!("changed since mgp was connected, and kept: {}", names.join(", "))])
+}
+
+/// Returns whether two values are the same, however they are written.
+fn is_same(one: Option<&String>, other: Option<&String>) -> bool {
+    let value = |text: &String| serde_json::from_str::<Value>(text).ok();
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            one == other || value(one).is_some_and(|one| Some(one) == value(other))
+        }
+        (one, other) => one == other,
+    }
+}
+
+fn records(global: &Global) -> CliResult<PrivateFile> {
+    Ok(PrivateFile::new(state::create_folder(global)?.join("connected.json"), MAX_BYTES))
+}
+
+fn read_all(file: &PrivateFile) -> CliResult<Records> {
+    let Some(bytes) = file.read()? else { return Ok(Records::default()) };
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let path = file.path().display();
+        Failure::failed(format!("`{path}` is damaged ({error}); move it away to go on without it"))
+    })
+}

@@ -1,0 +1,185 @@
+//! Checks of names on the command line: a decision about a name that nothing has would have no effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use mgp_client_sdk::Client;
+use mgp_discovery::{Registrations, Sources, Trust, nearest};
+use mgp_security::ServerHoldings;
+use mgp_types::method::{KernelServers, KernelTools, find_kernel_tool};
+use mgp_types::mgp::{KernelServersParams, KernelToolsParams};
+use mgp_types::service::ServerId;
+use mgp_types::store::Db;
+
+use crate::args::Global;
+use crate::backend::{Backend, operator};
+use crate::exit::{CliResult, Failure};
+use crate::hosts::KnownHost;
+use crate::socket_hello::Intent;
+use crate::state;
+
+/// The server id of the kernel's own tools.
+const KERNEL_ID: &str = "mgp";
+
+/// The way to decide about a name that nothing has yet.
+const FORCE: &str = "add --force to decide about one that comes later";
+
+/// The names that exist now.
+pub(super) struct KnownNames {
+    /// The servers and their tools; a server without tools has not listed them yet.
+    servers: BTreeMap<String, BTreeSet<String>>,
+    agents: BTreeSet<String>,
+    db: Db,
+}
+
+impl KnownNames {
+    /// Reads the names from the running kernel, else from the configuration and the state.
+    pub(super) async fn read(global: &Global, backend: &Backend) -> CliResult<Self> {
+        let db = state::db(global).await?;
+        let held = ServerHoldings::read(&db).await?;
+        let mut servers = BTreeMap::from([(KERNEL_ID.to_owned(), BTreeSet::new())]);
+        let loaded = Sources::from_env().load(&Trust::new(Arc::new(db.clone()))).await;
+        let config = loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
+        if let Backend::Kernel(client) = backend {
+            read_kernel(client, &mut servers).await?;
+        } else if let Ok(loaded) = &loaded {
+            let ids = loaded.config.servers.iter().map(|server| server.id.to_string());
+            servers.extend(
+                ids.chain(loaded.broken.clone())
+                    .chain(loaded.disabled.clone())
+                    .map(|id| (id, BTreeSet::new())),
+            );
+        }
+        for (id, tools) in &mut servers {
+            tools.extend(held.get(id).into_iter().flat_map(|held| held.tools.iter().cloned()));
+        }
+        let named = mgp_security::Access::named_in(&db, operator().tenant()).await;
+        let mut agents = named.map_err(|error| Failure::failed(error.to_string()))?;
+        for (agent, settings) in config.agents {
+            agents.extend(settings.groups.iter().map(|group| format!("group:{group}")));
+            agents.insert(agent);
+        }
+        agents.extend(KnownHost::ALL.map(|host| host.name().to_owned()));
+        agents.extend(["*".to_owned(), "default".to_owned()]);
+        Ok(Self { servers, agents, db })
+    }
+
+    /// Reads the names for a command that uses no backend itself.
+    pub(super) async fn read_alone(global: &Global) -> CliResult<Self> {
+        let backend = Backend::open(global, Intent::Read).await?;
+        let known = Self::read(global, &backend).await;
+        backend.close().await?;
+        known
+    }
+
+    /// Splits `SERVER.TOOL`, as lists show it, at a known server; the longest one counts.
+    pub(super) fn split<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
+        let dots = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
+        let known =
+            |(server, tool): &(&str, &str)| self.servers.contains_key(*server) && !tool.is_empty();
+        dots.rev().find(known)
+    }
+
+    /// Returns a server and a tool of it; both may be given as `SERVER.TOOL`.
+    pub(super) fn resolve(&self, server: &str, tool: Option<&str>) -> (String, Option<String>) {
+        match (tool, self.split(server)) {
+            (None, Some((own, tool))) if !self.servers.contains_key(server) => {
+                (own.to_owned(), Some(tool.to_owned()))
+            }
+            _ => (server.to_owned(), tool.map(|tool| self.bare(server, tool).to_owned())),
+        }
+    }
+
+    /// Returns the name of a tool without its server.
+    fn bare<'a>(&self, server: &str, tool: &'a str) -> &'a str {
+        let own = |name: &str| self.servers.get(server).is_some_and(|tools| tools.contains(name));
+        let is_whole = own(tool) || (server == KERNEL_ID && find_kernel_tool(tool).is_some());
+        let bare = tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.'));
+        bare.filter(|_| !is_whole).unwrap_or(tool)
+    }
+
+    /// Refuses a server that does not exist.
+    pub(super) async fn check_server(&self, server: &str) -> CliResult {
+        if self.servers.contains_key(server)
+            || Registrations::is_approved_in(&self.db, &ServerId::from(server)).await?
+        {
+            return Ok(());
+        }
+        Err(unknown("server", server, self.servers.keys().map(String::as_str)))
+    }
+
+    /// Refuses a tool that a server does not have; returns a note if its tools are not known.
+    pub(super) fn check_tool(&self, server: &str, tool: &str) -> CliResult<Option<String>> {
+        let known = self.servers.get(server).filter(|known| !known.is_empty());
+        if server == KERNEL_ID && find_kernel_tool(tool).is_some() {
+            return Ok(None);
+        }
+        match known {
+            Some(known) if known.contains(tool) => Ok(None),
+            Some(known) => {
+                Err(unknown(&format!("tool of {server}"), tool, known.iter().map(String::as_str)))
+            }
+            None => Ok(Some(format!(
+                "the tools of {server} are not known yet, so `{tool}` was not checked"
+            ))),
+        }
+    }
+
+    /// Refuses a tool that no server has, by its name or as `SERVER.TOOL`; returns a note if no tools are known.
+    pub(super) fn check_any_tool(&self, name: &str) -> CliResult<Option<String>> {
+        if let Some((server, tool)) = self.split(name) {
+            return self.check_tool(server, tool);
+        }
+        let mut all = self.servers.values().flatten().map(String::as_str).peekable();
+        if all.peek().is_none() {
+            return Ok(Some(format!("no tools are known yet, so `{name}` was not checked")));
+        }
+        if find_kernel_tool(name).is_some() || all.any(|tool| tool == name) {
+            return Ok(None);
+        }
+        Err(unknown("tool", name, self.servers.values().flatten().map(String::as_str)))
+    }
+
+    /// Returns a note about an agent that is not known yet.
+    pub(super) fn note_on_agent(&self, agent: &str) -> Option<String> {
+        if self.agents.contains(agent) {
+            return None;
+        }
+        let near = nearest(agent, self.agents.iter().map(String::as_str).filter(|one| *one != "*"));
+        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let kind = if agent.starts_with("group:") { "group" } else { "agent" };
+        Some(format!("no {kind} `{agent}` is known yet{near}"))
+    }
+}
+
+/// Creates the refusal of an unknown name, with the name that was perhaps meant.
+pub(super) fn unknown<'a>(
+    kind: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Failure {
+    let near = nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
+    Failure::failed(format!(
+        "there is no {kind} `{name}`{} {FORCE}",
+        near.unwrap_or_else(|| ";".to_owned())
+    ))
+}
+
+/// Returns a refusal as a statement, for commands that change nothing.
+pub(super) fn without_force(failure: &Failure) -> String {
+    failure.to_string().replace(FORCE, "").trim_end_matches([' ', ';']).to_owned()
+}
+
+async fn read_kernel(
+    client: &Client,
+    servers: &mut BTreeMap<String, BTreeSet<String>>,
+) -> CliResult {
+    let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
+    servers.extend(all.into_iter().map(|server| (server.id, BTreeSet::new())));
+    for tool in client.request::<KernelTools>(&KernelToolsParams::new()).await?.tools {
+        let bare = tool.tool_id.strip_prefix(&*tool.server_id).and_then(|id| id.strip_prefix('.'));
+        let bare = bare.unwrap_or(&tool.name).to_owned();
+        servers.entry(tool.server_id).or_default().insert(bare);
+    }
+    Ok(())
+}
