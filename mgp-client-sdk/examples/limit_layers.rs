@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Prints the results of two calls with a layer on the client, then with it on the server.
 async fn both<L>(name: &str, layer: L, tool: &str) -> Result<(), Box<dyn std::error::Error>>
 where
-    L: Layer<Stack> + Clone + Send + 'static,
+    L: Layer<Stack> + Clone + Send + Sync + 'static,
     L::Service: MgpService,
 {
     for side in ["client", "server"] {

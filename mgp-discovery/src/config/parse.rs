@@ -19,8 +19,8 @@ use super::reader::Reader;
 use super::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
     ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, OperatorProof,
-    ProxyConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
-    ToolCreationConfig, limits,
+    ProxyConfig, RecordedArguments, RegistrationAllowList, RestartConfig, ServerConfig,
+    TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
 use crate::source::Origin;
 
@@ -475,8 +475,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         };
     }
     if let Some(mut below) = reader.below("registration", "kernel.registration") {
-        kernel.registration.programs = below.texts("programs");
-        kernel.registration.env = below.texts("env");
+        kernel.registration = registration(&mut below);
     }
     kernel
 }
@@ -489,6 +488,10 @@ fn address(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
         reader.error(name, "is not an address", Some(remedy));
     }
     Some(address)
+}
+
+fn registration(reader: &mut Reader<'_, '_, '_>) -> RegistrationAllowList {
+    RegistrationAllowList { programs: reader.texts("programs"), env: reader.texts("env") }
 }
 
 fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
