@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, pending, poll_fn, ready};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::error::ServeError;
+use crate::pages::Pages;
 use crate::server::Server;
 use crate::signals::SignalGuard;
 
@@ -35,6 +36,14 @@ impl BoxedService {
         S::Future: Send + 'static,
     {
         Self(Arc::new(move |request| Box::pin(service.clone().call(request))))
+    }
+
+    /// Answers requests of pages itself.
+    fn beside(self, pages: Pages) -> Self {
+        Self(Arc::new(move |request| match pages.answer(&request) {
+            Some(answer) => Box::pin(ready(Ok(answer))),
+            None => (self.0)(request),
+        }))
     }
 }
 
@@ -70,6 +79,7 @@ pub struct HttpServer {
     config: HttpConfig,
     limits: ConnectionLimits,
     authentication: Authentication,
+    pages: Option<Pages>,
 }
 
 /// The authentication of callers.
@@ -94,6 +104,7 @@ impl Server {
             config: HttpConfig::default(),
             limits: ConnectionLimits::default(),
             authentication: Authentication::Unset,
+            pages: None,
         }
     }
 
@@ -145,6 +156,12 @@ impl HttpServer {
         self
     }
 
+    /// Serves pages beside the endpoint, to callers without credentials too.
+    pub fn pages(mut self, pages: Pages) -> Self {
+        self.pages = Some(pages);
+        self
+    }
+
     /// Changes the limits of connections.
     pub fn connections(mut self, change: impl FnOnce(&mut ConnectionLimits)) -> Self {
         change(&mut self.limits);
@@ -160,7 +177,7 @@ impl HttpServer {
     /// # Cancel safety
     /// Dropping the future releases the address.
     pub async fn bind(self) -> Result<BoundServer, ServeError> {
-        let Self { mut server, address, mut config, limits, authentication } = self;
+        let Self { mut server, address, mut config, limits, authentication, pages } = self;
         if config.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
             return Err(ServeError::Endpoint(config.endpoint.unwrap_or_default()));
         }
@@ -204,6 +221,10 @@ impl HttpServer {
             Authentication::Unset | Authentication::Off => {
                 BoxedService::new(cors.layer(service.clone()))
             }
+        };
+        let boxed = match pages {
+            Some(pages) => boxed.beside(pages),
+            None => boxed,
         };
         Ok(BoundServer { listener, local, stack, service, boxed, limits, drain, drains_on_signals })
     }

@@ -118,6 +118,8 @@ mod http;
 mod limit;
 mod listen;
 mod log;
+#[cfg(feature = "http")]
+mod pages;
 mod permission;
 pub mod prelude;
 mod prompt;
@@ -156,6 +158,8 @@ pub use mgp_transport::http::{
 /// The vocabulary: messages, principals, calls.
 pub use mgp_types as types;
 pub use mgp_types::mcp::LogLevel;
+#[cfg(feature = "http")]
+pub use pages::Pages;
 pub use prompt::{Prompt, Prompts};
 pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, TextRequest, Uri};
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};

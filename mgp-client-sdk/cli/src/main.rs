@@ -17,6 +17,7 @@ mod offline_audit;
 mod operator;
 mod output;
 mod peer;
+mod probes;
 mod prompt;
 mod ready_file;
 #[cfg(test)]

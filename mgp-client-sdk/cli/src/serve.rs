@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_discovery::Sources;
 use mgp_kernel::{ClientTransport, Kernel};
 use mgp_security::auth::{ApiKeys, AuthLayer, FileKeys};
-use mgp_server_sdk::{BoundServer, ServeError, Server};
+use mgp_server_sdk::{BoundServer, Pages, ServeError, Server};
 use mgp_transport::take_stdio;
 use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::Principal;
@@ -21,6 +21,7 @@ use crate::launch::{self, Reporter};
 use crate::lock::{self, Lock, LockAttempt};
 #[cfg(unix)]
 use crate::operator::OperatorGate;
+use crate::probes;
 use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::served_kernel::ServedKernel;
 use crate::signals::Signals;
@@ -210,7 +211,7 @@ async fn attach(
         Mode::Stdio { agent } => (build_stack(server)?, None, Some(agent), None),
         Mode::Shared { linger } => (build_stack(server)?, None, None, Some(linger)),
         Mode::Http(options) => {
-            let bound = bind(server, &folder, options).await?;
+            let bound = bind(server, probes::probes(kernel, &drain), &folder, options).await?;
             // One stack for all: sessions at the address and at the socket share their state.
             (bound.stack(), Some(bound), None, None)
         }
@@ -230,6 +231,7 @@ async fn attach(
         #[cfg(unix)]
         gate: Arc::new(OperatorGate::new(&folder)),
     };
+    probes::serve_metrics(kernel, &served.drain).await?;
     let http = http.map(|bound| tokio::spawn(bound.run()));
     let stdio = stdio_agent.map(|agent| serve_stdio(&served, &agent)).transpose()?;
     let reachable = kernel.endpoints();
@@ -261,10 +263,17 @@ fn build_stack(server: Server) -> CliResult<mgp_types::service::Stack> {
     server.into_stack().map_err(|error| Failure::failed(error.message()))
 }
 
-async fn bind(server: Server, folder: &Path, options: HttpOptions) -> CliResult<BoundServer> {
+async fn bind(
+    server: Server,
+    pages: Pages,
+    folder: &Path,
+    options: HttpOptions,
+) -> CliResult<BoundServer> {
     let HttpOptions { address, hosts, origins, access } = options;
-    let http =
-        server.http(address).config(|config| (config.hosts, config.origins) = (hosts, origins));
+    let http = server
+        .http(address)
+        .pages(pages)
+        .config(|config| (config.hosts, config.origins) = (hosts, origins));
     let http = match access {
         HttpAccess::Anonymous(agent) => {
             http.no_auth().config(|config| config.anonymous = Some(Principal::local().agent(agent)))

@@ -130,6 +130,12 @@ impl Kernel {
         self.0.config.config().kernel.operator_proof
     }
 
+    /// Returns the configured address of the figures of the kernel.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<String> {
+        self.0.config.config().kernel.metrics.clone()
+    }
+
     /// Returns when the kernel was started.
     #[must_use]
     pub fn began(&self) -> &Timestamp {

@@ -93,10 +93,14 @@ async fn apply_loaded(
     let findings = findings_of(&loaded);
     kernel.0.config.set_findings(findings.clone());
     result.findings = findings.into();
-    let audit_changed = kernel.0.config.config().kernel.audit != loaded.config.kernel.audit;
+    let (before, after) = (kernel.0.config.config(), loaded.config.kernel.clone());
+    let at_start = [
+        ("kernel.audit", before.kernel.audit != after.audit),
+        ("kernel.metrics", before.kernel.metrics != after.metrics),
+    ];
     result.changed = apply_detached(kernel, loaded.config, loaded.broken, by).await?;
-    if audit_changed {
-        let what = "`kernel.audit` applies from the next start of the kernel on";
+    for (key, _) in at_start.into_iter().filter(|(_, is_changed)| *is_changed) {
+        let what = format!("`{key}` applies from the next start of the kernel on");
         result.findings.push(KernelFinding::new("warning", what));
     }
     Ok(result)

@@ -113,8 +113,9 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
         (Some(old), Some(new)) => negotiated(old) == negotiated(new),
         _ => false,
     };
-    let same_handshake =
-        same_offer && old.era == new.era && old.timeouts.start == new.timeouts.start;
+    let same_watch =
+        old.health_interval == new.health_interval && old.timeouts.start == new.timeouts.start;
+    let same_handshake = same_offer && same_watch && old.era == new.era;
     if same_place && same_handshake { ChangeEffect::Govern } else { ChangeEffect::Restart }
 }
 

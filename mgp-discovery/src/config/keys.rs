@@ -90,6 +90,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
         "start_timeout" KeyKind::Duration, "30s", "The time the server may take from its start until it answers the handshake.";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
+        "health_interval" KeyKind::Duration, "", "The interval of health checks; without it there are none. A server that does not answer three of them is restarted. A change restarts the server.";
         "limits" KeyKind::Table, "", "The limits of the server's tool calls, of all agents together.";
         "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "mgp" KeyKind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
@@ -166,6 +167,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "direct_tokens" KeyKind::Number(0, MANY), "2000", "The tokens of all definitions up to which `surface = \"auto\"` lists all tools.";
         "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
+        "metrics" KeyKind::Text, "", "An address, e.g. `127.0.0.1:9464`, at which `/metrics` (Prometheus), `/healthz` and `/readyz` are served without authentication.";
         "audit" KeyKind::Table, "", "The audit log.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
     }

@@ -90,6 +90,8 @@ pub struct ServerConfig {
     pub era: Option<Era>,
     /// The time limits of its start and of its tool calls.
     pub timeouts: CallTimeouts,
+    /// The interval of health checks; `None` for none.
+    pub health_interval: Option<Duration>,
     /// The limits of its calls.
     pub limits: ServerLimits,
     /// The most of its results that reaches a model.
@@ -177,6 +179,7 @@ impl ServerConfig {
             target: reach,
             era: None,
             timeouts: CallTimeouts::default(),
+            health_interval: None,
             limits: ServerLimits::default(),
             results: ResultLimits::default(),
             pass_env: Vec::new(),
@@ -192,12 +195,14 @@ impl ServerConfig {
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, target: reach, era, timeouts, limits, results, .. } = self;
+        let Self { health_interval, .. } = self;
         let Self { pass_env, mgp, file, origin, approved_files, .. } = self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
             .field("era", era)
             .field("timeouts", timeouts)
+            .field("health_interval", health_interval)
             .field("limits", limits)
             .field("results", results)
             .field("pass_env", pass_env)
@@ -395,6 +400,8 @@ pub struct KernelConfig {
     pub results: ResultsConfig,
     /// The budget of tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
+    /// The address of the figures of the kernel.
+    pub metrics: Option<String>,
     /// The audit log.
     pub audit: AuditLogConfig,
     /// The proof that operators at the local socket give before they change anything.
@@ -431,6 +438,7 @@ impl Default for KernelConfig {
             direct_tokens: 2000,
             results: ResultsConfig::default(),
             tool_context_budget: ToolBudgetConfig::default(),
+            metrics: None,
             audit: AuditLogConfig::default(),
             operator_proof: OperatorProof::None,
         }

@@ -168,6 +168,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         _ => None,
     };
     let timeouts = call_timeouts(&mut reader);
+    let health_interval = reader.duration("health_interval");
     let limits = reader.below("limits", "servers.limits");
     let limits = limits.map(|mut below| bounds::server_limits(&mut below)).unwrap_or_default();
     let results = reader.below("results", "servers.results");
@@ -185,6 +186,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         target: target?,
         era,
         timeouts,
+        health_interval,
         limits,
         results,
         pass_env,
@@ -446,6 +448,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
             cache_limit: number("cache_limit", default.cache_limit),
         };
     }
+    kernel.metrics = address(&mut reader, "metrics");
     if let Some(mut below) = reader.below("audit", "kernel.audit") {
         kernel.audit = AuditLogConfig {
             dir: below.text("dir"),
@@ -470,6 +473,16 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         };
     }
     kernel
+}
+
+/// Reads an address to listen at.
+fn address(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
+    let address = reader.text(name)?;
+    if address.parse::<std::net::SocketAddr>().is_err() {
+        let remedy = "write an IP address and a port, e.g. \"127.0.0.1:9464\"".to_owned();
+        reader.error(name, "is not an address", Some(remedy));
+    }
+    Some(address)
 }
 
 fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {

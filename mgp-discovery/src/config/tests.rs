@@ -112,6 +112,7 @@ fn sample(key: &ConfigKey) -> String {
         "servers.mgp.permission_policy" | "kernel.permission_policy" => "'auto_approve'",
         "kernel.tool_context_budget" => "{ max_tokens = 1 }",
         "kernel.audit" => "{ keep = 1 }",
+        "kernel.metrics" => "'127.0.0.1:1'",
         "servers.limits" | "agents.*.limits" => "{ running = 1 }",
         "servers.results" | "kernel.results" | "agents.*.results" => "{ max_text = 1 }",
         "kernel.surface" | "agents.*.surface" => "'direct'",

@@ -103,6 +103,7 @@ fn entry(program: &Proposal) -> ServerConfig {
         },
         era: None,
         timeouts: CallTimeouts::default(),
+        health_interval: None,
         limits: ServerLimits::default(),
         results: ResultLimits::default(),
         pass_env: Vec::new(),

@@ -107,13 +107,13 @@ impl InputRequired {
 /// Returns the `resultType` of a result, if it has one.
 #[must_use]
 pub fn result_type(result: &Payload) -> Option<String> {
-    if let Some(kind) = leading_result_type(result.as_str()) {
-        return Some(kind.to_owned());
-    }
     #[derive(serde::Deserialize)]
     struct Kind {
         #[serde(rename = "resultType")]
         kind: Option<String>,
+    }
+    if let Some(kind) = leading_result_type(result.as_str()) {
+        return Some(kind.to_owned());
     }
     serde_json::from_str::<Kind>(result.as_str()).ok()?.kind
 }

@@ -7,6 +7,7 @@ mod circles;
 pub(crate) mod exports;
 mod figures;
 mod layout;
+mod reach;
 mod services;
 pub(crate) mod source;
 mod text;
@@ -90,6 +91,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
             found.extend(words::forbidden_in_markdown(path, content));
         }
     }
+    found.extend(reach::configurations(&tree.rust));
     found.extend(circles::circles(&tree.rust));
     found.extend(exports::twice(&tree.libraries()));
     found.extend(services::listed(tree.prose("docs/governance.md"), &tree.rust));

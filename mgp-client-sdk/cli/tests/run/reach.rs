@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::world::{Host, World, kill, within};
+use crate::serving::Serving;
+use crate::world::{Host, World, kill, within, within_time};
 
 /// A server whose tools return the content of files.
 const SERVER: &str = r#"
@@ -271,4 +274,73 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     refused(&error, 3000, "tool_calls_per_minute");
     let (_, error) = exhaust(&mut bob, "rows");
     refused(&error, 3000, "limits.calls_per_minute");
+}
+
+/// Returns the response to a request of a page, or an empty text if nothing listens.
+fn get(address: &str, path: &str) -> String {
+    let Ok(mut stream) = TcpStream::connect(address) else { return String::new() };
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn probes_and_metrics_are_served_and_denials_are_counted() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let closed = |world: &World| {
+        let folder = world.folder.display();
+        let server = world.server("closed", &format!("exec sh {folder}/server.sh {folder}"));
+        server.replace("opt-out", "opt-in")
+    };
+    let world = world(&[("log", text("a"))], "");
+    configure(&world, &format!("{}[kernel]\nmetrics = \"{address}\"\n", closed(&world)));
+    let mut ann = agent(&world, "ann");
+    within(|| get(&address, "/readyz").contains(" 200 ").then_some(()));
+    assert!(get(&address, "/healthz").ends_with("ok\n"));
+    within(|| ann.call("files.log", &json!({})).ok());
+    ann.call("files.log", &json!({})).unwrap();
+    ann.call("closed.log", &json!({})).unwrap_err();
+    let metrics = get(&address, "/metrics");
+    for line in [
+        r#"mgp_server_up{server="files"} 1"#,
+        r#"mgp_calls_total{server="files",code="ok"} 2"#,
+        r#"mgp_denied_total{server="closed",code="1001"} 1"#,
+        r#"mgp_call_duration_seconds_count{server="files"} 2"#,
+        r#"mgp_call_duration_seconds_bucket{server="files",le="+Inf"} 2"#,
+    ] {
+        assert!(metrics.lines().any(|one| one == line), "{line} {metrics}");
+    }
+    let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
+    assert!(log.contains("denied tool call"), "{log}");
+    kill("-KILL", world.kernel().unwrap());
+    ann.wait();
+    let serving = Serving::start(&world, &["--no-auth"]);
+    let url = serving.url();
+    let http = url.trim_start_matches("http://").trim_end_matches("/mcp");
+    within(|| get(http, "/readyz").contains(" 200 ").then_some(()));
+    assert!(get(http, "/healthz").contains(" 200 "));
+    assert!(!get(http, "/metrics").contains("mgp_server_up"), "figures are for operators");
+}
+
+#[test]
+fn a_server_that_hangs_is_restarted() {
+    let world = world(&[("log", text("a"))], "");
+    let mut ann = agent(&world, "ann");
+    within(|| ann.call("log", &json!({})).ok());
+    let pid = || {
+        let servers = world.operator().ask("mgp/kernel/servers", &json!({})).unwrap();
+        servers["servers"][0]["pid"].as_u64()
+    };
+    let before = pid();
+    let file = fs::read_to_string(world.config_file()).unwrap();
+    world.config(&file.replace("[servers.mgp]", "health_interval = \"1s\"\n[servers.mgp]"));
+    // A change of the interval restarts the server.
+    let hung = within(|| pid().filter(|pid| Some(*pid) != before));
+    within(|| ann.call("log", &json!({})).ok());
+    kill("-STOP", u32::try_from(hung).unwrap());
+    within_time(Duration::from_secs(60), || pid().filter(|pid| *pid != hung));
+    within(|| ann.call("log", &json!({})).ok());
 }

@@ -15,6 +15,7 @@ use crate::caller_view::CallerView;
 use crate::coalesced::Coalesced;
 use crate::fleet::{Fleet, ManagedServer, VisibleFleet};
 use crate::hops;
+use crate::metrics::CallMetrics;
 use crate::results::Results;
 
 /// Passes calls of clients on to servers; a cheap handle.
@@ -29,6 +30,7 @@ pub(crate) struct DispatcherParts {
     pub(crate) meta_tools: MetaToolConfig,
     pub(crate) registrations: Registrations,
     pub(crate) results: Results,
+    pub(crate) metrics: CallMetrics,
 }
 
 impl Dispatcher {
@@ -49,8 +51,16 @@ impl Dispatcher {
             // Hosts that honour it list the requested tools from now on.
             .on_change(move |cx| notifications.tools_changed(|other| *other == cx.principal));
         let results = Results::new(fleet.context());
-        let parts =
-            DispatcherParts { fleet, view, sessions, search, meta_tools, registrations, results };
+        let parts = DispatcherParts {
+            fleet,
+            view,
+            sessions,
+            search,
+            meta_tools,
+            registrations,
+            results,
+            metrics: CallMetrics::default(),
+        };
         Self(Arc::new(parts))
     }
 

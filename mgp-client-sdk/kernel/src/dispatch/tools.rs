@@ -82,18 +82,20 @@ pub(super) fn call(
             ResolvedTool::Found(tool) => (tool, false),
             ResolvedTool::Held(server) => return server.send(call, false).await,
         };
-        let parts = dispatcher.parts();
-        let DispatcherParts { fleet, view, search, .. } = parts;
+        let DispatcherParts { fleet, view, search, results, metrics, .. } = dispatcher.parts();
         let Some(server) = fleet.get(tool.server_id()) else {
             return Err(server_removed(&tool));
         };
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
-        let cx = call.cx().clone();
+        let (cx, begun) = (call.cx().clone(), metrics.begin());
         let answer = if tasks::declared(&tool) == TaskSupport::Required {
             Box::pin(tasks::call_and_wait(&server, call, has_access)).await
         } else {
             server.send(call, has_access).await
         };
+        if begun.is_some() || answer.is_err() {
+            metrics.end(&cx, server.id(), tool.name(), begun, &answer);
+        }
         if has_access {
             let outcome = match &answer {
                 Ok(reply) if !is_tool_error(reply) => UseOutcome::Answered,
@@ -107,7 +109,7 @@ pub(super) fn call(
                 notifications.tools_changed(|other| *other == cx.principal);
             }
         }
-        parts.results.limit(&cx, || server.config().results, answer?)
+        results.limit(&cx, || server.config().results, answer?)
     }
 }
 

@@ -1,7 +1,10 @@
 //! Reactions to the states of a server: its log, the index, and what clients have requested of it.
 
+use std::future::Future;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use mgp_client_sdk::{Client, HealthReason, MonitorConfig};
 use mgp_discovery::ApprovedRegistration;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 
@@ -53,6 +56,9 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     server.forget_log_level();
     server.request_log_level(&context).await;
     let Ok(client) = server.client().client() else { return };
+    if let Some(interval) = server.config().health_interval {
+        tokio::spawn(watch_health(Arc::downgrade(&server), &client, interval));
+    }
     server.observe_eras(client.server());
     if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
         // It was stopped with the server, and no call may need it.
@@ -63,5 +69,25 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     for key in context.subscriptions.resubscribe(&source, &client).await {
         // Updates in between were lost.
         notifier.resource_updated(&key);
+    }
+}
+
+/// Restarts a server that does not answer, until the connection ends.
+fn watch_health(
+    server: Weak<ManagedServer>,
+    client: &Client,
+    interval: Duration,
+) -> impl Future<Output = ()> + use<> {
+    let mut config = MonitorConfig::default();
+    config.interval = interval;
+    config.timeout = config.timeout.min(interval);
+    let health = client.monitor_health(config);
+    async move {
+        let change = health.unhealthy().await;
+        let Some(server) = server.upgrade().filter(|_| change.reason != HealthReason::Ended) else {
+            return;
+        };
+        tracing::warn!(server = %server.id(), reason = %change.reason, "restarting unhealthy server");
+        server.client().restart().await;
     }
 }

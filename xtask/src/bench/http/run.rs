@@ -79,7 +79,7 @@ pub(in crate::bench) fn call_instructions(
     let tool = ["valgrind", "--quiet", "--tool=callgrind", &flag];
     let [few, many] = [(servers[0], lengths.0), (servers[1], lengths.1)].map(|(server, calls)| {
         let mut watched = server.clone();
-        watched.command.splice(0..0, tool.clone().map(str::to_owned));
+        watched.command.splice(0..0, tool.map(str::to_owned));
         // Removes the file of an earlier run.
         let _ = fs::remove_file(&file);
         drive(generator, &watched, ask.flags(calls, 0))?;

@@ -1,0 +1,46 @@
+//! Pages for probes and for Prometheus: `/healthz`, `/readyz` and `/metrics`.
+
+use std::future::pending;
+
+use http::StatusCode;
+use mgp_kernel::Kernel;
+use mgp_lifecycle::Drain;
+use mgp_server_sdk::Pages;
+use mgp_transport::http::{ConnectionLimits, listen};
+use tokio::net::TcpListener;
+
+use crate::exit::{CliResult, Failure};
+
+/// Returns the pages that show only whether the kernel lives and is ready.
+pub(crate) fn probes(kernel: &Kernel, drain: &Drain) -> Pages {
+    let (kernel, drain) = (kernel.clone(), drain.clone());
+    Pages::new().page("/healthz", || (StatusCode::OK, "ok\n".to_owned())).page(
+        "/readyz",
+        move || {
+            if drain.is_draining() {
+                (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned())
+            } else if kernel.is_ready() {
+                (StatusCode::OK, "ready\n".to_owned())
+            } else {
+                (StatusCode::SERVICE_UNAVAILABLE, "reading the tools of new servers\n".to_owned())
+            }
+        },
+    )
+}
+
+/// Serves the probes and the figures of the kernel at the configured address, until the process ends.
+pub(crate) async fn serve_metrics(kernel: &Kernel, drain: &Drain) -> CliResult {
+    let Some(address) = kernel.metrics_address() else { return Ok(()) };
+    let listener = TcpListener::bind(&address).await.map_err(|error| {
+        Failure::failed(format!(
+            "`{address}` cannot be used: {error}; name another address in `kernel.metrics`"
+        ))
+    })?;
+    tracing::info!(address, "serving metrics");
+    // Calls are counted from here on.
+    drop(kernel.metrics());
+    let read = kernel.clone();
+    let pages = probes(kernel, drain).page("/metrics", move || (StatusCode::OK, read.metrics()));
+    tokio::spawn(listen(listener, pages, ConnectionLimits::default(), pending()));
+    Ok(())
+}

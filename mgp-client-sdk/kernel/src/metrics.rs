@@ -1,0 +1,167 @@
+//! Figures of the kernel in the text format of Prometheus.
+//!
+//! Calls are counted only once an operator may read the figures; denials are always logged.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mgp_types::RpcError;
+use mgp_types::mgp::ServerState;
+use mgp_types::service::{AgentId, Context, Reply, ServerId};
+use mgp_types::sync::Mutex;
+use tokio::time::Instant;
+
+use super::handle::Kernel;
+
+/// The upper bounds of the buckets of durations, in seconds.
+const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0];
+
+/// The codes of refusals by rules: access, permissions, approvals (MGP §14.3).
+const DENIALS: std::ops::Range<i32> = 1000..1100;
+
+/// The counts of calls; a cheap handle.
+#[derive(Clone, Default)]
+pub(crate) struct CallMetrics(Arc<MetricsState>);
+
+#[derive(Default)]
+struct MetricsState {
+    is_read: AtomicBool,
+    by_server: Mutex<BTreeMap<ServerId, ServerCalls>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ServerCalls {
+    /// The calls by their outcome: `ok` or an error code.
+    outcomes: BTreeMap<i32, u64>,
+    /// The calls by the first bucket that they fit into.
+    buckets: [u64; BUCKETS.len()],
+    time: Duration,
+}
+
+impl CallMetrics {
+    /// Returns the time at which a call begins, if calls are counted.
+    pub(crate) fn begin(&self) -> Option<Instant> {
+        self.0.is_read.load(Ordering::Relaxed).then(Instant::now)
+    }
+
+    /// Counts a call, and logs a denial.
+    pub(crate) fn end(
+        &self,
+        cx: &Context,
+        server: &ServerId,
+        tool: &str,
+        begun: Option<Instant>,
+        answer: &Result<Reply, RpcError>,
+    ) {
+        let code = answer.as_ref().err().map_or(0, |error| error.code().0);
+        if DENIALS.contains(&code) {
+            tracing::warn!(
+                %server,
+                tool,
+                agent = cx.principal.as_agent().map(AgentId::as_str),
+                code,
+                trace = cx.trace.as_deref(),
+                "denied tool call"
+            );
+        }
+        let Some(begun) = begun else { return };
+        let time = begun.elapsed();
+        let mut by_server = self.0.by_server.lock();
+        let calls = by_server.entry(server.clone()).or_default();
+        *calls.outcomes.entry(code).or_default() += 1;
+        calls.time += time;
+        let seconds = time.as_secs_f64();
+        if let Some(bucket) = BUCKETS.iter().position(|most| seconds <= *most) {
+            calls.buckets[bucket] += 1;
+        }
+    }
+}
+
+impl Kernel {
+    /// Returns whether the kernel can serve calls: no server is about to start for the first time.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.0.fleet.all().values().any(|server| server.is_new())
+    }
+
+    /// Returns the figures of the kernel in the text format of Prometheus; calls are counted from the first time on.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        let metrics = &self.0.dispatcher.parts().metrics;
+        metrics.0.is_read.store(true, Ordering::Relaxed);
+        let mut out = String::new();
+        let servers = self.servers();
+        let name = |id: &str| format!("server=\"{}\"", escape(id));
+        let up = servers.iter().map(|server| {
+            (name(&server.id), f64::from(u8::from(server.status == ServerState::Connected)))
+        });
+        series(&mut out, "mgp_server_up", "gauge", "Whether a server is connected.", up);
+        let restarts = servers.iter().map(|server| (name(&server.id), number(server.restarts)));
+        series(&mut out, "mgp_server_restarts_total", "counter", "Automatic restarts.", restarts);
+        let tools = servers.iter().map(|server| (name(&server.id), number(server.tools)));
+        series(&mut out, "mgp_server_tools", "gauge", "The tools of a server.", tools);
+        let clients = [(String::new(), number(self.clients().list().len() as u64))];
+        series(&mut out, "mgp_clients", "gauge", "Connected clients.", clients);
+        let table = metrics.0.by_server.lock().clone();
+        let of_table = |denied: bool| {
+            table.iter().flat_map(move |(server, calls)| {
+                let outcomes = calls.outcomes.iter();
+                outcomes.filter(move |(code, _)| !denied || DENIALS.contains(*code)).map(
+                    move |(code, count)| {
+                        let code = if *code == 0 { "ok".to_owned() } else { code.to_string() };
+                        (format!("{},code=\"{code}\"", name(server.as_str())), number(*count))
+                    },
+                )
+            })
+        };
+        series(&mut out, "mgp_calls_total", "counter", "Tool calls.", of_table(false));
+        series(&mut out, "mgp_denied_total", "counter", "Denied tool calls.", of_table(true));
+        durations(&mut out, &table);
+        out
+    }
+}
+
+/// Writes one series of figures with their labels.
+fn series(
+    out: &mut String,
+    name: &str,
+    kind: &str,
+    help: &str,
+    values: impl IntoIterator<Item = (String, f64)>,
+) {
+    // Writing to a text cannot fail.
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    for (labels, value) in values {
+        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        let _ = writeln!(out, "{name}{labels} {value}");
+    }
+}
+
+fn durations(out: &mut String, table: &BTreeMap<ServerId, ServerCalls>) {
+    const NAME: &str = "mgp_call_duration_seconds";
+    series(out, NAME, "histogram", "The time of tool calls, in seconds.", []);
+    for (server, calls) in table {
+        let server = escape(server.as_str());
+        let all: u64 = calls.outcomes.values().sum();
+        let mut below = 0;
+        for (most, count) in BUCKETS.iter().zip(calls.buckets) {
+            below += count;
+            let _ = writeln!(out, "{NAME}_bucket{{server=\"{server}\",le=\"{most}\"}} {below}");
+        }
+        let _ = writeln!(out, "{NAME}_bucket{{server=\"{server}\",le=\"+Inf\"}} {all}");
+        let _ = writeln!(out, "{NAME}_sum{{server=\"{server}\"}} {}", calls.time.as_secs_f64());
+        let _ = writeln!(out, "{NAME}_count{{server=\"{server}\"}} {all}");
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus has floating-point figures only")]
+fn number(count: u64) -> f64 {
+    count as f64
+}
+
+fn escape(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

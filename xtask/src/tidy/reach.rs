@@ -1,0 +1,125 @@
+//! Every configuration of a layer crate can be reached by a person, and a test shows its effect.
+
+use super::{Violation, source::Source};
+
+/// The crates whose configurations are meant.
+const CRATES: [&str; 6] = [
+    "mgp-transport/src/",
+    "mgp-lifecycle/src/",
+    "mgp-stream/src/",
+    "mgp-security/src/",
+    "mgp-toolindex/src/",
+    "mgp-discovery/src/",
+];
+
+/// The ends of the names of configurations.
+const ENDS: [&str; 6] = ["Config", "Limits", "Limit", "Budget", "Quota", "Timeouts"];
+
+/// The configurations: the key, flag or builder call that reaches each, and a test of its effect.
+#[rustfmt::skip]
+const REACHED: [(&str, &str, &str); 36] = [
+    ("AgentConfig", "[agents.NAME]", "pinned_tools_are_in_the_list_of_that_agent_only"),
+    ("AuditConfig", "kernel.audit.arguments", "the_audit_log_is_kept_as_configured"),
+    ("AuditLogConfig", "[kernel.audit]", "the_audit_log_is_kept_as_configured"),
+    ("CallLimits", "[limits]", "limits_hold_across_a_reload_a_restart_and_a_kill"),
+    ("CallTimeouts", "servers.timeout", "a_server_and_a_tool_have_their_own_timeout"),
+    ("CircuitConfig", "ClientBuilder::retry", "a_restarted_server_does_not_inherit_an_open_circuit"),
+    ("Config", "mgp.toml", "a_change_of_the_file_touches_only_what_changed"),
+    ("ConnectConfig", "servers.mgp.on_ungranted", "a_server_without_its_permissions_is_closed_if_the_file_says_so"),
+    ("ConnectionLimits", "HttpServer::connections", "over_http_connections_are_counted"),
+    ("DrainConfig", "Server::drain_handle", "running_calls_finish_before_a_server_is_stopped"),
+    ("GovernanceConfig", "[servers.mgp]", "default_policy_applies_without_an_entry"),
+    ("HealthConfig", "Server::health", "a_status_has_real_figures_and_the_checks_of_its_author"),
+    ("HttpClientConfig", "ClientBuilder::http", "an_oversized_message_fails_its_own_call_only"),
+    ("HttpConfig", "HttpServer::config", "stored_events_are_bounded_and_their_ids_show_the_gap"),
+    ("KernelConfig", "[kernel]", "permissions_follow_the_configured_policy"),
+    ("LimitConfig", "limits.running", "callers_take_turns"),
+    ("LoadedConfig", "mgp.toml", "a_change_of_the_file_touches_only_what_changed"),
+    ("LogConfig", "kernel.audit.keep", "the_audit_log_is_kept_as_configured"),
+    ("MonitorConfig", "servers.health_interval", "a_server_that_hangs_is_restarted"),
+    ("ParsedConfig", "mgp.toml", "a_change_of_the_file_touches_only_what_changed"),
+    ("Quota", "Server::quota", "a_call_that_asks_is_charged_once_on_either_side"),
+    ("RateLimit", "limits.calls_per_minute", "limits_hold_across_a_reload_a_restart_and_a_kill"),
+    ("RegistrationConfig", "KernelBuilder::registration", "pending_registrations_and_their_rate_are_bounded"),
+    ("RestartConfig", "servers.mgp.restart_policy", "a_server_is_restarted_as_the_five_keys_configure"),
+    ("ResultLimits", "[servers.results]", "a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte"),
+    ("ResultsConfig", "[kernel.results]", "a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte"),
+    ("RetryBudget", "ClientBuilder::retry", "ten_thousand_failing_calls_make_a_tenth_more_traffic"),
+    ("RetryConfig", "ClientBuilder::retry", "ten_thousand_failing_calls_make_a_tenth_more_traffic"),
+    ("RoundsConfig", "Server::rounds", "state_that_expired_is_refused"),
+    ("ServerConfig", "[[servers]]", "a_program_is_started_as_configured"),
+    ("ServerLimits", "[servers.limits]", "limits_hold_across_a_reload_a_restart_and_a_kill"),
+    ("SizeConfig", "limits.max_arguments", "limits_hold_across_a_reload_a_restart_and_a_kill"),
+    ("SuperviseConfig", "servers.mgp.restart_policy", "a_server_is_restarted_as_the_five_keys_configure"),
+    ("TargetConfig", "servers.command", "a_program_is_started_as_configured"),
+    ("ToolBudgetConfig", "[kernel.tool_context_budget]", "an_agent_may_have_a_budget_other_than_that_of_the_kernel"),
+    ("ToolCreationConfig", "[tool_creation]", "automatic_approval_of_permissions_creates_no_tool"),
+];
+
+/// The configurations without such a test; a new one must not be added.
+const UNSHOWN: [&str; 10] = [
+    "ConfirmConfig",
+    "HistoryConfig",
+    "InboxConfig",
+    "IndexLimits",
+    "Limits",
+    "SentencesConfig",
+    "SessionLimits",
+    "StderrLimits",
+    "TasksConfig",
+    "Timeouts",
+];
+
+/// Refuses configurations that are not in the table, and rows without a configuration or test.
+pub(super) fn configurations(sources: &[Source]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut names = Vec::new();
+    for source in
+        sources.iter().filter(|source| CRATES.iter().any(|of| source.path.starts_with(of)))
+    {
+        for (at, line) in source.text.lines().enumerate() {
+            let Some(name) = configuration(line) else { continue };
+            let is_listed = REACHED.iter().any(|(row, ..)| *row == name);
+            if !is_listed && !UNSHOWN.contains(&name) {
+                let what = format!(
+                    "add `{name}` to the table in xtask/src/tidy/reach.rs, with the key that reaches it and a test"
+                );
+                found.push(Violation::new(format!("{}:{}", source.path, at + 1), what));
+            }
+            names.push(name);
+        }
+    }
+    for (name, _, test) in REACHED {
+        let place = format!("xtask/src/tidy/reach.rs: {name}");
+        if !names.contains(&name) {
+            found.push(Violation::new(place, "there is no such configuration"));
+        } else if !sources.iter().any(|source| source.text.contains(&format!("fn {test}("))) {
+            found.push(Violation::new(place, format!("there is no test `{test}`")));
+        }
+    }
+    found
+}
+
+/// Returns the name of the configuration that a line declares.
+fn configuration(line: &str) -> Option<&str> {
+    let declared = line.strip_prefix("pub struct ").or(line.strip_prefix("pub enum "))?;
+    let end = declared.find(|c: char| !c.is_alphanumeric()).unwrap_or(declared.len());
+    Some(&declared[..end]).filter(|name| ENDS.iter().any(|end| name.ends_with(end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unlisted_configuration_and_a_missing_test_are_refused() {
+        let source = |path: &str, text: &str| Source::new(path.to_owned(), text.to_owned());
+        let layer = source("mgp-stream/src/new.rs", "//! A.\npub struct NewLimits {}\n");
+        let found = configurations(&[layer]);
+        assert_eq!(found[0].place, "mgp-stream/src/new.rs:2");
+        assert!(found.iter().any(|one| one.what == "there is no such configuration"));
+        let listed = source("mgp-stream/src/new.rs", "pub struct RestartConfig {}\n");
+        let found = configurations(&[listed]);
+        assert!(found.iter().any(|one| one.what.starts_with("there is no test")), "{found:?}");
+    }
+}
