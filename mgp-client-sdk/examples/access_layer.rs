@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Prints the listed tools and the results of calls.
 async fn attempt(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
-    // The list is cached, but the access has changed.
+    // Drop the cached list, because the access has changed since it was fetched.
     client.invalidate(&mgp_client_sdk::ServerChange::Tools);
     println!(
         "listed: {:?}",

@@ -127,7 +127,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
                 streams = true;
                 client
             }
-            // The output is always JSON; the flag reserves room for another format.
+            // The output is always JSON; the flag is reserved in case another format is added.
             "--json" => client,
             "--url" => {
                 url = Some(value()?);
@@ -178,7 +178,7 @@ fn target(
     Ok(Options { client, streams, retries, server, tool, arguments })
 }
 
-/// Retries calls and prints a line for each attempt.
+/// Returns a retry configuration that prints a line for each attempt.
 fn told_of(tool: String) -> RetryConfig {
     RetryConfig::default().on_attempt(move |attempt| {
         let mut line = json!({

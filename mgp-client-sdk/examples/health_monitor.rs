@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A change of the server's health.
+/// A change that the example makes to the server's health.
 enum Step {
     Fails,
     Recovers,

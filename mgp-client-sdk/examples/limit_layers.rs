@@ -42,7 +42,7 @@ where
             .tool(Tool::new("sleep", "Never wakes", std::future::pending::<&'static str>));
         let mut client = Client::builder("limit_layers", "1.0");
         match side {
-            // The layer counts by principal, so the client uses its own.
+            // The layer counts per principal, so the client gets a principal of its own.
             "client" => client = client.principal(principal("here")).layer(layer.clone()),
             _ => server = server.layer(layer.clone()),
         }

@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     state.enter(ServerState::Draining, "configuration_change")?;
     attempt("draining", &client).await;
 
-    // A call during a restart waits for its end, at most as long as the layer allows.
+    // A call during a restart waits for the end of the restart, up to the layer's limit.
     state.enter(ServerState::Restarting, "configuration_change")?;
     let restarting = async {
         tokio::time::sleep(Duration::from_millis(50)).await;

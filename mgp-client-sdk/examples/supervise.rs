@@ -32,7 +32,7 @@ use mgp_types::mgp::{RestartConfig, RestartPolicy, ServerState, ShutdownReason};
 use serde_json::json;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// The number of lines buffered for the reader.
+/// The maximum number of lines that are buffered for the reader.
 const LINES: usize = 1_024;
 
 const USAGE: &str = "usage: supervise --policy FILE.json -- COMMAND…";
@@ -95,15 +95,15 @@ async fn run(
         }
     }
     drop(lines);
-    // A reader that never reads must not block the exit.
+    // Wait for a limited time only: a reader that never reads must not block the exit.
     let _ = written.recv_timeout(Duration::from_secs(1));
     let failed = rest.limit.is_some() || rest.state == ServerState::Error;
-    // A stop between two starts leaves the state of the last failure.
+    // After a stop between two starts the state is still that of the last failure.
     let stopped = rest.reason.as_ref() == ShutdownReason::OperatorRequest.as_str();
     Ok(if failed && !stopped { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The stop requests of the operator.
+/// Returns a channel that receives the stop requests of the operator (SIGTERM and SIGINT).
 fn signals() -> std::io::Result<tokio::sync::mpsc::Receiver<()>> {
     let (tell, asked) = tokio::sync::mpsc::channel(1);
     #[cfg(unix)]
@@ -153,7 +153,7 @@ fn policy(file: &Path) -> Result<SuperviseConfig, String> {
         let alone = serde_json::to_string(&alone).map_err(|error| error.to_string())?;
         if let Err(error) = serde_json::from_str::<RestartConfig>(&alone) {
             let error = error.to_string();
-            // Its position within this member is of no use to the reader.
+            // Remove the position: it is relative to this member, so the user cannot use it.
             let why = error.split(" at line ").next().unwrap_or_default();
             return Err(format!("`{name}`: {why}"));
         }
@@ -190,6 +190,6 @@ fn print(lines: &SyncSender<String>, report: &StateReport) {
         "restarts": report.restarts,
         "reason": &*report.reason,
     });
-    // The buffer is full because the output is not read.
+    // Ignore the error: the buffer is full because the output is not read.
     let _ = lines.try_send(line.to_string());
 }

@@ -19,7 +19,7 @@ use tokio::{sync::Notify, sync::watch, task::AbortHandle};
 /// Starts a server that crashes when it is notified.
 struct Clock(Arc<Notify>);
 
-/// A running server: its task, its connection until that is used, and a receiver that ends with the task.
+/// A running server: its task, its unused end of the connection, and a receiver that closes when the task ends.
 struct Running(AbortHandle, Mutex<Option<DuplexEnd>>, watch::Receiver<()>);
 
 impl Spawn for Clock {

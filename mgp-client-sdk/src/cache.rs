@@ -1,4 +1,4 @@
-//! Cached lists of a client: valid until the server reports a change, or for as long as it allowed.
+//! Cached lists of a client. A list is valid until the server reports a change, or until its time to live ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::handler::ServerChange;
 /// The cached lists of one server.
 #[derive(Debug, Default)]
 pub(crate) struct ListCache {
-    /// Changes when a gate shows other items than before, e.g. after access was granted.
+    /// A version that changes when a gate shows other items than before, e.g. after access was granted.
     visibility: Option<Mutex<watch::Receiver<u64>>>,
-    /// Learns tools from lists.
+    /// The retry layer, which receives the tools of each list.
     retry: Option<RetryLayer>,
     pub(crate) tools: CachedList<Tool>,
     pub(crate) resources: CachedList<Resource>,
@@ -32,7 +32,7 @@ impl ListCache {
         Self { visibility, retry: config.retry.clone(), ..Self::default() }
     }
 
-    /// Drops everything if the gates show other items than before.
+    /// Drops all lists if the gates show other items than before.
     pub(crate) fn invalidate_if_changed(&self) {
         let Some(visibility) = &self.visibility else { return };
         let mut visibility = visibility.lock();
@@ -66,13 +66,13 @@ impl ListCache {
 pub(crate) struct CachedList<T>(Mutex<ListState<T>>);
 
 struct ListState<T> {
-    /// Increases with every change, so that a list requested before a change is not stored after it.
+    /// Incremented with each change, so that a list that was requested before a change is not stored after it.
     generation: u64,
     list: Option<(Arc<[T]>, Option<Instant>)>,
 }
 
 impl<T> CachedList<T> {
-    /// Returns the list, if it is still valid, and the generation of the next one.
+    /// Returns the list if it is still valid, and the generation with which a new list must be inserted.
     pub(crate) fn get(&self) -> (Option<Arc<[T]>>, u64) {
         let state = self.0.lock();
         let fresh =
@@ -80,7 +80,7 @@ impl<T> CachedList<T> {
         (fresh.map(|(list, _)| Arc::clone(list)), state.generation)
     }
 
-    /// Stores a list of a generation, for a time or until it changes.
+    /// Stores a list that was requested in a generation, for a limited time or until it changes.
     pub(crate) fn insert(&self, generation: u64, list: &Arc<[T]>, ttl: Option<Duration>) {
         let mut state = self.0.lock();
         if state.generation == generation {
@@ -124,7 +124,7 @@ mod tests {
         assert!(cached.get().0.is_none());
         cached.insert(generation, &list, None);
         cached.invalidate();
-        // Requested before the change, received after it.
+        // The list was requested before the change and received after it.
         cached.insert(generation, &list, None);
         assert!(cached.get().0.is_none());
     }

@@ -13,27 +13,28 @@ use crate::handler::Hooks;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientConfig {
-    /// The configured id of the server: its identity everywhere, whatever name it reports.
+    /// The configured id of the server. It identifies the server in all records and decisions, whatever name it
+    /// reports.
     pub server_id: Option<ServerId>,
     /// The capabilities and extensions that the client offers.
     pub offer: ClientOffer,
-    /// The handshake.
+    /// The configuration of the handshake.
     pub connect: ConnectConfig,
-    /// The longest time of a request without a sign of progress. Default: 60 s.
+    /// The maximum time of a request without a progress notification. Default: 60 s.
     pub timeout: Duration,
-    /// The longest time of a tool call that reports progress. Default: 10 minutes.
+    /// The maximum duration of a tool call that reports progress. Default: 10 minutes.
     pub max_timeout: Duration,
-    /// If set, calls of a server without MGP carry `_meta.traceparent`. Default: no.
+    /// If set, calls to servers without MGP carry `_meta.traceparent`. Default: not set.
     pub plain_traceparent: bool,
-    /// The time a call waits for a supervised server that starts or restarts. Default: no wait.
+    /// The maximum time that a call waits while a supervised server starts or restarts. Default: no wait.
     pub ready_timeout: Duration,
     /// If set, a supervised server is monitored and restarted when it is unhealthy.
     pub monitor: Option<MonitorConfig>,
-    /// The number of pages after which a list counts as endless. Default: 1000.
+    /// The maximum number of pages of a list; a longer list is refused as endless. Default: 1000.
     pub max_pages: usize,
-    /// The number of times a modern server may ask back during one call. Default: 16.
+    /// The maximum number of rounds of questions that a modern server may ask during one call. Default: 16.
     pub max_rounds: u32,
-    /// If set, calls that failed and may succeed are retried, outside all gates.
+    /// The retry layer, outside all gates; `None` disables retries.
     pub retry: Option<RetryLayer>,
     /// Limits of the connection.
     pub limits: Limits,
@@ -42,19 +43,19 @@ pub struct ClientConfig {
     /// Settings for servers at a URL.
     #[cfg(feature = "http")]
     pub http: mgp_transport::http::HttpClientConfig,
-    /// The principal of the server when it sends requests.
+    /// The principal of all calls on the connection: the calls that the client makes, and the requests of the server.
     pub principal: Principal,
     /// Handlers of the server's requests and notifications.
     pub handlers: Router,
     pub(crate) hooks: Hooks,
     /// The stacks of one supervised connection for a gateway; set when the connection is attached.
     pub(crate) gateway: std::sync::Arc<std::sync::OnceLock<crate::wire::GatewayStacks>>,
-    /// Finds the caller to ask when a server asks outside of any call.
+    /// Finds the caller to which a server's question is passed if it belongs to no call.
     pub(crate) unattributed: Option<crate::wire::FindCaller>,
 }
 
 impl ClientConfig {
-    /// Creates the default configuration of a client with this name; it offers nothing.
+    /// Creates the default configuration of a client with this name and version. It offers no capabilities.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
@@ -82,15 +83,15 @@ impl ClientConfig {
     }
 }
 
-/// Retries of the stream of changes of a modern server.
+/// The retry settings for the stream of changes of a modern server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenConfig {
     /// The first delay; each further one is twice as long. Default: 1 s.
     pub retry: Duration,
-    /// The longest delay. Default: 60 s.
+    /// The maximum delay. Default: 60 s.
     pub max_retry: Duration,
-    /// The number of failed attempts in a row; a new subscription starts the count again. Default: 10.
+    /// The maximum number of consecutive failed attempts. A new subscription resets the count. Default: 10.
     pub attempts: u32,
 }
 

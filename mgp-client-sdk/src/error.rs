@@ -29,7 +29,7 @@ use serde::Deserialize;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server refused the call, did not answer it (3003), or is gone (2000).
+    /// The call failed: the server refused it, did not answer in time (3003), or is no longer connected (2000).
     #[error(transparent)]
     Call(#[from] RpcError),
     /// The tool ran and reported a failure (`isError`).
@@ -43,7 +43,7 @@ pub enum Error {
     UnsupportedVersion {
         /// The requested revision.
         requested: Revision,
-        /// The server's revisions, as far as it reported them.
+        /// The revisions that the server supports, as far as it reported them.
         supported: Vec<Revision>,
     },
     /// The connection could not be recorded in the audit log, so it was closed (MGP §6).
@@ -64,7 +64,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// A result with `isError`, and its hints about trying again.
+/// The result of a tool with `isError`, and its hints about retries.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the tool failed: {message}")]
 pub struct ToolFailure {
@@ -75,7 +75,8 @@ pub struct ToolFailure {
 }
 
 impl Error {
-    /// Returns the code: the server's own, 2000 for a server that is gone, 3003 for one that did not answer.
+    /// Returns the error code: the server's own code, 2000 if the connection has ended, or 3003 if the server did
+    /// not answer in time.
     ///
     /// A tool that failed without a code has −32603.
     #[must_use]
@@ -117,21 +118,21 @@ impl Error {
         }
     }
 
-    /// Returns whether trying again makes sense: only if the hints say so.
+    /// Returns whether a retry makes sense; `false` unless the hints allow it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.recovery().is_some_and(Recovery::is_retryable)
     }
 
-    /// Returns the delay before trying again, if the hints contain one.
+    /// Returns the delay before a retry, if the hints contain one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.recovery()?.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// Returns the pages that a person must visit before the call can succeed (−32042, 2025-11-25).
+    /// Returns the pages that the user must visit before the call can succeed (−32042, revision 2025-11-25).
     ///
-    /// Make the call again after [`ClientBuilder::on_elicitation_complete`] was called for them.
+    /// Repeat the call after [`ClientBuilder::on_elicitation_complete`] was called for them.
     ///
     /// [`ClientBuilder::on_elicitation_complete`]: crate::ClientBuilder::on_elicitation_complete
     #[must_use]
@@ -155,7 +156,7 @@ impl Error {
 
 impl ToolFailure {
     pub(crate) fn new(result: CallToolResult) -> Self {
-        /// The form in which a server with MGP sends a refusal to a client without it.
+        /// The form in which a server that supports MGP sends a refusal to a client that does not.
         #[derive(Default, Deserialize)]
         struct Refusal {
             #[serde(default)]
@@ -194,7 +195,7 @@ impl ToolFailure {
 // === impl From ===
 
 impl From<ConnectError> for Error {
-    /// A refusal that names the revisions a server speaks becomes [`Error::UnsupportedVersion`].
+    /// Converts a refusal that names the supported revisions to [`Error::UnsupportedVersion`].
     fn from(error: ConnectError) -> Self {
         match error {
             ConnectError::Unsupported(revision) => Self::UnsupportedVersion {
@@ -220,7 +221,7 @@ impl From<ChildError> for Error {
 }
 
 impl From<Error> for RpcError {
-    /// Converts for a server whose tools call other servers.
+    /// Converts an error for servers whose tools call other servers.
     fn from(error: Error) -> Self {
         match error {
             Error::Call(error) | Error::Connect(ConnectError::Refused(error)) => error,
@@ -243,7 +244,7 @@ impl From<&crate::auth::AuthError> for RpcError {
     }
 }
 
-/// Reads the revisions a server supports from −32602 (legacy) or −32022 (modern).
+/// Reads the revisions that a server supports from an error −32602 (legacy) or −32022 (modern).
 fn versions(refusal: &RpcError) -> Option<UnsupportedVersionData> {
     let has_versions =
         matches!(refusal.code(), ErrorCode::INVALID_PARAMS | ErrorCode::UNSUPPORTED_VERSION);

@@ -43,7 +43,8 @@ where
     SupervisedClient::new(builder, Arc::new(resolve), config)
 }
 
-/// Sets the function that finds, by the request's method, the caller to ask when a server asks outside of any call.
+/// Sets the function that finds the caller for a server's request that belongs to no call. It receives the
+/// request's method.
 ///
 /// Without it, or if `find` returns `None`, the request is refused.
 pub fn ask_unattributed(
@@ -55,7 +56,8 @@ pub fn ask_unattributed(
 
 /// Returns the stack of a connection without its gates.
 ///
-/// Nothing is checked or recorded on it: use it for the gateway's own requests only, never for a caller's.
+/// Calls on this stack are neither checked nor recorded: use it for the gateway's own requests only, never for
+/// a caller's.
 #[must_use]
 pub fn ungated(client: &Client) -> &Stack {
     client.ungated()
@@ -69,8 +71,8 @@ pub fn ungated_supervised(client: &SupervisedClient) -> &Stack {
 
 /// Sets the time limits of a call, in place of the client's.
 ///
-/// `timeout` is the longest time without progress, `max` the longest time in all; while the server asks the caller,
-/// neither runs.
+/// `timeout` is the longest time without progress, `max` the longest time in total. Time during which a
+/// question of the server to the caller is open does not count.
 pub fn limit_time(call: &mut Call, timeout: Duration, max: Duration) {
     call.cx_mut().extensions.insert(TimeLimits { timeout, max });
 }

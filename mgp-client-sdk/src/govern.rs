@@ -13,9 +13,9 @@ impl ClientBuilder {
     /// Governs all calls to this server: access to tools, the server's permissions, pinned definitions, confirmation of
     /// calls, and the audit log.
     ///
-    /// `id` is the server's identity everywhere; see [`server_id`](Self::server_id).
-    /// Its permissions are decided when it connects and when it asks; see [`grantor`](Self::grantor).
-    /// Lists contain what the client's principal may use, and are requested again when that changes.
+    /// `id` identifies the server in all records and decisions; see [`server_id`](Self::server_id). Its permissions
+    /// are decided when it connects and when it asks; see [`grantor`](Self::grantor). Lists contain what the
+    /// client's principal may use, and are requested again when that changes.
     ///
     /// ```
     /// use mgp_client_sdk::prelude::*;
@@ -50,7 +50,7 @@ impl ClientBuilder {
     }
 }
 
-/// Returns a lookup of what governance knows about tools, for retries.
+/// Returns the function by which the retry layer looks up what governance knows about tools.
 fn known_tools(governance: &Governance) -> Arc<FindKnownTool> {
     let (definitions, policies) = (governance.definitions().clone(), governance.policies().clone());
     Arc::new(move |server, tool| {

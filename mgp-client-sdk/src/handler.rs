@@ -45,17 +45,17 @@ use crate::wire::{ProgressHook, not_offered};
 /// # drop(builder);
 /// ```
 pub trait ClientHandler: Send + Sync + 'static {
-    /// Returns the requests that are answered.
+    /// Returns the requests that the handler answers; the client offers only these to the server. Default: none.
     fn accepted_requests(&self) -> AcceptedRequests {
         AcceptedRequests::default()
     }
 
-    /// Returns whether [`elicit_url`](Self::elicit_url) is answered.
+    /// Returns whether the handler implements [`elicit_url`](Self::elicit_url). Default: `false`.
     fn accepts_urls(&self) -> bool {
         false
     }
 
-    /// Asks the person with a form.
+    /// Shows a form to the user and returns the answer.
     ///
     /// # Errors
     /// The error to send to the server.
@@ -67,7 +67,7 @@ pub trait ClientHandler: Send + Sync + 'static {
         ready(Err(not_offered(ElicitationCreate::METHOD)))
     }
 
-    /// Asks the person to open a page.
+    /// Asks the user to open a page in a browser.
     ///
     /// # Errors
     /// The error to send to the server.
@@ -79,7 +79,7 @@ pub trait ClientHandler: Send + Sync + 'static {
         ready(Err(not_offered(ElicitationCreate::METHOD)))
     }
 
-    /// Asks the model.
+    /// Lets a model generate a message (MCP sampling).
     ///
     /// # Errors
     /// The error to send to the server.
@@ -91,7 +91,7 @@ pub trait ClientHandler: Send + Sync + 'static {
         ready(Err(not_offered(SamplingCreateMessage::METHOD)))
     }
 
-    /// Returns the roots.
+    /// Returns the client's roots (its working directories).
     ///
     /// # Errors
     /// The error to send to the server.
@@ -104,7 +104,7 @@ pub trait ClientHandler: Send + Sync + 'static {
         let _ = message;
     }
 
-    /// Receives a change; cached lists are already dropped. Must not block.
+    /// Receives a change; affected cached lists have already been dropped. Must not block.
     fn changed(&self, what: &ServerChange) {
         let _ = what;
     }
@@ -138,7 +138,7 @@ pub(crate) type ChangeHook = Arc<dyn Fn(&ServerChange) + Send + Sync>;
 
 pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
 
-/// Returns what governance knows about a tool of a server.
+/// A lookup of what governance knows about a tool of a server.
 pub(crate) type FindKnownTool =
     dyn Fn(Option<&ServerId>, &str) -> Option<ToolRetryInfo> + Send + Sync;
 
@@ -148,11 +148,11 @@ pub(crate) struct Hooks {
     pub(crate) changed: Vec<ChangeHook>,
     pub(crate) states: Vec<StateHook>,
     pub(crate) progress: Option<ProgressHook>,
-    /// Records when the server connects and disconnects.
+    /// The audit sink that records when the server connects and disconnects.
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
-    /// Definitions of tools, for retries.
+    /// Looks up what governance knows about tools, for retries.
     pub(crate) known_tools: Option<Arc<FindKnownTool>>,
-    /// Changes when a gate shows other items than before.
+    /// A version that changes when a gate shows other items than before.
     pub(crate) visibility: Option<tokio::sync::watch::Receiver<u64>>,
 }
 
@@ -165,7 +165,8 @@ impl Hooks {
         !self.states.is_empty()
     }
 
-    /// Reports a change of the server's state; servers write the states in upper or lower case.
+    /// Reports a change of the server's state. The case of the state's name is normalized, because servers differ
+    /// in it.
     pub(crate) fn notify_state(&self, mut change: LifecycleParams) {
         change.new_state = change.new_state.in_any_case();
         change.previous_state = change.previous_state.map(ServerState::in_any_case);

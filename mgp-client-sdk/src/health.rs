@@ -1,4 +1,5 @@
-//! Health monitoring of a server: pings of MGP and MCP, any other answer, and the end of the connection (MGP §11.3).
+//! Health monitoring of a server by MGP and MCP pings, by other answers, and by the end of the connection (MGP
+//! §11.3).
 
 use std::fmt;
 use std::future::pending;
@@ -17,14 +18,14 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::client::Client;
 use crate::wire::{Liveness, TaskGuard, is_answer};
 
-/// The number of changes buffered for a subscriber; a slower one loses the oldest.
+/// The number of changes that are buffered per subscriber; a slower subscriber loses the oldest.
 const MAX_BUFFERED: usize = 16;
 
 impl Client {
     /// Monitors the health of the server until the returned watch is dropped.
     ///
-    /// The server is pinged with MGP if that was negotiated, else with MCP, and with both once an answer is missing.
-    /// Any answer counts as a sign of life, also to another call, and also an error.
+    /// The server is pinged with MGP if MGP was negotiated, else with MCP, and with both as soon as an answer is
+    /// missing. Any answer counts as a sign of life, including errors and answers to other calls.
     ///
     /// ```
     /// use mgp_client_sdk::types::mgp::HealthStatus;
@@ -57,9 +58,9 @@ impl Client {
     }
 }
 
-/// The health of a server; see [`Client::monitor_health`].
+/// The handle of a health monitor; see [`Client::monitor_health`].
 ///
-/// The watch does not keep the client alive.
+/// Dropping it ends the monitoring. It does not keep the client alive.
 pub struct HealthWatch {
     channels: Arc<HealthChannels>,
     _driver: TaskGuard,
@@ -84,7 +85,8 @@ impl HealthWatch {
         self.channels.status.subscribe()
     }
 
-    /// Subscribes to every change with its reason; a slow reader loses the oldest and gets their number.
+    /// Subscribes to all changes with their reasons. A slow reader loses the oldest changes and receives their
+    /// number.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<HealthChange> {
         self.channels.changes.subscribe()
@@ -156,7 +158,7 @@ impl Prober {
                 Either::Left(_) => Some(HealthSignal::Ended),
                 Either::Right((sign, _)) => sign.ok().flatten(),
             };
-            // A server that answers other calls is alive, even if its ping is slow.
+            // A server that answers other calls is alive, even if its answer to the ping is slow.
             let sign = sign
                 .or_else(|| (self.life.answer_count() != before).then_some(HealthSignal::Answered));
             if let Some(sign) = sign {
@@ -165,7 +167,8 @@ impl Prober {
         }
     }
 
-    /// Sends the best ping, or every kind of ping once answers are missing; returns `None` if there was no answer.
+    /// Sends the best kind of ping, or every kind as soon as answers are missing. Returns `None` if there was no
+    /// answer.
     async fn ask(&self, misses: u32) -> Option<HealthSignal> {
         if !self.facts.has(Extension::Lifecycle) {
             return self.ask_plain().await;
@@ -176,7 +179,7 @@ impl Prober {
         }
         match select(health, Box::pin(self.ask_plain())).await {
             Either::Left((sign, _)) => sign,
-            // It is alive; the health may still arrive and is more precise.
+            // The server is alive; wait for its MGP health, which is more precise.
             Either::Right((_, health)) => health.await,
         }
     }
@@ -192,13 +195,13 @@ impl Prober {
     async fn ask_plain(&self) -> Option<HealthSignal> {
         match self.facts.era {
             Era::Legacy => self.send::<Ping>(&EmptyParams::new()).await?,
-            // This era has no ping, but a server must answer this.
+            // The modern era has no ping, but every server must answer this request.
             Era::Modern => self.send::<ServerDiscover>(&DiscoverParams::new()).await?,
         };
         Some(HealthSignal::Answered)
     }
 
-    /// Returns `None` if there was no answer, `Some(None)` if it was an error.
+    /// Sends a request. Returns `None` if there was no answer, and `Some(None)` if the answer was an error.
     async fn send<R: Request>(&self, params: &R::Params) -> Option<Option<Reply>> {
         let mut cx = self.cx.clone();
         cx.key = CallKey::next();

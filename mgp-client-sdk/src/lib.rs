@@ -2,7 +2,7 @@
 //!
 //! - [`Client`] connects to one server and calls it.
 //! - [`SupervisedClient`] starts its server, and restarts it when it ends.
-//! - [`ToolRouter`] routes tool calls to several servers, whichever era each side speaks.
+//! - [`ToolRouter`] routes tool calls to several servers, and translates between the eras of caller and server.
 //!
 //! A server in a process of its own:
 //!

@@ -1,4 +1,5 @@
-//! Answers a server's requests for permissions: a request in the legacy era, a question in the modern one (MGP §3.5).
+//! Answers a server's requests for permissions. In the legacy era they arrive as requests, in the modern era as
+//! questions (MGP §3.5).
 
 use mgp_lifecycle::HandshakeState;
 use mgp_types::method::{PermissionRequest, Request};

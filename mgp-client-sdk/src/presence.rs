@@ -9,20 +9,20 @@ use mgp_types::service::{AuditError, AuditSink, PeerInfo, ServerId};
 
 use crate::wire::{Liveness, TaskGuard};
 
-/// A connected server; recorded as disconnected when this is dropped.
+/// The record of a connected server. Dropping it records a disconnection.
 pub(crate) struct Presence {
     record: Arc<PresenceRecord>,
     liveness: Liveness,
-    /// Detects an end that this client did not cause.
+    /// The task that detects an end which this client did not cause.
     _watch: TaskGuard,
 }
 
 struct PresenceRecord {
     sink: Arc<dyn AuditSink>,
     server: ServerId,
-    /// Cleared when the end is recorded.
+    /// `true` until the end of the connection is recorded.
     is_connected: AtomicBool,
-    /// `true` if the server was asked to stop.
+    /// `true` if the client has asked the server to stop.
     is_stopping: AtomicBool,
 }
 
@@ -55,12 +55,12 @@ impl Presence {
         Ok(presence)
     }
 
-    /// Marks the server as asked to stop: its end is recorded as a disconnection, not as a loss.
+    /// Records that the client asked the server to stop, so that its end counts as a disconnection, not as a loss.
     pub(crate) fn set_stopping(&self) {
         self.record.is_stopping.store(true, Ordering::Release);
     }
 
-    /// Records that the server ended by itself.
+    /// Records that the server ended without a request of this client.
     pub(crate) fn set_lost(&self, how: &str) {
         self.record.lost(how);
     }
@@ -94,7 +94,7 @@ impl PresenceRecord {
 
     fn record_end(&self, event: fn(&ServerId, &str) -> Event, how: &str) {
         if self.is_connected.swap(false, Ordering::AcqRel) {
-            // The sink owns the record from here on; there is no caller left to refuse if recording fails.
+            // Not awaited: the sink completes the record, and no call remains that could fail if recording does.
             drop(self.sink.record(event(&self.server, how).build()));
         }
     }

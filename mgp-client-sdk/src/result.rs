@@ -24,13 +24,13 @@ pub trait ToolResult: Sized {
     /// [`Error::Tool`] if the tool failed.
     fn into_result(self) -> Result<CallToolResult, Error>;
 
-    /// Decodes the structured content, else the text as JSON.
+    /// Decodes the structured content or, if there is none, the text as JSON.
     ///
     /// # Errors
     /// [`Error::Tool`] if the tool failed, −32603 if the data has another type.
     fn get<T: DeserializeOwned>(&self) -> Result<T, Error>;
 
-    /// Returns its text blocks, one a line.
+    /// Returns the text blocks of the result, one per line.
     fn to_text(&self) -> String;
 }
 

@@ -1,4 +1,4 @@
-//! A client for tests of servers: in memory, panicking on failure.
+//! A client for tests of servers, which connects in memory and panics on failure.
 
 use std::fmt;
 use std::future::Future;
@@ -83,7 +83,7 @@ impl TestClient {
         Self::with_builder(server, Client::builder("test", "1.0").era(EraChoice::Modern))
     }
 
-    /// Connects with a given client: plain, with handlers, with limits.
+    /// Connects with a given client builder, e.g. with handlers or limits.
     ///
     /// # Panics
     /// If the server cannot be built or the handshake fails.

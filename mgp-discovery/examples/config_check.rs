@@ -13,7 +13,8 @@ use mgp_types::store::MemoryStore;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let sources = std::env::args_os().nth(1).map_or_else(Sources::from_env, Sources::single);
-    // Approvals belong to the kernel's own state, so none are known here.
+    // Approvals are stored in the kernel's state, which this program does not read; so no project's file is
+    // approved here.
     let trust = Trust::new(Arc::new(MemoryStore::new()));
     let loaded = match sources.load(&trust).await {
         Ok(loaded) => loaded,

@@ -11,7 +11,7 @@ use crate::config::{ConfigErrors, limits};
 use crate::expand::ExpandError;
 use crate::registration::RegistrationError;
 
-/// The reason why a configuration is not used, or not changed.
+/// The reason why this crate could not do what a caller asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiscoveryError {
@@ -29,12 +29,12 @@ pub enum DiscoveryError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The operation.
+        /// The operation, as a participle for the message.
         verb: &'static str,
         /// The error of the system.
         source: io::Error,
     },
-    /// A file belongs to another user.
+    /// This process may not read a file.
     #[error("you may not read `{path}`; run `chmod u+r` on it, or name another one")]
     NotYours {
         /// The file.
@@ -46,7 +46,7 @@ pub enum DiscoveryError {
         /// The file.
         path: PathBuf,
     },
-    /// A file is longer than any configuration.
+    /// A file exceeds the maximum size of a configuration.
     #[error("`{path}` is longer than {} bytes", limits::MAX_FILE_BYTES)]
     TooLong {
         /// The file.
@@ -156,7 +156,7 @@ fn registration(refused: &RegistrationError) -> RpcError {
             hints.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             hints
         }
-        // An operator or the caller must act first.
+        // These can succeed later, after an operator or the caller has acted.
         Refused::TooMany { .. }
         | Refused::Changed(_)
         | Refused::MissingFile { .. }

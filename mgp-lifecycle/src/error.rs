@@ -20,13 +20,13 @@ pub enum LifecycleError {
     /// A call took longer than allowed.
     #[error("no answer within {:?}; it may have run: call again only if that does no harm", about(*.0))]
     TimedOut(Duration),
-    /// The caller stopped waiting before the call got a permit to run; it did not run.
+    /// The caller's deadline passed before the call got a permit, so the call did not run.
     #[error("no turn came within {:?}; the call did not run, so call again when less is waiting", about(*.0))]
     NotStarted(Duration),
     /// Calls arrive faster than allowed.
     #[error(transparent)]
     RateLimited(#[from] RateLimited),
-    /// The caller's quota of the period is used up.
+    /// The caller has used up its quota for the current period.
     #[error(transparent)]
     QuotaExceeded(#[from] QuotaExceeded),
     /// Arguments or a result are too large.
@@ -37,7 +37,7 @@ pub enum LifecycleError {
     NotReady {
         /// The state.
         state: ServerState,
-        /// The server, if it has a name.
+        /// The server's id, if it has one.
         server: Option<ServerId>,
         /// If set, the server restarts without operator action.
         restarts: bool,
@@ -71,7 +71,7 @@ pub enum LifecycleError {
         "what the call keeps between rounds has more than {0} bytes; its tool must keep less, or answers be shorter"
     )]
     StateTooLarge(usize),
-    /// A server asks for permissions faster than they are decided.
+    /// A server has more open permission requests than allowed.
     #[error("more than {0} requests for permissions are open; wait for their answers")]
     TooManyPermissionRequests(usize),
     /// The task table is full.
@@ -83,10 +83,11 @@ pub enum LifecycleError {
     /// A modern caller did not offer the tasks extension.
     #[error("the client must offer the extension `{}`", key::TASKS_EXTENSION)]
     TasksNotOffered,
-    /// A 2025-11-25 caller must send `task`, or an older one cannot.
+    /// The tool runs as a task only, but the caller did not send `task` (2025-11-25; clients of older revisions
+    /// cannot).
     #[error("tool `{0}` runs as a task only; send `task`")]
     TaskRequired(String),
-    /// A 2025-11-25 caller sent `task` for a tool that never becomes one.
+    /// The tool never runs as a task, but the caller sent `task` (2025-11-25).
     #[error("tool `{0}` does not run as a task; leave `task` out")]
     TaskForbidden(String),
     /// A task that ended cannot be cancelled (2025-11-25).
@@ -151,7 +152,7 @@ impl From<LifecycleError> for RpcError {
         };
         let error = Self::new(code, refusal.to_string());
         match refusal {
-            // The layers above can name the setting of the limit.
+            // Keeps the refusal as the source, so that outer layers can name the setting of the limit.
             LifecycleError::TimedOut(_) => error.because(refusal),
             LifecycleError::Saturated
             | LifecycleError::NotStarted(_)
@@ -177,7 +178,7 @@ impl From<LifecycleError> for RpcError {
     }
 }
 
-/// Returns why a server takes no calls, and what helps.
+/// Returns a text on why a server accepts no calls, and what the caller can do.
 fn not_ready(state: &ServerState, server: Option<&ServerId>, cause: Option<&str>) -> String {
     let subject = named(server);
     match (state, cause) {
@@ -202,7 +203,7 @@ fn not_ready_state(state: &ServerState, subject: &str) -> String {
 }
 
 fn state_details(state: &ServerState, server: Option<&ServerId>) -> Object {
-    // `started` lets a caller retry without asking what the call may have done.
+    // With `started: false` the caller knows that the call had no effect and may be retried.
     let mut details = started(false);
     let _ = details.encode("state", state.as_str());
     if let Some(server) = server {
@@ -234,7 +235,7 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         LifecycleError::QuotaExceeded(exceeded) => defaults.details(exceeded.details()),
         LifecycleError::NotReady { state, server, restarts, .. } => {
             let hints = match state {
-                // A restart follows, and calls during it are refused with 2002, whose hints are the same.
+                // During the restart that follows, calls are refused with 2002, which has the same hints.
                 ServerState::Draining if *restarts => {
                     defaults.retry(RetryStrategy::FixedDelay, 1000, 5)
                 }
@@ -257,7 +258,7 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
 }
 
 fn circuit_open(mut hints: Recovery, server: Option<&ServerId>, wait: Duration) -> Recovery {
-    // Rounded up: a wait that is rounded down ends too early.
+    // Rounded up, because a caller that waits slightly too short would be refused again.
     let ms = mgp_types::millis(wait);
     hints.retry_after_ms = Some(ms.saturating_add(1));
     let mut details = started(false);

@@ -7,9 +7,10 @@ use mgp_types::service::{Context, ServerId};
 
 /// The servers behind a kernel.
 ///
-/// Methods return `None` if there is no such server, or if the caller may not see it: both look the same.
+/// The methods with a `server` return `None` if it does not exist or the caller may not see it; the caller cannot
+/// distinguish the two.
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// Implement it with the `#[async_trait]` macro of the `async-trait` crate.
 #[async_trait]
 pub trait Fleet: Send + Sync + 'static {
     /// Pings a server.

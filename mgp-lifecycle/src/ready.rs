@@ -25,12 +25,12 @@ use crate::state::StateHandle;
 /// The default bound of calls that wait at once.
 const DEFAULT_MAX_WAITING: usize = 1024;
 
-/// Refuses calls that a server cannot take in its state: 2001 while it drains, 2002 while it is restarted,
-/// 2000 in all other states but `connected`.
+/// Layer that refuses calls while the server is not connected: with 2001 while it drains, with 2002 while it is
+/// restarted, and with 2000 in all other states.
 ///
-/// The handshake passes in every state, and so do requests about the server itself and messages of running calls:
-/// health, shutdown, cancellation, tasks, answers, notifications.
-/// The details of a refusal hold the state, the server's id if it has one, and `started: false`.
+/// The handshake passes in every state, and so do requests about the server itself and messages that belong to
+/// running calls: health, shutdown, cancellation, tasks, answers, notifications. The details of a refusal contain
+/// the state, the server's id if it has one, and `started: false`.
 ///
 /// ```
 /// use mgp_lifecycle::{ReadyLayer, StateHandle};
@@ -65,7 +65,7 @@ pub struct ReadyLayer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnTimeout {
     Refuse,
-    /// A layer further in refuses it.
+    /// Pass it on; an inner layer refuses it.
     Pass,
 }
 
@@ -102,19 +102,20 @@ impl ReadyLayer {
         self
     }
 
-    /// Lets a call pass if the server is not connected in time, instead of refusing it.
+    /// Makes the layer pass a call on, instead of refusing it, if the server is not connected in time.
     ///
-    /// Use it outside gates whose decisions must hold when the call runs, together with a second layer without a wait
-    /// inside of them, which refuses the call so that the gates record the refusal.
+    /// Use this for gates whose decisions must still be valid when the call runs. Put this layer outside of them, so
+    /// that calls wait first. Put a second layer, without a wait, inside of them: it refuses the call, and the gates
+    /// record the refusal.
     pub fn pass_on_timeout(mut self) -> Self {
         self.on_timeout = OnTimeout::Pass;
         self
     }
 
-    /// Returns an error if the server takes no calls now.
+    /// Checks whether the server accepts calls now.
     ///
     /// # Errors
-    /// 2000, 2001 or 2002, by its state.
+    /// 2000, 2001 or 2002, depending on the server's state.
     pub fn check(&self) -> Result<(), RpcError> {
         if self.state.is_connected() { Ok(()) } else { self.refuse(None) }
     }
@@ -153,7 +154,7 @@ impl ReadyLayer {
             None => settled.await.ok(),
         };
         if settled.is_some_and(|state| *state == ServerState::Connected) {
-            // Decisions of the gates further out may no longer hold.
+            // Decisions of outer layers, e.g. about access, may be out of date after the wait.
             WaitMark::mark(call.cx_mut());
             return Ok(());
         }
@@ -214,7 +215,8 @@ fn is_starting(state: &ServerState) -> bool {
     matches!(state, ServerState::Connecting | ServerState::Restarting)
 }
 
-/// Returns whether a call starts no work: the handshake, requests about the server, messages of running calls.
+/// Returns whether a call passes in every state: the handshake, requests about the server, messages of running
+/// calls.
 fn passes_always(call: &Call) -> bool {
     call.kind() == Kind::Notification
         // A further round of a call that is running.

@@ -1,6 +1,8 @@
-//! Rounds of a modern call: open questions are sent as one result, the answers arrive with the next request.
+//! Rounds of a modern call: a handler's open questions are returned as the result, and the client's answers arrive
+//! with the next request.
 //!
-//! The state of a call travels with the caller, sealed; the server keeps nothing between rounds.
+//! Between rounds the client keeps the state of the call, sealed (encrypted and authenticated); the server keeps
+//! nothing.
 //!
 //! Applies to: inbound.
 
@@ -18,7 +20,7 @@ use tower_service::Service;
 
 use crate::error::LifecycleError;
 
-/// The purpose that sealed state is bound to.
+/// Purpose to which sealed state is bound, so that no other sealed value is accepted as state.
 const SEAL_PURPOSE: &str = "rounds";
 
 /// Bounds of a [`RoundsLayer`].
@@ -27,9 +29,9 @@ const SEAL_PURPOSE: &str = "rounds";
 pub struct RoundsConfig {
     /// The time within which a caller may answer. Default: 15 minutes.
     pub ttl: Duration,
-    /// The most rounds of one call. Default: 16.
+    /// Maximum number of rounds of one call. Default: 16.
     pub rounds: u32,
-    /// The most bytes of answers and stored values. Default: 64 KiB.
+    /// Maximum size, in bytes, of the state of a call: answers and stored values. Default: 64 KiB.
     pub state_bytes: usize,
 }
 
@@ -39,7 +41,7 @@ impl Default for RoundsConfig {
     }
 }
 
-/// Lets handlers and gates further in ask a modern caller.
+/// Layer that lets inner gates and handlers ask questions of a modern caller.
 ///
 /// ```
 /// use mgp_lifecycle::{HandshakeLayer, RoundsLayer, ServerOffer};
@@ -76,7 +78,7 @@ pub struct RoundsLayer {
 }
 
 impl RoundsLayer {
-    /// Creates a layer that seals with `sealer`; servers that share calls must share its key.
+    /// Creates a layer that seals state with `sealer`. Servers among which a client may switch must use the same key.
     pub fn new(sealer: Sealer) -> Self {
         Self { sealer, config: Arc::default() }
     }
@@ -112,10 +114,10 @@ impl RoundsLayer {
         Ok(state)
     }
 
-    /// Begins the first round, with the answers its caller sent in advance.
+    /// Creates the state of a first round, with answers that the client sent in advance.
     ///
-    /// A caller may claim anything about its user anyway, so early answers add no risk;
-    /// stored values are never accepted from the caller.
+    /// Answers in advance add no risk, because a client could always answer for its user. Stored values are accepted
+    /// from sealed state only.
     fn begin(&self, responses: &InputResponses) -> Result<RoundState, RpcError> {
         let mut state = RoundState { logical: new_name(), ..RoundState::default() };
         let mut remaining = self.config.state_bytes;

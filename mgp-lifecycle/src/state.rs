@@ -9,7 +9,7 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::Mutex;
 use tokio::sync::{broadcast, watch};
 
-/// The most changes that a listener may lag behind before it loses the oldest.
+/// Number of changes that a listener may lag behind; beyond it the oldest are lost.
 const MAX_LAG: usize = 64;
 
 /// One change of a server's state.
@@ -44,13 +44,13 @@ impl Transition {
 #[error("a server cannot change from `{from}` to `{to}`")]
 #[non_exhaustive]
 pub struct IllegalTransition {
-    /// The current state, which does not change.
+    /// Current state, which is not changed.
     pub from: ServerState,
     /// The requested state.
     pub to: ServerState,
 }
 
-/// The state of one server; clones share it.
+/// Shared handle to the state of one server; clones refer to the same state.
 ///
 /// ```
 /// use mgp_lifecycle::StateHandle;
@@ -69,7 +69,7 @@ pub struct StateHandle(Arc<Shared>);
 
 struct Shared {
     current: Mutex<ServerState>,
-    /// The reason of the latest change; changed under the lock of `current`.
+    /// Reason of the latest change; written only while the lock of `current` is held.
     reason: Mutex<Option<Arc<str>>>,
     latest: watch::Sender<ServerState>,
     changes: broadcast::Sender<Transition>,
@@ -101,16 +101,17 @@ impl StateHandle {
         (current.clone(), reason)
     }
 
-    /// Returns whether the server takes calls.
+    /// Returns whether the server is connected and so accepts calls.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         *self.0.current.lock() == ServerState::Connected
     }
 
-    /// Enters another state and notifies all listeners.
+    /// Changes the state and notifies all listeners.
     ///
     /// # Errors
-    /// [`IllegalTransition`] if §11.2 has no such edge (also from a state to itself); the state does not change then.
+    /// [`IllegalTransition`] if §11.2 does not allow this change; changing a state to itself is not allowed either. The
+    /// state then stays the same.
     pub fn enter(
         &self,
         to: ServerState,

@@ -35,7 +35,7 @@ use crate::tasks::TaskTicket;
 pub struct Timeouts {
     /// The limit of a tool call, from the time it gets a permit to run. Default: 30 s.
     pub tool: Duration,
-    /// The limit of requests for tools and servers: `mgp/tools/*` and `mgp/discovery/*`. Default: 2 s.
+    /// Limit of discovery requests, i.e. `mgp/tools/*` and `mgp/discovery/*`. Default: 2 s.
     pub discovery: Duration,
 }
 
@@ -47,11 +47,10 @@ impl Default for Timeouts {
     }
 }
 
-/// Ends tool calls, and requests that look for tools and servers, with 3003 when they take too long; other methods
-/// pass.
+/// Layer that ends tool calls and discovery requests with 3003 when they take too long; other methods pass.
 ///
-/// Calls that may become tasks pass as well: they are bounded by the task's time to live.
-/// The earlier of the limit and the caller's deadline applies, and calls further in see that deadline.
+/// Calls that may become tasks are not limited either, because the task's time to live limits them. The earlier of
+/// the limit and the caller's deadline applies, and inner layers and handlers see it as the call's deadline.
 ///
 /// ```
 /// use std::time::Duration;
@@ -126,7 +125,7 @@ mgp_types::layer_service! {
 }
 
 impl TimeoutLayer {
-    /// Returns the limit of a call; `None` if it is bounded elsewhere, or not at all.
+    /// Returns the limit of a call; `None` if this layer does not limit it.
     fn limit(&self, call: &Call) -> Option<Duration> {
         if call.tool().is_none() {
             return is_discovery(call).then_some(self.timeouts.discovery);
@@ -170,7 +169,7 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
         let deadline = Deadline::after(after).earlier(callers);
         call.cx_mut().deadline = deadline;
         let after = match deadline.instant() {
-            // The error shows the limit that applied.
+            // The caller's deadline applied, so the error reports the time that was left until it.
             Some(at) if callers.instant() == Some(at) => {
                 at.saturating_duration_since(Instant::now())
             }

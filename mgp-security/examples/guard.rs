@@ -1,5 +1,5 @@
-//! Judges labelled lines: `guard tooldef` reports for each line of standard input whether a tool definition, a change
-//! of one, or a registration would be blocked (MGP §4).
+//! Runs the guard of tool definitions over test cases: for each line of standard input, `guard tooldef` reports
+//! whether a tool definition, a change of a definition, or a registration would be blocked (MGP §4).
 //!
 //! A line is `{"id", "kind": "definition" | "change" | "register", …}` with `tool`, `old` and `new`, or `existing`
 //! and `new`. The answer is `{"id", "decision": "block" | "allow", "reason"}`, one per line, in order.
@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 
 const USAGE: &str = "usage: guard tooldef < LINES";
 
-/// The size limit for a line; the rest of a longer one is skipped.
+/// The maximum length of an input line in bytes; the rest of a longer line is skipped, and the line is blocked.
 const LINE_MAX: u64 = 4 * 1024 * 1024;
 
 fn main() -> ExitCode {
     let Some(judge) = std::env::args().nth(1).and_then(|name| judge(&name)) else {
-        // Standard error may be closed.
+        // Ignore the error: standard error may be closed.
         let _ = writeln!(io::stderr(), "{USAGE}");
         return ExitCode::from(2);
     };
@@ -37,10 +37,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// A function that returns the reason why a line would be blocked.
+/// A check of one input line; an `Err` holds the reason why the line would be blocked.
 type Judge = fn(&Payload) -> Result<(), String>;
 
-/// Returns the judge of a subcommand.
+/// Returns the check of a subcommand, or `None` if there is no such subcommand.
 fn judge(name: &str) -> Option<Judge> {
     match name {
         "tooldef" => Some(tooldef),
@@ -56,7 +56,7 @@ struct Answer {
     reason: String,
 }
 
-/// Answers every line; a reason blocks.
+/// Writes one answer for each line; a line for which the judge returns a reason is blocked.
 fn answer_all(judge: Judge) -> io::Result<()> {
     let (mut lines, mut out) = (io::stdin().lock(), io::stdout().lock());
     while let Some(line) = next_line(&mut lines)? {
@@ -78,7 +78,7 @@ fn answer_all(judge: Judge) -> io::Result<()> {
     out.flush()
 }
 
-/// Returns the next line, or the reason why it cannot be read, or `None` at the end.
+/// Returns the next line, or the reason why that line cannot be read, or `None` at the end of the input.
 fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, String>>> {
     let mut line = Vec::new();
     let read = io::Read::take(&mut *lines, LINE_MAX).read_until(b'\n', &mut line)?;
@@ -128,7 +128,7 @@ fn register(existing: &Payload, new: &Payload) -> Result<(), String> {
     struct Registered {
         server_id: String,
         name: String,
-        /// Set if another party registered the id before.
+        /// `true` if the id was registered before by a server of another owner.
         #[serde(default)]
         impersonates: bool,
     }

@@ -1,7 +1,8 @@
-//! Entries that end by themselves: out of force at their moment, then recorded once as ended (MGP §3.6, §5, §6.4).
+//! Stored entries that expire: an entry is out of force from its expiry on, and its end is then recorded once (MGP
+//! §3.6, §5, §6.4).
 //!
-//! Of all processes that share a store the first one records an end. Its commit depends on the entry not having changed
-//! since, so that each end is recorded once.
+//! If several processes share a store, the first one records the end of an entry. Its commit fails if the entry has
+//! changed since, so that each end is recorded only once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,21 +16,22 @@ use tokio::sync::MutexGuard;
 
 use crate::state::{ChangeError, Found, Snapshot, State};
 
-/// The number of ends that one commit records; further ones follow in the next.
+/// The maximum number of ends that one commit records; further ones follow in the next commit.
 const MAX_ENDS: usize = 256;
 
-/// The number of attempts when other processes change the same entries.
+/// The maximum number of attempts when other processes change the same entries at the same time.
 pub(crate) const MAX_ATTEMPTS: usize = 8;
 
-/// A snapshot of entries that may have an end.
+/// A snapshot of entries that may expire.
 pub(crate) trait Expiring: Snapshot {
-    /// Returns whether the end of an entry has passed and is still to be recorded.
+    /// Returns whether any entry has expired without its end being recorded yet.
     fn any_ended(&self, at: SystemTime) -> bool;
 
-    /// Returns whether the end of this entry has passed and is still to be recorded.
+    /// Returns whether this entry has expired without its end being recorded yet.
     fn has_ended(entry: &Self::Entry, at: SystemTime) -> bool;
 
-    /// Adds to a change what follows from the end of an entry, and returns the event that records it.
+    /// Extends a change by the removal or update of an expired entry, and returns the change with the event that
+    /// records the end.
     ///
     /// # Errors
     /// [`ChangeError::Encode`] if the entry cannot be written.
@@ -37,22 +39,22 @@ pub(crate) trait Expiring: Snapshot {
     -> Result<(Change, AuditEvent), ChangeError>;
 }
 
-/// Entries in a store, changed one change at a time; a cheap handle.
+/// Entries in a store, with one change at a time in this process; a handle that is cheap to clone.
 pub(crate) struct Entries<S: Expiring>(Arc<Shared<S>>);
 
 struct Shared<S: Expiring> {
     state: State<S>,
     clock: OnceLock<Box<Clock>>,
-    /// Held by each change, so that its events match what it changes.
+    /// Held during each change, so that its audit events match the entries that it changes.
     changing: tokio::sync::Mutex<()>,
-    /// `true` while a task records the ends of entries.
+    /// `true` while a task records the ends of expired entries.
     recording: AtomicBool,
 }
 
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
 
 impl<S: Expiring> Entries<S> {
-    /// Creates entries over a store; ends are recorded as they pass.
+    /// Creates entries over a store; the end of each entry is recorded soon after it expires.
     pub(crate) fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
         let entries = Self(Arc::new(Shared {
             state: State::new(store, audit),
@@ -74,17 +76,17 @@ impl<S: Expiring> Entries<S> {
         self.0.changing.lock().await
     }
 
-    /// Replaces the clock of the system; the first replacement stays.
+    /// Replaces the system clock; only the first call has an effect.
     pub(crate) fn set_clock(&self, now: impl Fn() -> SystemTime + Send + Sync + 'static) {
         let _ = self.0.clock.set(Box::new(now));
     }
 
-    /// Returns the time that decides about ends.
+    /// Returns the current time, against which expiries are compared.
     pub(crate) fn now(&self) -> SystemTime {
         self.0.clock.get().map_or_else(SystemTime::now, |clock| clock())
     }
 
-    /// Records what has ended, in a task of its own; without a runtime that waits until the next change.
+    /// Starts a task that records the ends of expired entries; without a runtime, the next change records them.
     fn record_soon(&self) {
         if !self.0.state.now().is_ok_and(|snapshot| snapshot.any_ended(self.now())) {
             return;
@@ -97,7 +99,7 @@ impl<S: Expiring> Entries<S> {
         runtime.spawn(async move {
             let change = entries.begin_change().await;
             if let Err(error) = entries.record_ends().await {
-                // They are out of force all the same, and the next change tries again.
+                // The entries are out of force in any case; the next change tries to record them again.
                 tracing::warn!(space = S::SPACE, %error, "the end of entries was not recorded");
             }
             drop(change);
@@ -105,10 +107,10 @@ impl<S: Expiring> Entries<S> {
         });
     }
 
-    /// Records what has ended, within a change that has [begun](Self::begin_change).
+    /// Records the ends of all expired entries; the caller must have [begun a change](Self::begin_change).
     ///
     /// # Errors
-    /// [`ChangeError`] if an end cannot be kept or recorded.
+    /// [`ChangeError`] if an end cannot be stored or recorded.
     pub(crate) async fn record_ends(&self) -> Result<(), ChangeError> {
         let state = &self.0.state;
         let mut conflicts = 0;
@@ -127,7 +129,7 @@ impl<S: Expiring> Entries<S> {
                 return Ok(());
             }
             match state.commit_end(change, events).await {
-                // Another process was first.
+                // Another process changed an entry at the same time: retry.
                 Err(ChangeError::Store(StoreError::Conflict { .. }))
                     if conflicts < MAX_ATTEMPTS =>
                 {

@@ -1,4 +1,4 @@
-//! The refusals of this crate, and the one place where they become codes (MGP §14.3).
+//! The refusals of this crate, and their mapping to error codes, which happens only here (MGP §14.3).
 
 use mgp_types::service::{AuditError, Rule, ServerId};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
@@ -15,25 +15,25 @@ use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The call or change cannot be recorded.
+    /// The call or change cannot be recorded in the audit log, so it is not made.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] AuditError),
-    /// A tool was called with a notification.
+    /// A tool was called by a notification instead of a request.
     #[error("a tool is called with a request: nobody could be told what becomes of a notification")]
     NotARequest(#[source] Rule),
     /// No access entry or policy allows the call, or one denies it.
     #[error(transparent)]
     AccessDenied(#[from] Box<AccessDenied>),
-    /// The name of the tool is longer than any tool's; it is not repeated.
+    /// The requested tool name is longer than any tool name can be; the error does not repeat it.
     #[error(transparent)]
     LongName(#[from] LongName),
-    /// The credentials of the caller have ended.
+    /// The credentials of the caller expired or were revoked.
     #[error(transparent)]
     PassEnded(#[from] CredentialsExpired),
-    /// A caller that is not an operator called a method for operators.
+    /// A caller who is not an operator called a method for operators.
     #[error(transparent)]
     NotOperator(#[from] NotOperator),
-    /// There is no room for another entry.
+    /// The tenant has reached its limit of access entries.
     #[error("there are {0} access entries already; take some back first")]
     TooManyEntries(usize),
     /// A change could not be stored or recorded.
@@ -42,25 +42,25 @@ pub enum Refusal {
     /// A call lacks a permission, or a change of permissions is refused.
     #[error(transparent)]
     Permission(#[from] Box<PermissionRefused>),
-    /// The definition of the tool changed, waits, or cannot be used.
+    /// The tool cannot be called because its definition changed, waits for an operator, or is unusable.
     #[error(transparent)]
     Definition(Box<DefinitionRefused>),
-    /// A decision about a definition is refused.
+    /// An operator's decision about a definition is refused.
     #[error(transparent)]
     Decision(#[from] DecisionRefused),
-    /// The tools of a server cannot be listed, so they may have changed.
+    /// The tools of a server cannot be listed, so the definition of the called tool may have changed.
     #[error("the tools of `{server}` cannot be listed: {reason}")]
     Unlisted {
         /// The server.
         server: ServerId,
-        /// The error of the server.
+        /// The error that the server returned.
         #[source]
         reason: RpcError,
     },
     /// The call was not confirmed.
     #[error(transparent)]
     Unconfirmed(Box<ConfirmRefused>),
-    /// A validator blocked the call, or is not there.
+    /// A validator blocked the call, or the tool's validator is not installed.
     #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
     /// The caller is not authenticated.
@@ -69,7 +69,7 @@ pub enum Refusal {
     Auth(#[from] AuthRefused),
 }
 
-/// A call of a tool by a name that is too long for any tool.
+/// The error for a tool call with a name that is too long for any tool.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("no tool has a name of {bytes} bytes; use a name from `tools/list`")]
 pub struct LongName {
@@ -103,7 +103,7 @@ impl From<ValidationBlocked> for Refusal {
 }
 
 impl Refusal {
-    /// Returns the facts that the caller may need (§14.5).
+    /// Returns the details of the error for the caller (§14.5).
     fn details(&self) -> Option<Object> {
         match self {
             Self::Unconfirmed(refused) => Some(refused.details()),
@@ -136,7 +136,7 @@ impl From<Refusal> for RpcError {
             },
             Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,
             Refusal::Decision(_) => ErrorCode::RESOURCE_NOT_FOUND,
-            // It may answer again soon.
+            // The server may answer again soon, so the client may retry.
             Refusal::Unlisted { .. } => ErrorCode::SERVER_NOT_READY,
             Refusal::Unconfirmed(refused) => match refused.why() {
                 Unconfirmed::TooMany | Unconfirmed::Full => ErrorCode::RESOURCE_EXHAUSTED,
@@ -151,7 +151,7 @@ impl From<Refusal> for RpcError {
                 }
                 AuthRefused::Expired => ErrorCode::AUTH_EXPIRED,
                 AuthRefused::InsufficientScope { .. } => ErrorCode::PERMISSION_DENIED,
-                // The issuer or the store of keys is out of reach.
+                // The issuer or the key store is unreachable.
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
@@ -183,7 +183,7 @@ fn code_of_change(error: &ChangeError) -> ErrorCode {
 
 fn code_of(unaudited: &AuditError) -> ErrorCode {
     match unaudited {
-        // There may be room later.
+        // There may be room in the queue later, so the client may retry.
         AuditError::Full => ErrorCode::RESOURCE_EXHAUSTED,
         // The call never started, and the operator must look at the log.
         _ => ErrorCode::SERVER_NOT_READY,

@@ -1,19 +1,19 @@
-//! Hooks that run after a change, until their owner is gone.
+//! Hooks that run after each change, until their owner no longer exists.
 
 use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::sync::Mutex;
 
-/// The answer of a hook: whether it wants to run after the next change too.
+/// The return value of a hook: whether the hook stays registered.
 ///
-/// A hook that returns `()` does. A hook that holds a [`Weak`](std::sync::Weak) can return `upgrade().map(…)`,
-/// and is removed once that is `None`.
+/// A hook that returns `()` stays. A hook that holds a [`Weak`](std::sync::Weak) can return `upgrade().map(…)`; it
+/// is removed when that returns `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookState {
     /// The hook stays.
     On,
-    /// The hook is removed, because its owner is gone.
+    /// The hook is removed, because its owner no longer exists.
     Over,
 }
 

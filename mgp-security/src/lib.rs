@@ -1,8 +1,9 @@
 //! Access, permissions, confirmations and the audit log of tool calls, as tower layers
 //! (MGP §3–§7).
 //!
-//! [`Governance`] has all of it: the state, and the layers that apply it in one decision. Each layer can also be used
-//! alone, on either side of the wire. `docs/governance.md` is the guide, [`prelude`] has what most programs need.
+//! [`Governance`] combines all of it: it holds the state, and its layer applies all rules in one decision. Each
+//! layer can also be used alone, in a client or a server. `docs/governance.md` is the guide; [`prelude`] exports
+//! what most programs need.
 //!
 //! | Layer | What it does | What it decides from |
 //! |---|---|---|
@@ -16,14 +17,16 @@
 //! | [`ConfirmLayer`] | runs a dangerous call once it is confirmed (§4.4) | [`Confirmations`], and an [`Assessment`] |
 //! | `auth::AuthLayer` | turns a key or token into a principal, on an HTTP service | keys, or the keys of an issuer |
 //!
-//! - [`CallVerdict`] is the decision about one call; [`Governance::explain`] returns it for a call that is not made.
-//! - [`Policies`] are the operator's policies for servers; nothing else loosens a rule.
-//! - [`Refusal`] has every reason for which a call does not run, and is the one place where it becomes a code.
-//! - [`Forwarder`], [`Replay`] and [`Ingest`] bring events to sinks, back, and in from servers; [`Event`] makes them.
-//! - An [`Approver`] decides what the rules leave open: [`ElicitApprover`], [`TerminalApprover`], [`ConfiguredApprover`], [`ApproverChain`].
+//! - [`CallVerdict`] is the decision about one call; [`Governance::explain`] returns it for a hypothetical call.
+//! - [`Policies`] are the operator's policies for servers; no other configuration can make a rule less strict.
+//! - [`Refusal`] lists every reason for which a call does not run; only here, reasons are mapped to error codes.
+//! - [`Forwarder`] sends audit events to sinks, [`Replay`] returns missed events, and [`Ingest`] receives events
+//!   from servers; [`Event`] builds events.
+//! - An [`Approver`] decides questions that the rules leave open: [`ElicitApprover`], [`TerminalApprover`],
+//!   [`ConfiguredApprover`], [`ApproverChain`].
 //!
-//! Features: `auth` (API keys and access tokens, for HTTP servers), `sqlite` (governance in a folder; SQLite is compiled
-//! in, which takes a C compiler).
+//! Features: `auth` (API keys and access tokens for HTTP servers), `sqlite` (governance in a folder; compiles
+//! SQLite from source, which requires a C compiler).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,4 +1,4 @@
-//! A server with one layer: an audit log of every call (MGP §6), in a folder.
+//! A server with a single layer, which writes an audit log of every call (MGP §6) to a folder.
 //!
 //! `cargo run -q -p mgp-server-sdk --example audit_alone -- FOLDER`
 

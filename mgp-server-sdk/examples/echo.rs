@@ -28,7 +28,7 @@ fn server(more: usize) -> Result<Server, RpcError> {
             "Echo the message back",
             |Args(echo): Args<Echo>| async move { echo.message },
         );
-    // The tool takes microseconds, so it needs no task of its own.
+    // Inline, because the tool takes microseconds only.
     let echo = echo.inline().risk(RiskLevel::Safe);
     let mut server = Server::new("echo", env!("CARGO_PKG_VERSION")).tool(echo);
     for number in 0..more {
@@ -37,7 +37,7 @@ fn server(more: usize) -> Result<Server, RpcError> {
     Ok(server)
 }
 
-/// Returns a tool with a schema of typical size, to make the list long.
+/// Returns an extra tool with a schema of typical size; such tools lengthen the list.
 fn filler(number: usize) -> Result<Tool, RpcError> {
     let schema = serde_json::json!({
         "type": "object",
@@ -60,7 +60,7 @@ struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing depends on the result.
+        // Ignore the error: nothing depends on the removal.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -28,7 +28,7 @@ impl Notebook {
     }
 }
 
-/// The variable of the template, and the argument of the prompt.
+/// The variable of the resource template and the argument of the prompt: both are the name of a note.
 #[derive(Deserialize, JsonSchema)]
 struct Named {
     /// The name of a note.
@@ -43,7 +43,7 @@ struct Note {
     text: String,
 }
 
-/// The form before a note is overwritten.
+/// The form that the user fills in before a note is overwritten.
 #[derive(Deserialize, JsonSchema)]
 struct Overwrite {
     /// Overwrite the old text?

@@ -1,4 +1,4 @@
-//! Tools with effects on the system that declare them: MGP clients check, confirm and refuse calls by these
+//! Tools that affect the system and declare their effects: MGP clients check, confirm and refuse calls by these
 //! declarations.
 //!
 //! A plain MCP client sees the hints that follow from them (`readOnlyHint`, `destructiveHint`, `openWorldHint`).

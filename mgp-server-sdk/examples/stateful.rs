@@ -1,4 +1,4 @@
-//! A server with state: a set of tools with state of its own, and a tool that takes state of the server.
+//! A server with state: a set of tools that own their state, and a tool that uses state of the server.
 //!
 //! The tools take microseconds, so they run `inline`, without a task of their own.
 
@@ -54,7 +54,7 @@ struct Titles {
     titles: Vec<String>,
 }
 
-/// The number of changes: state of the server, for every tool that takes it.
+/// The number of changes. It is state of the server: any tool may take it.
 #[derive(Default)]
 struct Changes(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! A server with one layer: calls fail with code 2000 until the server is ready (MGP §11.2).
+//! A server with a single layer, which refuses calls with code 2000 until the server is ready (MGP §11.2).
 //!
 //! `cargo run -q -p mgp-server-sdk --example warmup_alone -- MILLISECONDS` sets the time to warm up.
 
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ready = ReadyLayer::new(state.clone());
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(warming)).await;
-        // The transition from `connecting` is valid; nothing else changes the state here.
+        // Ignore the result: the transition from `connecting` is valid, and nothing else changes the state here.
         let _ = state.enter(ServerState::Connected, "the model is loaded");
     });
     Ok(Server::new("thinker", "1.0").tool(think()).layer(ready).serve_stdio().await?)

@@ -15,7 +15,7 @@ use crate::server::Server;
 // === Features ===
 
 impl Server {
-    /// Adds a resource or a resource template; a second one of the same URI is an error of [`Server::into_stack`].
+    /// Adds a resource or a resource template; a second one with the same URI makes [`Server::into_stack`] fail.
     pub fn resource(mut self, resource: Resource) -> Self {
         let declared = self.features.resources.declare(resource);
         self.features.errors.extend(declared.err());
@@ -28,14 +28,15 @@ impl Server {
         self
     }
 
-    /// Adds a prompt; a second one of the same name is an error of [`Server::into_stack`].
+    /// Adds a prompt; a second one with the same name makes [`Server::into_stack`] fail.
     pub fn prompt(mut self, prompt: Prompt) -> Self {
         let declared = self.features.prompts.declare(prompt);
         self.features.errors.extend(declared.err());
         self
     }
 
-    /// Sets the fallback that proposes values for arguments of prompts and templates without a completion of their own.
+    /// Sets the fallback that proposes values for arguments of prompts and variables of templates without a
+    /// completion function of their own.
     pub fn complete<H, M>(mut self, handler: H) -> Self
     where
         H: RequestHandler<Completion, M>,
@@ -50,10 +51,10 @@ impl Server {
         self
     }
 
-    /// Sends change notifications through a [`ChangeNotifier`], which may serve several servers; call it before adding
-    /// resources and prompts.
+    /// Sends change notifications through a [`ChangeNotifier`], which several servers may share. Call this method
+    /// before adding resources and prompts.
     ///
-    /// `watches` subscribes to resources on behalf of callers.
+    /// `watches` handles the subscriptions of callers to resources.
     pub fn herald(mut self, herald: &ChangeNotifier, watches: impl ResourceSubscriber) -> Self {
         self.features = Features::new(herald.subscribers().clone());
         self.features.watches = Some(Arc::new(watches));
@@ -89,7 +90,7 @@ impl Server {
 // === Limits ===
 
 impl Server {
-    /// Limits the rate of tool calls; several limits hold together.
+    /// Limits the rate of tool calls. If several limits are set, a call must satisfy all of them.
     ///
     /// Refused calls fail with code 3000 and the time after which to retry.
     ///
@@ -110,7 +111,7 @@ impl Server {
 
     /// Gives each caller a quota of calls in a period; once it is used up, calls fail with code 3002.
     ///
-    /// A [`QuotaLayer`] reports what was used; tools charge units of their own with
+    /// A [`QuotaLayer`] reports the use of the quota. Tools may charge additional units with
     /// [`Quota::charge`](mgp_lifecycle::Quota::charge).
     ///
     /// ```
@@ -137,8 +138,8 @@ impl Server {
         self
     }
 
-    /// Limits the result of a tool call, in bytes of JSON, and separately the sum of its chunks;
-    /// in place of a larger one the caller receives code 3001 and the size.
+    /// Limits the result of a tool call, in bytes of JSON, and separately the total size of its chunks. The caller
+    /// receives code 3001 and the size in place of a result that is too large.
     pub fn max_result(mut self, bytes: usize) -> Self {
         self.bounds.max_result = Some(bytes);
         self
@@ -177,9 +178,10 @@ impl Server {
         self.health(|health| health.check(name, check))
     }
 
-    /// Changes the health report of the server: checks, resources, the servers behind it.
+    /// Changes the health report of the server: its checks, its resources and the servers behind it.
     ///
-    /// Uptime, running requests and memory are always counted; tools and connections unless the author counts them.
+    /// Uptime, running requests and memory are always reported by the library. So are tools and connections, unless
+    /// `change` sets counters for them.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -201,7 +203,7 @@ impl Server {
     /// Returns a handle that ends the server gracefully at any time: running calls finish, new calls fail with code
     /// 2001, and then [`Server::serve`] and the other serving methods return.
     ///
-    /// The owner of a server drains it by `mgp/lifecycle/shutdown`, the system by SIGTERM.
+    /// The owner of a server can also drain it with `mgp/lifecycle/shutdown`, and the system with SIGTERM.
     ///
     /// ```
     /// use std::time::Duration;
@@ -224,7 +226,8 @@ impl Server {
         self.shutdown.drain.clone()
     }
 
-    /// Changes how the server drains: the time limit of running calls (30 s) and the longest one a client may request.
+    /// Changes how the server drains: the time limit for running calls (default 30 s) and the longest limit that a
+    /// client may request.
     pub fn drain(self, change: impl FnOnce(&mut DrainConfig)) -> Self {
         self.shutdown.drain.configure(change);
         self
@@ -239,9 +242,10 @@ impl Server {
         self
     }
 
-    /// Lets the peer of [`Server::serve`] shut the server down, as the parent process always may over stdio.
+    /// Allows the peer of [`Server::serve`] to shut the server down. Over stdio the parent process is always
+    /// allowed to.
     ///
-    /// Over HTTP only callers with operator authority may.
+    /// Over HTTP only callers with operator authority are allowed to.
     pub fn owned_by_peer(mut self) -> Self {
         self.shutdown.is_owned = true;
         self

@@ -11,7 +11,8 @@ use mgp_types::{Payload, RpcError};
 
 use crate::subscribers::{ListKind, Subscribers};
 
-/// The time for which a modern client may cache a list; changes are announced, so it only covers a lost message.
+/// The time for which a modern client may cache a list, in milliseconds. Changes are announced, so the limit
+/// matters only if a notification was lost.
 pub(crate) const LIST_TTL_MS: u64 = 60_000;
 
 /// The default number of entries on a page.
@@ -33,7 +34,7 @@ pub(crate) trait Entry: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct PageFields {
     /// The cursor of the next page.
     pub(crate) next: Option<String>,
-    /// Required since 2026-07-28, as are the next two.
+    /// Only for revisions since 2026-07-28, which require this field and the next two.
     pub(crate) result_type: Option<ResultType>,
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) cache_scope: Option<CacheScope>,
@@ -59,15 +60,15 @@ struct CatalogState<E> {
     subscribers: Subscribers,
 }
 
-/// The entries at one moment; a change replaces the snapshot, so calls and lists never wait.
+/// The entries at one moment. A change replaces the snapshot, so that calls and lists never wait for a lock.
 #[derive(Debug)]
 pub(crate) struct Snapshot<E> {
     order: Vec<Arc<E>>,
     by_key: HashMap<String, Arc<E>>,
-    /// Identifies this version of the list in cursors; equal in all processes with the same list.
+    /// Identifies this version of the list in cursors. It is the same in all processes with the same list.
     revision: u32,
     page_size: usize,
-    /// The cursor after the last page.
+    /// The cursor that the last page returns, if entries follow elsewhere.
     final_cursor: Option<String>,
     pages: Vec<[OnceLock<Result<Payload, RpcError>>; 2]>,
 }
@@ -106,7 +107,8 @@ impl<E: Entry> Catalog<E> {
         removed
     }
 
-    /// Sets the number of entries on a page, and the cursor after the last page.
+    /// Sets the number of entries on a page and the cursor that the last page returns; `None` for `page_size` keeps
+    /// it.
     pub(crate) fn set_paging(&self, page_size: Option<usize>, final_cursor: Option<String>) {
         let mut current = self.0.snapshot.lock();
         let page_size = page_size.unwrap_or(current.page_size).max(1);
@@ -196,7 +198,7 @@ impl<E: Entry> Snapshot<E> {
     }
 }
 
-/// Returns −32602 for an invalid cursor, or one of a list that has changed since.
+/// Returns −32602 for a cursor that is invalid, or belongs to an earlier version of the list.
 pub(crate) fn bad_cursor() -> RpcError {
     RpcError::invalid_params(
         "`cursor` is not one of this list, or the list has changed; start again without it",

@@ -1,4 +1,5 @@
-//! Change notifications for servers whose lists live elsewhere, e.g. a gateway (MCP `list_changed`, `subscribe`).
+//! Change notifications for servers whose lists are kept elsewhere, e.g. in a gateway (MCP `list_changed`,
+//! `subscribe`).
 
 use std::any::Any;
 use std::fmt;
@@ -42,7 +43,7 @@ use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 #[derive(Clone, Debug, Default)]
 pub struct ChangeNotifier(Subscribers);
 
-/// A subscriber to resources on behalf of callers.
+/// Subscribes to resources on behalf of callers.
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
@@ -98,7 +99,7 @@ impl ChangeNotifier {
         self.0.changed_for(ListKind::Resources, matches);
     }
 
-    /// Notifies the subscribers of a resource, by the name of its [`ResourceSubscription`], that it changed.
+    /// Notifies the subscribers of a resource that it changed; `name` is the name in its [`ResourceSubscription`].
     pub fn updated(&self, name: &str, matches: impl Fn(&Principal) -> bool) {
         self.0.updated_for(name, matches);
     }
@@ -139,7 +140,7 @@ impl fmt::Debug for dyn ResourceSubscriber {
 }
 
 impl ResourceWatcher {
-    /// Subscribes for a stream; returns `None` if the resource cannot be subscribed to.
+    /// Subscribes to a resource for a stream; returns `None` if the resource does not support subscriptions.
     pub(crate) async fn subscribe(
         &self,
         cx: &Context,
@@ -165,7 +166,7 @@ fn watched_resource(
     (name, WatchedResource { uri, _guard: guard })
 }
 
-/// Returns the subscription endpoints of a server whose resources live elsewhere.
+/// Returns the subscription endpoints of a server whose resources are kept elsewhere.
 pub(crate) fn routes(subscribers: Subscribers, watched: ResourceWatcher) -> Router {
     let ResourceWatcher::External(watches) = watched else { return Router::new() };
     let unsubscribed = subscribers.clone();

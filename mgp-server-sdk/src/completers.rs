@@ -47,6 +47,6 @@ impl Completers {
 #[derive(Debug)]
 pub(crate) struct CompletionTarget {
     pub(crate) completers: Completers,
-    /// The known arguments; `None` if unknown.
+    /// The names of the arguments; `None` if they are unknown.
     pub(crate) arguments: Option<Vec<String>>,
 }

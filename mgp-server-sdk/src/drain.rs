@@ -1,10 +1,10 @@
-//! Shutdown of a server: on request, once running calls are answered (MGP §11.4).
+//! Shutdown of a server: on request, after all running calls have been answered (MGP §11.4).
 
 use mgp_lifecycle::Drain;
 use mgp_transport::CloseHandle;
 use tokio::task::JoinHandle;
 
-/// The ways to shut the server down.
+/// The configuration of the server's shutdown.
 #[derive(Debug, Default)]
 pub(crate) struct Shutdown {
     pub(crate) drain: Drain,
@@ -20,10 +20,10 @@ pub(crate) struct CloseWhenDrained(JoinHandle<()>);
 
 impl CloseWhenDrained {
     pub(crate) fn when_drained(drain: Drain, ending: CloseHandle) -> Self {
-        // A separate task: the connection must not check for a drain with each message.
+        // A separate task, so that the connection need not check for a drain with each message.
         Self(tokio::spawn(async move {
             drain.wait_begun().await;
-            // A peer that does not read must not be counted as running calls.
+            // Announce the end first: messages to a peer that does not read must not count as running calls.
             ending.announce();
             drain.wait_ended().await;
             ending.drain();

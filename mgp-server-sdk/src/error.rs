@@ -32,7 +32,7 @@ pub enum ServeError {
         /// The cause.
         source: std::io::Error,
     },
-    /// A host or origin of the configuration is not spelled as browsers send it.
+    /// A host or origin of the configuration is not written in the form that browsers send.
     #[cfg(feature = "http")]
     #[error("`{wrong}` is not a valid {what}; use {right}")]
     Listed {
@@ -53,7 +53,7 @@ pub enum ServeError {
         "`{0}` would serve callers without authentication; add `.auth(…)`, or `.no_auth()` on a loopback address"
     )]
     Unguarded(std::net::SocketAddr),
-    /// The server would be open to the network.
+    /// The server would be reachable from the network without authentication.
     #[cfg(feature = "http")]
     #[error(
         "`{0}` is reachable from other machines, so `.no_auth()` is not allowed; use `.auth(…)`"
@@ -78,7 +78,7 @@ pub(crate) enum BuildError {
         "tool `{tool}`: names that begin with `{prefix}` are reserved by the protocol; choose another"
     )]
     ReservedName { tool: String, prefix: &'static str },
-    /// A tool has invalid header annotations on its arguments.
+    /// The arguments of a tool have invalid header annotations.
     #[error("tool `{tool}`: {why}")]
     InvalidHeaders { tool: String, why: HeaderPlanError },
     /// Two tools have the same name.
@@ -92,7 +92,7 @@ pub(crate) enum BuildError {
     /// A prompt, resource or completion needs state that the server lacks.
     #[error("{what} takes `State<{state}>`, and the server has none; give it one with `.state(…)`")]
     MissingState { what: String, state: &'static str },
-    /// The server is governed twice.
+    /// The server is governed more than once.
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,
     /// Two prompts or resources have the same name.
@@ -101,7 +101,7 @@ pub(crate) enum BuildError {
     /// A URI template is invalid.
     #[error("the URI template `{template}` {why}")]
     InvalidTemplate { template: String, why: &'static str },
-    /// A completion function belongs to an argument that does not exist.
+    /// A completion function was set for an argument that does not exist.
     #[error("{what} has no argument `{argument}` to complete")]
     UnknownArgument { what: String, argument: String },
     /// A tool needs an unknown permission.
@@ -151,7 +151,7 @@ impl From<PermissionMissing> for RpcError {
     }
 }
 
-/// Returns the remedy for a missing permission: only the client can grant it.
+/// Returns the remedy for a missing permission. Only the client can grant permissions.
 fn remedy(standing: GrantState) -> &'static str {
     match standing {
         GrantState::Deferred => "call again once the client has decided about it",
@@ -159,7 +159,7 @@ fn remedy(standing: GrantState) -> &'static str {
     }
 }
 
-/// A limit of this server that a call would exceed.
+/// A refusal because a call would exceed a limit of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// A session or stream has too many subscriptions to resources.

@@ -27,7 +27,7 @@ pub(crate) struct Features {
     pub(crate) completer: Option<Function<Completion>>,
     pub(crate) logging: bool,
     subscribers: Subscribers,
-    /// Set if resources live elsewhere.
+    /// Handles subscriptions if the resources are kept elsewhere.
     pub(crate) watches: Option<Arc<dyn ResourceSubscriber>>,
     pub(crate) errors: Vec<BuildError>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Features {
 #[derive(Debug)]
 pub(crate) struct ShutdownNotice {
     pub(crate) drain: Drain,
-    /// If set, clients that negotiated it are notified (MGP §11.4).
+    /// If set, clients that negotiated state notifications are notified of the shutdown (MGP §11.4).
     pub(crate) is_announced: bool,
 }
 
@@ -59,7 +59,8 @@ impl Features {
         }
     }
 
-    /// Returns the errors that keep a server from being built.
+    /// Removes and returns the collected errors, with those of the features; any error prevents the server from
+    /// being built.
     pub(crate) fn errors(&mut self, state: &Extensions) -> Vec<BuildError> {
         let mut errors = std::mem::take(&mut self.errors);
         errors.extend(self.prompts.errors(state));
@@ -80,7 +81,7 @@ impl Features {
     ) -> (Router, bool) {
         let offered = &mut offer.capabilities;
         self.offer(offered, tools);
-        // Capabilities that the author put into the offer are served too.
+        // The author may have added capabilities to the offer; serve their endpoints even without entries.
         let mut router = Router::new();
         if offered.prompts.is_some() {
             router = router.merge(self.prompts.routes(config));
@@ -162,7 +163,7 @@ impl Features {
     }
 }
 
-/// Returns the capability of a list whose changes are announced.
+/// Returns a list capability that announces changes.
 fn list_changed() -> ListChanged {
     let mut capability = ListChanged::new();
     capability.list_changed = Some(true);

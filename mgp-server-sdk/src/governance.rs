@@ -14,8 +14,8 @@ impl Server {
     /// Operators change that by `mgp/access/*` (MGP §5.4), programs through [`Governance::access`];
     /// subscribed clients are notified that the list of tools changed.
     ///
-    /// The gates are added as with [`Server::layer`]; governing a server twice is an error of
-    /// [`Server::into_stack`](Self::into_stack).
+    /// The gates are added as with [`Server::layer`]; governing a server twice makes
+    /// [`Server::into_stack`](Self::into_stack) fail.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

@@ -8,7 +8,7 @@ use mgp_stream::CancelLayer;
 
 use crate::tool::Tools;
 
-/// Counts connections for the health report, unless the author does.
+/// Adds a counter of connections to the health report, unless the author has set one.
 pub(crate) fn count_connections(health: &mut Health) -> ConnectionCount {
     let open = ConnectionCount::default();
     if !health.counts_connections() {
@@ -18,7 +18,7 @@ pub(crate) fn count_connections(health: &mut Health) -> ConnectionCount {
     open
 }
 
-/// Counts the connections of a listener for the health report, unless the author does.
+/// Adds the listener's count of connections to the health report, unless the author has set one.
 #[cfg(feature = "http")]
 pub(crate) fn count_http(health: &mut Health, limits: &mgp_transport::http::ConnectionLimits) {
     if !health.counts_connections() {
@@ -61,7 +61,7 @@ pub(crate) fn of(
     drain: &Drain,
 ) -> Health {
     let (all, on, running) = (tools.clone(), tools.clone(), cancel.clone());
-    // A gateway counts the tools behind it.
+    // A gateway sets its own counters, for the tools of the servers behind it.
     let health = if health.counts_tools() {
         health
     } else {

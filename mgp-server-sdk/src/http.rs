@@ -22,7 +22,7 @@ use crate::pages::Pages;
 use crate::server::Server;
 use crate::signals::SignalGuard;
 
-/// A service with its authentication; cheaper to clone for each request than a boxed service.
+/// A type-erased service with its authentication layer; cheaper to clone for each request than a boxed service.
 #[derive(Clone)]
 struct BoxedService(Arc<dyn Fn(Request<Incoming>) -> ResponseFuture + Send + Sync>);
 
@@ -84,7 +84,7 @@ pub struct HttpServer {
 
 /// The authentication of callers.
 enum Authentication {
-    /// The author did not choose; an error.
+    /// The author has not chosen; serving fails.
     Unset,
     /// Callers are not authenticated.
     Off,
@@ -187,7 +187,7 @@ impl HttpServer {
         for address in &addresses {
             match &authentication {
                 Authentication::Unset => return Err(ServeError::Unguarded(*address)),
-                // The authentication layer may let anonymous callers pass, so this holds with it too.
+                // Checked even with an authentication layer, because the layer may accept anonymous callers.
                 _ if config.anonymous.is_some() && !address.ip().is_loopback() => {
                     return Err(ServeError::Exposed(*address));
                 }
@@ -202,7 +202,7 @@ impl HttpServer {
         if local.ip().is_unspecified() && config.hosts.is_empty() {
             tracing::warn!(%local, "only local requests are served; add the server's host names to `hosts`");
         }
-        // Callers may name the host by the bound address; the unspecified address is not a host.
+        // Callers may use the bound address as the host; the unspecified address is not a valid host.
         match local.ip() {
             ip if ip.is_unspecified() => {}
             IpAddr::V4(ip) => config.hosts.push(ip.to_string()),
@@ -245,13 +245,14 @@ impl HttpServer {
     }
 }
 
-/// Checks that hosts and origins are spelled as browsers send them; another spelling would never match.
+/// Checks that the configured hosts and origins have the form in which browsers send them; another form would
+/// never match.
 fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
     let listed =
         |what, wrong: &String, right| Err(ServeError::Listed { what, wrong: wrong.clone(), right });
     let is_host = |host: &&String| {
         !host.is_empty() && !host.contains(['/', '@', ' ', '*']) && {
-            // An IPv6 address has colons, and brackets around them.
+            // An IPv6 address contains colons, so it must be in brackets.
             host.starts_with('[') && host.ends_with(']') || !host.contains(':')
         }
     };
@@ -259,7 +260,7 @@ fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
         return listed("host", wrong, "the name alone, without scheme and port: `mcp.example.com`");
     }
     let is_origin = |origin: &&String| {
-        // Browsers omit the default port.
+        // Browsers omit the default port, so an origin with it would never match.
         let secure = origin.strip_prefix("https://").filter(|rest| !rest.ends_with(":443"));
         let plain = origin.strip_prefix("http://").filter(|rest| !rest.ends_with(":80"));
         secure
@@ -291,7 +292,7 @@ impl fmt::Debug for HttpServer {
     }
 }
 
-/// A server that has bound its address.
+/// A server that has bound its address and does not accept connections yet.
 #[must_use = "no caller is served until it runs"]
 pub struct BoundServer {
     listener: TcpListener,
@@ -342,7 +343,7 @@ impl BoundServer {
     /// Serves until `stop` completes or the server has [drained](Server::drain_handle), then waits a moment for running
     /// responses ([`ConnectionLimits::drain_timeout`]).
     ///
-    /// To wait for running calls too, drain instead.
+    /// To wait for all running calls as well, use the [drain handle](Server::drain_handle) instead.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
@@ -355,7 +356,7 @@ impl BoundServer {
                 Poll::Ready(()) => Poll::Ready(()),
             })
             .await;
-            // A client that reads a stream would keep its connection open.
+            // Otherwise the open stream of a client would keep its connection open.
             service.end_streams();
         };
         listen(listener, boxed, limits, end).await;

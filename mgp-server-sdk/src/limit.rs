@@ -16,8 +16,8 @@ pub(crate) struct CallLimits {
 impl CallLimits {
     /// Returns the layers, innermost first.
     ///
-    /// The cheapest refusal is outermost: a call that is too large does not count for a rate, and one over its rate
-    /// is not charged to a quota. A limit that is not set adds no layer.
+    /// The layer with the cheapest check is outermost: a call that is too large does not count for a rate, and one
+    /// over its rate is not charged to a quota. A limit that is not set adds no layer.
     pub(crate) fn gates(
         self,
         is_tool: impl Fn(&str) -> bool + Send + Sync + 'static,

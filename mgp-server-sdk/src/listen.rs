@@ -23,11 +23,11 @@ pub(crate) struct ListenSources {
     pub(crate) subscribers: Subscribers,
     /// Set if the server offers subscriptions to resources.
     pub(crate) resources: Option<ResourceWatcher>,
-    /// `true` if the server announces changes that MCP defines, so that clients without MGP can listen.
+    /// `true` if the server announces changes that MCP defines. Then clients without MGP can listen too.
     pub(crate) announces_changes: bool,
 }
 
-/// Returns the endpoint that opens a stream; it ends with the server.
+/// Returns the endpoint that opens a stream. A stream ends at the latest when the server ends.
 pub(crate) fn routes(sources: ListenSources, drain: Drain) -> Router {
     let listening = Stack::from_fn(move |call: Call| {
         let (sources, drain) = (sources.clone(), drain.clone());
@@ -91,7 +91,7 @@ async fn listen(
     Ok(ended)
 }
 
-/// Returns the part of the request that is granted: only notifications that will be sent.
+/// Returns the accepted part of the requested filter: only the notifications that this server sends.
 fn accepted(lists: ListSet, watched: &[(String, WatchedResource)]) -> SubscriptionFilter {
     let granted = |list| lists.has(list).then_some(true);
     let mut accepted = SubscriptionFilter::new();

@@ -49,7 +49,8 @@ impl Logger {
         self
     }
 
-    /// Returns whether messages of a level are sent, so that a caller can skip building others.
+    /// Returns whether messages of a level are sent, so that the code that logs can avoid building unneeded
+    /// messages.
     #[must_use]
     pub fn wants(&self, level: LogLevel) -> bool {
         let threshold = self.cx.extensions.get::<LogThreshold>();
@@ -57,14 +58,14 @@ impl Logger {
             && self.cx.outlet.wants(OutletItemKind::Log)
     }
 
-    /// Returns the lowest level that is sent from a call, or `None` if no message is.
+    /// Returns the lowest level of the messages that a call sends, or `None` if it sends none.
     #[must_use]
     pub fn min_level(cx: &Context) -> Option<LogLevel> {
         let threshold = cx.extensions.get::<LogThreshold>()?;
         cx.outlet.wants(OutletItemKind::Log).then(|| threshold.least())
     }
 
-    /// Returns whether a legacy session takes messages of a level that belong to none of its calls.
+    /// Returns whether a legacy session accepts messages of a level that do not belong to any of its calls.
     #[must_use]
     pub fn is_sent_to(session: &Scope, level: LogLevel) -> bool {
         level >= session.state::<SessionLevel>().get()
@@ -80,7 +81,7 @@ impl Logger {
         let outlet = self.cx.outlet.clone();
         Box::pin(async move {
             if let Some(params) = params {
-                // A caller that left needs no log message.
+                // Ignore the error: a caller that has disconnected needs no log message.
                 let _ = outlet.send(OutletItem::Log(params)).await;
             }
         })
@@ -102,7 +103,7 @@ impl FromCall for Logger {
     }
 }
 
-/// The lowest level that a call sends.
+/// The source of the lowest level that a call sends.
 #[derive(Debug)]
 enum LogThreshold {
     /// The session's level at the time of the message.
@@ -124,7 +125,7 @@ impl LogThreshold {
     }
 }
 
-/// The level that a legacy session set; `info` before that.
+/// The level that the client set for its legacy session; `info` until then.
 #[derive(Debug)]
 struct SessionLevel(AtomicUsize);
 
@@ -147,7 +148,7 @@ impl SessionLevel {
     }
 }
 
-/// Stores the lowest level that a call sends.
+/// Stores in a call the lowest level of the messages that it sends.
 pub(crate) fn store_level(call: &mut Call) {
     let threshold = match call.cx().caller.era {
         Era::Legacy => Some(LogThreshold::Session(call.cx().scope.state::<SessionLevel>())),
@@ -158,7 +159,7 @@ pub(crate) fn store_level(call: &mut Call) {
     }
 }
 
-/// Returns the level in a modern request; an unknown level counts as none.
+/// Returns the level that a modern request carries; `None` if it is absent or unknown.
 fn requested_level(call: &Call) -> Option<LogLevel> {
     serde_json::from_str(call.params().meta_member(MetaKey::LogLevel)?).ok()
 }

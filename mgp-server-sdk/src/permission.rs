@@ -1,4 +1,5 @@
-//! Grants in a modern request, which hold for that request only, and the question for missing ones (MGP §3.6).
+//! Permission grants in a modern request, which apply to that request only, and the question for missing ones
+//! (MGP §3.6).
 
 use mgp_security::Grants;
 use mgp_types::Payload;
@@ -10,7 +11,7 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::{Call, CallerRequest, InputRequired, Params, Reply};
 
-/// The key of the question; a call that carries an answer under it is not asked again.
+/// The key of the question for permissions. A call that carries an answer under this key is not asked again.
 const KEY: &str = "mgp.permission";
 
 /// Applies the grants that a call carries to that call.
@@ -22,8 +23,8 @@ pub(crate) fn apply_grants(call: &mut Call) {
     }
 }
 
-/// Applies the grants of a call that needs permissions; returns a question for those that the call does not mention,
-/// unless the call carries the answer to it.
+/// Applies the grants of a call that needs permissions. If the call decides only some of the permissions and
+/// carries no answer, returns a question for the others.
 pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],
@@ -31,7 +32,7 @@ pub(crate) fn apply_grants_or_ask(
     let (brought, answered) = (Grants::carried_by(call.params()), answer(call.params())?);
     let is_told = brought.is_some() || answered.is_some();
     if !is_told && Grants::from_context(call.cx()).is_told() {
-        // The connection received its grants by requests.
+        // This client sent its grants earlier, in requests of their own, so the call needs none.
         return Ok(None);
     }
     let said = Permission::canonical(brought.iter().flat_map(|told| told.grants.keys()));
@@ -39,7 +40,7 @@ pub(crate) fn apply_grants_or_ask(
     if answered.is_none() && !unsaid.is_empty() {
         return question(call, unsaid).map(Some);
     }
-    // The request's own grants are newer than the answer.
+    // The grants of the request come last, because they are newer than the answer and must override it.
     note(call, answered.into_iter().chain(brought));
     Ok(None)
 }

@@ -1,4 +1,4 @@
-//! Adds to each request the context its handlers need: the log level and the order of its questions.
+//! Adds to each request the context that its handlers need: the log level and the counter of its questions.
 //!
 //! Applies to: inbound.
 
@@ -31,7 +31,7 @@ impl<S: MgpService> Service<Call> for RequestContext<S> {
             if self.layer.logging {
                 log::store_level(&mut call);
             }
-            // Questions need names only if the handler runs again in the next round.
+            // Questions need numbers only if they are answered by a next round, in which the handler runs again.
             if let CallerAccess::Channel(_) = call.cx().caller_access {
                 call.cx_mut().extensions.insert(QuestionCounter::default());
             }

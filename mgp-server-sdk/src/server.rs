@@ -28,7 +28,7 @@ use crate::signals::SignalGuard;
 use crate::stack::{Gate, StackParts, inbound};
 use crate::tool::{IntoTools, SchemaStyle, Tools};
 
-/// A builder of a server, which is then served.
+/// A builder of a server, which also serves it.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -58,11 +58,11 @@ pub struct Server {
     cancel: CancelLayer,
     pub(crate) shutdown: Shutdown,
     pub(crate) health: Health,
-    /// If set, the author chose the extensions.
+    /// If set, the author chose the MGP extensions explicitly.
     chose_extensions: bool,
 }
 
-/// A view of a running server; cheap to clone.
+/// A view of the requests that a running server processes; cheap to clone.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -77,19 +77,20 @@ pub struct Server {
 pub struct ServerMonitor(CancelLayer);
 
 impl ServerMonitor {
-    /// Returns the number of running requests, of all connections.
+    /// Returns the number of running requests on all connections.
     #[must_use]
     pub fn running(&self) -> usize {
         self.0.running()
     }
 }
 
-/// Decides whether a call of a tool elsewhere may become a task.
+/// Decides whether a call of a tool that another server runs may become a task.
 struct TaskSupportFn(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
 
 mgp_types::opaque_debug!(TaskSupportFn);
 
-/// The MGP extensions of every server; permissions are added if a tool needs some, others by the builder.
+/// The MGP extensions that every server offers. Permissions are added if a tool needs some, others by builder
+/// methods.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::ToolSecurity)
@@ -100,7 +101,7 @@ impl Server {
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
         let mut mgp = MgpOffer::new(SERVED);
-        // Handlers ask callers of both eras with the same functions.
+        // Handlers use the same functions to ask callers of both eras.
         mgp.asks_in_rounds = true;
         offer.mgp = Some(mgp);
         Self {
@@ -125,15 +126,16 @@ impl Server {
         }
     }
 
-    /// Returns a router for the methods that the layers of every server answer: health, shutdown and cancellation.
+    /// Returns a router of the methods that the built-in layers of every server answer: health, shutdown and
+    /// cancellation.
     ///
-    /// A gateway offers them as tools too.
+    /// A gateway can offer these methods as tools too.
     #[must_use]
     pub fn system_router(&self) -> Router {
         self.health.router().merge(self.drain_handle().router()).merge(self.cancel.router())
     }
 
-    /// Sets the advice to the model on how to use the server.
+    /// Sets the instructions, which advise the model on how to use the server.
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.offer.instructions = Some(text.into());
         self
@@ -141,7 +143,7 @@ impl Server {
 
     /// Adds a tool, or all tools of a type with `#[tools]`.
     ///
-    /// A second tool of the same name is an error of [`Server::into_stack`]; to replace a tool, use
+    /// A second tool with the same name makes [`Server::into_stack`] fail; to replace a tool, use
     /// [`Server::replace`].
     pub fn tool(mut self, tools: impl IntoTools) -> Self {
         let declared = tools.into_tools().into_iter().map(|tool| self.tools.declare(tool));
@@ -164,7 +166,8 @@ impl Server {
         self
     }
 
-    /// Adds a value that tools take as [`State`](crate::State); there is one value of each type.
+    /// Adds a value that tools take as [`State`](crate::State). There is one value per type: a later one replaces
+    /// the earlier one.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
         self
@@ -172,13 +175,13 @@ impl Server {
 
     /// Hides tools from the list of a client that is known to deny a permission they need.
     ///
-    /// By default such tools are listed. In both cases a call of one fails with code 1000.
+    /// By default such tools are listed. In both cases calls of such tools fail with code 1000.
     pub fn hide_denied_tools(self) -> Self {
         self.tools.hide_denied_tools();
         self
     }
 
-    /// Sets where tool schemas keep the schemas of inner types. Default: [`SchemaStyle::Inlined`].
+    /// Sets where the schemas of tools place the schemas of inner types. Default: [`SchemaStyle::Inlined`].
     pub fn schema_style(self, style: SchemaStyle) -> Self {
         self.tools.write_schemas(style);
         self
@@ -187,17 +190,19 @@ impl Server {
     /// Adds endpoints for further methods.
     ///
     /// The endpoint of a method of an MGP extension is reached only if that extension is offered, see
-    /// [`Server::offer`]; a server with an endpoint for `notifications/mgp.audit` offers `audit` by itself.
+    /// [`Server::offer`]; a server with an endpoint for `notifications/mgp.audit` offers the extension `audit`
+    /// automatically.
     pub fn endpoints(mut self, router: Router) -> Self {
         self.endpoints = self.endpoints.merge(router);
         self
     }
 
-    /// Adds a layer before the tools and endpoints, e.g. audit or access control; the last one added is the outermost.
+    /// Adds a layer around the tools and endpoints, e.g. audit or access control; the last one added is the
+    /// outermost.
     ///
     /// The layer runs below the handshake and above the limits: it knows the caller and the negotiated extensions,
-    /// can ask the caller for input, and can wrap the outlet to see each chunk. Its errors are translated for each
-    /// peer.
+    /// can ask the caller for input, and can wrap the outlet to see each chunk. Its errors are translated to the
+    /// codes of each peer's protocol.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -209,7 +214,8 @@ impl Server {
 
     /// Adds a layer around the whole server, including the handshake; the last one added is the outermost.
     ///
-    /// Nothing is negotiated there, the caller cannot be asked for input, and errors reach the peer unchanged.
+    /// At this point nothing is negotiated yet, the caller cannot be asked for input, and errors reach the peer
+    /// unchanged.
     pub fn around<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -219,7 +225,7 @@ impl Server {
         self
     }
 
-    /// Sets the limits of the tasks that calls of tools with task support may become.
+    /// Sets the limits of tasks, which calls of tools with task support may become.
     pub fn tasks(mut self, tasks: TasksConfig) -> Self {
         self.tasks = tasks;
         self
@@ -227,7 +233,8 @@ impl Server {
 
     /// Sets which calls of tools that another server runs may become tasks, e.g. in a gateway.
     ///
-    /// The function is called only if the caller can wait for a task; tools that run only as tasks are not covered.
+    /// The function is called only if the caller can wait for a task; it is not called for tools that can run only
+    /// as tasks.
     pub fn task_support(
         mut self,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
@@ -261,7 +268,7 @@ impl Server {
         self
     }
 
-    /// Limits how many tool calls run and wait; waiting callers take turns.
+    /// Limits how many tool calls run and how many wait; waiting callers are served in turn.
     pub fn limit(mut self, limit: LimitConfig) -> Self {
         self.limit = limit;
         self
@@ -324,7 +331,7 @@ impl Server {
         self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
         let (known, named) = (self.tools.clone(), self.tools.clone());
-        // If calls are routed elsewhere, this server does not know the names of their tools.
+        // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
         let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let bounds_calls = has_own || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
         let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
@@ -339,7 +346,7 @@ impl Server {
             offer: self.offer,
             tools: self.tools,
             tasks,
-            // The limits run inside all gates: a refused call is not charged.
+            // The limits are inside all gates, so that a call refused by a gate is not charged.
             gates: bounds.chain(self.gates).collect(),
             limit: ConcurrencyLimitLayer::new(self.limit),
             bounds_calls,
@@ -350,16 +357,16 @@ impl Server {
             drain,
             health: HealthLayer::new(health),
             logging,
-            // Endpoints of the author take precedence.
+            // Endpoints that the author added take precedence.
             endpoints: features.merge(decisions).merge(self.endpoints),
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Adds the extensions and permissions to the offer that the endpoints and tools need.
+    /// Adds to the offer the extensions and permissions that the endpoints and tools need.
     fn complete_mgp_offer(&mut self) {
         if let Some(mgp) = &mut self.offer.mgp {
-            // Without the offer a client would not send audit events.
+            // Clients send audit events only to servers that offer the extension.
             if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
                 mgp.extensions = mgp.extensions.with(Extension::Audit);
             }
@@ -395,7 +402,7 @@ impl Server {
         let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.close_handle());
         match connection.run().await {
             CloseReason::Eof | CloseReason::Local => Ok(()),
-            // The shutdown was requested, so a supervisor must not take it for a failure.
+            // Log a warning only: the shutdown was requested, so a supervisor must not regard it as a failure.
             closed if drain.is_draining() => {
                 tracing::warn!(%closed, "closed before the peer had read all messages");
                 Ok(())

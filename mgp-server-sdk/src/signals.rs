@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: the first one drains, a second one ends the process (MGP §11.4).
+//! SIGTERM and SIGINT: the first signal drains the servers, a second one ends the process (MGP §11.4).
 //!
 //! Once a program handles a signal, the system's default action no longer applies.
 //! So this module ends the process itself: at the second signal, and when no server runs any longer.
@@ -16,17 +16,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// The number of servers in this process that drain on signals.
 static ACTIVE_SERVERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Drains a server on signals until it is dropped.
+/// Drains a server at the first signal; dropping the guard ends this.
 #[derive(Debug)]
 pub(crate) struct SignalGuard(Arc<AtomicBool>);
 
 impl SignalGuard {
-    /// Drains at the first signal.
+    /// Begins to wait for signals; the first one drains the server.
     pub(crate) fn drain(drain: &Drain) -> Self {
         ACTIVE_SERVERS.fetch_add(1, Ordering::AcqRel);
         let is_active = Arc::new(AtomicBool::new(true));
         match SignalStream::new() {
-            // The task outlives the server: it must end the process on a signal after that.
+            // The task outlives the server, because a signal after that must end the process.
             Ok(signals) => {
                 tokio::spawn(signals.follow(drain.clone(), Arc::clone(&is_active)));
             }
@@ -96,12 +96,12 @@ impl SignalStream {
             let (is_active, other_servers) =
                 (is_active.load(Ordering::Acquire), ACTIVE_SERVERS.load(Ordering::Acquire) > 0);
             if !is_active && other_servers {
-                // Another server, which still runs, handles it.
+                // A server that still runs handles the signal.
                 continue;
             }
             if !is_active || !is_first {
                 tracing::warn!(number, "ending the process on a signal");
-                // The status by which a shell reports a process that a signal ended.
+                // The exit status that shells report for a process that a signal ended.
                 std::process::exit(128 + number);
             }
             is_first = false;

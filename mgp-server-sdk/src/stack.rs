@@ -1,4 +1,5 @@
-//! THE inbound stack of a server: one layer per line, outermost first, each with its reason.
+//! The inbound stack of a server. This is the only place that orders the layers: one per line, outermost first,
+//! each with its reason.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -40,7 +41,7 @@ pub(crate) struct StackParts {
     pub(crate) tasks: TasksLayer,
     pub(crate) logging: bool,
     pub(crate) endpoints: Router,
-    /// The user's layers, between the emit layer and the limit.
+    /// The user's layers, between the layers of [`OuterLayers`] and the limits.
     pub(crate) gates: Vec<Gate>,
 }
 
@@ -110,27 +111,28 @@ struct OuterLayers {
 impl OuterLayers {
     fn around(self, inner: impl MgpService) -> Stack {
         let service = ServiceBuilder::new()
-            // Anything below may panic.
+            // Outermost, because any layer below may panic.
             .layer(CatchPanicLayer::new())
-            // Everything below logs in the span of the call, with its trace id.
+            // Above everything that logs: the span carries the trace id of the call.
             .layer(TraceLayer::new())
             // Identifies the caller and its extensions for all layers below, and translates their errors on the way
             // out.
             .layer(self.handshake)
-            // Gates and handlers below may ask a modern caller for input; the questions become the reply of the stack.
+            // Gates and handlers below may ask a modern caller for input; this layer turns their questions into the
+            // reply.
             .layer(self.rounds)
-            // Above everything that waits, so that a cancellation right behind a call finds it.
+            // Above every layer that waits, so that a cancellation that follows directly after a call finds the call.
             .layer(self.cancel)
-            // Answers under any load, and while the server drains.
+            // Above the limits and the drain, so that health is reported under any load and while the server drains.
             .layer(self.health)
-            // Above everything that waits: a waiting call was accepted, so a drain waits for it.
-            // A shutdown request takes effect here, in wire order.
+            // Above every layer that waits: a waiting call has been accepted, so a drain must wait for it.
+            // A request to shut down takes effect here, in the order of arrival.
             .layer(DrainLayer::new(self.drain))
             // Opens the outlet above the gates, so that they can wrap it and see each chunk.
             .layer(EmitLayer::new())
-            // Refusals from below answer at once; a call that runs on may become a task, and keeps its guards.
+            // Refusals from below are returned at once. A call that continues may become a task, and keeps its guards.
             .layer(self.tasks)
-            // Gates and handlers log and ask with it; below `tasks`, so that a task asks in its own name.
+            // Gates and handlers need it to log and to ask. Below `tasks`, so that a task asks in its own name.
             .layer(RequestContextLayer { logging: self.logging })
             // The user's gates, then the limits.
             .service(inner);
@@ -214,7 +216,7 @@ impl Service<Call> for Leaf {
 impl Leaf {
     /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> LeafFuture {
-        // The caller is not asked about a call that is refused anyway, because its arguments are not an object.
+        // Check first that the arguments are an object: a call that will be refused must not cause a question.
         let callable = call
             .tool()
             .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));
@@ -230,7 +232,7 @@ impl Leaf {
     }
 }
 
-/// Refuses a cursor: the list of tools has one page.
+/// Refuses any cursor, because the list of tools has only one page.
 fn refuse_cursor(call: &Call) -> Result<(), RpcError> {
     if call.params().may_contain_member("\"cursor\"")
         && call.params().get::<ListParams>()?.cursor.is_some()
@@ -240,7 +242,7 @@ fn refuse_cursor(call: &Call) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// A reply that is ready, or a running tool.
+/// A result that is available already, or a running tool.
 enum LeafFuture {
     Ready(Option<Result<Reply, RpcError>>),
     Running(Running),

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 use crate::error::Refusal;
 
-/// The maximum number of listeners; further clients are served without notifications.
+/// The maximum number of listeners. Clients beyond it are served, but receive no notifications.
 const MAX_LISTENERS: usize = 131_072;
 
 /// The maximum number of resources that one listener may subscribe to.
@@ -68,10 +68,11 @@ struct Listener {
     peer: Peer,
     scope: Scope,
     principal: Principal,
-    /// The call whose stream carries notifications, and their `_meta`; `None` for a session.
+    /// The call whose stream carries the notifications, and the `_meta` that each of them repeats; `None` for a
+    /// session.
     stream: Option<(CallKey, Meta)>,
     lists: ListSet,
-    /// If set, the client negotiated notifications of the server's state.
+    /// If set, the client negotiated notifications of the server's lifecycle state.
     wants_state: bool,
     runtime: Handle,
     state: Mutex<ListenerState>,
@@ -79,7 +80,7 @@ struct Listener {
 
 #[derive(Default)]
 struct ListenerState {
-    /// The subscriptions by the name of the resource in this server.
+    /// The subscriptions, keyed by the server's own name of the resource.
     watched: BTreeMap<String, WatchedResource>,
     changes: Changes,
     /// `true` while a task sends the changes.
@@ -118,7 +119,7 @@ impl ListSet {
         Self(chosen.fold(0, |bits, (list, _)| bits | Self::bit(*list)))
     }
 
-    /// Returns the lists whose changes a server announces.
+    /// Returns the lists for which a server's capabilities announce change notifications.
     pub(crate) fn announced(capabilities: &ServerCapabilities) -> Self {
         let announces = |changes: Option<bool>| changes == Some(true);
         let list = |capability: Option<&mgp_types::mcp::ListChanged>| {
@@ -159,12 +160,12 @@ impl ListSet {
 // === impl Audience ===
 
 impl Subscribers {
-    /// Sets the changes that the handshake announces.
+    /// Sets the lists for which the handshake announces change notifications.
     pub(crate) fn announce(&self, lists: ListSet) {
         self.0.announced.store(lists.0, Ordering::Relaxed);
     }
 
-    /// Returns the changes that the handshake announces.
+    /// Returns the lists for which the handshake announces change notifications.
     pub(crate) fn announced(&self) -> ListSet {
         ListSet(self.0.announced.load(Ordering::Relaxed))
     }
@@ -206,8 +207,8 @@ impl Subscribers {
         }
     }
 
-    /// Notifies the listeners that negotiated it of a new server state; completes when every message was sent or
-    /// failed.
+    /// Sends a new server state to the listeners that negotiated such notifications; completes when each message
+    /// was sent or has failed.
     ///
     /// # Cancel safety
     /// Dropping the future may leave listeners that read slowly without the notification.
@@ -227,7 +228,7 @@ impl Subscribers {
                 }
             }
         });
-        // One task each: a listener that does not read blocks no other.
+        // One task per message, so that a listener that does not read blocks no other.
         let messages: Vec<_> = messages.collect();
         drop(listeners);
         Box::pin(async move {
@@ -236,7 +237,7 @@ impl Subscribers {
         })
     }
 
-    /// Adds the session of a call; it is removed when its scope ends.
+    /// Adds the session of a call as a listener; it is removed when the session's scope ends.
     pub(crate) fn join(&self, cx: &Context) {
         let key = ListenerKey::Session(cx.scope.id());
         if self.enter(key, || Listener::new(cx, ListSet::ALL, None)) {
@@ -280,7 +281,7 @@ impl Subscribers {
         self.watch_as(cx, name, watching)
     }
 
-    /// Subscribes the session of a call to a resource that has another name in this server.
+    /// Subscribes the session of a call to a resource whose name in this server differs from the client's URI.
     pub(crate) fn watch_as(
         &self,
         cx: &Context,
@@ -314,7 +315,7 @@ impl Subscribers {
         }
     }
 
-    /// Returns `true` if the listener is new and there was room.
+    /// Adds a listener; returns `false` if the key is present already or the table is full.
     fn enter(&self, key: ListenerKey, listener: impl FnOnce() -> Listener) -> bool {
         let mut listeners = self.0.listeners.lock();
         if listeners.contains_key(&key) {
@@ -332,7 +333,7 @@ impl Subscribers {
     }
 
     fn leave(&self, key: ListenerKey) {
-        // Dropped after the lock is released: it may be the last handle of a connection.
+        // Dropped after the lock is released, because this may be the last handle of a connection.
         let removed = self.0.listeners.lock().remove(&key);
         drop(removed);
     }
@@ -369,7 +370,8 @@ impl Listener {
         }
     }
 
-    /// Records changes and starts the task that sends them; `add` returns whether there are any.
+    /// Records changes and starts the task that sends them, if none runs; `add` returns whether it added any
+    /// change.
     fn record(
         self: &Arc<Self>,
         add: impl FnOnce(&mut Changes, &BTreeMap<String, WatchedResource>) -> bool,
@@ -388,14 +390,14 @@ impl Listener {
             tokio::time::sleep(COALESCE_DELAY).await;
             let Some(changes) = self.take() else { return };
             if let Err(error) = self.send_once(changes).await {
-                // The table drops the listener when its scope ends; until then no further attempt is made.
+                // Stop: the listener stays in the table until its scope ends, but no further attempt is made now.
                 tracing::debug!(%error, "listener disconnected");
                 return;
             }
         }
     }
 
-    /// Returns the recorded changes, or `None` to end the sending task.
+    /// Takes the recorded changes; returns `None` if there are none, and then the sending task must end.
     fn take(&self) -> Option<Changes> {
         let mut state = self.state.lock();
         let changes = std::mem::take(&mut state.changes);

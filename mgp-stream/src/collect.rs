@@ -1,4 +1,4 @@
-//! Asks for chunks if the caller of an outbound call takes them (MGP §12.3).
+//! Requests streaming for outbound calls whose caller accepts chunks (MGP §12.3).
 //!
 //! Applies to: outbound.
 

@@ -199,7 +199,7 @@ impl Sink for CallerSink {
             OutletItem::Callback(params) => {
                 Box::pin(self.notify(CallbackRequest::METHOD, Ok(params)))
             }
-            // A kind of item this layer does not know has no form on the wire.
+            // This layer cannot encode kinds of items that it does not know, so it drops them.
             _ => Box::pin(std::future::ready(Ok(()))),
         }
     }

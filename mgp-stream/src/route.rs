@@ -1,6 +1,7 @@
-//! Delivers the partial results a peer sends to the calls they belong to (MGP §12.4, §12.6; MCP progress).
+//! Delivers partial results from a peer to the calls they belong to (MGP §12.4, §12.6; MCP progress).
 //!
-//! Notifications are delivered where they are dispatched, in wire order, so an answer never overtakes its chunks.
+//! Each notification is delivered while it is dispatched, in the order of arrival, so an answer never overtakes its
+//! chunks.
 //!
 //! Applies to: inbound.
 
@@ -104,7 +105,7 @@ fn deliver(peer: &Peer, id: &Id, item: OutletItem, from: ItemForm) {
     }
 }
 
-/// Reads a chunk; its content stays text until a caller decodes it.
+/// Parses a chunk. Its content stays raw JSON until a caller decodes it.
 fn read_chunk(params: &Params) -> Result<(Id, OutletItem), RpcError> {
     #[derive(Deserialize)]
     struct Chunk {

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The id, the description and the tools of a server.
+/// A server's id, its description, and the name and description of each of its tools.
 type Server = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 const SERVERS: &[Server] = &[

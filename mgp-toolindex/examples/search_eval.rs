@@ -42,7 +42,7 @@ fn main() -> Result<(), Failure> {
         catalogue.add(&line?)?;
     }
     let ids = catalogue.put(&index)?;
-    // A sentence encoder works in the background.
+    // A sentence encoder embeds in the background; wait until all vectors exist.
     tokio::runtime::Builder::new_current_thread().build()?.block_on(index.embedded())?;
     let build = began.elapsed();
     if let Some(path) = options.of("history") {
@@ -108,9 +108,9 @@ fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result
     Ok(())
 }
 
-/// The costs in tokens.
+/// Context costs, in tokens.
 struct Costs {
-    /// All definitions, as a host without search lists them.
+    /// All definitions together: the cost for a host that lists every tool.
     all: u64,
     /// The tools of level L3 and the answer to a query, at the 95th percentile.
     found: u64,
@@ -163,7 +163,7 @@ fn sum(counts: &[u32]) -> u64 {
     counts.iter().map(|count| u64::from(*count)).sum()
 }
 
-/// The options of the command line.
+/// The command-line options, by name.
 struct Options(HashMap<String, String>);
 
 impl Options {
@@ -221,7 +221,7 @@ impl Options {
 struct Catalogue {
     servers: HashMap<String, ServerEntry>,
     order: Vec<String>,
-    /// The id in the file by tool id of the index.
+    /// Maps each tool id of the index to the tool's id in the file.
     ids: HashMap<String, String>,
 }
 

@@ -34,7 +34,7 @@ pub enum BudgetError {
     Parts {
         /// The sum of the parts.
         parts: u64,
-        /// The whole.
+        /// `max_tokens` of the budget.
         most: u64,
     },
     /// The pinned tools exceed their reserve.
@@ -45,7 +45,7 @@ pub enum BudgetError {
     Pins {
         /// The cost of the pinned tools and the meta-tools.
         tokens: u64,
-        /// The reserve.
+        /// The size of `pinned_reserve`, in tokens.
         reserve: u64,
         /// The most expensive tool and its cost.
         largest: Option<(String, u32)>,

@@ -2,6 +2,7 @@
 //!
 //! `MGP_MODEL` names the model's folder; docs/sentence-encoder.md describes how to make one.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a skipped test reports it")]
 
 use mgp_toolindex::{
     AllTools, Cost, EmbedError, Embedder as _, ModelError, Query, Sentences, SentencesConfig,

@@ -1,6 +1,6 @@
-//! Work that ends with a scope and not with the caller that waits for it.
+//! Tasks that end with a scope, and not when the caller stops waiting for their result.
 //!
-//! A legacy session owns its calls: a reader that leaves detaches from them, and the end of the session ends them.
+//! A legacy HTTP session needs this: its calls continue when the client disconnects, and end with the session.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -19,9 +19,10 @@ where
     }
     let (registered, guard) = oneshot::channel::<EndGuard>();
     let running = tokio::spawn(async move {
-        // The task keeps the guard, so that a long session does not collect the hooks of calls that ended.
+        // Held by the task, so that the scope drops the hook of a finished call; a long session would collect them
+        // otherwise.
         let _guard = guard.await;
-        // The caller may have stopped waiting.
+        // An error means that the caller stopped waiting.
         let _ = answer.send(work.await);
     });
     let hook = running.abort_handle();

@@ -131,7 +131,7 @@ async fn a_child_that_never_reads_blocks_its_writer_only() {
     let other = start(&zoo("echo"));
     let block = vec![b'x'; 1 << 20];
     let stuck = tokio::spawn(async move { writer.write_all(&block).await });
-    // The other child is served meanwhile.
+    // A child that does not read must not block the other child.
     let (other, mut reader, mut other_writer) = other;
     other_writer.write_all(b"hello\n").await.unwrap();
     assert_eq!(line(&mut reader).await, "hello");
@@ -202,7 +202,7 @@ fn a_child_outlives_its_runtime_and_not_its_handle() {
 
 #[tokio::test]
 async fn environment_and_descriptors_are_clean() {
-    // Cargo sets this variable for tests; the descriptor represents one that a library forgot.
+    // Cargo sets this variable for tests. The duplicate represents a descriptor that a library left inheritable.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let forgotten = rustix::io::dup(io::stderr()).unwrap();
     let command = zoo("env").env("GIVEN", "yes").cwd("/");

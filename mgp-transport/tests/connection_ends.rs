@@ -65,7 +65,8 @@ async fn a_peer_taken_before_the_limits_were_set_works() {
     assert!(soon(peer.send(ping(cx))).await.is_ok());
 }
 
-/// Above 1 MiB of unread bytes the answers once stayed in their calls, which kept the permits of a limit.
+/// Regression test: above 1 MiB of unread bytes, finished calls once kept their answers and with them their
+/// permits.
 #[tokio::test]
 async fn calls_end_even_if_their_caller_does_not_read() {
     let (here, there) = duplex();
@@ -101,7 +102,7 @@ async fn calls_end_even_if_their_caller_does_not_read() {
     driving.abort();
 }
 
-/// On one thread the driver once kept reading while spawned calls were not scheduled: nine of ten were refused.
+/// Regression test: on one thread, the driver once read on before spawned calls ran, and refused nine of ten.
 #[tokio::test]
 async fn short_calls_written_at_once_are_all_answered() {
     let (here, there) = tokio::io::duplex(8 << 20);

@@ -40,13 +40,13 @@ impl Backoff {
         delay
     }
 
-    /// Starts again with the first delay, e.g. after a success.
+    /// Resets the counter, so that the next delay is the first one again, e.g. after a success.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }
 }
 
-/// Returns a duration in whole milliseconds, as messages carry it.
+/// Converts a duration to whole milliseconds, the unit used in messages; saturates at `u64::MAX`.
 #[must_use]
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

@@ -1,9 +1,10 @@
-//! Canonical JSON and its hash: one text per meaning (used by pins, confirmations, approvals; MGP §4, §6).
+//! Canonical JSON and its hash: values with the same meaning have the same text (pins, confirmations, approvals;
+//! MGP §4, §6).
 //!
 //! Members are sorted by their UTF-16 code units, whitespace is removed, and strings have minimal escapes (RFC 8785).
 //! Numbers keep their spelling: `1` and `1.0` differ.
-//! RFC 8785 reads them as doubles, so two large integers that differ in their last digit would become equal, which is
-//! not acceptable for the confirmation of exact arguments.
+//! RFC 8785 reads numbers as doubles, so two large integers that differ only in the last digit would become equal.
+//! A confirmation of exact arguments must not treat them as equal.
 
 use std::borrow::Cow;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -35,8 +36,8 @@ const MAX_SCAN_DEPTH: usize = 16;
 
 /// Returns whether valid JSON is certainly in canonical form, in one pass without parsing.
 ///
-/// Rare cases return `false` without a closer check: names outside ASCII, numeric escapes, more than 16 levels of
-/// nesting.
+/// A result of `false` does not prove the opposite. Rare forms are not examined and also return `false`: non-ASCII
+/// or escaped names, an empty name, `\u` and `\/` escapes, and more than 16 levels of nesting.
 ///
 /// ```
 /// assert!(mgp_types::is_canonical(r#"{"a":[1,true],"b":"x\n"}"#));
@@ -47,7 +48,7 @@ pub fn is_canonical(json: &str) -> bool {
     scan(json.as_bytes()).is_some()
 }
 
-/// The position of the scan: in an array, or in an object after a name.
+/// A level of nesting during the scan: an array, or an object with its previous member name.
 #[derive(Clone, Copy)]
 enum Level<'a> {
     Array,
@@ -65,7 +66,8 @@ fn scan(bytes: &[u8]) -> Option<()> {
                 let end = string_end(bytes, at, in_name)?;
                 if let (true, Level::Object(before)) = (in_name, levels[depth]) {
                     let name = &bytes[at..end];
-                    // An object starts with the empty name; an object that has this name is rare, and not checked.
+                    // Names must increase strictly. The first one is compared with the empty name, so an empty name
+                    // returns `None`.
                     if before >= name {
                         return None;
                     }
@@ -91,14 +93,14 @@ fn scan(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Returns the end of a string that is written canonically.
+/// Returns the index of the closing quote of a string; `None` if the string is not certainly canonical.
 fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
     let mut at = start;
     loop {
         at += quote_or_escape(bytes.get(at..)?)?;
         match (bytes[at], is_name) {
             (b'"', false) => return Some(at),
-            // ASCII names are ordered by their bytes as in RFC 8785; others may not be.
+            // RFC 8785 orders names by UTF-16 code units. Byte order agrees for ASCII, but not for every other name.
             (b'"', true) => return bytes[start..at].is_ascii().then_some(at),
             (_, true) => return None,
             (_, false) => match bytes.get(at + 1)? {
@@ -114,7 +116,7 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
     }
-    // Sets the highest bit of the first zero byte; further bits may be set wrongly.
+    // Sets the highest bit of each zero byte. Bits above the first zero byte may be wrong, but only the first is used.
     let zero = |word: u64| word.wrapping_sub(each(1)) & !word & each(0x80);
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
@@ -182,10 +184,10 @@ impl PartialOrd for Name<'_> {
     }
 }
 
-/// Writes valid JSON in canonical form, in one pass: the cost does not depend on the nesting.
+/// Writes valid JSON in canonical form. An index of all containers avoids a further scan for each level of nesting.
 struct Writer<'a> {
     json: &'a str,
-    /// The containers, in the order in which they begin.
+    /// The objects and arrays of `json`, in the order in which they begin.
     containers: Vec<Container>,
     out: String,
 }
@@ -193,13 +195,13 @@ struct Writer<'a> {
 /// An object or array of the text.
 #[derive(Clone, Copy)]
 struct Container {
-    /// The position behind its closing bracket.
+    /// The position after the closing bracket.
     end: usize,
-    /// The index of the first container that begins behind it.
+    /// The index, in `Writer::containers`, of the first container that begins after `end`.
     next: usize,
 }
 
-/// A position in the text, with the index of the next container that begins there or later.
+/// A position in the JSON text, with the index of the first container that begins at or after that position.
 #[derive(Clone, Copy)]
 struct Place {
     at: usize,
@@ -250,7 +252,7 @@ impl<'a> Writer<'a> {
 
     fn scalar(&mut self, place: Place) -> Result<(), RpcError> {
         let text = &self.json[place.at..self.behind(place).at];
-        // A string without escapes is canonical as it is.
+        // Scalars other than strings, and strings without escapes, are already canonical.
         if text.starts_with('"') && text.contains('\\') {
             let plain: String = serde_json::from_str(text).map_err(RpcError::parse)?;
             return self.string(&plain);
@@ -305,7 +307,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Returns the place of the next value or name of the same container; `None` at its end.
+    /// Skips white space, commas and colons, and returns the place of the next value or name; `None` at a closing
+    /// bracket.
     fn find(&self, mut place: Place) -> Option<Place> {
         loop {
             match self.json.as_bytes().get(place.at)? {
@@ -316,7 +319,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the place behind a value; what is in a container is not read.
+    /// Returns the place after a value; an object or array is skipped through the index of containers.
     fn behind(&self, place: Place) -> Place {
         let bytes = self.json.as_bytes();
         match bytes[place.at] {
@@ -336,7 +339,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the position behind a string of valid JSON.
+/// Returns the position after the closing quote of a string in valid JSON.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(found) = bytes.get(at..).and_then(quote_or_escape) {
@@ -349,7 +352,7 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// Returns the text of a string with its quotes.
+/// Decodes a JSON string, given with its quotes.
 fn decoded(text: &str) -> Result<Cow<'_, str>, RpcError> {
     match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(plain) if !plain.contains('\\') => Ok(Cow::Borrowed(plain)),
@@ -371,7 +374,7 @@ mod tests {
         check(" [ 1 , true , null ] ", "[1,true,null]");
         check(r#"{"\u0061":1,"B":{},"c":[]}"#, r#"{"B":{},"a":1,"c":[]}"#);
         check(r#""\/\u00e9\n""#, "\"/é\\n\"");
-        // Above the BMP a key sorts by its surrogates, so it comes before U+FB33.
+        // Above the BMP a name sorts by its first surrogate (U+D83D), so it comes before U+FB33.
         check(r#"{"\ufb33":1,"\ud83d\ude02":2}"#, "{\"😂\":2,\"\u{fb33}\":1}");
     }
 
@@ -390,7 +393,7 @@ mod tests {
         assert!(canonical(&format!("{}{}", "[".repeat(200), "]".repeat(200))).is_err());
     }
 
-    /// Arguments of 4 MiB in 100 arrays once cost a hundred times as much as those in one.
+    /// Guards against a former fault: 4 MiB of arguments nested in 100 arrays took a hundred times as long as in one.
     #[test]
     fn nesting_does_not_multiply_the_cost_of_canonical_text() {
         let items = vec!["[1]"; 1024 * 1024].join(",");

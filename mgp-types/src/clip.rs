@@ -1,6 +1,7 @@
 //! Bounded copies of texts that a peer wrote, for messages and logs.
 
-/// Returns a text of at most `max` bytes without control characters, with `…` after it if something was cut off.
+/// Returns a copy of at most `max` bytes of a text, without control characters; `…` is appended if the text was
+/// cut.
 ///
 /// Control characters become spaces, so that a peer's text cannot start a new log line or move a terminal's cursor.
 ///

@@ -1,6 +1,6 @@
 //! Hexadecimal encoding of hashes, keys and trace ids.
 
-/// Encodes 16 bytes, as traces and digests have them; without a branch, so that all are computed at once.
+/// Encodes 16 bytes, the size of trace ids and digests; branch-free, so that the compiler can vectorize the loop.
 #[must_use]
 pub(crate) fn hex_of_16(bytes: [u8; 16]) -> [u8; 32] {
     const fn digit(value: u8) -> u8 {
@@ -13,7 +13,7 @@ pub(crate) fn hex_of_16(bytes: [u8; 16]) -> [u8; 32] {
     out
 }
 
-/// Appends bytes in hexadecimal.
+/// Appends the lower-case hexadecimal digits of some bytes.
 ///
 /// ```
 /// let mut text = b"0x".to_vec();
@@ -32,7 +32,7 @@ pub fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns bytes in hexadecimal.
+/// Returns the lower-case hexadecimal digits of some bytes.
 ///
 /// ```
 /// assert_eq!(mgp_types::to_hex(b"mgp"), "6d6770");
@@ -45,7 +45,8 @@ pub fn to_hex(bytes: &[u8]) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Decodes the output of [`to_hex`]. Upper-case digits are refused, so that each value has only one spelling.
+/// Decodes the output of [`to_hex`]; returns `None` for other text. Upper-case digits are refused, so that each
+/// value has only one spelling.
 ///
 /// ```
 /// assert_eq!(mgp_types::from_hex("6d6770").as_deref(), Some(&b"mgp"[..]));

@@ -1,6 +1,6 @@
 //! Macros for the code that every layer needs.
 
-/// Implements `Debug` as the name of the type, with the named fields if there are any.
+/// Implements `Debug` so that it prints only the name of the type and, if given, the named fields.
 ///
 /// For types whose other fields hold closures, services or secrets.
 ///
@@ -40,9 +40,11 @@ macro_rules! opaque_debug {
     };
 }
 
-/// Declares the service of a layer that keeps its configuration in one clone: the struct, `Debug` and `Layer`.
+/// Declares the service of a layer: the struct, its `Debug`, and the `Layer` that creates it with a clone of
+/// itself.
 ///
-/// Only `Service<Call>` is left to write; `poll_ready` forwards to `self.inner`, and `self.layer` is the configuration.
+/// Only the `Service<Call>` impl remains to be written: `self.inner` is the inner service, and `self.layer` the
+/// layer with its configuration. Use [`always_ready!`](crate::always_ready) for `poll_ready`.
 ///
 /// ```
 /// use mgp_types::service::{Call, MgpService, Reply};

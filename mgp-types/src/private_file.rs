@@ -9,15 +9,15 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The number of back-ups kept beside a file: each has the secrets that the file had.
+/// The maximum number of back-ups kept beside a file. Few, because each contains the secrets that the file had.
 const MAX_BACKUPS: u64 = 10;
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A file that only its owner can read (on Unix: mode 0600, wider permissions are refused).
 ///
-/// It is replaced atomically: after a crash, and for each reader, it has either the old content or the new one.
-/// Processes that change it exclude each other by a lock on a file beside it (`….lock`).
+/// The file is replaced atomically: every reader sees either the old or the new content, even after a crash.
+/// Processes that change the file exclude each other by a lock on a second file beside it (`….lock`).
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("mgp-private-{}", std::process::id()));
@@ -78,7 +78,7 @@ pub enum PrivateFileError {
     /// The file is longer than allowed.
     #[error("`{path}` is longer than {max_bytes} bytes, so this program did not write it")]
     TooLong {
-        /// The file.
+        /// The maximum length, in bytes.
         path: PathBuf,
         /// The maximum length.
         max_bytes: u64,
@@ -94,7 +94,8 @@ pub enum PrivateFileError {
 }
 
 impl PrivateFile {
-    /// Creates a handle for a path, with a maximum length; the file is created when first replaced, its folder is not.
+    /// Creates a handle for a path. `max_bytes` bounds reading; the first `replace` creates the file, but not its
+    /// folder.
     pub fn new(path: impl Into<PathBuf>, max_bytes: u64) -> Self {
         Self { path: path.into(), max_bytes }
     }
@@ -108,7 +109,7 @@ impl PrivateFile {
     /// Returns the content, or `None` if there is no file.
     ///
     /// # Errors
-    /// Returns any error but [`PrivateFileError::Busy`].
+    /// Returns any variant of [`PrivateFileError`] except [`Busy`](PrivateFileError::Busy).
     pub fn read(&self) -> Result<Option<Vec<u8>>, PrivateFileError> {
         let failed = failed(&self.path, "read");
         let file = match File::open(&self.path) {
@@ -116,7 +117,7 @@ impl PrivateFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        // The metadata of the opened file, since the path may name another one by now.
+        // Checks the opened file instead of the path, which may name another file by now.
         let metadata = file.metadata().map_err(&failed)?;
         check_access(&self.path, &metadata)?;
         let mut text = Vec::new();
@@ -133,7 +134,7 @@ impl PrivateFile {
     /// Waits for the exclusive lock.
     ///
     /// # Errors
-    /// Returns [`PrivateFileError::Busy`] if that takes too long, else [`PrivateFileError::Io`].
+    /// Returns [`PrivateFileError::Busy`] after `timeout`, or [`PrivateFileError::Io`] if the lock file cannot be used.
     pub fn lock(&self, timeout: Duration) -> Result<FileLock, PrivateFileError> {
         let mut waited = Duration::ZERO;
         loop {
@@ -148,9 +149,9 @@ impl PrivateFile {
         }
     }
 
-    /// Returns the exclusive lock if it is free.
+    /// Returns the exclusive lock, or `None` if another process or handle holds it.
     ///
-    /// Locks of different names are independent; the empty name is the lock of [`turn`](Self::lock).
+    /// Locks with different names are independent; the empty name is the lock that [`lock`](Self::lock) waits for.
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Io`] if the lock file cannot be used.
@@ -168,13 +169,13 @@ impl PrivateFile {
     /// Replaces the content atomically.
     ///
     /// # Errors
-    /// Returns [`PrivateFileError::Io`]; the old content is then unchanged.
+    /// Returns [`PrivateFileError::Io`] if the content cannot be written; the old content is then unchanged.
     pub fn replace(&self, _turn: &FileLock, text: &[u8]) -> Result<(), PrivateFileError> {
         let failed = failed(&self.path, "written");
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            // A file left by a process that died; the lock excludes others.
+            // A leftover of a process that died is removed, or none existed. The lock keeps other writers away.
             _ => {}
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {
@@ -194,7 +195,7 @@ impl PrivateFile {
         Ok(())
     }
 
-    /// Returns a number that changes when the file is replaced, written or its permissions change; zero without a file.
+    /// Returns a number that changes when the file is replaced or written, or its permissions change; 0 without a file.
     #[must_use]
     pub fn version(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| {
@@ -205,7 +206,7 @@ impl PrivateFile {
         })
     }
 
-    /// Returns the permission bits of a file or folder that others than its owner may use; always `None` outside Unix.
+    /// Returns the permission bits if users other than the owner have access; always `None` outside Unix.
     #[must_use]
     pub fn exposed_mode(metadata: &Metadata) -> Option<u32> {
         exposed(metadata)
@@ -231,7 +232,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Creates an empty file that only its owner can read, if there is none.
+/// Creates an empty file that only its owner can read; does nothing if the file exists.
 #[cfg(feature = "sqlite")]
 pub(crate) fn create(path: &Path) -> Result<(), PrivateFileError> {
     match private().create_new(true).open(path) {
@@ -242,7 +243,8 @@ pub(crate) fn create(path: &Path) -> Result<(), PrivateFileError> {
     }
 }
 
-/// Refuses a path that is not a plain file or that other users can access; does not open it, and accepts its absence.
+/// Refuses a path that is not a regular file, or that other users can access. A missing file is accepted. The file
+/// is not opened.
 #[cfg(feature = "sqlite")]
 pub(crate) fn check(path: &Path) -> Result<(), PrivateFileError> {
     match fs::metadata(path) {
@@ -287,10 +289,11 @@ fn identity(metadata: &Metadata) -> impl Hash {
     metadata.created().ok()
 }
 
-/// Returns the path of the next back-up of a file, and the back-ups beyond the newest ten, which are to be removed then.
+/// Returns the path for the next back-up of a file, and the paths of older back-ups that must then be removed, so
+/// that at most ten remain.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// Returns an error if the folder cannot be read.
 pub fn backup_paths(file: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
     let named = |number: u64| {
         let mut name = file.as_os_str().to_owned();

@@ -10,10 +10,10 @@ use crate::mcp::Revision;
 use crate::method::{Direction, Kind, MethodInfo, Shape, UNSERVED, methods, shapes};
 use crate::{RpcError, mgp};
 
-/// Returns the JSON Schema of every message of MGP, with file names.
+/// Returns pairs of a file name and a JSON Schema, for every MGP message.
 ///
-/// A request has two files, `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`, and a
-/// notification has one; objects inside messages of MCP, and configuration files, have one each.
+/// A request has two files, e.g. `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`; a
+/// notification has one. Objects inside MCP messages, and configuration files, also have one file each.
 #[must_use]
 pub fn message_schemas() -> Vec<(String, Value)> {
     let mut schemas = Vec::new();
@@ -110,7 +110,7 @@ fn row(page: &mut String, info: &MethodInfo) {
     );
 }
 
-/// Returns the extension of §2.2, with the part that later revisions made of it.
+/// Returns a table cell: the extension of §2.2, with the part of it that later revisions name.
 fn extension(info: &MethodInfo) -> String {
     match info.extension {
         None => "–".to_owned(),

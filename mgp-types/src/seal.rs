@@ -1,7 +1,7 @@
 //! Sealing of state that a peer stores but can neither read nor change (request state, confirmations, cursors).
 //!
-//! A sealed text contains the number of its key and its expiry time, and is bound to a purpose and to names given by
-//! the caller (principal, method, target); it cannot be opened under other ones.
+//! A sealed text contains the number of its key and its expiry time. It is bound to a purpose and to names given by
+//! the caller (e.g. principal, method, target), and can be opened only with the same purpose and names.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use crate::wire::RpcError;
 const NONCE_LEN: usize = 24;
 const HEAD_LEN: usize = 1 + 8 + NONCE_LEN;
 
-/// A sealer of texts, whose keys can be rotated.
+/// Encrypts and authenticates state for storage by a peer; the keys can be rotated.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,12 +35,12 @@ struct KeyRing {
     keys: Vec<(u8, XChaCha20Poly1305)>,
 }
 
-/// The number of keys that can open texts, the current one included.
+/// The number of keys kept for opening, including the current one.
 const MAX_KEYS: usize = 3;
 
-/// The error of a text that cannot be opened: changed, expired, made elsewhere, or bound to something else.
+/// The error for a sealed text that cannot be opened: it was changed, has expired, or has another key or binding.
 ///
-/// It does not reveal which of these it is, so that an attacker learns nothing by trying.
+/// It does not reveal the reason, so that an attacker learns nothing from attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sealed state is not valid")]
 pub struct UnsealError;
@@ -52,7 +52,7 @@ impl From<UnsealError> for RpcError {
 }
 
 impl Sealer {
-    /// Creates a sealer with a random key, for this process only.
+    /// Creates a sealer with a random key, whose sealed texts only this process can open.
     ///
     /// # Errors
     /// Returns −32603 if the system has no randomness.
@@ -60,13 +60,13 @@ impl Sealer {
         random::<32>().map(Self::with_key)
     }
 
-    /// Creates a sealer with a given key, for several processes that open each other's texts.
+    /// Creates a sealer with a given key; processes with the same key can open each other's sealed texts.
     #[must_use]
     pub fn with_key(key: [u8; 32]) -> Self {
         Self(Arc::new(RwLock::new(KeyRing { current: 0, keys: vec![(0, cipher(&key))] })))
     }
 
-    /// Rotates to a new random key; texts of the last keys can still be opened.
+    /// Rotates to a new random key. Texts sealed with the two previous keys can still be opened.
     ///
     /// # Errors
     /// Returns −32603 if the system has no randomness.
@@ -75,7 +75,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Rotates to a given key; texts of the last keys can still be opened.
+    /// Rotates to a given key. Texts sealed with the two previous keys can still be opened.
     pub fn rotate_to(&self, key: [u8; 32]) {
         let mut ring = self.0.write();
         ring.current = ring.current.wrapping_add(1);
@@ -84,7 +84,7 @@ impl Sealer {
         ring.keys.truncate(MAX_KEYS);
     }
 
-    /// Seals bytes for a purpose, bound to names, with an expiry time.
+    /// Seals bytes for a purpose and names; the result expires after `ttl`.
     ///
     /// # Errors
     /// Returns −32603 if the system has no randomness.
@@ -116,7 +116,7 @@ impl Sealer {
     /// Opens a sealed text.
     ///
     /// # Errors
-    /// Returns [`UnsealError`] if it was changed, has expired, or was made for another purpose or other names.
+    /// Returns [`UnsealError`] if the text was changed, has expired, or was sealed for another purpose or other names.
     pub fn open(
         &self,
         purpose: &str,
@@ -147,7 +147,7 @@ fn cipher(key: &[u8; 32]) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new(&Key::from(*key))
 }
 
-/// Returns the authenticated data: each part with its length, so that different bindings never coincide.
+/// Returns the authenticated data. Each part is preceded by its length, so that different bindings never coincide.
 fn binding(head: &[u8], purpose: &str, bound_to: &[&str]) -> Vec<u8> {
     let mut out = head.to_vec();
     for part in std::iter::once(&purpose).chain(bound_to) {

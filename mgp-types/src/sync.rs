@@ -1,6 +1,7 @@
 //! Locks that stay usable after a thread panicked while it held one.
 //!
-//! The data they guard must be consistent between any two statements, so the error of `std`'s locks has no use here.
+//! The data behind these locks must be consistent between any two statements, so lock poisoning would not add
+//! safety.
 
 use std::fmt;
 use std::sync::{MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
@@ -23,7 +24,7 @@ impl<T> Mutex<T> {
         Self(std::sync::Mutex::new(value))
     }
 
-    /// Returns the value, without the lock.
+    /// Consumes the mutex and returns the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
-/// A point in time; the text of a peer is preserved.
+/// A point in time as RFC 3339 text; text that a peer sent is kept unchanged, even if it is not valid.
 ///
 /// ```
 /// use mgp_types::Timestamp;
@@ -51,7 +51,7 @@ impl Timestamp {
         if offset.starts_with('-') { utc.checked_add(shift) } else { utc.checked_sub(shift) }
     }
 
-    /// Returns whether the time is before another one, or `None` if this text is not a time.
+    /// Returns whether this time is before `other`; `None` if the text is not a valid time.
     #[must_use]
     pub fn is_before(&self, other: SystemTime) -> Option<bool> {
         self.to_system_time().map(|time| time < other)
@@ -78,7 +78,7 @@ impl fmt::Display for Timestamp {
 
 crate::record::schema_of!(Timestamp as "Timestamp", { "type": "string", "format": "date-time" });
 
-/// Parses two digits whose value is below a bound.
+/// Parses exactly two digits; returns `None` unless the number is below a bound.
 fn below(digits: &str, bound: u64) -> Option<u64> {
     let are_two = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit());
     digits.parse().ok().filter(|number| are_two && *number < bound)

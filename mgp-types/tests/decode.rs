@@ -11,7 +11,7 @@ use mgp_types::{RpcError, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Words of messages, so that decoders get beyond the first member.
+/// Words that occur in messages, so that random input gets past the first member of a decoder.
 const WORDS: &[&str] = &[
     "jsonrpc",
     "2.0",
@@ -70,7 +70,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A decoded value must encode, and decode again to the same.
+/// Checks that a decoded value can be encoded, and then decodes to the same value.
 fn again<T>(text: &str) -> Result<(), TestCaseError>
 where
     T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,

@@ -1,4 +1,4 @@
-//! Every message passes through its type unchanged, unknown members included (MGP §1.1).
+//! Decoding and encoding leaves every golden message unchanged, including unknown members (MGP §1.1).
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -9,7 +9,7 @@ use mgp_types::method::{Kind, methods};
 use mgp_types::spec::{check_example, normal_form};
 use serde_json::Value;
 
-/// Objects whose members are entries of a map, so that a foreign member would be an entry.
+/// Paths of maps: an unknown member there would be an entry, so the test adds none.
 const MAPS: &[&str] = &["/grants", "/inputRequests"];
 
 fn folder() -> PathBuf {

@@ -1,4 +1,4 @@
-//! Damaged copies of the golden messages are refused (MGP §2 to §16).
+//! The example check refuses damaged copies of the golden messages (MGP §2 to §16).
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use mgp_types::spec::check_example;
 use serde_json::{Value, json};
 
-/// Checks that a golden message is refused without one of its members, and with a wrong kind of it.
+/// Checks that a golden message is refused if one of the members is missing, or has a value of the wrong kind.
 #[track_caller]
 fn check(name: &str, members: &[&str]) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

@@ -1,4 +1,4 @@
-//! Processes that share the file of a store, and processes that are killed while they write.
+//! Tests with processes that share the file of a store, and with processes that are killed while they write.
 //!
 //! The test starts itself as a child process with a role.
 
@@ -44,7 +44,7 @@ fn report(word: &str, number: u64) {
     out.flush().unwrap();
 }
 
-/// Increments a number a hundred times, concurrently with others.
+/// Increments a number a hundred times, while other processes do the same.
 async fn count(db: &Db) {
     for _ in 0..100 {
         loop {
@@ -63,7 +63,7 @@ async fn count(db: &Db) {
     }
 }
 
-/// Writes two records and an event per change, several changes at once, and reports the acknowledged ones.
+/// Writes two records and an event per change, eight changes at once, and reports each acknowledged change.
 async fn write_until_killed(db: &Db) {
     let first = number(db, "left").await + 1;
     for round in (first..).step_by(8) {
@@ -89,7 +89,7 @@ fn event(number: u64) -> AuditEvent {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Returns the number in a record, or zero.
+/// Returns the number stored in a record, or 0 if the record does not exist.
 async fn number(db: &Db, key: &str) -> u64 {
     let records = db.load("s").await.unwrap().records;
     let found = records.into_iter().find(|record| record.key == key);
@@ -107,7 +107,7 @@ async fn hammer(db: &Db) {
     }
 }
 
-/// Reports each revision when it is seen, and commits a change in response.
+/// Commits a change in response to each new revision, and reports the revision of that change.
 async fn follow(db: &Db) {
     let mut news = db.revision();
     report("ready", *news.borrow());
@@ -121,7 +121,7 @@ async fn follow(db: &Db) {
 
 // === the parent ===
 
-/// A child process, killed with the test.
+/// A running child process; dropping it kills the process.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -140,7 +140,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Returns the next number reported with a word.
+    /// Waits for the next report of the child with this word, and returns its number.
     fn next_report(&mut self, word: &str) -> u64 {
         loop {
             let mut line = String::new();
@@ -210,12 +210,12 @@ async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
     assert!(most < Duration::from_millis(100), "{most:?}, worst {worst:?}");
 }
 
-/// Kills a writer, and returns the newest change it had acknowledged, if any.
+/// Kills a writing process; returns the newest change that it reported as acknowledged, if any.
 fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
     let mut child = Running::start("write", file);
     let mut acknowledged = None;
     if kill % 4 == 3 {
-        // Mostly while it opens the file.
+        // The process is then usually killed while it opens the file.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..15_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {
@@ -226,7 +226,7 @@ fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
     child.kill();
     let mut rest = String::new();
     child.lines.read_to_string(&mut rest).unwrap();
-    // The last line may be incomplete.
+    // The last line may be incomplete, because the process was killed while it wrote.
     let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().filter_map(|line| reported(line, "ack")).max().or(acknowledged)
 }
@@ -274,7 +274,7 @@ async fn each_process_soon_sees_what_the_other_changed() {
         let begun = Instant::now();
         let mine = db.commit(Change::new().put("s", "yours", Payload::null())).await.unwrap();
         news.wait_for(|revision| *revision > mine).await.unwrap();
-        // There and back.
+        // The measured time covers both directions.
         worst = worst.max(begun.elapsed() / 2);
         assert_eq!(other.next_report("answered"), mine + 1);
         let changed = db.changes("s", mine).await.unwrap().records;

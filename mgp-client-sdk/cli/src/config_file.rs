@@ -138,8 +138,7 @@ impl ConfigFile {
                 .flat_map(TableLike::iter_mut)
             {
                 if let Some(array) = agent.get_mut("pinned").and_then(Item::as_array_mut) {
-                    let is_own =
-                        |name: &toml_edit::Value| name.as_str().is_some_and(|tool| owner(tool));
+                    let is_own = |name: &toml_edit::Value| name.as_str().is_some_and(&owner);
                     let own = array.iter().filter(|name| is_own(name));
                     unpinned.extend(own.filter_map(|name| name.as_str().map(str::to_owned)));
                     array.retain(|name| !is_own(name));

@@ -1,4 +1,4 @@
-//! Authorization: with the credentials of the scenario, else by registering and logging in.
+//! Authorization with the credentials of the scenario; without any, the client registers and logs in.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use serde::Deserialize;
 
 use crate::Scenario;
 
-/// The URL of the client's metadata document, which the suite knows.
+/// The URL of the client's metadata document, which the conformance suite expects.
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
-/// The redirect URI; nothing listens there, because the redirect is read and not followed.
+/// The redirect URI. No listener is needed, because the redirect is read and not followed.
 const REDIRECT: &str = "http://127.0.0.1:3333/callback";
 
-/// The context that a scenario passes to its client.
+/// The data that a scenario passes to its client.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Context {
@@ -37,7 +37,7 @@ pub(crate) struct Context {
     pub(crate) tool_calls: Vec<PlannedCall>,
 }
 
-/// Runs the tool call that a scenario expects.
+/// A tool call that a scenario expects.
 #[derive(Deserialize)]
 pub(crate) struct PlannedCall {
     pub(crate) name: String,
@@ -93,7 +93,7 @@ fn oauth(scenario: &Scenario, fetcher: &SharedFetch) -> Result<OAuth, Box<dyn Er
     Ok(person().preregistered(id, secret))
 }
 
-/// A person who agrees to everything: the authorization server redirects at once.
+/// A browser whose user agrees to everything: the authorization server redirects at once.
 struct Redirected(SharedFetch);
 
 #[async_trait::async_trait]

@@ -20,7 +20,7 @@ use mgp_types::mgp::{Extension, ExtensionSet};
 struct Scenario {
     url: String,
     name: String,
-    /// The revision of the scenario; without it the client negotiates.
+    /// The revision that the scenario requires; without it the client negotiates.
     revision: Option<Revision>,
     context: login::Context,
 }
@@ -60,7 +60,7 @@ fn client() -> ClientBuilder {
     let all = Extension::ALL.iter().fold(ExtensionSet::EMPTY, |set, one| set.with(*one));
     Client::builder("conformance-client", env!("CARGO_PKG_VERSION"))
         .mgp(all)
-        // Defaults of a form are accepted.
+        // Submits the defaults of the form.
         .on_elicitation(|question| async move { Ok(question.accept()) })
         .on_sampling(|_| async {
             let answer = ContentBlock::text("This is a test response from the client");

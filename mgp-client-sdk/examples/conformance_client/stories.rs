@@ -30,7 +30,7 @@ pub(crate) async fn play(client: &Client, scenario: &Scenario) -> Result<(), Err
             every_resource_and_prompt(client).await
         }
         "json-schema-2020-12-preservation" => echo_schema(client).await,
-        // The tool is not for calling: its references must not be fetched.
+        // Do not call the tool: the scenario checks that the client does not fetch the references in its schema.
         "initialize" | "json-schema-ref-no-deref" => client.tools().await.map(drop),
         _ => every_tool(client).await,
     }
@@ -68,7 +68,7 @@ async fn rounds(client: &Client) -> Result<(), Error> {
     call(client, "test_mrtr_no_result_type", &nothing).await
 }
 
-/// Sends a schema back unchanged.
+/// Sends the schema of a tool back to the server unchanged.
 async fn echo_schema(client: &Client) -> Result<(), Error> {
     let tools = client.tools().await?;
     let focal = tools.iter().find(|tool| tool.name == "json_schema_2020_12_tool");
@@ -84,7 +84,7 @@ async fn call(
     client.call(tool).args(arguments).await?.into_result().map(drop)
 }
 
-/// Creates arguments of the types that a tool requires.
+/// Creates arguments of the types that a tool's schema requires.
 fn sample(tool: &Tool) -> Result<Object, RpcError> {
     #[derive(Deserialize)]
     struct Schema {

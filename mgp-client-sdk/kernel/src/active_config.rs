@@ -1,4 +1,4 @@
-//! The configuration that is in force, and the files it came from.
+//! The configuration in force, and the files from which it was read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use mgp_types::service::Principal;
 use mgp_types::sync::RwLock;
 use tokio::sync::watch;
 
-/// The configuration that is in force, with what is needed to replace it.
+/// The configuration in force, with everything that is needed to replace it.
 pub(super) struct ActiveConfig {
     pub(super) shared: SharedConfig,
     pub(super) interactive: InteractiveAgents,
     pub(super) origin: Option<ConfigOrigin>,
-    /// The findings of the last reading of the files.
+    /// The findings of the last time that the files were read.
     findings: RwLock<Vec<KernelFinding>>,
-    /// Dropped with the kernel, which ends the task that follows the files.
+    /// Ends the task that watches the files: the sender is dropped with the kernel.
     lifetime: watch::Sender<()>,
-    /// Held while a configuration is applied.
+    /// Held while a configuration is applied, so that only one is applied at a time.
     pub(super) applying: tokio::sync::Mutex<()>,
 }
 
-/// The present configuration; a cheap handle.
+/// The current configuration; a cheap handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedConfig(Arc<RwLock<ConfigState>>);
 
 #[derive(Clone, Debug, Default)]
 struct ConfigState {
     config: Arc<Config>,
-    /// The servers whose entries cannot be read: their ids are taken all the same.
+    /// The ids of servers whose entries are invalid. The ids remain reserved all the same.
     broken: Arc<HashSet<String>>,
 }
 
-/// The files of the configuration, and the approvals of project files.
+/// The files of the configuration, and the approvals of project configurations.
 #[derive(Clone, Debug)]
 pub(super) struct ConfigOrigin {
     pub(super) sources: Sources,
     pub(super) trust: Trust,
 }
 
-/// The agents with a person who can be asked; a cheap handle.
+/// The agents whose user can be asked questions; a cheap handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InteractiveAgents(Arc<RwLock<HashSet<String>>>);
 
@@ -110,10 +110,10 @@ impl InteractiveAgents {
         *self.0.write() = interactive.map(|(name, _)| name.clone()).collect();
     }
 
-    /// Returns whether a person can be asked through this principal.
+    /// Returns whether this principal is an agent whose user can be asked.
     pub(super) fn contains(&self, principal: &Principal) -> bool {
         let agent = principal.as_agent();
-        // The configuration is the local user's: agents of other tenants may have the same names.
+        // The configuration belongs to the local user; agents of other tenants may have the same names.
         principal.tenant() == Principal::local().tenant()
             && agent.is_some_and(|agent| self.0.read().contains(agent.as_str()))
     }
@@ -136,7 +136,7 @@ pub(super) fn context_plan(config: &Config) -> ContextPlan {
     budgets.fold(ContextPlan::new(budget, pins), |plan, (name, max)| plan.agent(name.as_str(), max))
 }
 
-/// Returns how arguments of calls are recorded.
+/// Returns how the arguments of calls are recorded in the audit log.
 pub(super) fn audit_config(audit: &mgp_discovery::AuditLogConfig) -> AuditConfig {
     use mgp_discovery::RecordedArguments as Recorded;
     AuditConfig::new().arguments(match audit.arguments {
@@ -146,13 +146,13 @@ pub(super) fn audit_config(audit: &mgp_discovery::AuditLogConfig) -> AuditConfig
     })
 }
 
-/// Returns a change of the log's defaults to what is configured.
+/// Returns a function that changes the log's defaults to the configured values.
 pub(super) fn log_config(
     audit: mgp_discovery::AuditLogConfig,
 ) -> impl FnOnce(LogConfig) -> LogConfig + Send {
     move |mut log| {
         if let Some(dir) = audit.dir {
-            // A relative path is relative to the state folder.
+            // A relative path is resolved against the state folder.
             log.dir = match (dir.strip_prefix("~/"), std::env::home_dir()) {
                 (Some(rest), Some(home)) => home.join(rest),
                 _ => dir.into(),

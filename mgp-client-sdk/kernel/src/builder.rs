@@ -36,10 +36,10 @@ use super::process_info::ProcessInfo;
 use super::registration::RegisteredServers;
 use super::reload;
 
-/// Servers that may be starting at the same time.
+/// The maximum number of servers that may be starting at the same time.
 const MAX_STARTS: usize = 8;
 
-/// The folder of registered scripts, below the state folder.
+/// The folder of registered scripts, relative to the state folder.
 const SCRIPTS_FOLDER: &str = "scripts";
 
 /// Builds a [`Kernel`].
@@ -80,7 +80,8 @@ impl Kernel {
 }
 
 impl KernelBuilder {
-    /// Runs the servers of this configuration, and the [local](Self::local) ones added before.
+    /// Sets the configuration, which names the servers to run. [Local](Self::local) servers that were added before
+    /// are kept.
     pub fn config(mut self, config: Config) -> Self {
         let before = std::mem::replace(&mut self.config, config);
         let local = |server: &mgp_discovery::ServerConfig| self.local.contains_key(&server.id);
@@ -89,27 +90,30 @@ impl KernelBuilder {
         self
     }
 
-    /// Runs the servers of these files, and applies each change of the files as [`Kernel::reload`] does.
+    /// Sets the configuration files, which name the servers to run. Each change of a file is applied as by
+    /// [`Kernel::reload`].
     ///
-    /// The configuration of a project is used once it was approved; approvals are stored with the rest of the state.
+    /// The configuration of a project is used only after its approval; approvals are stored with the rest of the
+    /// state.
     pub fn sources(mut self, sources: Sources) -> Self {
         self.sources = Some(sources);
         self
     }
 
-    /// Sets what expands `${…}`, instead of the environment.
+    /// Sets the expander of `${…}` in configurations. Default: values come from the environment.
     pub fn expander(mut self, expander: Expander) -> Self {
         self.expander = expander;
         self
     }
 
-    /// Sets the judge of the code of sandboxed servers that agents register; without a judge such code is refused.
+    /// Sets the judge of code. It checks the code of sandboxed servers that agents register; without a judge such
+    /// code is refused.
     pub fn judge(mut self, judge: Arc<dyn CodeJudge>) -> Self {
         self.judge = Some(judge);
         self
     }
 
-    /// Sets the limits of registration at run time.
+    /// Sets the limits for the registration of servers at run time.
     pub fn registration(mut self, config: RegistrationConfig) -> Self {
         self.registration = config;
         self
@@ -133,7 +137,7 @@ impl KernelBuilder {
         self.local_with(id, GovernanceConfig::default(), make)
     }
 
-    /// Runs a server in this process, with the settings that a file has in `[servers.mgp]`.
+    /// Runs a server in this process, with settings as in the section `[servers.mgp]` of a configuration file.
     pub fn local_with(
         mut self,
         id: impl Into<ServerId>,
@@ -153,7 +157,7 @@ impl KernelBuilder {
     /// [`KernelError`].
     ///
     /// # Cancel safety
-    /// Dropping the future stops what was started.
+    /// Dropping the future stops the servers that were started.
     pub async fn build(mut self) -> Result<Kernel, KernelError> {
         let governance = self.governance().build();
         governance.open().await?;
@@ -172,13 +176,13 @@ impl KernelBuilder {
     /// As [`build`](Self::build).
     pub async fn in_folder(mut self, folder: impl AsRef<Path>) -> Result<Kernel, KernelError> {
         if let Some(sources) = &self.sources {
-            // The user's own file configures the log; no file of a project does, approved or not.
+            // Only the user's own file configures the log; a project's file does not, not even after its approval.
             let no_projects = Trust::new(Arc::new(MemoryStore::new()));
             self.config.kernel = sources.load(&no_projects).await?.config.kernel;
         }
         let folder = folder.as_ref();
         if self.registration.scripts.is_none() {
-            // A script runs in another working directory, so that its path must be absolute.
+            // A script runs in another working directory, so its path must be absolute.
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
             self.registration.scripts = Some(folder.join(SCRIPTS_FOLDER));
         }
@@ -191,7 +195,7 @@ impl KernelBuilder {
         self.assemble(governance, index, loaded).await
     }
 
-    /// Reads the files, with the approvals in the state.
+    /// Reads the configuration files; the stored approvals decide which project files are used.
     async fn load(&mut self, governance: &Governance) -> Result<Option<LoadedConfig>, KernelError> {
         let Some(sources) = &self.sources else { return Ok(None) };
         let loaded = sources.load(&Trust::new(Arc::clone(governance.store()))).await?;

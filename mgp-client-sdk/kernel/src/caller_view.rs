@@ -1,11 +1,13 @@
-//! The servers and tools that a caller sees: one decision for calls, lists, searches and the registry (MGP §5).
+//! What a caller sees of servers and tools. Calls, lists, searches and the registry all use this decision (MGP
+//! §5).
 
 use mgp_security::{Governance, MissingStatus};
 use mgp_toolindex::{Availability, AvailabilityCheck, IndexedTool};
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
-/// Shows a caller the tools it has access to, without those whose definitions wait for an operator.
+/// Decides which tools a caller sees: those it has access to, except those whose definition waits for an
+/// operator.
 #[derive(Clone, Debug)]
 pub(crate) struct CallerView {
     governance: Governance,
@@ -17,17 +19,17 @@ impl CallerView {
         Self { governance: governance.clone(), changes: governance.changes() }
     }
 
-    /// Returns a number that changes with each change of what a caller may see.
+    /// Returns a version that changes whenever the set of visible tools may have changed.
     pub(crate) fn version(&self) -> u64 {
         *self.changes.borrow()
     }
 
-    /// Returns whether a caller sees what belongs to a server as a whole.
+    /// Returns whether a caller sees the parts of a server that are not tools, e.g. its resources and prompts.
     pub(crate) fn sees_server(&self, cx: &Context, server: &ServerId) -> bool {
         self.governance.access().sees_server(cx, server).is_ok()
     }
 
-    /// Returns whether a caller sees a tool, by the name of its server.
+    /// Returns whether a caller sees a tool; `tool` is the server's own name for it.
     pub(crate) fn shows(&self, cx: &Context, server: &str, tool: &str) -> bool {
         self.governance.shows(cx, server, tool)
     }

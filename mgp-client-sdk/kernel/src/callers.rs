@@ -1,4 +1,5 @@
-//! The connected clients as servers can reach them outside of calls: for notifications, log messages and questions.
+//! The connected clients, in the form in which servers can reach them outside of calls: for notifications, log
+//! messages and questions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use mgp_types::sync::Mutex;
 
 use super::clients::{ClientGuard, ClientTransport, Clients};
 
-/// Further clients are served, but get only what belongs to their calls.
+/// The maximum number of listed callers. Callers beyond it are served, but receive only messages that belong to
+/// their calls.
 const MAX_CALLERS: usize = 65_536;
 
-/// The sessions of legacy clients, and the connections of modern clients, which are known by their calls only.
+/// The sessions of legacy clients, and the connections of modern clients, which become known with their first
+/// call.
 #[derive(Clone, Default)]
 pub(super) struct Callers {
     by_scope: Arc<Mutex<HashMap<ScopeId, Caller>>>,
@@ -28,26 +31,27 @@ mgp_types::opaque_debug!(Callers);
 struct Caller {
     cx: Context,
     since: Timestamp,
-    /// `true` if it gets what belongs to no call; modern clients request that with each call.
+    /// `true` if the caller receives messages that belong to no call. Modern clients request such messages with
+    /// each call instead.
     is_notified: bool,
-    /// Lists a session over HTTP as connected.
+    /// Lists a session over HTTP as connected while it exists.
     _present: Option<ClientGuard>,
-    /// The lowest log level it asked for.
+    /// The lowest log level that the caller requested.
     level: Option<LogLevel>,
 }
 
-/// A change of a caller that a call brought.
+/// The change of a caller's state that a call caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallerChange {
     None,
     /// A client has connected.
     Connected,
-    /// A client asked for another log level.
+    /// A client requested another log level.
     LogLevel,
 }
 
 impl Callers {
-    /// Takes what a call from a client shows of its caller.
+    /// Updates the table from a call, and returns what changed about its caller.
     pub(super) fn note(&self, call: &Call) -> CallerChange {
         if call.tells::<Initialized>() {
             if self.insert(call.cx(), true) {
@@ -73,7 +77,7 @@ impl Callers {
         }
     }
 
-    /// Adds a caller; returns `false` if it was known, so that a repeated `initialized` changes nothing.
+    /// Adds a caller. Returns `false` if the caller was known already: a repeated `initialized` changes nothing.
     fn insert(&self, cx: &Context, is_notified: bool) -> bool {
         let id = cx.scope.id();
         let mut own = cx.clone();
@@ -81,7 +85,7 @@ impl Callers {
         own.outlet = Outlet::none();
         own.wire_id = None;
         own.extensions = Extensions::default();
-        // Its credentials limit what it sees.
+        // Keep the caller's credentials, because they limit what it sees.
         if let Some(pass) = cx.extensions.get::<CredentialGrant>() {
             own.extensions.insert(pass.clone());
         }
@@ -90,7 +94,7 @@ impl Callers {
         }
         let mut table = self.by_scope.lock();
         if let Some(known) = table.get_mut(&id) {
-            // It used the other era before.
+            // A known connection is new in this sense if its client used the modern era before.
             let is_new = is_notified && !known.is_notified;
             if is_new {
                 (known.cx, known.is_notified) = (own, true);
@@ -110,7 +114,7 @@ impl Callers {
         let by_scope = Arc::downgrade(&self.by_scope);
         let remove = move || {
             if let Some(by_scope) = by_scope.upgrade() {
-                // Dropped after the lock: it may be the last handle of a connection.
+                // Dropped after the lock is released, because it may be the last handle of a connection.
                 let removed = by_scope.lock().remove(&id);
                 drop(removed);
             }
@@ -119,14 +123,14 @@ impl Callers {
         true
     }
 
-    /// Returns the callers that pass a filter, of those that get what belongs to no call.
+    /// Returns the callers that pass a filter and receive messages that belong to no call.
     pub(super) fn all(&self, filter: impl Fn(&Context) -> bool) -> Vec<Context> {
         let table = self.by_scope.lock();
         let notified = table.values().filter(|caller| caller.is_notified);
         notified.filter(|caller| filter(&caller.cx)).map(|caller| caller.cx.clone()).collect()
     }
 
-    /// Returns all sessions and connections with the times of their starts, the oldest first.
+    /// Returns all sessions and connections with their start times, the oldest first.
     pub(super) fn sessions(&self) -> Vec<(Context, Timestamp)> {
         let table = self.by_scope.lock();
         let mut all: Vec<_> =
@@ -140,7 +144,7 @@ impl Callers {
         &self.clients
     }
 
-    /// Returns the lowest log level that any caller asked for which passes a filter.
+    /// Returns the lowest log level that any caller that passes a filter has requested.
     pub(super) fn level(&self, filter: impl Fn(&Context) -> bool) -> Option<LogLevel> {
         let table = self.by_scope.lock();
         table.values().filter(|caller| filter(&caller.cx)).filter_map(|caller| caller.level).min()

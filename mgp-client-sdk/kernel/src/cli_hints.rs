@@ -25,7 +25,7 @@ use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-/// The command for each method; `mgp/kernel/reload` needs none, because the kernel follows its files.
+/// The command for each method. `mgp/kernel/reload` has no command, because the kernel watches its files.
 const COMMANDS: [(&str, &str); 28] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
@@ -57,7 +57,7 @@ const COMMANDS: [(&str, &str); 28] = [
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];
 
-/// Rewrites remedies as commands of the program.
+/// Rewrites remedies in refusals as commands of the program `mgp`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CliHintLayer;
 
@@ -161,7 +161,7 @@ fn text(details: &Object, name: &str) -> Option<String> {
     details.decode(name).ok().flatten()
 }
 
-/// Returns the remedy with a command; `None` if that of the layer needs no change.
+/// Returns the remedy as a command; `None` if the remedy needs no change.
 fn command_remedy(
     refusal: &Refusal,
     remedy: &str,
@@ -176,7 +176,7 @@ fn command_remedy(
             Some(format!("an operator can allow it with `mgp access grant {agent} {}`", server?))
         }
         Refusal::AccessDenied(_) => {
-            // The entry may be of a group, or of everyone.
+            // The access entry may belong to a group or to everyone, not only to the caller.
             let with = format!("` with `{}`", AccessRevoke::METHOD);
             let entry = remedy.strip_suffix(&with)?;
             let (kind, whose) = entry.split_once(" for `")?;
@@ -223,7 +223,7 @@ fn command_remedy(
     }
 }
 
-/// Returns a text as one word of a shell command; `None` if it is not safe to paste.
+/// Quotes a text as one word of a shell command, if necessary; `None` if it is not safe to paste.
 pub(super) fn shell_word(text: &str) -> Option<String> {
     let is_plain = |c: char| c.is_alphanumeric() || "._:/@+,=-".contains(c);
     let is_odd = |c: char| c.is_control() || c == '`';

@@ -11,16 +11,16 @@ use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Time for which a caller without connection or session is listed after its last call.
+/// The time after its last call for which a caller without a connection or session is listed.
 const RECENT_TTL: Duration = Duration::from_mins(5);
 
-/// Recent callers that are listed; further ones are served all the same.
+/// The maximum number of recent callers that are listed. Callers beyond it are served, but not listed.
 const MAX_RECENT: usize = 1024;
 
 /// The clients of a kernel; a cheap handle.
 ///
-/// A program that accepts connections enters them here. The kernel adds HTTP clients itself: sessions while they last,
-/// and other callers for five minutes after their last call. HTTP clients are listed, but not counted.
+/// A program that accepts connections adds them here. The kernel adds HTTP clients itself: sessions while they
+/// last, and other callers for five minutes after their last call. HTTP clients are listed, but not counted.
 ///
 /// ```
 /// use mgp_kernel::{ClientTransport, Clients};
@@ -44,10 +44,10 @@ struct ClientTable {
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// `true` once a client connected over something else than HTTP.
+    /// `true` once any client has connected over a transport other than HTTP.
     has_connected: bool,
     connected: BTreeMap<u64, ConnectedClient>,
-    /// The callers over HTTP without a session.
+    /// The callers over HTTP that have no session.
     recent: HashMap<Principal, RecentCaller, ahash::RandomState>,
 }
 
@@ -60,13 +60,13 @@ struct RecentCaller {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectedClient {
-    /// The principal that calls are made for.
+    /// The principal on whose behalf the client calls.
     pub principal: Principal,
     /// The transport.
     pub transport: ClientTransport,
-    /// The time of the connection, or of the first call.
+    /// The time at which the client connected, or made its first call.
     pub since: Timestamp,
-    /// The last call of a caller without connection or session.
+    /// The time of the last call; set only for a caller without a connection or session.
     pub last_seen: Option<Timestamp>,
 }
 
@@ -111,7 +111,7 @@ impl Clients {
         ClientGuard { clients: self.clone(), number }
     }
 
-    /// Adds a caller over HTTP that has no session.
+    /// Adds a caller over HTTP that has no session, or updates the time of its last call.
     pub(super) fn note_call(&self, principal: &Principal) {
         let mut table = self.0.table.lock();
         let (recent, now) = (&mut table.recent, Instant::now());
@@ -131,7 +131,7 @@ impl Clients {
         }
     }
 
-    /// Returns the connected clients, the oldest first, and after them the recent callers.
+    /// Returns the connected clients, the oldest first, followed by the recent callers.
     #[must_use]
     pub fn list(&self) -> Vec<ConnectedClient> {
         let mut all: Vec<_> = self.0.table.lock().connected.values().cloned().collect();
@@ -159,13 +159,13 @@ impl Clients {
         all
     }
 
-    /// Returns the number of clients that are connected over something else than HTTP.
+    /// Returns the number of clients that are connected over transports other than HTTP.
     #[must_use]
     pub fn count(&self) -> usize {
         *self.0.count.borrow()
     }
 
-    /// Waits until a client has connected over something else than HTTP.
+    /// Waits until a client has connected over a transport other than HTTP.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
@@ -177,7 +177,7 @@ impl Clients {
         }
     }
 
-    /// Waits until the [count](Self::count) has been zero for a time.
+    /// Waits until the [count](Self::count) has been zero for the given time without interruption.
     ///
     /// # Cancel safety
     /// May be dropped at any time; the next call waits for the whole time again.
@@ -218,7 +218,7 @@ impl RecentCaller {
 // === impl Carrier ===
 
 impl ClientTransport {
-    /// Returns its name, e.g. in `mgp status`.
+    /// Returns the transport's name, as `mgp status` shows it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

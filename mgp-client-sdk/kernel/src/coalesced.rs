@@ -1,4 +1,4 @@
-//! Work that is requested more often than it is worth doing.
+//! Coalescing of work that is requested more often than it has to be done.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -9,14 +9,15 @@ const IDLE: u8 = 0;
 const RUNNING: u8 = 1;
 const RUNNING_AND_REQUESTED: u8 = 2;
 
-/// One kind of work, named by `K`: it runs in one task, and once more if it was requested meanwhile.
+/// A kind of work, identified by the type `K`. It runs in at most one task, and is repeated if it is requested
+/// while it runs.
 ///
-/// Kept in the scope of the caller that requests it.
+/// The value is stored in the scope of the caller that requests the work.
 #[derive(Debug, Default)]
 pub(super) struct Coalesced<K>(AtomicU8, PhantomData<K>);
 
 impl<K: Send + Sync + 'static> Coalesced<K> {
-    /// Starts the work, or makes the running task repeat it.
+    /// Starts the work, or makes the running task repeat it once more.
     pub(super) fn request<F: Future<Output = ()> + Send>(
         self: Arc<Self>,
         work: impl Fn() -> F + Send + Sync + 'static,

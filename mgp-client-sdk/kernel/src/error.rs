@@ -32,10 +32,10 @@ pub enum KernelError {
     /// The kernel has no files to reload.
     #[error("this kernel was not configured by files; build it with `sources`")]
     NoSources,
-    /// The policies or groups of another configuration could not be set.
+    /// The policies or groups of another configuration could not be applied.
     #[error("the configuration is not in force: {}", .0.message())]
     Governed(RpcError),
-    /// Kernels start each other in a circle.
+    /// Too many kernels have started each other, most likely in a circle.
     #[error(
         "{0} kernels have started each other: one has itself among its servers; remove it from the configuration"
     )]

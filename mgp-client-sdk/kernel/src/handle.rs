@@ -16,7 +16,7 @@ use super::dispatch::Dispatcher;
 use super::fleet::{Fleet, describe_all};
 use super::process_info::{KernelEndpoints, ProcessInfo};
 
-/// Many servers behind one governed server; a cheap handle.
+/// The kernel: many servers behind one governed server. This type is a cheap handle.
 ///
 /// ```
 /// use mgp_kernel::Kernel;
@@ -43,7 +43,7 @@ pub(super) struct KernelParts {
 mgp_types::opaque_debug!(Kernel);
 
 impl Kernel {
-    /// Returns the rules of access, permissions, approvals and definitions.
+    /// Returns the governance: the rules of access, permissions, approvals and definitions.
     #[must_use]
     pub fn governance(&self) -> &Governance {
         &self.0.fleet.context().governance
@@ -61,7 +61,7 @@ impl Kernel {
         &self.0.dispatcher.parts().registrations
     }
 
-    /// Returns the connected clients, and the callers of the last minutes.
+    /// Returns the connected clients, and the callers of the last few minutes.
     #[must_use]
     pub fn clients(&self) -> &Clients {
         self.0.fleet.context().callers.clients()
@@ -69,18 +69,18 @@ impl Kernel {
 
     // === Servers ===
 
-    /// Returns the servers, by their ids, with everything that operators may know of them.
+    /// Returns descriptions of all servers, ordered by id, with all details that operators may see.
     #[must_use]
     pub fn servers(&self) -> Vec<KernelServer> {
         describe_all(&self.0.fleet)
     }
 
-    /// Starts a server unless it runs, waits until it is connected or failed, and returns its state.
+    /// Starts a server unless it runs, waits until it is connected or has failed, and returns its state.
     ///
     /// Returns `None` if there is no such server.
     ///
     /// # Cancel safety
-    /// The server goes on starting if the future is dropped.
+    /// If the future is dropped, the start continues.
     pub async fn start_server(&self, id: &ServerId) -> Option<ServerState> {
         Some(self.0.fleet.get(id.as_str())?.operator_start(None).await)
     }
@@ -91,7 +91,7 @@ impl Kernel {
     /// Returns `None` if there is no such server.
     ///
     /// # Cancel safety
-    /// The server goes on stopping if the future is dropped.
+    /// If the future is dropped, the stop continues.
     pub async fn stop_server(&self, id: &ServerId) -> Option<ServerState> {
         Some(self.0.fleet.get(id.as_str())?.operator_stop(None).await)
     }
@@ -101,7 +101,7 @@ impl Kernel {
     /// Returns `None` if there is no such server.
     ///
     /// # Cancel safety
-    /// The server goes on restarting if the future is dropped.
+    /// If the future is dropped, the restart continues.
     pub async fn restart_server(&self, id: &ServerId) -> Option<ServerState> {
         Some(self.0.fleet.get(id.as_str())?.operator_restart(None).await)
     }
@@ -117,14 +117,14 @@ impl Kernel {
     /// Drains all servers and stops them with their process trees.
     ///
     /// # Cancel safety
-    /// The servers go on stopping if the future is dropped.
+    /// If the future is dropped, the servers continue to stop.
     pub async fn stop(&self) {
         self.0.fleet.stop(ShutdownReason::OperatorRequest).await;
     }
 
     // === The program around it ===
 
-    /// Returns the configured proof of operators at the local socket.
+    /// Returns the configured way in which operators authenticate at the local socket.
     #[must_use]
     pub fn operator_proof(&self) -> OperatorProof {
         self.0.config.config().kernel.operator_proof
@@ -136,7 +136,7 @@ impl Kernel {
         self.0.config.config().kernel.metrics.clone()
     }
 
-    /// Returns when the kernel was started.
+    /// Returns the time at which the kernel was started.
     #[must_use]
     pub fn began(&self) -> &Timestamp {
         &self.0.process.started_at
@@ -153,7 +153,8 @@ impl Kernel {
         change(&mut self.0.process.reachable.lock());
     }
 
-    /// Requests the program around the kernel to stop it, within a time if one is given; only the first request counts.
+    /// Asks the program that runs the kernel to stop it, within `timeout` if given. Only the first request has an
+    /// effect.
     ///
     /// ```
     /// use mgp_kernel::Kernel;
@@ -170,7 +171,8 @@ impl Kernel {
         self.0.process.request_stop(timeout);
     }
 
-    /// Waits until the kernel is [requested to stop](Self::request_stop), and returns the time for it.
+    /// Waits until the kernel is [requested to stop](Self::request_stop), and returns the time limit of that
+    /// request, if it has one.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.

@@ -1,39 +1,41 @@
-//! Kernels behind kernels: a call that runs in a circle is refused, and kernels that start each other stop doing so.
+//! Limits for kernels behind kernels: calls that run in a circle are refused, and kernels do not start each
+//! other endlessly.
 //!
-//! Each kernel counts the kernels that a call has passed in `_meta`, in requests to other kernels only.
-//! A program that a kernel starts finds in its environment how many kernels started each other before it.
+//! In requests to other kernels, each kernel writes into `_meta` how many kernels the call has passed. An
+//! environment variable of each program that a kernel starts holds the number of kernels that have started each
+//! other.
 
 use mgp_types::mcp::{Meta, Tool};
 use mgp_types::service::{Call, Context, Kind, PeerInfo};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 
-/// Kernels that a call may pass, and that may start each other.
+/// The maximum number of kernels that a call may pass, and of kernels that may start each other.
 const MAX_HOPS: u32 = 8;
 
-/// Kernels that a listed tool may be behind.
+/// The maximum number of kernels behind which a listed tool may be.
 const MAX_LEVELS: u32 = 3;
 
-/// The member of `_meta` with the count.
+/// The member of `_meta` that contains the count.
 const MEMBER: &str = "dev.cloto/hops";
 
-/// The environment variable with the number of kernels that started each other.
+/// The environment variable that contains the number of kernels that have started each other.
 pub(super) const VARIABLE: &str = "MGP_HOPS";
 
-/// The name that kernels give in their `serverInfo`.
+/// The name by which kernels identify themselves in `serverInfo`.
 pub(super) const KERNEL_NAME: &str = "mgp";
 
 /// The number of kernels that a call has passed.
 #[derive(Clone, Copy, Debug)]
 struct Hops(u32);
 
-/// Returns how many kernels started each other before this one.
+/// Returns the number of kernels that started each other before this one; 0 if the variable is not set.
 pub(super) fn depth() -> u32 {
     let depth = std::env::var(VARIABLE).ok().and_then(|depth| depth.parse().ok());
     depth.unwrap_or(0)
 }
 
-/// Returns whether a kernel at this depth must not start.
+/// Returns whether this depth is too large for another kernel to start.
 pub(super) fn is_too_deep(depth: u32) -> bool {
     depth >= MAX_HOPS
 }
@@ -54,14 +56,14 @@ pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Returns the count of the caller; one that cannot be read counts as too many.
+/// Returns the count in a call; `None` if there is none. A count that cannot be parsed is treated as too large.
 fn passed(call: &Call) -> Option<u32> {
     #[derive(Deserialize)]
     struct Meta {
         #[serde(rename = "dev.cloto/hops")]
         hops: Option<u64>,
     }
-    // Few calls come from kernels, so that few are parsed.
+    // Search the text first: few calls come from kernels, and only these are parsed.
     let meta = call.params().meta_str().filter(|meta| meta.contains(MEMBER))?;
     match serde_json::from_str::<Meta>(meta) {
         Ok(meta) => meta.hops.map(|hops| u32::try_from(hops).unwrap_or(u32::MAX)),
@@ -76,7 +78,7 @@ fn too_many_hops() -> RpcError {
     ))
 }
 
-/// Counts this kernel in a request to another kernel.
+/// Increments the count in a request to another kernel.
 pub(super) fn count(call: &mut Call, callee: &PeerInfo) {
     if call.kind() == Kind::Request && is_kernel(callee) {
         let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
@@ -85,14 +87,15 @@ pub(super) fn count(call: &mut Call, callee: &PeerInfo) {
     }
 }
 
-/// Returns whether a kernel calls: it has an index of its own, so all tools are listed to it.
+/// Returns whether the caller is a kernel. It has its own tool index, so it receives all tools.
 pub(super) fn is_from_kernel(cx: &Context) -> bool {
     cx.extensions.get::<Hops>().is_some()
 }
 
-/// Counts one more kernel for each tool that a kernel lists, and drops those behind too many.
+/// Increments the count of kernels in each tool that a kernel lists, and drops the tools behind too many
+/// kernels.
 ///
-/// Without the bound the lists of two kernels that list each other would grow for ever.
+/// Without this limit the lists of two kernels that list each other would grow without end.
 pub(super) fn nested_tools(tools: Vec<Tool>, callee: &PeerInfo) -> Vec<Tool> {
     if !is_kernel(callee) {
         return tools;
@@ -104,7 +107,7 @@ pub(super) fn nested_tools(tools: Vec<Tool>, callee: &PeerInfo) -> Vec<Tool> {
     tools.into_iter().filter_map(nested).collect()
 }
 
-/// Counts one more kernel in the `_meta` of an entry; returns `None` if there are too many.
+/// Increments the count of kernels in the `_meta` of an entry; returns `None` if it becomes too large.
 pub(super) fn add_level(meta: Option<Meta>) -> Option<Meta> {
     let mut meta = meta.unwrap_or_default();
     let levels = meta.get(MEMBER).and_then(|levels| levels.get::<u32>().ok()).unwrap_or(0);
@@ -115,14 +118,14 @@ pub(super) fn add_level(meta: Option<Meta>) -> Option<Meta> {
     Some(meta)
 }
 
-/// Returns whether a server calls itself a kernel.
+/// Returns whether a server identifies itself as a kernel.
 pub(super) fn is_kernel(callee: &PeerInfo) -> bool {
     #[derive(Deserialize)]
     struct Info<'a> {
         #[serde(borrow)]
         name: std::borrow::Cow<'a, str>,
     }
-    // This runs for each call; few servers mention the name at all, so that few are parsed.
+    // Search the text first, because this runs for each call, and few servers contain the name.
     let Some(info) = callee.info.as_ref().filter(|info| info.as_str().contains("\"mgp\"")) else {
         return false;
     };

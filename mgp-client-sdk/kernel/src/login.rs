@@ -38,7 +38,7 @@ pub struct Logins {
 pub struct LoginServer {
     /// The server.
     pub id: ServerId,
-    /// Its URL.
+    /// URL of the server.
     pub url: String,
     /// The way `mgp` is authorized by it.
     pub auth: AuthConfig<Expanded>,

@@ -1,4 +1,4 @@
-//! From `mgp.toml` to the settings of the layers (MGP §15.2).
+//! Translates settings in `mgp.toml` to settings of the layers (MGP §15.2).
 
 use std::time::Duration;
 
@@ -44,7 +44,8 @@ pub(super) fn registered_policy(
     policy(kernel, &approved.server).deny(approved.denied.iter().cloned())
 }
 
-/// Returns how long a connection waits for decisions about its permissions, and what follows if it lacks one.
+/// Returns how long a connection waits for permission decisions, and what happens if a permission is still
+/// missing then.
 pub(super) fn permission_flow(server: &ServerConfig) -> (Duration, UngrantedPolicy) {
     let mgp = server.mgp.clone().unwrap_or_default();
     let ungranted = match mgp.on_ungranted {
@@ -59,7 +60,7 @@ pub(super) fn is_remote(server: &ServerConfig) -> bool {
     matches!(server.target, TargetConfig::Url { .. })
 }
 
-/// Returns when a server is restarted.
+/// Returns the conditions and delays for restarting a server.
 pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
     let RestartConfig { policy, max, window, backoff_base, backoff_max, .. } =
         server.mgp.as_ref().map(|mgp| mgp.restart.clone()).unwrap_or_default();

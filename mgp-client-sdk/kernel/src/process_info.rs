@@ -1,4 +1,4 @@
-//! The kernel and the program around it: addresses, time of the start, and requests to stop.
+//! The process of the kernel as operators see it: addresses, start time, and requests to stop.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use mgp_types::Timestamp;
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 
-/// The addresses of a kernel and the files it was made from, as far as the program around it has set them.
+/// The addresses of a kernel and its files, as far as the program that runs the kernel has set them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelEndpoints {
@@ -15,7 +15,7 @@ pub struct KernelEndpoints {
     pub state: Option<PathBuf>,
     /// The path of the local socket.
     pub socket: Option<PathBuf>,
-    /// The URL it serves.
+    /// The URL at which the kernel serves HTTP.
     pub http: Option<String>,
     /// The files of the configuration.
     pub config: Vec<PathBuf>,
@@ -40,7 +40,7 @@ impl Default for ProcessInfo {
 }
 
 impl ProcessInfo {
-    /// Requests a stop; only the first request counts.
+    /// Requests a stop; only the first request has an effect.
     pub(super) fn request_stop(&self, timeout: Option<Duration>) {
         self.stop.send_if_modified(|stop| {
             let is_first = stop.is_none();
@@ -49,7 +49,7 @@ impl ProcessInfo {
         });
     }
 
-    /// Waits for a request to stop, and returns its time-out.
+    /// Waits for a request to stop, and returns its time limit.
     pub(super) async fn stop_requested(&self) -> Option<Duration> {
         // The sender lives in `self`, so the channel is never closed.
         let mut stop = self.stop.subscribe();

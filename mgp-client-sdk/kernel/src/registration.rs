@@ -1,4 +1,4 @@
-//! Servers that are registered at run time: how the fleet runs, drains and forgets them (MGP §15.4, §15.5).
+//! Servers that are registered at run time: how the fleet runs, drains and removes them (MGP §15.4, §15.5).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,10 +19,10 @@ use super::fleet::{Fleet, ManagedServer};
 use super::handle::Kernel;
 use super::policy::registered_policy;
 
-/// The id of the kernel itself, by which grants name its own tools.
+/// The id of the kernel itself; grants use it to name the kernel's own tools.
 const KERNEL_ID: &str = "mgp";
 
-/// Runs registered servers; [`Registrations`] hold it, so it does not hold them.
+/// Runs registered servers. It has no reference to [`Registrations`], which own it.
 #[derive(Clone)]
 pub(super) struct RegisteredServers {
     fleet: Fleet,
@@ -30,7 +30,7 @@ pub(super) struct RegisteredServers {
     sessions: Sessions,
 }
 
-/// Creates the registrations of a kernel.
+/// Creates the registry of servers that are registered at run time.
 pub(super) fn registrations(
     servers: RegisteredServers,
     view: &CallerView,
@@ -44,7 +44,8 @@ pub(super) fn registrations(
         if server.is_some() {
             return view.sees(cx, server, tool);
         }
-        // A grant of everything on a server with the kernel's id is not meant for registrations.
+        // A grant of the whole server that has the kernel's id does not include registration; the tool itself must be
+        // granted.
         let kernel = ServerId::from(KERNEL_ID);
         access.sees(cx, Some(&kernel), tool)?;
         match access.named(&cx.principal, Some(&kernel), tool, SystemTime::now()) {
@@ -63,7 +64,7 @@ pub(super) fn registrations(
 }
 
 impl Kernel {
-    /// Deletes what was decided about a server that no longer exists; returns `false` if there is one of that id.
+    /// Deletes the decisions about a server that no longer exists; returns `false` if a server with this id exists.
     pub(super) async fn forget_server(&self, id: &ServerId) -> Result<bool, RpcError> {
         let (fleet, sessions) = (self.0.fleet.clone(), self.0.dispatcher.parts().sessions.clone());
         let servers = RegisteredServers::new(fleet, self.0.config.shared.clone(), sessions);
@@ -82,12 +83,12 @@ impl RegisteredServers {
         Self { fleet, config, sessions }
     }
 
-    /// Returns a server if it was registered at run time.
+    /// Returns a server if it was registered at run time; otherwise `None`.
     fn get(&self, id: &ServerId) -> Option<Arc<ManagedServer>> {
         self.fleet.get(id.as_str()).filter(|server| server.approved().is_some())
     }
 
-    /// Adds a server to the fleet, with its policy in force.
+    /// Adds a server to the fleet after setting its policy.
     fn insert(&self, approved: ApprovedRegistration) -> Result<Arc<ManagedServer>, RpcError> {
         let id = approved.id().clone();
         if self.fleet.get(id.as_str()).is_some() || self.is_configured(&id) {
@@ -99,7 +100,7 @@ impl RegisteredServers {
         Ok(self.fleet.insert(approved.server.clone(), Some(approved))?)
     }
 
-    /// Drains and removes a server; this completes even if the future is dropped.
+    /// Drains and removes a server. This completes even if the future is dropped.
     async fn take_out(&self, id: &ServerId) {
         if self.get(id).is_none() {
             return;
@@ -108,7 +109,7 @@ impl RegisteredServers {
         let removed = tokio::spawn(async move {
             fleet.remove(&id, ShutdownReason::OperatorRequest).await;
         });
-        // It fails only when the runtime ends.
+        // Ignore the error: the task fails only if the runtime ends.
         let _ = removed.await;
     }
 
@@ -146,7 +147,7 @@ impl ServerRunner for RegisteredServers {
 
     fn start(&self, approved: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {
         let this = self.clone();
-        // Right away if the id is free, so that it is taken before the future is polled.
+        // Insert immediately, not when the future is polled, so that the id is taken from now on.
         let inserted = match self.get(approved.id()) {
             None => Ok(self.insert(approved)),
             Some(_) => Err(approved),
@@ -176,7 +177,7 @@ impl ServerRunner for RegisteredServers {
         let (this, server) = (self.clone(), server.clone());
         Box::pin(async move {
             this.take_out(&server).await;
-            // A server of the configuration with the same id keeps what is known about it.
+            // If a configured server has the same id, the data belongs to it and is kept.
             if this.is_configured(&server) { Ok(()) } else { this.forget(&server).await }
         })
     }

@@ -1,4 +1,4 @@
-//! Another configuration while the kernel runs: only what changed is touched (MGP §15.2).
+//! Applies another configuration while the kernel runs; only servers with changes are affected (MGP §15.2).
 
 use std::sync::{Arc, Weak};
 
@@ -20,12 +20,12 @@ use super::policy::{policy, registered_policy, supervision};
 impl Kernel {
     /// Reads the files of its [sources](super::KernelBuilder::sources) again and applies the new configuration.
     ///
-    /// Policies, agents and budgets apply from the next message on.
-    /// Servers that were removed or changed are drained before they are stopped; all others keep running.
-    /// A kernel with sources does the same by itself whenever a file changes.
+    /// New policies, agents and budgets apply from the next message on. Servers that were removed or changed are
+    /// drained before they are stopped; all others keep running. A kernel with sources reloads automatically
+    /// whenever a file changes.
     ///
     /// # Errors
-    /// [`KernelError`] if the files cannot be used: then the configuration before stays in force.
+    /// [`KernelError`] if the files cannot be used. Then the previous configuration stays in force.
     ///
     /// # Cancel safety
     /// Once the files are read, the reload completes even if the future is dropped.
@@ -47,7 +47,7 @@ impl Kernel {
 
     /// Applies another configuration, as [`reload`](Self::reload) does.
     ///
-    /// Servers in this process stay.
+    /// In-process servers are kept.
     ///
     /// ```
     /// use mgp_kernel::Kernel;
@@ -73,7 +73,7 @@ impl Kernel {
     }
 }
 
-/// Keeps the entry before of each server whose new entry cannot be read, so that a typing error stops no server.
+/// Keeps the previous entry of each server whose new entry is invalid, so that a typing error stops no server.
 fn keep_broken_servers(kernel: &Kernel, loaded: &mut LoadedConfig) {
     let before = kernel.0.config.config();
     for id in &loaded.broken {
@@ -106,7 +106,8 @@ async fn apply_loaded(
     Ok(result)
 }
 
-/// Applies a configuration in a task of its own: a server that was stopped to be replaced is always started again.
+/// Applies a configuration in a task of its own, so that a server stopped for its replacement is always started
+/// again.
 async fn apply_detached(
     kernel: &Kernel,
     config: Config,
@@ -131,7 +132,7 @@ async fn apply(
     let dispatch = parts.dispatcher.parts();
     let _applying = parts.config.applying.lock().await;
     let before = parts.config.config();
-    // Servers in this process are in no file.
+    // In-process servers are not in any file, so keep them.
     let local =
         before.servers.iter().filter(|server| matches!(server.target, TargetConfig::InProcess));
     config.servers.retain(|server| !local.clone().any(|local| local.id == server.id));
@@ -142,7 +143,8 @@ async fn apply(
         dispatch.registrations.reconfigured().await?;
         return Ok(Vec::new());
     }
-    // A registered server whose id a file has taken must not run under the file's policy.
+    // A file may now define a server with the id of a registered one: remove that one before the file's policy
+    // applies.
     let taken = change.added.iter().map(|server| &server.id);
     join_all(taken.map(|id| parts.fleet.remove(id, ShutdownReason::OperatorRequest))).await;
     apply_governance(kernel, &before, &config, by).await?;
@@ -155,7 +157,7 @@ async fn apply(
     }
     let changes = changes(&change);
     let replaced = reconfigure_servers(kernel, &before, &change);
-    // The next configuration is compared with this one, even if servers fail below.
+    // Set now, so that the next configuration is compared with this one even if servers fail below.
     parts.config.shared.set(config, broken);
     let mut outcome = replace_servers(kernel, &before, &change, replaced).await;
     for id in &change.removed {
@@ -163,7 +165,7 @@ async fn apply(
             outcome = outcome.and(Err(KernelError::Governed(error)));
         }
     }
-    // Ids of registered servers may have been taken or given back.
+    // Registered servers may have lost their ids to the new configuration, or regained them.
     if let Err(error) = dispatch.registrations.reconfigured().await {
         outcome = outcome.and(Err(error.into()));
     }
@@ -177,7 +179,8 @@ fn surfaces(config: &Config) -> (Surface, u64, Vec<(&str, Surface)>) {
     (config.kernel.surface, config.kernel.direct_tokens, own)
 }
 
-/// Applies new rules to servers that keep running, and returns the changed servers that have to be started again.
+/// Applies new settings to servers that keep running, and returns the changed servers that have to be
+/// restarted.
 fn reconfigure_servers(
     kernel: &Kernel,
     before: &Config,
@@ -211,7 +214,7 @@ async fn replace_servers(
         let id = server.id.to_string();
         fleet.add(server).map(drop).map_err(|why| KernelError::Server { server: id, why })
     };
-    // A program with a new id is started once it has ended under the old one.
+    // If a program only changed its id, it is started under the new id after it has ended under the old one.
     let removed = before.servers.iter().filter(|old| change.removed.contains(&old.id));
     let removed: Vec<&TargetConfig> = removed.map(|old| &old.target).collect();
     let (renamed, added): (Vec<_>, Vec<_>) =
@@ -223,7 +226,7 @@ async fn replace_servers(
     added.into_iter().chain(renamed).fold(Ok(()), Result::and)
 }
 
-/// Sets policies and groups, on the record.
+/// Sets policies and groups, and records the change in the audit log.
 async fn apply_governance(
     kernel: &Kernel,
     before: &Config,
@@ -261,7 +264,7 @@ async fn apply_governance(
     Ok(())
 }
 
-/// Applies each change of the files that a kernel was configured by, until the kernel is dropped.
+/// Applies each change of the configuration files until the kernel is dropped.
 pub(super) fn follow_files(kernel: &Kernel, origin: ConfigOrigin, loaded: &LoadedConfig) {
     kernel.0.config.set_findings(findings_of(loaded));
     let reload = Reload::new(origin.sources, origin.trust, loaded);
@@ -272,7 +275,7 @@ async fn follow(kernel: Weak<KernelParts>, mut reload: Reload, mut lifetime: wat
     loop {
         let reloaded = tokio::select! {
             reloaded = reload.next() => reloaded,
-            // `reload` keeps the state folder in use, which the next kernel may need.
+            // Return promptly: `reload` keeps the state folder in use, and another kernel may need the folder.
             _ = lifetime.changed() => return,
         };
         let Some(kernel) = kernel.upgrade().map(Kernel) else { return };
@@ -294,12 +297,13 @@ async fn follow(kernel: Weak<KernelParts>, mut reload: Reload, mut lifetime: wat
     }
 }
 
-/// Returns the principal that changes of files are recorded under: a user who may write the files.
+/// Returns the principal under which changes of files are recorded: an operator, because the user may write the
+/// files.
 fn file_owner() -> Principal {
     Principal::new(Principal::local().tenant().clone(), "configuration").operator()
 }
 
-/// Logs errors and warnings of files.
+/// Logs the errors and warnings about configuration files.
 pub(super) fn log_findings(loaded: &LoadedConfig) {
     for finding in &loaded.findings {
         tracing::warn!("{finding}");
@@ -309,7 +313,7 @@ pub(super) fn log_findings(loaded: &LoadedConfig) {
     }
 }
 
-/// Returns the errors and warnings of files that can be used.
+/// Returns the errors and warnings about files that could be loaded.
 fn findings_of(loaded: &LoadedConfig) -> Vec<KernelFinding> {
     let mut findings: Vec<_> = loaded.findings.iter().map(kernel_finding).collect();
     if let Some(unapproved) = &loaded.unapproved {
@@ -320,7 +324,7 @@ fn findings_of(loaded: &LoadedConfig) -> Vec<KernelFinding> {
     findings
 }
 
-/// Returns why files cannot be used.
+/// Returns the reasons why files could not be loaded.
 fn findings_of_error(error: &mgp_discovery::DiscoveryError) -> Vec<KernelFinding> {
     match error {
         mgp_discovery::DiscoveryError::InvalidConfig(faults) => {

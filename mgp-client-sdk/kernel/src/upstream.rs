@@ -1,4 +1,4 @@
-//! The server that hosts and agents connect to: one server of MCP and MGP.
+//! The server to which hosts and agents connect: the kernel as one server of MCP and MGP.
 //!
 //! Applies to: inbound.
 
@@ -35,12 +35,12 @@ const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Discovery)
     .with(Extension::ToolDiscovery);
 
-/// Instructions for models.
+/// The instructions that the kernel gives to models.
 const INSTRUCTIONS: &str = "Tools of many servers are behind this one. \
     Find the right one with mgp_tools_discover, then call it by its name, or with mgp_tools_call.";
 
 impl Kernel {
-    /// Returns a server that passes calls on to the servers of the kernel.
+    /// Returns a server that dispatches calls to the servers of the kernel.
     ///
     /// Serve it on stdio, at a URL, or over any pair of streams.
     pub fn server(&self) -> Server {
@@ -59,13 +59,13 @@ impl Kernel {
             .offer(|offer| {
                 if let Some(mgp) = &mut offer.mgp {
                     mgp.extensions = EXTENSIONS;
-                    // The servers behind it decide whether they can ask modern callers.
+                    // The kernel cannot promise this, because it depends on the servers behind it.
                     mgp.asks_in_rounds = false;
                 }
                 let mut list_changed = ListChanged::new();
                 list_changed.list_changed = Some(true);
                 offer.capabilities.tools = Some(list_changed.clone());
-                // Offered even if no server has any now: servers may be added and lists may change.
+                // Offered even if no server has any now, because servers may be added and their lists may change.
                 offer.capabilities.prompts = Some(list_changed);
                 let mut resources = ResourcesCapability::new();
                 resources.list_changed = Some(true);
@@ -74,13 +74,13 @@ impl Kernel {
                 offer.capabilities.completions.get_or_insert_default();
             })
             .logging()
-            // The limits of a tool call apply where the call reaches its server: no wait for a person counts.
+            // The limits of tool calls apply later, at the call to the server, so that no wait for a person counts.
             .timeouts(call_timeouts())
             .task_support(move |tool| dispatch::task_support(&index, tool))
             .layer((
-                // A call that runs in a circle is refused before anything else looks at it.
+                // First of all, refuse calls that run in a circle.
                 AdmissionLayer { dispatcher: dispatcher.clone() },
-                // On the way out, the remedy of a refusal becomes a command of the program.
+                // On the way out, turns the remedies of refusals into commands of the program `mgp`.
                 CliHintLayer,
             ))
             .health(|health| health_of_all(health, visible, clients))
@@ -88,14 +88,14 @@ impl Kernel {
     }
 }
 
-/// Returns the time limits of requests that do not reach a server.
+/// Returns the time limits of requests that the kernel answers itself.
 fn call_timeouts() -> Timeouts {
     let mut timeouts = Timeouts::default();
     timeouts.tool = Duration::MAX;
     timeouts
 }
 
-/// Reports the health of the servers by their ids, and counts their tools and the clients.
+/// Reports the health of each server by id, and the numbers of tools and clients.
 fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> Health {
     let (all, usable) = (Arc::clone(&fleet), Arc::clone(&fleet));
     health
@@ -105,8 +105,8 @@ fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> 
         .open_connections(move || clients.list().len() as u64)
 }
 
-/// Returns the methods of the outer layers as they are called as tools: a shutdown needs an operator, for a model
-/// must not end the kernel of the host that started it.
+/// Returns the methods of the outer layers in the form of tools: a shutdown needs an operator, for a model must
+/// not end the kernel of the host that started it.
 fn owners_only(system: Router, governance: &Governance) -> Router {
     let (inner, governance) = (Stack::new(system.clone()), governance.clone());
     let guarded = Stack::from_fn(move |call: Call| {
@@ -149,11 +149,11 @@ impl<S: MgpService> Service<Call> for Admission<S> {
     }
 }
 
-/// Notes the caller of a call, and passes changes on to the servers.
+/// Records the caller of a call, and passes changes of the caller on to the servers.
 fn note_caller(dispatcher: &Dispatcher, call: &Call) {
     match dispatcher.parts().fleet.context().callers.note(call) {
         CallerChange::LogLevel => request_log_levels(dispatcher, call.cx()),
-        // Servers that asked for roots before any client was connected ask again.
+        // Roots may have been requested before any client was connected; the notification makes servers ask again.
         CallerChange::Connected if call.cx().caller.accepts.roots => {
             dispatcher.announce_roots(call.cx());
         }
@@ -161,7 +161,7 @@ fn note_caller(dispatcher: &Dispatcher, call: &Call) {
     }
 }
 
-/// Requests of all servers the log messages that clients want now; one task per caller, however often it changes them.
+/// Requests from all servers the log levels that clients want now. Only one task per caller does so at a time.
 fn request_log_levels(dispatcher: &Dispatcher, cx: &Context) {
     #[derive(Default)]
     struct LogLevels;

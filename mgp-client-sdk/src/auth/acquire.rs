@@ -1,4 +1,4 @@
-//! Obtains tokens: discovery, refresh, registration, login, and storing the results (MCP authorization).
+//! Obtains tokens: discovery, registration, login and refresh, and storage of the results (MCP authorization).
 
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -21,7 +21,7 @@ use super::store::{Registration, RegistrationKind, TokenEntry, TokenKind, Tokens
 use super::token::{self, Form, Identity};
 
 impl Session {
-    /// Does one piece of work; never called concurrently.
+    /// Performs one piece of work; never called concurrently.
     pub(super) async fn do_work(&self, work: TokenWork) -> Result<(), AuthError> {
         let server = self.config.server()?;
         if !self.is_loaded() {
@@ -36,7 +36,7 @@ impl Session {
         }
     }
 
-    /// Renews a token that expires soon, before the server refuses it.
+    /// Renews a token that expires soon, before the server would refuse it.
     async fn prepare(&self, server: &Url) -> Result<(), AuthError> {
         let Some(mut entry) = self.entry() else { return Ok(()) };
         let Some(tokens) = entry.tokens.clone().filter(is_stale) else { return Ok(()) };
@@ -45,7 +45,8 @@ impl Session {
             Err(error) => return unless_valid(&tokens, error),
         };
         if found.server.issuer != entry.issuer {
-            // Credentials of one issuer are never sent to another; the next refusal of the server starts the login.
+            // Credentials of one issuer are never sent to another. A login follows when the server next refuses a
+            // request.
             entry.tokens = None;
             self.take(entry);
             return Ok(());
@@ -73,7 +74,7 @@ impl Session {
         }
         drop(lock);
         match self.fetch(found, entry, &scopes, &demand).await {
-            // The next refusal of the server starts again.
+            // Not an error yet: the next refusal by the server starts the work again.
             Err(AuthError::TokenNotBound { .. }) => Ok(()),
             done => done,
         }
@@ -85,7 +86,8 @@ impl Session {
         let mut again = 0;
         if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
             again = self.with_limits(|limits| limits.refused(tokens, now()))?;
-            // A bound token worked before: the server accepts them, even if its challenge does not mention that.
+            // The server accepted a bound token before, so it supports them even if its challenge does not mention
+            // that.
             if tokens.kind == TokenKind::Dpop && again == 0 {
                 forget_bearers(&mut demand);
             }
@@ -95,23 +97,23 @@ impl Session {
         let mut entry = self.load_entry(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
-        // The last attempt is a login: a refreshed token may be refused for a reason that only a login changes.
+        // The last attempt uses a login, because a token may be refused for a reason that a refresh does not change.
         if enough && again < self.config.limit && self.refresh(&found, &mut entry, &demand).await? {
             return Ok(());
         }
-        // The lock is not stored while a person logs in.
+        // Do not hold the lock while a person logs in.
         drop(lock);
         let scopes = self.scopes(&found, demand.scope.as_ref(), &granted);
         self.fetch(&found, entry, &scopes, &demand).await
     }
 
-    /// Gets tokens with more scopes than were granted.
+    /// Requests tokens with more scopes than have been granted.
     async fn step_up(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
         let wanted = demand.scope.clone().unwrap_or_default();
         self.with_limits(|limits| limits.step_up(&wanted, now()))?;
         let before = self.entry();
         if kind(before.as_ref()) == Some(TokenKind::Dpop) {
-            // The token was accepted as valid, but not sufficient.
+            // The refused token was valid, but its scopes were insufficient.
             forget_bearers(&mut demand);
         }
         let hint = demand.metadata.clone().or_else(|| before.as_ref()?.metadata.clone());
@@ -131,7 +133,7 @@ impl Session {
         before: Option<&TokenEntry>,
     ) -> Result<Discovered, AuthError> {
         let preferred = before.map(|entry| entry.issuer.as_str());
-        // Credentials that the user registered belong to the first issuer they were used at.
+        // Credentials that the user configured belong to the issuer with which they were first used.
         let bound = before.filter(|entry| {
             self.config.bound_id().is_some() && self.is_from_our_credentials(entry)
         });
@@ -151,7 +153,7 @@ impl Session {
 
     // === Tokens ===
 
-    /// Uses the refresh token, if there is one; returns `false` if a new login is needed.
+    /// Uses the refresh token, if there is one. Returns `false` if a new login is needed.
     async fn refresh(
         &self,
         found: &Discovered,
@@ -174,9 +176,9 @@ impl Session {
             return Ok(false);
         };
         let binding = match (self.binding(found, demand, Some(entry))?, tokens.kind) {
-            // The server would not accept the result.
+            // The server would not accept a bearer token from this refresh.
             (Binding::None, TokenKind::Dpop) => return Ok(false),
-            // A bound token stays bound, and its refresh request needs proofs.
+            // A token that is bound to a key stays bound, so its refresh request needs proofs.
             (_, TokenKind::Dpop) => Binding::Must,
             (binding, TokenKind::Bearer) => binding,
         };
@@ -190,7 +192,7 @@ impl Session {
         let asked = self.ask(found, &who, form, &tokens.scopes, (binding, key.as_ref()));
         match asked.await {
             Ok(mut renewed) => {
-                // A refresh token that is not rotated stays valid.
+                // If the response contains no new refresh token, the old one stays valid.
                 renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
                 entry.tokens = Some(renewed);
                 self.save(entry.clone()).await;
@@ -211,7 +213,7 @@ impl Session {
         }
     }
 
-    /// Gets new tokens and stores them.
+    /// Requests new tokens and stores them.
     async fn fetch(
         &self,
         found: &Discovered,
@@ -223,7 +225,8 @@ impl Session {
         let key = key(&mut entry, binding)?;
         let tokens = self.obtain(found, &mut entry, scopes, (binding, key.as_ref())).await;
         if let Err(AuthError::TokenNotBound { .. }) = &tokens {
-            // The authorization server no longer binds tokens, so earlier bound tokens no longer decide the binding.
+            // The authorization server no longer binds tokens, so the earlier bound tokens must not influence the
+            // decision.
             entry.tokens = None;
             self.save_without_tokens(entry).await;
             return tokens.map(drop);
@@ -233,7 +236,7 @@ impl Session {
         Ok(())
     }
 
-    /// Gets tokens with the configured grant.
+    /// Requests tokens with the configured grant.
     async fn obtain(
         &self,
         found: &Discovered,
@@ -267,7 +270,7 @@ impl Session {
         }
     }
 
-    /// Lets a person log in; once more if an old registration turns out to be unknown.
+    /// Lets a person log in. Repeats the login once if the server no longer knows the stored registration.
     async fn login(
         &self,
         found: &Discovered,
@@ -282,7 +285,7 @@ impl Session {
                 Ok(tokens) => return Ok(tokens),
                 Err(error) => {
                     if blames_registration(&error) {
-                        // The next login registers again.
+                        // Without a stored registration, the next login registers the client again.
                         entry.registration = None;
                         self.save_without_tokens(entry.clone()).await;
                     }
@@ -294,7 +297,7 @@ impl Session {
         }
     }
 
-    /// Runs one login; also returns whether its registration existed before.
+    /// Runs one login; also returns whether the registration existed before this login.
     async fn login_once(
         &self,
         found: &Discovered,
@@ -362,7 +365,7 @@ impl Session {
         }
         let who = credentials.identity(&found.server);
         let mut tokens = self.ask(found, &who, form, scopes, bound).await?;
-        // OAuth 2.1 §4.2.3: no refresh token; the credentials serve as well.
+        // OAuth 2.1 §4.2.3: refresh tokens are not used here, because the credentials can be used again instead.
         tokens.refresh = None;
         Ok(tokens)
     }
@@ -379,7 +382,7 @@ impl Session {
         token::request(&self.config.fetcher, &found.server, identity, form, scopes, bound).await
     }
 
-    /// Decides whether the tokens to request are bound to a key.
+    /// Decides whether tokens are requested with a binding to a key.
     fn binding(
         &self,
         found: &Discovered,
@@ -391,7 +394,8 @@ impl Session {
         Ok(settled)
     }
 
-    /// Returns the client's identity; a secret that the user configured is not in the store but in the configuration.
+    /// Returns the client's identity. A secret that the user configured is taken from the configuration; it is
+    /// never stored.
     fn identity(&self, found: &Discovered, registration: &Registration) -> Identity {
         match &self.config.preregistered {
             Some(known) if registration.kind == RegistrationKind::Preregistered => {
@@ -409,7 +413,7 @@ impl Session {
 /// The binding of the requested tokens, and the key.
 pub(super) type Bound<'a> = (Binding, Option<&'a ProofKey>);
 
-/// Returns the key of an entry; creates one if it is needed.
+/// Returns the key of an entry, and creates it if the binding needs one; `None` without a binding.
 fn key(entry: &mut TokenEntry, binding: Binding) -> Result<Option<ProofKey>, AuthError> {
     if binding == Binding::None {
         return Ok(None);
@@ -430,7 +434,7 @@ fn forget_bearers(demand: &mut Demand) {
     }
 }
 
-/// Ignores an error if the present token is still valid.
+/// Returns `Ok` in place of an error if the current token is still valid.
 fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
     if tokens.expires_at.is_none_or(|at| at > now()) {
         warn!(%error, "renewing a token failed; it expires soon");
@@ -439,8 +443,8 @@ fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
     Err(error)
 }
 
-/// Returns whether a login may have failed because the registration is no longer accepted; many authorization servers
-/// show a page then and do not redirect.
+/// Returns whether a login may have failed because the registration is no longer accepted. In this case many
+/// authorization servers show a page instead of redirecting.
 fn blames_registration(error: &AuthError) -> bool {
     match error {
         AuthError::Denied { error, .. } => error != "access_denied",
@@ -449,7 +453,7 @@ fn blames_registration(error: &AuthError) -> bool {
     }
 }
 
-/// Removes the secret that the user configured: the store keeps only whose credentials they are.
+/// Removes a secret that the user configured, so that the store only identifies the credentials.
 fn without_given_secret(mut registration: Registration) -> Registration {
     if registration.kind == RegistrationKind::Preregistered {
         registration.client_secret = None;

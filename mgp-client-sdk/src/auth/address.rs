@@ -8,10 +8,11 @@ use super::error::AuthError;
 
 const MAX_URL_BYTES: usize = 2048;
 
-/// Parses an address that credentials, codes or metadata are exchanged with.
+/// Parses an address to which credentials, codes or metadata requests are sent; it must be secure.
 pub(super) fn parse_secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
     let refuse = |why: &'static str| AuthError::Address { what, url: display_url(text), why };
-    // Parsers drop these characters or interpret them differently, so that another host could be dialled.
+    // Refuse these characters: other parsers drop or interpret them differently, so a different host could be
+    // contacted.
     if text.len() > MAX_URL_BYTES
         || text.contains(|c: char| c == '\\' || c <= ' ' || c.is_control())
     {
@@ -33,7 +34,7 @@ pub(super) fn parse_secure(what: &'static str, text: &str) -> Result<Url, AuthEr
     Ok(url)
 }
 
-/// Parses an issuer, which must not have a query (RFC 8414 §2).
+/// Parses an issuer URL, which must not have a query (RFC 8414 §2).
 pub(super) fn issuer(text: &str) -> Result<Url, AuthError> {
     let url = parse_secure("the issuer", text)?;
     if url.query().is_some() {
@@ -43,7 +44,7 @@ pub(super) fn issuer(text: &str) -> Result<Url, AuthError> {
     Ok(url)
 }
 
-/// Returns whether an address can only be this machine.
+/// Returns whether an address can refer only to this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(is_loopback_host)
 }
@@ -90,12 +91,12 @@ pub(super) fn resource_match(resource: &Url, server: &Url) -> ResourceMatch {
     }
 }
 
-/// Returns an address for messages: clipped, and without parts that may be secret.
+/// Returns an address in the form for messages: clipped, and without parts that may be secret.
 pub(super) fn display_url(url: &str) -> String {
     clip_text(&shown_url(url))
 }
 
-/// Clips a text that a server wrote.
+/// Clips a text that comes from a server.
 pub(super) fn clip_text(text: &str) -> String {
     mgp_types::clip(text, 200)
 }

@@ -16,7 +16,7 @@ const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
-/// A source of signed assertions of whom a client acts for.
+/// A source of signed assertions, which state on whose behalf a client acts.
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
@@ -24,7 +24,7 @@ pub trait AssertionSource: Send + Sync + 'static {
     /// Returns a new assertion for one issuer, one protected resource and some scopes.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// The reason why no assertion could be obtained.
     async fn assertion(
         &self,
         issuer: &str,
@@ -41,7 +41,8 @@ impl AssertionSource for Secret {
     }
 }
 
-/// Exchanges a person's ID token at their enterprise's identity provider for an assertion to an authorization server.
+/// Exchanges a person's ID token at the identity provider of the enterprise for an assertion, which an
+/// authorization server accepts.
 ///
 /// The enterprise decides what the client may do; the person is not asked.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use super::pkce::{self, Pkce};
 use super::scope::Scopes;
 use super::secret::Secret;
 
-/// One login: the request, and what its response must match.
+/// A login: the request, and the values that its response must match.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) redirect_uri: String,
@@ -21,7 +21,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Creates a login at an authorization server, which must support PKCE.
+    /// Creates a login; fails if the authorization server does not support PKCE.
     pub(super) fn new(server: &AuthServer, redirect_uri: String) -> Result<Self, AuthError> {
         if !server.has_pkce() {
             return Err(AuthError::NoPkce { issuer: server.issuer.clone() });
@@ -31,7 +31,7 @@ impl Request {
         Ok(Self { redirect_uri, pkce: Pkce::new()?, state, issuer, iss })
     }
 
-    /// Returns the URL to open in the browser.
+    /// Returns the URL of the authorization request, to open in the browser.
     pub(super) fn url(
         &self,
         server: &AuthServer,
@@ -51,21 +51,21 @@ impl Request {
             .append_pair("code_challenge_method", pkce::METHOD)
             .append_pair("resource", resource);
         if let Some(key) = key {
-            // RFC 9449 §10: binds the code, too, to the key.
+            // RFC 9449 §10: also binds the authorization code to the key.
             query.append_pair("dpop_jkt", &key.thumbprint());
         }
         if !scopes.is_empty() {
             query.append_pair("scope", &scopes.to_string());
         }
         if scopes.contains("offline_access") {
-            // OpenID Connect Core §11: the scope is ignored without it.
+            // OpenID Connect Core §11: without this prompt, `offline_access` is ignored.
             query.append_pair("prompt", "consent");
         }
         drop(query);
         Ok(url.into())
     }
 
-    /// Returns the code of a response to this login.
+    /// Returns the authorization code in a response to this login.
     ///
     /// State and issuer are checked before anything else of the response is used or shown.
     pub(super) fn code(&self, back: &str) -> Result<Secret, AuthError> {
@@ -94,7 +94,8 @@ impl Request {
         one("code")?.map(Secret::from).ok_or(AuthError::Response("no code"))
     }
 
-    /// Checks the issuer (RFC 9207 §2.4): equal to the letter, and present if that was promised.
+    /// Checks the issuer in a response (RFC 9207 §2.4): it must be identical, and present if the server has
+    /// promised to send it.
     fn check_issuer(&self, found: Option<&str>) -> Result<(), AuthError> {
         let refuse = |why| Err(AuthError::ResponseIssuer { issuer: self.issuer.clone(), why });
         match found {
@@ -113,7 +114,7 @@ fn endpoint(server: &AuthServer) -> Result<Url, AuthError> {
     address::parse_secure("the authorization endpoint", endpoint)
 }
 
-/// Checks a redirect URI: `https`, this machine, or a private-use scheme.
+/// Checks a redirect URI: it must use `https`, refer to this machine, or use a private-use scheme.
 pub(super) fn check_redirect(uri: &str) -> Result<ApplicationType, AuthError> {
     let refuse =
         |why| AuthError::Address { what: "the redirect URI", url: address::display_url(uri), why };
@@ -127,7 +128,7 @@ pub(super) fn check_redirect(uri: &str) -> Result<ApplicationType, AuthError> {
                 ApplicationType::Web
             })
         }
-        // RFC 8252 §7.1: the reverse of a domain name.
+        // RFC 8252 §7.1: a private-use scheme is a reversed domain name, so it contains a dot.
         scheme if scheme.contains('.') && url.fragment().is_none() => Ok(ApplicationType::Native),
         _ => Err(refuse(
             "its scheme must be `https`, `http` on this machine, or like `com.example.app`",
@@ -189,7 +190,7 @@ mod tests {
         check(may, "code=c&code=d&state=right", Err("twice"));
         check(may, "state=right", Err("no code"));
         check(may, "error=access_denied&error_description=no%0Away&state=right", Err("no way"));
-        // The description of a response that fails the checks is not shown.
+        // The error description is not shown if the response fails the checks.
         check(must, "error=access_denied&error_description=x&state=right", Err("does not name"));
         check(may, "error=access_denied&state=wrong", Err("another state"));
         let elsewhere = request(may).code("http://127.0.0.1:8/callback?code=c&state=right");

@@ -1,4 +1,5 @@
-//! The browser in which a person logs in, and one for programs on the person's machine.
+//! The interface to the browser in which a person logs in, and an implementation for programs on the person's
+//! machine.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,7 +19,7 @@ use url::Url;
 
 use super::error::AuthError;
 
-/// Opens the login in a browser and returns the URL that the person is redirected to.
+/// Opens a login in a browser and returns the URL to which the browser is redirected.
 ///
 /// The client checks state, issuer and address of that URL. Implement it with `#[async_trait]` of the crate of that
 /// name.
@@ -26,15 +27,16 @@ use super::error::AuthError;
 /// person's machine.
 #[async_trait]
 pub trait Browser: Send + Sync + 'static {
-    /// Returns the redirect URI; called before each login, since the client registers with it.
+    /// Returns the redirect URI. It is called before each login, because the client registers this URI.
     ///
-    /// `registered` is the URI the client is registered with; returning another one makes it register again.
+    /// `registered` is the URI the client is registered with; if the method returns another URI, the client
+    /// registers again.
     ///
     /// # Errors
     /// [`AuthError::browser`] if no redirect can be received.
     async fn redirect_uri(&self, registered: Option<&str>) -> Result<String, AuthError>;
 
-    /// Opens a login and returns the whole URL that the person was redirected to.
+    /// Opens a login and returns the complete URL to which the browser was redirected.
     ///
     /// # Errors
     /// [`AuthError::browser`] if there was no redirect.
@@ -64,21 +66,22 @@ pub struct DeviceCode<'a> {
     pub complete: Option<&'a str>,
 }
 
-/// Time for a person to log in.
+/// The time limit for a person to log in.
 const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
-/// Time for a connection to send its request and receive the answer.
+/// The time limit for a connection to send its request and receive the answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Delay after a connection that could not be accepted.
+/// The delay after a connection could not be accepted.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// The number of concurrent connections; a browser opens some that it never uses.
+/// The maximum number of concurrent connections. Browsers open some that they never use.
 const MAX_CONNECTIONS: usize = 16;
 
 const PATH: &str = "/callback";
 const DONE: &str = "Login complete. You can close this window.";
 const NOT_FOUND: &str = "There is nothing here.";
 
-/// A browser that returns to a listener on 127.0.0.1 (RFC 8252 §7.3); a function of the user opens the login.
+/// A browser that is redirected to a listener on 127.0.0.1 (RFC 8252 §7.3). A function of the SDK's user opens
+/// the login.
 ///
 /// A response with another state than that of the login is refused, and the wait continues: any page in a browser
 /// can send requests to this listener.
@@ -100,7 +103,8 @@ impl LoopbackBrowser {
         Self { open: Box::new(open), port: 0, listener: Mutex::new(None) }
     }
 
-    /// Sets the port to listen on, for authorization servers that require the registered one.
+    /// Sets the port to listen on, for authorization servers that accept only the registered port. Default: any
+    /// free port.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
@@ -111,7 +115,7 @@ impl LoopbackBrowser {
         self.listener.lock().take()
     }
 
-    /// Listens on the registered port if it is free, else on any.
+    /// Listens on the registered port if it is free, else on any free port.
     async fn bind(&self, registered: Option<&str>) -> io::Result<TcpListener> {
         if let Some(listener) = self.take() {
             return Ok(listener);
@@ -162,7 +166,8 @@ async fn wait(listener: &TcpListener, port: u16, state: &str) -> String {
                 && let Poll::Ready(accepted) = listener.poll_accept(cx)
             {
                 let Ok((stream, _)) = accepted else {
-                    // Out of descriptors, or the connection was closed: others may follow.
+                    // No file descriptors are left, or the connection was closed already: later connections may
+                    // succeed.
                     connections.push(Box::pin(sleep(ACCEPT_RETRY_DELAY).map(|()| None)));
                     break;
                 };
@@ -195,7 +200,7 @@ async fn serve(mut stream: TcpStream, port: u16, state: &str) -> io::Result<Opti
         "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n\
          cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{text}"
     );
-    // The login has returned, even if the browser does not wait for the page.
+    // Ignore errors: the login is complete even if the browser does not wait for the page.
     let written = stream.write_all(answer.as_bytes()).await;
     let closed = stream.shutdown().await;
     if back.is_none() {
@@ -204,7 +209,7 @@ async fn serve(mut stream: TcpStream, port: u16, state: &str) -> io::Result<Opti
     Ok(back.map(String::from))
 }
 
-/// Returns the URL of a request for our path.
+/// Returns the URL of a request if it is for the path of the redirect URI.
 fn answer(head: &[u8], port: u16) -> Option<Url> {
     let line = head.split(|byte| *byte == b'\r').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
@@ -256,7 +261,7 @@ mod tests {
             async move { browser.authorize("https://a.example/authorize?state=right").await }
         });
         assert_eq!(opened.recv().await.unwrap(), "https://a.example/authorize?state=right");
-        // An idle connection, as browsers open them, does not block others.
+        // Browsers open connections that stay idle; such a connection must not block others.
         let idle =
             TcpStream::connect(uri.trim_start_matches("http://").trim_end_matches(PATH)).await;
         for unfit in [

@@ -3,7 +3,7 @@
 use super::dpop::{ProofSupport, Schemes};
 use super::scope::Scopes;
 
-/// The number of bytes of one header that are read.
+/// The maximum number of bytes of a header that are parsed.
 const MAX_HEADER_BYTES: usize = 8 * 1024;
 const MAX_CHALLENGES: usize = 16;
 const MAX_PARAMS: usize = 32;
@@ -15,7 +15,7 @@ pub(super) struct Challenge {
     params: Vec<(String, String)>,
 }
 
-/// The demands of a refusal on an OAuth client.
+/// The requirements on an OAuth client that the challenges of a refused request state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Demand {
     /// The URL of the resource's metadata.
@@ -24,9 +24,9 @@ pub(super) struct Demand {
     pub(super) scope: Option<Scopes>,
     /// The error code.
     pub(super) error: Option<String>,
-    /// The schemes in which tokens are accepted.
+    /// The authentication schemes that the server accepts.
     pub(super) schemes: Schemes,
-    /// The proofs of possession that are accepted.
+    /// The server's support for proofs of possession.
     pub(super) proofs: ProofSupport,
 }
 
@@ -42,7 +42,7 @@ impl Challenge {
 }
 
 impl Demand {
-    /// Reads the challenges for tokens of a refusal, mainly the one that names metadata if there are several.
+    /// Reads the OAuth challenges of a refusal. If there are several, prefers the one that names metadata.
     pub(super) fn of(headers: &[String]) -> Self {
         let challenges = parse(headers);
         let mut known = challenges.iter().filter(|one| one.is("bearer") || one.is("dpop"));
@@ -54,7 +54,7 @@ impl Demand {
         };
         let prover = challenges.iter().find(|one| one.is("dpop"));
         let scope = to_rpc_error.param("scope").map(Scopes::parse);
-        // An error about a proof is in the challenge for proofs.
+        // An error about a proof is in the challenge for proofs, so that one comes first.
         let error = prover.and_then(|one| one.param("error")).or(to_rpc_error.param("error"));
         Self {
             metadata: to_rpc_error.param("resource_metadata").map(str::to_owned),
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn challenges(mut self, found: &mut Vec<Challenge>) {
-        // Parameters belong to the last challenge of the same header.
+        // The challenge to which parameters are added: the last one in this header.
         let mut open = false;
         loop {
             self.skip(|byte| matches!(byte, b' ' | b'\t' | b','));
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads the value after an equals sign, if that is next.
+    /// Reads the value after an equals sign, if an equals sign is next.
     fn value(&mut self) -> Option<String> {
         let before = self.rest;
         self.skip(|byte| matches!(byte, b' ' | b'\t'));
@@ -136,11 +136,11 @@ impl<'a> Cursor<'a> {
         if self.rest.first() == Some(&b'"') {
             return Some(self.quoted());
         }
-        // More than the grammar allows: some servers write URLs and scopes without quotation marks.
+        // More permissive than the grammar, because some servers write URLs and scopes without quotation marks.
         Some(self.take(|byte| !matches!(byte, b' ' | b'\t' | b',')))
     }
 
-    /// Reads a quoted string; one without an end is read to the end of the header.
+    /// Reads a quoted string. If the closing quotation mark is missing, reads to the end of the header.
     fn quoted(&mut self) -> String {
         let mut text = Vec::new();
         let mut bytes = self.rest[1..].iter();
@@ -167,7 +167,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips what is neither a token nor a comma.
+    /// Skips text that is neither a token nor a comma.
     fn pass_over(&mut self) {
         if self.rest.first() == Some(&b'"') {
             self.quoted();

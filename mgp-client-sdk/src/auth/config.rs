@@ -36,14 +36,14 @@ pub(super) struct OAuthConfig {
     pub(super) login_timeout: Duration,
 }
 
-/// Credentials that the user got from the authorization server's operator.
+/// Credentials that the user received from the operator of the authorization server.
 #[derive(Clone)]
 pub(super) struct Preregistered {
     pub(super) id: String,
     pub(super) secret: Option<Secret>,
 }
 
-/// The party on whose behalf tokens are requested.
+/// On whose behalf, and by which grant, tokens are requested.
 #[derive(Clone)]
 pub(super) enum Grant {
     /// A person who logs in.
@@ -74,17 +74,18 @@ impl ClientCredentials {
         Self { id: id.into(), proof: Proof::Basic(secret.into()) }
     }
 
-    /// Creates credentials from an id and a private key; its assertions are valid for one issuer and two minutes.
+    /// Creates credentials from an id and a private key. Each assertion signed with it is valid for one issuer and
+    /// for two minutes.
     pub fn key(id: impl Into<String>, key: SigningKey) -> Self {
         Self { id: id.into(), proof: Proof::Key(key) }
     }
 
-    /// Creates an id without credentials.
+    /// Creates an identity that consists of an id without credentials (a public client).
     pub fn public(id: impl Into<String>) -> Self {
         Self { id: id.into(), proof: Proof::None }
     }
 
-    /// Returns the identity for a token endpoint without metadata.
+    /// Returns the identity for a token endpoint whose metadata is unknown.
     pub(super) fn plain(&self) -> Identity {
         Identity { id: self.id.clone(), proof: self.proof.clone() }
     }
@@ -102,12 +103,12 @@ impl ClientCredentials {
 }
 
 impl OAuthConfig {
-    /// Returns the server's URL, which must be safe for tokens.
+    /// Returns the server's URL after checking that tokens may be sent to it.
     pub(super) fn server(&self) -> Result<Url, AuthError> {
         address::parse_secure("the server's URL", &self.server)
     }
 
-    /// Returns the id that belongs to one issuer, because the user got it there.
+    /// Returns the configured client id, which belongs to one issuer because the user received it there.
     pub(super) fn bound_id(&self) -> Option<&str> {
         match &self.grant {
             Grant::Client(credentials) | Grant::Assertion(credentials, _) => Some(&credentials.id),
@@ -118,7 +119,7 @@ impl OAuthConfig {
         }
     }
 
-    /// Returns whether tokens are obtained without a person.
+    /// Returns whether tokens are obtained without a person who logs in.
     pub(super) fn is_machine(&self) -> bool {
         !matches!(self.grant, Grant::Person(_))
     }

@@ -14,10 +14,7 @@ use super::scope::Scopes;
 use super::secret::Secret;
 use super::session::Session;
 use super::store::Tokens;
-use super::token::{self, Form, Identity};
-
-/// The grant type of these logins.
-pub(super) const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+use super::token::{self, DEVICE_GRANT, Form, Identity};
 
 /// The interval of polls, unless the server sends another; also its increase if the server asks to slow down.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -96,7 +93,7 @@ impl Session {
         loop {
             sleep(interval).await;
             let form = vec![
-                ("grant_type", GRANT),
+                ("grant_type", DEVICE_GRANT),
                 ("device_code", started.device_code.expose()),
                 ("resource", &found.resource),
             ];

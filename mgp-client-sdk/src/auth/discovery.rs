@@ -19,7 +19,7 @@ const OPENID: &str = "/.well-known/openid-configuration";
 
 #[derive(Clone, Debug)]
 pub(super) struct Discovered {
-    /// The resource that tokens are requested for, as the server writes it.
+    /// The resource for which tokens are requested, exactly as the server writes it.
     pub(super) resource: String,
     /// The URL of the server's metadata, if a challenge named it.
     pub(super) metadata: Option<String>,
@@ -31,12 +31,12 @@ pub(super) struct Discovered {
     pub(super) server: AuthServer,
 }
 
-/// The user's choice among several authorization servers.
+/// The user's preference among several authorization servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choice<'a> {
-    /// The only one to use, because the credentials belong to it.
+    /// The only issuer that may be used, because the configured credentials belong to it.
     pub(super) only: Option<&'a str>,
-    /// The one to use if it is listed.
+    /// The issuer to use if the server lists it.
     pub(super) preferred: Option<&'a str>,
 }
 
@@ -90,11 +90,12 @@ async fn resource(
     Ok(Some(found))
 }
 
-/// Returns whether a document found at `place` may name a resource as the server's.
+/// Returns whether a metadata document found at `place` may name `resource` as the protected resource of the
+/// server.
 ///
-/// RFC 9728 §3.3 requires the server itself. Many hosts publish one document for everything below it; that is accepted
-/// only at the locations that the operator of the host controls (RFC 9728 §3.1), so that one tenant cannot obtain
-/// tokens for all others.
+/// RFC 9728 §3.3 requires the server's own URL. Many hosts publish one document for all servers below a URL.
+/// Such a document is accepted only at the locations that the host's operator controls (RFC 9728 §3.1), so that
+/// one tenant cannot obtain tokens for the others.
 fn may_name_resource(resource: &str, place: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     match address::resource_match(&resource, server) {
@@ -108,7 +109,7 @@ fn may_name_resource(resource: &str, place: &str, server: &Url) -> bool {
     }
 }
 
-/// Chooses one of the issuers that the server names.
+/// Chooses one of the issuers that the server's metadata lists.
 fn choose(resource: &Resource, server: &Url, choice: Choice<'_>) -> Result<String, AuthError> {
     let listed = resource.authorization_servers.as_deref().unwrap_or_default();
     let is_listed = |issuer: &&str| listed.iter().any(|known| known == issuer);
@@ -158,7 +159,7 @@ fn check_not_local(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
         ("the device endpoint", &found.device_authorization_endpoint),
     ] {
         let Some(endpoint) = endpoint else { continue };
-        // An invalid address is refused when it is used.
+        // An invalid address is refused later, when it is used.
         if Url::parse(endpoint).is_ok_and(|url| address::is_loopback(&url)) {
             let why = "it is on this machine, and neither the server nor the issuer is";
             return Err(AuthError::Address { what, url: address::display_url(endpoint), why });
@@ -188,7 +189,7 @@ async fn without_metadata(
     let found: Option<(AuthServer, _)> =
         first(fetcher, WHAT, vec![format!("{origin}{SERVER}")]).await?;
     let found = found.map_or_else(|| AuthServer::without_metadata(&origin), |(found, _)| found);
-    // No document names the issuer, so an origin with or without a slash is accepted.
+    // No other document names the issuer, so a trailing slash may differ.
     if found.issuer.strip_suffix('/').unwrap_or(&found.issuer) != origin {
         return Err(AuthError::IssuerMismatch { asked: origin, found: clip_text(&found.issuer) });
     }
@@ -209,8 +210,8 @@ async fn without_metadata(
 
 /// Returns the document at the first of some addresses that has one, with its address.
 ///
-/// Only an answer that denies the document leads on to the next address: an attacker who can make a request fail must
-/// not choose which document is used.
+/// The next address is tried only if the answer means that there is no document. Otherwise an attacker who can
+/// make requests fail could choose which document is used.
 async fn first<T: DeserializeOwned>(
     fetcher: &SharedFetch,
     what: &'static str,

@@ -8,7 +8,8 @@ use super::store::TokenStoreError;
 
 /// An error of authorization.
 ///
-/// Texts of authorization servers are clipped and contain no control characters; no error contains a secret.
+/// Texts from authorization servers are clipped, and their control characters are removed. No error contains a
+/// secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
@@ -19,7 +20,7 @@ pub enum AuthError {
         what: &'static str,
         /// The address.
         url: String,
-        /// The rule it breaks.
+        /// The rule that the address breaks.
         why: &'static str,
     },
     /// A document could not be fetched.
@@ -45,10 +46,10 @@ pub enum AuthError {
         /// The server in use.
         server: String,
     },
-    /// The metadata of an authorization server names another issuer than the one asked.
+    /// The metadata of an authorization server names a different issuer than the one it was requested for.
     #[error("the metadata of `{asked}` names the issuer `{found}`; both must be identical")]
     IssuerMismatch {
-        /// The issuer that was asked.
+        /// The issuer for which the metadata was requested.
         asked: String,
         /// The issuer in the metadata.
         found: String,
@@ -101,7 +102,7 @@ pub enum AuthError {
         /// A possible reason.
         hint: &'static str,
     },
-    /// The credentials belong to another issuer than the server names now.
+    /// The credentials belong to a different issuer than the server now names.
     #[error(
         "the credentials are for `{expected}`, but the server now names {found}; register with the new one if you trust the change"
     )]
@@ -166,31 +167,31 @@ pub enum AuthError {
         /// The authorization server's description.
         description: String,
     },
-    /// The login has expired, and only a person can log in again.
+    /// The login has expired; a person has to log in again.
     #[error("the login has expired; log in again")]
     Expired,
-    /// The server refused a request for a reason that other scopes do not solve.
+    /// The server refused a request for a reason that additional scopes cannot solve.
     #[error("the server refuses the request ({error}), and does not name scopes that would help")]
     Forbidden {
         /// The error code of the challenge.
         error: String,
     },
-    /// The server keeps asking for scopes that were requested before.
+    /// The server repeatedly requests scopes that were requested before.
     #[error(
         "the server asked for `{scopes}` more than {limit} times; the account may not be allowed to grant it"
     )]
     TooManyStepUps {
         /// The scopes.
         scopes: Scopes,
-        /// The allowed number of requests.
+        /// The maximum number of requests.
         limit: u32,
     },
-    /// The server keeps refusing new tokens.
+    /// The server repeatedly refuses new tokens.
     #[error(
         "the server refused {limit} tokens in a row that were new; ask its operator which tokens it accepts"
     )]
     TooManyRefusals {
-        /// The allowed number of refusals.
+        /// The maximum number of refused tokens.
         limit: u32,
     },
     /// A signing key is invalid.
@@ -208,12 +209,13 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// Creates the error of a browser that did not return.
+    /// Creates the error for a browser that did not return from the login.
     pub fn browser(why: impl Into<String>) -> Self {
         Self::Browser(why.into())
     }
 
-    /// Returns the code for callers: 1002, 1003 after a login has expired, or another if logging in does not help.
+    /// Returns the error code for callers: 1002 if a login is needed, 1003 if a login has expired, or another code
+    /// if a login does not help.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -221,7 +223,7 @@ impl AuthError {
             Self::Forbidden { .. } | Self::TooManyStepUps { .. } => ErrorCode::PERMISSION_DENIED,
             Self::Address { .. } | Self::Document { .. } => ErrorCode::UPSTREAM_ERROR,
             Self::Fetch(_) => ErrorCode::UPSTREAM_UNAVAILABLE,
-            // These are problems of this machine.
+            // These are problems of the local machine.
             Self::Store(_) | Self::Key(_) | Self::Randomness(_) => ErrorCode::INTERNAL_ERROR,
             _ => ErrorCode::AUTH_REQUIRED,
         }
@@ -229,7 +231,7 @@ impl AuthError {
 }
 
 impl From<RpcError> for AuthError {
-    /// Wraps the error of the random generator; no other [`RpcError`] occurs here.
+    /// Wraps an error of the random number generator; no other [`RpcError`] occurs here.
     fn from(error: RpcError) -> Self {
         Self::Randomness(error)
     }

@@ -12,10 +12,10 @@ use super::error::AuthError;
 use super::now;
 use super::secret::Secret;
 
-/// Validity of an assertion; the clocks of both sides may differ by most of it.
+/// The validity of an assertion in seconds. It also bounds the difference between the two clocks.
 const ASSERTION_TTL_SECS: u64 = 120;
 
-/// A private key that a client authenticates itself with.
+/// The private key with which a client authenticates itself.
 #[derive(Clone)]
 pub struct SigningKey {
     algorithm: SigningAlgorithm,
@@ -57,18 +57,18 @@ impl SigningKey {
             SigningAlgorithm::EdDsa => EncodingKey::from_ed_pem(pem),
         };
         let key = Self { algorithm, key: key.map_err(AuthError::Key)?, id: None };
-        // A key that cannot sign is refused here and not at the first login.
+        // Sign once now, so that an unusable key is refused here and not at the first login.
         key.statement("", "").map(|_| key)
     }
 
-    /// Sets the key id (`kid`), for an authorization server that knows several keys.
+    /// Sets the key id (`kid`), which an authorization server that knows several keys needs.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Signs an assertion of the client's id, for one issuer.
+    /// Signs an assertion of the client id for one issuer.
     pub(super) fn statement(&self, client_id: &str, issuer: &str) -> Result<Secret, AuthError> {
         let mut header = Header::new(match self.algorithm {
             SigningAlgorithm::Es256 => Algorithm::ES256,

@@ -7,11 +7,11 @@ use super::scope::Scopes;
 use super::secret::Secret;
 use super::store::Tokens;
 
-/// The number of scope sets that are counted; further ones are refused.
+/// The maximum number of scope sets that are counted. A step-up to a further set is refused.
 const MAX_SCOPE_SETS: usize = 64;
-/// Seconds for which a step-up is counted.
+/// The time in seconds for which a step-up is counted.
 const STEP_UP_WINDOW_SECS: u64 = 3600;
-/// Seconds during which a token counts as new.
+/// The time in seconds during which a token counts as new.
 const NEW_TOKEN_SECS: u64 = 60;
 
 /// Counters of step-ups for each set of scopes, and of refused new tokens.
@@ -20,7 +20,7 @@ pub(super) struct Limits {
     limit: u32,
     step_ups: HashMap<String, (u32, u64)>,
     refused: u32,
-    /// The token that was counted last; if it is refused again, it is not counted twice.
+    /// The token that was counted last. If it is refused again, it is not counted again.
     last: Option<Secret>,
 }
 
@@ -29,7 +29,7 @@ impl Limits {
         Self { limit, step_ups: HashMap::new(), refused: 0, last: None }
     }
 
-    /// Counts a step-up, or returns an error if there were too many.
+    /// Counts a step-up; fails if there were too many.
     pub(super) fn step_up(&mut self, scopes: &Scopes, now: u64) -> Result<(), AuthError> {
         self.step_ups.retain(|_, (_, at)| now.saturating_sub(*at) < STEP_UP_WINDOW_SECS);
         let refuse = || AuthError::TooManyStepUps { scopes: scopes.clone(), limit: self.limit };
@@ -42,7 +42,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Counts a refused token, or returns an error if too many new ones were refused; returns the count.
+    /// Counts a refused token and returns the count; fails if too many new tokens were refused.
     pub(super) fn refused(&mut self, tokens: &Tokens, now: u64) -> Result<u32, AuthError> {
         if self.last.as_ref() == Some(&tokens.access) {
             return Ok(self.refused);

@@ -49,14 +49,14 @@ pub(super) struct AuthServer {
 /// Support for the issuer in responses to logins (RFC 9207).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IssSupport {
-    /// The server declares that they do.
+    /// The server declares that its responses name the issuer.
     Promised,
-    /// They may.
+    /// Responses may name the issuer.
     Optional,
 }
 
 impl AuthServer {
-    /// Creates the defaults for a server of 2025-03-26 that publishes no metadata.
+    /// Creates the default metadata for a server of revision 2025-03-26 that publishes none.
     pub(super) fn without_metadata(origin: &str) -> Self {
         let at = |path: &str| Some(format!("{origin}{path}"));
         Self {
@@ -66,7 +66,7 @@ impl AuthServer {
             registration_endpoint: at("/register"),
             device_authorization_endpoint: None,
             scopes_supported: None,
-            // That revision requires PKCE of every authorization server.
+            // Revision 2025-03-26 requires PKCE of every authorization server.
             code_challenge_methods_supported: Some(vec![super::pkce::METHOD.to_owned()]),
             token_endpoint_auth_methods_supported: None,
             authorization_response_iss_parameter_supported: None,
@@ -83,7 +83,7 @@ impl AuthServer {
         lists(self.code_challenge_methods_supported.as_ref(), super::pkce::METHOD)
     }
 
-    /// Returns whether clients may authenticate with a method, or `None` if that is not declared.
+    /// Returns whether clients may authenticate with a method, or `None` if the metadata does not declare methods.
     pub(super) fn has_method(&self, method: &str) -> Option<bool> {
         let methods = self.token_endpoint_auth_methods_supported.as_ref()?;
         Some(methods.iter().any(|known| known == method))
@@ -100,7 +100,7 @@ impl AuthServer {
         self.client_id_metadata_document_supported == Some(true)
     }
 
-    /// Returns the supported proofs of possession.
+    /// Returns the declared support for this client's proofs of possession.
     pub(super) fn proofs(&self) -> ProofSupport {
         signs(self.dpop_signing_alg_values_supported.as_ref())
     }
@@ -111,7 +111,7 @@ impl Resource {
         scopes(self.scopes_supported.as_ref())
     }
 
-    /// Returns the supported proofs of possession.
+    /// Returns the declared support for this client's proofs of possession.
     pub(super) fn proofs(&self) -> ProofSupport {
         signs(self.dpop_signing_alg_values_supported.as_ref())
     }

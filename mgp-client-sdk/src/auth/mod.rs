@@ -5,11 +5,12 @@
 //! - [`Browser`] opens logins; [`LoopbackBrowser`] is an implementation for programs on a person's machine.
 //! - [`TokenStore`] stores tokens by server and issuer; [`FileTokens`] is a file that only its owner can read.
 //! - [`DpopMode`] controls whether tokens are bound to a key, so that a stolen one is useless (RFC 9449).
-//! - [`ClientCredentials`] and [`AssertionSource`] are for clients without a person.
+//! - [`ClientCredentials`] and [`AssertionSource`] are for clients that act without a person.
 //!
-//! The following is refused: addresses that are neither `https` nor on this machine, metadata of another server, an
-//! issuer that differs by a letter, authorization servers without PKCE S256, bearer tokens if the server requires bound
-//! ones, responses with another state or issuer, and the use of one issuer's credentials at another.
+//! The following is refused: addresses that are neither `https` nor on this machine, metadata of another
+//! server, an issuer that is not identical to the letter, authorization servers without PKCE S256, bearer
+//! tokens if the server requires bound ones, responses with another state or issuer, and the use of one
+//! issuer's credentials at another.
 
 mod acquire;
 mod address;

@@ -20,17 +20,17 @@ use super::secret::Secret;
 use super::session::Session;
 use super::store::{MemoryTokens, TokenEntry, TokenStore};
 
-/// Default of [`OAuth::step_up_limit`].
+/// The default of [`OAuth::step_up_limit`].
 const STEP_UP_LIMIT: u32 = 3;
-/// Default of [`OAuth::login_timeout`].
+/// The default of [`OAuth::login_timeout`].
 const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Credentials for one server: obtains tokens, sends them, and renews them.
 ///
-/// Nothing happens before the server asks for credentials: its refusal names its metadata and the scopes it needs.
-/// All requests go through the [`SharedFetch`], which decides which addresses may be reached.
-/// Clones share everything. At most one login or renewal runs at a time; calls that need it wait for it, and it
-/// continues if they are cancelled.
+/// Nothing happens before the server refuses a request for lack of credentials: the refusal names the server's
+/// metadata and the scopes that are needed. All requests go through the [`SharedFetch`], which decides which
+/// addresses may be reached. Clones share their state. At most one login or renewal runs at a time. Calls that
+/// need its result wait for it; it continues even if they are cancelled.
 ///
 /// ```no_run
 /// use mgp_client_sdk::auth::{FileTokens, LoopbackBrowser, OAuth};
@@ -50,14 +50,16 @@ pub struct OAuth {
 }
 
 impl OAuth {
-    /// Creates credentials of a person who logs in to the server at a URL; add a [`browser`](Self::browser).
+    /// Creates credentials for a person who logs in to the server at a URL. Logins need a
+    /// [`browser`](Self::browser).
     pub fn new(server: impl Into<String>, fetcher: SharedFetch) -> Self {
         Self::with(server.into(), fetcher, Grant::Person(None))
     }
 
     /// Creates credentials of a client that acts on its own behalf.
     ///
-    /// They belong to the first issuer they are used at; set it with [`issuer`](Self::issuer) if it is known.
+    /// The credentials are bound to the first issuer with which they are used. If the issuer is known, set it with
+    /// [`issuer`](Self::issuer).
     pub fn client_credentials(
         server: impl Into<String>,
         fetcher: SharedFetch,
@@ -77,21 +79,23 @@ impl OAuth {
         Self::with(server.into(), fetcher, Grant::Assertion(credentials, Arc::new(assertions)))
     }
 
-    /// Sets the name that people see during a login, if the client registers itself.
+    /// Sets the name that users see during a login if the client registers dynamically.
     pub fn client_name(self, name: impl Into<String>) -> Self {
         self.edit(|config| config.name = name.into())
     }
 
-    /// Sets the URL of the client's metadata document, which serves as client id where that is supported.
+    /// Sets the URL of the client's metadata document, which serves as the client id if the authorization server
+    /// supports that.
     ///
-    /// The user of this crate publishes the document, under `https`; its `client_id` must be this URL.
+    /// The program's author publishes the document under `https`; its `client_id` must be this URL.
     pub fn cimd(self, url: impl Into<String>) -> Self {
         self.edit(|config| config.document = Some(url.into()))
     }
 
     /// Sets an id and secret from the authorization server's operator, used if a metadata document is not supported.
     ///
-    /// They belong to the first issuer they are used at; set it with [`issuer`](Self::issuer) if it is known.
+    /// The credentials are bound to the first issuer with which they are used. If the issuer is known, set it with
+    /// [`issuer`](Self::issuer).
     pub fn preregistered(self, id: impl Into<String>, secret: impl Into<Secret>) -> Self {
         self.edit(|config| {
             config.preregistered =
@@ -106,7 +110,7 @@ impl OAuth {
         })
     }
 
-    /// Sets the only issuer to trust, whatever the server names.
+    /// Sets the only issuer to trust, whichever issuers the server names.
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
         self.edit(|config| config.issuer = Some(issuer.into()))
     }
@@ -121,7 +125,7 @@ impl OAuth {
         self.edit(|config| config.store = Arc::new(store))
     }
 
-    /// Sets the browser for logins; without it, only tokens that are in the store can be used and refreshed.
+    /// Sets the browser for logins. Without a browser, only tokens from the store can be used and refreshed.
     pub fn browser(self, browser: impl Browser) -> Self {
         self.edit(|config| {
             if let Grant::Person(known) = &mut config.grant {
@@ -130,14 +134,15 @@ impl OAuth {
         })
     }
 
-    /// Sets when tokens are bound to a key of this client (RFC 9449). Default: where it is offered.
+    /// Sets when tokens are bound to a key of this client (RFC 9449). Default: [`DpopMode::Offered`].
     ///
     /// The key is created when it is first needed, and stored in the [`store`](Self::store) with its tokens.
     pub fn dpop(self, when: DpopMode) -> Self {
         self.edit(|config| config.dpop = when)
     }
 
-    /// Sets how often a server may ask for the same scopes within an hour, and refuse new tokens. Default: 3.
+    /// Sets how often a server may request the same scopes within an hour, and how many new tokens in a row it may
+    /// refuse. Default: 3.
     pub fn step_up_limit(self, limit: u32) -> Self {
         self.edit(|config| config.limit = limit)
     }
@@ -147,16 +152,16 @@ impl OAuth {
         self.edit(|config| config.login_timeout = login_timeout)
     }
 
-    /// Gets tokens now, unless there are some, rather than at the first refusal.
+    /// Obtains tokens now, unless there are valid ones, instead of at the first refusal.
     ///
     /// A login may take longer than a handshake: with a [`browser`](Self::browser) call this before connecting, or
     /// raise the time-out of the handshake.
     ///
     /// # Errors
-    /// The reason why there are none.
+    /// The reason why no tokens could be obtained.
     ///
     /// # Cancel safety
-    /// A login continues if the future is dropped; the next call gets its result.
+    /// If the future is dropped, a login continues, and the next call receives its result.
     pub async fn log_in(&self) -> Result<(), Arc<AuthError>> {
         self.session.log_in().await
     }
@@ -185,7 +190,7 @@ impl OAuth {
         Self { session: Arc::new(Session::new(config)) }
     }
 
-    /// Changes the configuration; tokens obtained before are forgotten.
+    /// Changes the configuration; tokens that were obtained earlier are dropped.
     fn edit(self, change: impl FnOnce(&mut OAuthConfig)) -> Self {
         let mut config = self.session.config.clone();
         change(&mut config);
@@ -223,7 +228,7 @@ impl fmt::Debug for OAuth {
     }
 }
 
-/// Converts an error for callers; the original is its source.
+/// Converts an error to the form for callers; the original error is its source.
 fn to_rpc_error(error: Arc<AuthError>) -> RpcError {
     RpcError::from(&*error).because(error)
 }

@@ -6,13 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::address::{self, clip_text};
 use super::authorize::{ApplicationType, check_redirect};
 use super::config::{OAuthConfig, Preregistered};
-use super::device;
 use super::error::AuthError;
 use super::metadata::AuthServer;
 use super::now;
 use super::secret::Secret;
 use super::store::{Registration, RegistrationKind};
-use super::token::{BASIC, Identity, NONE, POST, Proof};
+use super::token::{BASIC, DEVICE_GRANT, Identity, NONE, POST, Proof};
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "OpenID Connect names the member")]
@@ -46,13 +45,14 @@ struct Refusal {
 /// The origin of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegistrationOrigin {
-    /// Existed before this login.
+    /// The registration existed before this login.
     Old,
-    /// Made for this login.
+    /// The registration was made for this login.
     New,
 }
 
-/// Returns the client's registration: its metadata document, else what the user configured, else a dynamic one.
+/// Returns the client's registration: its metadata document if supported, else the configured credentials, else
+/// a dynamic registration.
 pub(super) async fn registration(
     fetcher: &SharedFetch,
     config: &OAuthConfig,
@@ -78,7 +78,7 @@ pub(super) async fn registration(
         return Err(AuthError::NoClient { issuer: server.issuer.clone() });
     };
     address::parse_secure("the registration endpoint", endpoint)?;
-    let device = server.device_authorization_endpoint.as_ref().map(|_| device::GRANT);
+    let device = server.device_authorization_endpoint.as_ref().map(|_| DEVICE_GRANT);
     let grant_types = ["authorization_code", "refresh_token"].into_iter().chain(device).collect();
     let application = Application {
         client_name: &config.name,
@@ -94,7 +94,7 @@ pub(super) async fn registration(
     Ok((register(fetcher, server, endpoint, &application).await?, RegistrationOrigin::New))
 }
 
-/// Returns the identity of a registered client for the token endpoint.
+/// Returns the identity with which a registered client authenticates at the token endpoint.
 pub(super) fn identity(registration: &Registration) -> Identity {
     let secret = registration.client_secret.clone();
     let proof = match (registration.method.as_str(), secret) {
@@ -105,20 +105,21 @@ pub(super) fn identity(registration: &Registration) -> Identity {
     Identity { id: registration.client_id.clone(), proof }
 }
 
-/// Returns the authentication method of a client with or without a secret, if none is configured.
+/// Returns the authentication method to use at the token endpoint if none is configured; it depends on whether
+/// there is a secret.
 pub(super) fn method(server: &AuthServer, secret: Option<&Secret>) -> &'static str {
     let lists = |method| server.has_method(method);
     match secret {
         None => NONE,
         Some(_) if lists(BASIC) == Some(false) && lists(POST) == Some(true) => POST,
         Some(_) if lists(BASIC) == Some(false) && lists(NONE) == Some(true) => NONE,
-        // RFC 8414 §2: the default if nothing is listed.
+        // RFC 8414 §2: `client_secret_basic` is the default if the metadata lists no methods.
         Some(_) => BASIC,
     }
 }
 
-/// Returns the method to register with: without a secret if possible, since a program on a person's machine cannot
-/// protect one.
+/// Returns the authentication method to register. A method without a secret is preferred, because a program on
+/// a person's machine cannot protect a secret.
 fn wanted(server: &AuthServer) -> &'static str {
     let methods = [NONE, BASIC, POST];
     let listed = methods.into_iter().find(|method| server.has_method(method) == Some(true));
@@ -153,7 +154,7 @@ async fn register(
             description: clip_text(&description),
         });
     }
-    // An error of serde quotes the text, which contains a secret.
+    // The error of serde is dropped, because it quotes the text, which contains a secret.
     let found: Registered =
         serde_json::from_slice(&answer.body).map_err(|_| document("it is not a registration"))?;
     if found.client_id.is_empty() {
@@ -192,7 +193,7 @@ fn made(
     Registration { client_id, client_secret, expires_at: None, method, redirect_uri, kind }
 }
 
-/// Checks a client id that is a URL: `https`, with a path.
+/// Checks a client id that is the URL of a metadata document: it must use `https` and have a path.
 fn check_document(url: &str) -> Result<(), AuthError> {
     const WHAT: &str = "the client's metadata document";
     let refuse = |why| AuthError::Address { what: WHAT, url: address::display_url(url), why };

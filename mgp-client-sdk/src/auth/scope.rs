@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of scopes in a set; further ones are dropped.
+/// The maximum number of scopes in a set; further ones are dropped.
 const MAX_SCOPES: usize = 64;
 const MAX_SCOPE_BYTES: usize = 256;
 
 const OFFLINE_ACCESS: &str = "offline_access";
 
-/// A set of at most 64 scopes, in the order they were added.
+/// A set of at most 64 scopes, in the order in which they were added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Scopes(Vec<String>);
@@ -72,8 +72,8 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// Selects the scopes to request: those of the challenge, else those the resource lists, else none; and in addition
-/// those requested before, and `offline_access` if the authorization server lists it.
+/// Selects the scopes to request: those in the challenge, else those that the resource lists, else none.
+/// Earlier requested scopes are added, and `offline_access` if the authorization server lists it.
 pub(super) fn select_scopes(
     challenged: Option<&Scopes>,
     listed: Option<&Scopes>,

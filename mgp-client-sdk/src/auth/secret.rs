@@ -1,10 +1,10 @@
-//! Texts that must not be printed: tokens, client secrets, assertions.
+//! Strings that must not be printed: tokens, client secrets, assertions.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A text that `Debug` does not show; serialising writes it, for token stores.
+/// A secret string. `Debug` does not show it; serialization writes it in clear, for token stores.
 ///
 /// ```
 /// use mgp_client_sdk::auth::Secret;

@@ -18,10 +18,10 @@ use super::now;
 use super::secret::Secret;
 use super::store::{TokenEntry, TokenKind, Tokens};
 
-/// Seconds before its expiry that a token is renewed; less for short-lived tokens.
+/// The time in seconds before its expiry at which a token is renewed; less for short-lived tokens.
 const RENEWAL_MARGIN_SECS: u64 = 30;
 
-/// The number of times that one request is sent again because the server requires another nonce.
+/// The maximum number of times that a request is repeated because the server requires a new nonce.
 const MAX_NONCE_RETRIES: u32 = 4;
 /// The key of the protected server in [`Nonces`].
 const PROTECTED_SERVER: &str = "server";
@@ -34,7 +34,7 @@ pub(super) struct Session {
 }
 
 struct State {
-    /// `true` once the store was read.
+    /// `true` once the store has been read.
     is_loaded: bool,
     entry: Option<TokenEntry>,
     /// The access token that was in the store when it was last read or written.
@@ -42,18 +42,18 @@ struct State {
     limits: Limits,
 }
 
-/// Work that leads to better credentials.
+/// The kind of work to do to obtain better credentials.
 #[derive(Clone, Debug)]
 pub(super) enum TokenWork {
-    /// Nothing was refused yet.
+    /// Obtain or renew tokens before the server refuses a request.
     Prepare,
-    /// The credentials were refused.
+    /// Replace credentials that the server refused.
     Renew(Demand),
-    /// The granted scopes do not suffice.
+    /// Obtain more scopes, because the granted ones are insufficient.
     StepUp(Demand),
 }
 
-/// Running work, in its own task: a cancelled caller must not interrupt a login or a token rotation.
+/// Work that runs in its own task, so that a cancelled caller cannot interrupt a login or a token rotation.
 struct RunningWork {
     outcome: Outcome,
     task: AbortHandle,
@@ -80,7 +80,8 @@ impl Session {
         }
     }
 
-    /// Returns the value of `Authorization`, or `None` if there is none yet and the server must first ask for it.
+    /// Returns the value of `Authorization`, or `None` without a token: then the server must first refuse a
+    /// request.
     pub(super) async fn authorization(self: &Arc<Self>) -> Result<Option<String>, Arc<AuthError>> {
         if self.needs_work() {
             self.start_or_join(TokenWork::Prepare).0.await?;
@@ -88,7 +89,7 @@ impl Session {
         Ok(self.header_value())
     }
 
-    /// Returns the credentials of a request: the token, and for a bound token a proof for this request.
+    /// Returns the credentials for a request: the token, and for a bound token a proof for this request.
     pub(super) async fn show(
         self: &Arc<Self>,
         to: RequestTarget<'_>,
@@ -105,12 +106,12 @@ impl Session {
             .header("dpop", proof))
     }
 
-    /// Stores the nonce for the next proof.
+    /// Stores a nonce for the next proof.
     pub(super) fn nonce(&self, nonce: &str) {
         self.nonces.take(PROTECTED_SERVER, nonce);
     }
 
-    /// Gets better credentials than those that were refused.
+    /// Obtains new credentials after a request was refused with the previous ones.
     pub(super) async fn refused(
         self: &Arc<Self>,
         refusal: CredentialRefusal,
@@ -143,7 +144,7 @@ impl Session {
         self.replace_credentials(refusal.shown.as_deref(), work).await
     }
 
-    /// Gets credentials, if there are none.
+    /// Obtains credentials, unless there are valid ones.
     pub(super) async fn log_in(self: &Arc<Self>) -> Result<(), Arc<AuthError>> {
         if self.authorization().await?.is_some() {
             return Ok(());
@@ -151,14 +152,14 @@ impl Session {
         self.replace_credentials(None, TokenWork::Renew(Demand::default())).await
     }
 
-    /// Works until the credentials differ from those that were refused.
+    /// Repeats work until the credentials differ from the refused ones.
     async fn replace_credentials(
         self: &Arc<Self>,
         header_value: Option<&str>,
         work: TokenWork,
     ) -> Result<(), Arc<AuthError>> {
         loop {
-            // Another caller was refused before and has got better credentials.
+            // Another caller's request was refused earlier, and its work has already replaced the credentials.
             if self.header_value().is_some_and(|now| Some(now.as_str()) != header_value) {
                 return Ok(());
             }
@@ -170,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Joins the running work, or starts this.
+    /// Joins the running work, or starts the given work if none is running.
     fn start_or_join(self: &Arc<Self>, work: TokenWork) -> (Outcome, Role) {
         let mut running_work = self.running_work.lock();
         if let Some(running_work) =
@@ -201,7 +202,7 @@ impl Session {
         tokens.expires_at.is_none_or(|at| at > now()).then(|| header(tokens))
     }
 
-    /// Returns a bound token with its key; read together, since both may be renewed at any time.
+    /// Returns a bound token with its key. Both are read under one lock, because either may be renewed at any time.
     fn bound(&self) -> Option<(ProofKey, Secret)> {
         let state = self.state.lock();
         let entry = state.entry.as_ref()?;
@@ -209,7 +210,7 @@ impl Session {
         Some((entry.key.clone()?, tokens.access.clone()))
     }
 
-    /// Returns whether there is work to do before the server is asked.
+    /// Returns whether there is work to do before the next request is sent.
     fn needs_work(&self) -> bool {
         let state = self.state.lock();
         let tokens = state.entry.as_ref().and_then(|entry| entry.tokens.as_ref());
@@ -221,7 +222,7 @@ impl Session {
         self.state.lock().is_loaded
     }
 
-    /// Sets the entry read from the store.
+    /// Stores the entry that was read from the token store.
     pub(super) fn set_loaded(&self, entry: Option<TokenEntry>) {
         let mut state = self.state.lock();
         state.is_loaded = true;
@@ -237,12 +238,12 @@ impl Session {
         self.state.lock().entry = Some(entry);
     }
 
-    /// Remembers which tokens are in the store.
+    /// Records which tokens are in the store.
     pub(super) fn note_stored(&self, kept: Option<&TokenEntry>) {
         self.state.lock().seen = kept.and_then(access).cloned();
     }
 
-    /// Returns whether the store contains other tokens than when it was last read or written.
+    /// Returns whether the store contains different tokens than when it was last read or written.
     pub(super) fn is_newer_in_store(&self, kept: &TokenEntry) -> bool {
         access(kept).is_some_and(|access| self.state.lock().seen.as_ref() != Some(access))
     }
@@ -274,7 +275,8 @@ fn header(tokens: &Tokens) -> String {
     format!("{scheme}{}", tokens.access.expose())
 }
 
-/// Handles a refused proof, with a token that may be valid: if the server sent a nonce, the next proof contains it.
+/// Handles a refused proof for a token that may still be valid. If the server sent a nonce, the request can be
+/// repeated with it.
 fn handle_refused_proof(error: &str, refusal: &CredentialRefusal) -> Result<(), AuthError> {
     let hint = match &refusal.nonce {
         Some(_) if refusal.attempts <= MAX_NONCE_RETRIES => return Ok(()),

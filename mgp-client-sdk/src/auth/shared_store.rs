@@ -11,15 +11,15 @@ use super::session::{Session, is_stale};
 use super::store::{RegistrationKind, RenewalLock, TokenEntry, TokenKind, TokenStoreError, Tokens};
 
 impl Session {
-    /// Waits for the right to renew tokens; its holder reads the store, uses the refresh token, and writes the result
-    /// before another process uses the same one.
+    /// Waits for the exclusive right to renew tokens. The holder reads the store, uses the refresh token and stores
+    /// the result, so that no other process uses the same refresh token.
     pub(super) async fn lock_renewal(
         &self,
         server: &Url,
         found: &Discovered,
     ) -> Result<RenewalLock, AuthError> {
         if self.config.is_machine() {
-            // Machines have no refresh tokens.
+            // Without a person there are no refresh tokens, so no lock is needed.
             return Ok(RenewalLock::default());
         }
         let server = address::canonical(server);
@@ -32,7 +32,7 @@ impl Session {
         }
     }
 
-    /// Returns the entry of an issuer: the known one, or a newer one that another process stored.
+    /// Returns the entry of an issuer: the entry in memory, or a newer one that another process has stored.
     pub(super) async fn load_entry(
         &self,
         server: &Url,
@@ -45,7 +45,7 @@ impl Session {
         self.note_stored(stored.as_ref());
         let stored = stored.and_then(|stored| self.usable(stored));
         let issued = |entry: &TokenEntry| entry.tokens.as_ref().map(|tokens| tokens.issued_at);
-        // Within one second the store is newer: another process has written it.
+        // If both were issued in the same second, the stored entry counts as newer, because another process wrote it.
         let is_newer = |stored: &TokenEntry, known: &TokenEntry| {
             issued(stored).is_some() && issued(stored) >= issued(known)
         };
@@ -58,7 +58,8 @@ impl Session {
         Ok(entry)
     }
 
-    /// Uses the tokens that another process stored in place of invalid ones; returns `false` if there are none.
+    /// Adopts the tokens that another process stored in place of invalid ones. Returns `false` if the store has no
+    /// others.
     pub(super) async fn adopt_stored(&self, dead: &Tokens, entry: &TokenEntry) -> bool {
         let stored = self.config.store.load(&entry.server, &entry.issuer).await.ok().flatten();
         let stored = stored.and_then(|stored| self.usable(stored)).filter(|stored| {
@@ -71,7 +72,7 @@ impl Session {
         true
     }
 
-    /// Uses an entry from now on, and stores it; if storing fails, the login still serves this process.
+    /// Uses an entry from now on, and stores it. If storing fails, the tokens can still be used in this process.
     pub(super) async fn save(&self, entry: TokenEntry) {
         self.take(entry.clone());
         match self.config.store.save(entry.clone()).await {
@@ -80,7 +81,7 @@ impl Session {
         }
     }
 
-    /// Stores an entry without new tokens, unless another process stored some since the store was read.
+    /// Stores an entry without tokens, unless another process has stored new tokens since the store was last read.
     pub(super) async fn save_without_tokens(&self, entry: TokenEntry) {
         let stored = self.config.store.load(&entry.server, &entry.issuer).await.ok().flatten();
         let Some(stored) = stored.filter(|stored| self.is_newer_in_store(stored)) else {
@@ -90,7 +91,8 @@ impl Session {
         self.take(self.usable(stored).unwrap_or(entry));
     }
 
-    /// Returns an entry if it was made with the configured credentials; its tokens only if they may be used.
+    /// Returns an entry if it was obtained with the configured credentials; its tokens are removed if they must not
+    /// be used.
     pub(super) fn usable(&self, entry: TokenEntry) -> Option<TokenEntry> {
         let mut entry = Some(entry).filter(|entry| self.is_from_our_credentials(entry))?;
         entry.tokens = entry.tokens.filter(|tokens| match self.config.dpop {
@@ -101,7 +103,7 @@ impl Session {
         Some(entry)
     }
 
-    /// Returns whether an entry was made with the configured credentials.
+    /// Returns whether an entry was obtained with the configured credentials.
     pub(super) fn is_from_our_credentials(&self, entry: &TokenEntry) -> bool {
         let preregistered =
             entry.registration.as_ref().filter(|r| r.kind == RegistrationKind::Preregistered);

@@ -20,6 +20,9 @@ const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
+/// The grant type of logins by a device code (RFC 8628).
+pub(super) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+
 /// Authentication methods of clients (RFC 7591).
 pub(super) const NONE: &str = "none";
 pub(super) const BASIC: &str = "client_secret_basic";
@@ -35,7 +38,7 @@ pub(super) struct Identity {
 /// The means by which a client authenticates itself.
 #[derive(Clone, Debug)]
 pub(super) enum Proof {
-    /// None: a public client.
+    /// No authentication: a public client.
     None,
     /// The secret, in the `Authorization` header.
     Basic(Secret),
@@ -70,7 +73,7 @@ pub(super) struct Answer {
     scope: Option<String>,
 }
 
-/// A number of seconds; some servers write it as text, or with a fraction.
+/// A number of seconds; some servers send it as a string or with a fraction.
 #[derive(Clone, Copy)]
 struct Seconds(u64);
 
@@ -98,7 +101,8 @@ pub(super) async fn request(
     answer.tokens(endpoint, scopes, binding)
 }
 
-/// Sends a request to a token endpoint and reads the response; sends it again if a nonce is required.
+/// Sends a request to a token endpoint and reads the response. Repeats the request if the endpoint requires a
+/// nonce.
 pub(super) async fn ask(
     fetcher: &SharedFetch,
     endpoint: &str,
@@ -110,7 +114,7 @@ pub(super) async fn ask(
     address::parse_secure("the token endpoint", endpoint)?;
     let mut retries = 0;
     loop {
-        // Created for each attempt: proofs and assertions are valid once.
+        // Created again for each attempt, because proofs and assertions can be used only once.
         let request = post(endpoint, issuer, identity, &form)?;
         let Some(prover) = prover else { return read(endpoint, &fetcher.fetch(request).await?) };
         let answer = fetcher.fetch(prover.prove(request)?).await?;
@@ -160,7 +164,7 @@ pub(super) fn post(
     })
 }
 
-/// Encodes both parts as in a form before they are joined (OAuth 2.1 §2.4.1).
+/// Encodes the id and the secret as in a form before they are joined (OAuth 2.1 §2.4.1).
 fn basic(id: &str, secret: &Secret) -> String {
     let encode = |part: &str| byte_serialize(part.as_bytes()).collect::<String>();
     format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret.expose()))))
@@ -168,7 +172,7 @@ fn basic(id: &str, secret: &Secret) -> String {
 
 fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
     if (200..300).contains(&answer.status) {
-        // An error of serde quotes the text, which is secret.
+        // The error of serde is dropped, because it quotes the text, which is secret.
         return serde_json::from_slice(&answer.body).map_err(|_| AuthError::Document {
             what: "the answer of the token endpoint",
             url: address::display_url(endpoint),
@@ -191,7 +195,7 @@ pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
 }
 
 impl Answer {
-    /// Returns the tokens, checked for use in a header.
+    /// Returns the tokens after checking that they can be sent in a header.
     fn tokens(self, endpoint: &str, asked: &Scopes, binding: Binding) -> Result<Tokens, AuthError> {
         let refuse = |why: &str| AuthError::Document {
             what: "the answer of the token endpoint",
@@ -262,7 +266,7 @@ impl<'de> Deserialize<'de> for Seconds {
     }
 }
 
-/// Returns whether a refusal is final, rather than a passing failure.
+/// Returns whether a refusal is permanent, so that the same request would fail again.
 pub(super) fn is_final(error: &AuthError) -> bool {
     const FINAL: &[&str] = &[
         "invalid_client",

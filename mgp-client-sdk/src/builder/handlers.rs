@@ -1,4 +1,4 @@
-//! Handlers of a client: for requests of its server and for notifications.
+//! The builder methods that set handlers: for requests of the server and for notifications.
 
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ where
 }
 
 impl ElicitationHandlers {
-    /// Adds the handlers to a router; a mode without one is refused (MCP elicitation).
+    /// Adds the handlers to a router; requests in a mode without a handler are refused (MCP elicitation).
     pub(super) fn add_handlers(self, router: Router) -> Router {
         if self.form.is_none() && self.url.is_none() {
             return router;
@@ -60,7 +60,7 @@ impl ElicitationHandlers {
 impl ClientBuilder {
     // === Requests ===
 
-    /// Sets the handler that asks the person with a form.
+    /// Sets the handler that shows a form to the user and returns the answer.
     ///
     /// [`ElicitParams::accept_with`] fills in the defaults of the form, [`ElicitParams::accept`] accepts it unchanged.
     pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
@@ -74,10 +74,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the handler that asks the person to open a page; completion is reported to
+    /// Sets the handler that asks the user to open a page in a browser; completion is reported to
     /// [`on_elicitation_complete`](Self::on_elicitation_complete).
     ///
-    /// Do not fetch the page: it is for the person, who must see its whole address first.
+    /// The handler must not fetch the page: only the user may open it, after seeing its complete address.
     pub fn on_url_elicitation<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
@@ -89,7 +89,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the handler that asks a model.
+    /// Sets the handler that lets a model generate a message (MCP sampling).
     ///
     /// Conversations with tools are refused; see [`on_sampling_with_tools`](Self::on_sampling_with_tools).
     pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
@@ -112,7 +112,8 @@ impl ClientBuilder {
         })
     }
 
-    /// Sets the handler that asks a model which may request tools; the server runs them.
+    /// Sets the handler that lets a model generate a message in which the model may call tools; the server runs
+    /// these tools.
     pub fn on_sampling_with_tools<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
@@ -139,7 +140,7 @@ impl ClientBuilder {
         capabilities.elicitation.get_or_insert_with(ElicitationCapability::new)
     }
 
-    /// Sets the handler that returns the directories the client works in.
+    /// Sets the handler that returns the client's roots (its working directories).
     pub fn on_roots<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -156,13 +157,13 @@ impl ClientBuilder {
         })
     }
 
-    /// Sets the directories the client works in.
+    /// Sets the client's roots (its working directories).
     pub fn roots(self, roots: impl IntoIterator<Item = Root>) -> Self {
         let roots: Vec<_> = roots.into_iter().collect();
         self.on_roots(move || ready(Ok(roots.clone())))
     }
 
-    /// Sets a handler for the requests it declares, and for all notifications.
+    /// Sets a handler object for the requests that it declares, and for all notifications.
     pub fn handler(mut self, handler: impl ClientHandler) -> Self {
         let handler = Arc::new(handler);
         let accepted_requests = handler.accepted_requests();
@@ -202,7 +203,7 @@ impl ClientBuilder {
             .on_progress(move |tool, step| handler.progress(tool, step))
     }
 
-    /// Adds handlers of further requests.
+    /// Adds handlers for further methods.
     pub fn handlers(self, router: Router) -> Self {
         self.add_handlers(|own| own.merge(router))
     }
@@ -221,15 +222,18 @@ impl ClientBuilder {
 
     /// Sets a hook that receives the id of each completed URL elicitation.
     ///
-    /// Only legacy servers send it; a modern server notices when the call is made again.
+    /// Only legacy servers send this notification; a modern server learns of the completion when the call is
+    /// repeated.
     pub fn on_elicitation_complete(self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on::<ElicitationComplete>(move |over| hook(&over.elicitation_id))
     }
 
-    /// Adds a hook that receives changes of lists and of subscribed resources; cached lists are already dropped.
+    /// Adds a hook that receives changes of lists and of subscribed resources. Affected cached lists have already
+    /// been dropped.
     ///
     /// A modern server sends them on a stream, which the client keeps open if the server announces changes; see
-    /// [`ListenConfig`](crate::ListenConfig). After the stream was interrupted everything on it is reported as changed.
+    /// [`ListenConfig`](crate::ListenConfig). After an interruption of the stream, all of its lists and resources
+    /// are reported as changed.
     pub fn on_change(mut self, hook: impl Fn(&ServerChange) + Send + Sync + 'static) -> Self {
         self.config.hooks.changed.push(Arc::new(hook));
         self
@@ -237,7 +241,7 @@ impl ClientBuilder {
 
     /// Adds a hook that receives changes of the server's state, such as draining (MGP §11.4).
     ///
-    /// A modern server sends them on the stream of changes, which the client keeps open for this too.
+    /// A modern server sends them on the stream of changes; this hook alone makes the client keep that stream open.
     ///
     /// ```
     /// use mgp_client_sdk::Client;
@@ -258,15 +262,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets a hook that receives the questions a server asks on behalf of a call; answer with
+    /// Sets a hook that receives the questions that a server asks while it processes a call; answer with
     /// [`callback_respond`](crate::Mgp::callback_respond) (MGP §13.4).
     pub fn on_callback(self, hook: impl Fn(CallbackRequestParams) + Send + Sync + 'static) -> Self {
         self.on::<CallbackRequest>(hook)
     }
 
-    /// Sets a hook that receives a notification, and offers the extension it belongs to.
+    /// Sets a hook for a notification, and offers the MGP extension to which the notification belongs.
     ///
-    /// It runs on the connection's task, in wire order, and must not block.
+    /// The hook runs on the connection's task, in the order of arrival, and must not block.
     pub fn on<N: Notification>(mut self, hook: impl Fn(N::Params) + Send + Sync + 'static) -> Self {
         if let Some(extension) = lookup(N::METHOD).and_then(|info| info.extension) {
             self.mgp = self.mgp.map(|set| set.with(extension));

@@ -1,4 +1,4 @@
-//! The builder of a client; capabilities follow from the handlers it is given.
+//! The builder of a client. The offered capabilities follow from the handlers that are set.
 
 mod handlers;
 
@@ -25,15 +25,15 @@ use crate::client::{self, Client};
 use crate::config::ClientConfig;
 use crate::error::Error;
 
-/// The extensions that are offered by default: all that the client acts on without a handler.
+/// The extensions that are offered by default: all extensions that the client implements without a handler.
 ///
-/// Permissions, callbacks and events are offered once they have a handler; nothing applies code safety yet.
+/// Permissions, callbacks and events are offered once they have a handler. Code safety is not implemented yet.
 const DEFAULT_EXTENSIONS: ExtensionSet = ExtensionSet::STANDARD
     .without(Extension::Permissions)
     .without(Extension::Bidirectional)
     .without(Extension::CodeSafety);
 
-/// A client that is not connected yet.
+/// A builder of a client, which is not connected yet.
 ///
 /// ```
 /// use mgp_client_sdk::{Client, Error, EraChoice};
@@ -81,7 +81,7 @@ impl ClientBuilder {
 
     // === Capabilities ===
 
-    /// Sets the MGP extensions to offer; by default all that this crate serves.
+    /// Sets the MGP extensions to offer. Default: all extensions that this crate implements without a handler.
     pub fn mgp(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = Some(extensions);
         self
@@ -93,7 +93,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sends the trace of each call as `_meta.traceparent` to a server without MGP too (OpenTelemetry).
+    /// Sends the trace of each call as `_meta.traceparent` even to servers without MGP (OpenTelemetry).
     pub fn traceparent(mut self) -> Self {
         self.config.plain_traceparent = true;
         self
@@ -105,7 +105,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Uses one era only; by default the modern one if the server supports it, else the legacy one.
+    /// Restricts the client to one era. Default: the modern era if the server supports it, else the legacy one.
     pub fn era(mut self, era: EraChoice) -> Self {
         self.config.connect.era = era;
         self
@@ -119,13 +119,13 @@ impl ClientBuilder {
 
     // === Limits ===
 
-    /// Sets the time-out of requests; each sign of progress restarts it. Default: 60 s.
+    /// Sets the time-out of requests. Each progress notification restarts it. Default: 60 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
         self
     }
 
-    /// Sets the longest time of a request that reports progress. Default: 10 minutes.
+    /// Sets the maximum duration of a request that reports progress. Default: 10 minutes.
     pub fn max_timeout(mut self, timeout: Duration) -> Self {
         self.config.max_timeout = timeout;
         self
@@ -137,8 +137,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Retries calls that failed and may succeed: after the delay the server asks for, within these limits,
-    /// and with a budget and a circuit breaker for the server (MGP §14.6).
+    /// Retries failed calls that may succeed later: after the delay that the server requests, within the limits of
+    /// `config`, and with a retry budget and a circuit breaker for the server (MGP §14.6).
     ///
     /// By default no call is retried.
     /// A call that may have run is retried only if the definition of its tool declares that to be safe, or
@@ -166,7 +166,7 @@ impl ClientBuilder {
     /// # });
     /// ```
     pub fn retry(mut self, config: RetryConfig) -> Self {
-        // The server's claims about the risk of its tools count as without governance.
+        // Without governance the server's own claims about the risk of its tools count.
         let risk = |tool: &Tool| Assessment::of(tool, &ServerPolicy::default()).effective_risk;
         self.config.retry = Some(RetryLayer::new(config).risk(risk));
         self
@@ -180,7 +180,8 @@ impl ClientBuilder {
 
     /// Adds a layer around all calls: audit, access, limits; the last one added is the outermost.
     ///
-    /// Layers see the callee's facts and the trace of each call; their own time does not count as the server's.
+    /// Layers see the negotiated facts of the server and the trace of each call. Time spent in layers does not
+    /// count towards the time-out.
     ///
     /// ```
     /// use mgp_client_sdk::{Client, TestClient};
@@ -207,13 +208,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the principal of the calls.
+    /// Sets the principal on whose behalf calls are made.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.config.principal = principal;
         self
     }
 
-    /// Sets the id of the server: its identity everywhere, whatever name it reports.
+    /// Sets the id of the server. It identifies the server in all records and decisions, whatever name the server
+    /// reports.
     ///
     /// Each call carries it as [`Context::server`](mgp_types::service::Context::server), unless one is already set.
     pub fn server_id(mut self, id: impl Into<ServerId>) -> Self {
@@ -224,9 +226,9 @@ impl ClientBuilder {
     /// Sets the authority that decides about the server's permissions and notifies the server of the decisions: before
     /// the connection is ready, after each change, and when the server asks (MGP §3.4–§3.6).
     ///
-    /// Decisions are stored under the server's [id](Self::server_id), which is required.
-    /// [`ConnectConfig`](mgp_lifecycle::ConnectConfig) describes a connection without permissions: it proceeds, and
-    /// calls are refused by the permission layer.
+    /// Decisions are stored under the server's [id](Self::server_id), which is required. For connections without
+    /// the required permissions see [`ConnectConfig`](mgp_lifecycle::ConnectConfig): the connection succeeds, and
+    /// the permission layer refuses calls.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -330,10 +332,11 @@ impl ClientBuilder {
             .await
     }
 
-    /// Starts a server as a child process and connects to it; the client owns the child from then on.
+    /// Starts a server as a child process and connects to it. The client owns the child process.
     ///
     /// # Errors
-    /// [`Error::Spawn`] if it did not start, else the reason why the handshake failed; the child has exited then.
+    /// [`Error::Spawn`] if it did not start, else the reason why the handshake failed; in that case the child has
+    /// exited.
     ///
     /// # Cancel safety
     /// Dropping the future kills the child and its group.
@@ -344,9 +347,10 @@ impl ClientBuilder {
 
     /// Connects to a server at a URL, over streamable HTTP.
     ///
-    /// In the modern era nothing is kept open except the stream of changes, if there is an
-    /// [`on_change`](Self::on_change) hook. In the legacy era there is a session; if the server loses it, it is opened
-    /// again once, and [`HttpConnection`](mgp_transport::http::HttpConnection) describes which calls may be sent twice.
+    /// In the modern era the only open request is the stream of changes, if there is an
+    /// [`on_change`](Self::on_change) hook. In the legacy era there is a session. If the server loses the session,
+    /// it is opened again once; [`HttpConnection`](mgp_transport::http::HttpConnection) describes which calls may
+    /// be sent twice.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), mgp_client_sdk::Error> {
@@ -373,7 +377,7 @@ impl ClientBuilder {
         let connected = client::establish_url(url, own, |outbound| outbound.with_gates(&gates));
         match connected.await {
             Err(error) if client::may_be_http_sse(&error) => {
-                // Without an event stream the first error says more.
+                // Without an event stream the first error is the more useful one.
                 let other =
                     client::establish_http_sse(url, config, |outbound| outbound.with_gates(&gates));
                 other.await.map_err(|_| error)

@@ -1,4 +1,4 @@
-//! A call of a tool: built, then awaited, streamed, or run together with others.
+//! A builder for the call of a tool: awaited, streamed, or run together with other calls.
 
 mod stream;
 
@@ -26,7 +26,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::wire::TimeLimits;
 
-/// A call that is not made yet: await it, or use its [`stream`](Self::stream).
+/// A call that has not been sent yet: await it, or use its [`stream`](Self::stream).
 ///
 /// ```
 /// use mgp_client_sdk::{TestClient, ToolResult};
@@ -64,7 +64,7 @@ pub struct ToolCall {
     outlet: Outlet,
     progress: Option<StepHook>,
     task: TaskMode,
-    /// Known before the call is made, so that it can be found among those in flight.
+    /// The key of the call; fixed in advance, so that the call can be found among those in flight.
     key: CallKey,
 }
 
@@ -73,9 +73,10 @@ type StepHook = Box<dyn Fn(&Progress) + Send + Sync>;
 /// The condition under which a call may become a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskMode {
-    /// If nothing observes the call, since a task reports only its result.
+    /// The call may become a task only if nothing observes it, because a task reports only its result.
     IfUnobserved,
-    /// Always; a legacy server is asked to create one and to keep its result for this time.
+    /// The call may always become a task. A legacy server is asked to create the task, and to keep its result for
+    /// this time.
     Wanted(Option<Duration>),
 }
 
@@ -101,7 +102,7 @@ impl ToolCall {
         }
     }
 
-    /// Sets all arguments: anything that serializes to a JSON object; `()` and `None` mean none.
+    /// Sets all arguments: any value that serializes to a JSON object; `()` and `None` mean no arguments.
     ///
     /// ```
     /// use mgp_client_sdk::TestClient;
@@ -115,7 +116,7 @@ impl ToolCall {
     /// ```
     pub fn args(mut self, arguments: impl Serialize) -> Self {
         self.arguments = Payload::of(&arguments).map(|arguments| {
-            // In JSON they are `null`, which servers do not accept as arguments.
+            // `()` and `None` serialize to `null`, which servers do not accept as arguments.
             Arguments::Whole(if arguments.is_null() { Payload::empty_object() } else { arguments })
         });
         self
@@ -143,24 +144,24 @@ impl ToolCall {
         self
     }
 
-    /// Sets the trace that the call belongs to (MGP §6.5); by default a new one is created.
+    /// Sets the id of the trace that the call belongs to (MGP §6.5). Default: a new trace.
     pub fn trace(mut self, id: impl Into<String>) -> Self {
         self.trace = Some(id.into());
         self
     }
 
-    /// Asks a modern server for log messages of this call, from this level on.
+    /// Asks a modern server to send log messages of this call, at this level and above.
     pub fn log_level(self, level: LogLevel) -> Self {
         self.meta(key::LOG_LEVEL, level)
     }
 
-    /// Sets the time-out of this call; each sign of progress restarts it.
+    /// Sets the time-out of this call. Each progress notification restarts it. Default: the client's time-out.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets the longest time of this call if it reports progress.
+    /// Sets the maximum duration of this call if it reports progress. Default: the client's maximum.
     pub fn max_timeout(mut self, timeout: Duration) -> Self {
         self.max_timeout = Some(timeout);
         self
@@ -172,7 +173,7 @@ impl ToolCall {
         self
     }
 
-    /// Sets an outlet for partial results; if it takes chunks, the server is asked for them.
+    /// Sets an outlet for partial results. If it accepts chunks, the client requests them from the server.
     pub fn outlet(mut self, outlet: Outlet) -> Self {
         self.outlet = outlet;
         self
@@ -180,8 +181,8 @@ impl ToolCall {
 
     /// Lets the call become a task even if its progress is observed, and asks a server of 2025-11-25 to create one.
     ///
-    /// A modern call that nothing observes may become a task without this.
-    /// In the legacy era it is required for a tool that only runs as a task.
+    /// A modern call that nothing observes may become a task even without this setting. In the legacy era the
+    /// setting is required for tools that run only as tasks.
     pub fn as_task(mut self) -> Self {
         self.task = TaskMode::Wanted(None);
         self
@@ -193,10 +194,11 @@ impl ToolCall {
         self
     }
 
-    /// Makes the call, again for each round of the server's questions, and returns its result; awaiting does the same.
+    /// Sends the call, repeats it for each round of the server's questions, and returns its result. Awaiting the
+    /// value does the same.
     ///
-    /// If the call becomes a task, its result is awaited, at most [`max_timeout`](Self::max_timeout), and the handlers
-    /// answer its questions.
+    /// If the call becomes a task, this method waits for its result, at most for
+    /// [`max_timeout`](Self::max_timeout), and the client's handlers answer its questions.
     ///
     /// # Errors
     /// See [`Client::request`]; a tool that ran and failed is not an error, see [`ToolResult`](crate::ToolResult).
@@ -221,7 +223,7 @@ impl ToolCall {
         Ok(outcome.get()?)
     }
 
-    /// Makes the call once and returns the raw reply: a result, questions, or a task.
+    /// Sends the call once and returns the raw reply: a result, questions, or a task.
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -233,7 +235,7 @@ impl ToolCall {
         Ok(stack.send(self.into_call()?).await?)
     }
 
-    /// Makes the call and returns a stream of its chunks, its progress and, last, its result.
+    /// Returns a stream that sends the call, and yields its chunks and progress and, as the last item, its result.
     ///
     /// ```
     /// use futures_util::StreamExt;
@@ -273,7 +275,7 @@ impl ToolCall {
         }
         let usual = self.client.time_limits();
         let timeout = self.timeout.unwrap_or(usual.timeout);
-        // A long time-out of the call implies a longer maximum.
+        // If only a time-out is set, it also raises a lower maximum.
         let max = self.max_timeout.unwrap_or(usual.max.max(timeout));
         Some(TimeLimits { timeout, max })
     }
@@ -329,7 +331,8 @@ impl IntoFuture for ToolCall {
 
 mgp_types::opaque_debug!(ToolCall { tool });
 
-/// Makes calls, at most `max_in_flight` at once; returns the results in the order of the calls.
+/// Sends calls, with at most `max_in_flight` in flight at the same time; returns the results in the order of
+/// the calls.
 pub(crate) async fn call_many(
     calls: impl IntoIterator<Item = ToolCall>,
     max_in_flight: usize,
@@ -345,7 +348,7 @@ pub(crate) async fn call_many(
     results.into_iter().flatten().collect()
 }
 
-/// Passes each progress step to a hook, and everything to the inner outlet.
+/// Passes each progress step to a hook, and all items to the inner outlet.
 struct ProgressTap {
     hook: StepHook,
     inner: Outlet,

@@ -16,7 +16,8 @@ use super::ToolCall;
 use crate::client::Client;
 use crate::error::Error;
 
-/// The number of partial results buffered for the reader; the connection buffers more within its limits.
+/// The maximum number of partial results that are buffered for the reader. The connection buffers more, within
+/// its own limits.
 const MAX_BUFFERED: usize = 64;
 
 /// An item of a [`ToolStream`].
@@ -53,7 +54,7 @@ impl ToolStream {
 
     /// Cancels the call and returns its partial result (MGP §12.7).
     ///
-    /// A server that did not negotiate streaming is only asked to stop.
+    /// A server that did not negotiate streaming only receives a cancellation, and returns no partial result.
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -106,7 +107,7 @@ impl Stream for ToolStream {
                 return Poll::Ready(Some(item));
             }
             let Some(call) = &mut self.call else {
-                // The channel is empty, so the result is the last item.
+                // The call has ended and the channel is empty, so the result comes last.
                 return Poll::Ready(self.last.take().map(|last| last.map(StreamItem::Result)));
             };
             match call.as_mut().poll(task) {
@@ -114,7 +115,7 @@ impl Stream for ToolStream {
                     self.last = Some(result);
                     self.call = None;
                 }
-                // The call may have put something into the channel while it was polled.
+                // Poll again, because the call may have put an item into the channel while it was polled.
                 Poll::Pending => match self.poll_item(task) {
                     Poll::Ready(Some(item)) => return Poll::Ready(Some(item)),
                     _ => return Poll::Pending,

@@ -33,9 +33,9 @@ use crate::wire::{
     OutboundStack, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound, spawn_connection,
 };
 
-/// Time for a child that was killed to exit.
+/// The time within which a killed child must exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Added to a time-out so that the limit of the whole handshake is reached first.
+/// Added to the time-out of a single step, so that the time-out of the whole handshake ends first.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts a child and connects to it.
@@ -51,7 +51,7 @@ pub(crate) async fn spawn(
     establish(reader, writer, config, gates, Some(ChildGuard::Own(Arc::new(child)))).await
 }
 
-/// Connects over a pair of byte streams; `child` is the server if it is our child process.
+/// Connects over a pair of byte streams; `child` is the server's process if this client started it.
 pub(crate) async fn establish<R, W>(
     reader: R,
     writer: W,
@@ -80,7 +80,7 @@ where
     Box::pin(finish_connect(transport, config, gates)).await
 }
 
-/// Connects to a URL.
+/// Connects to a server at a URL.
 #[cfg(feature = "http")]
 pub(crate) async fn establish_url(
     url: &str,
@@ -144,7 +144,7 @@ pub(crate) async fn establish_http_sse(
     establish(end.reader, end.writer, config, gates, None).await
 }
 
-/// A connection that is already driven, of any transport.
+/// A connection over any transport, whose driver already runs.
 struct Transport {
     peer: Peer,
     cx: Context,
@@ -196,7 +196,8 @@ impl Transport {
         }
     }
 
-    /// Records the connection, if the client has an audit sink and a server id; closes the connection if that fails.
+    /// Records the connection if the client has an audit sink and a server id; closes the connection if recording
+    /// fails.
     async fn record_presence(
         &self,
         config: &ClientConfig,
@@ -220,9 +221,9 @@ impl Transport {
 
 /// The era of the server, if it is known from an earlier connection.
 enum KnownEra {
-    /// A server without an address to remember it by.
+    /// Nothing: the server has no address by which its era could be stored.
     Unknown,
-    /// A server at a URL, known by its origin.
+    /// The era of a server at a URL is stored under the URL's origin.
     #[cfg(feature = "http")]
     Origin { eras: mgp_transport::http::EraCache, origin: String },
 }
@@ -257,7 +258,7 @@ impl KnownEra {
     }
 }
 
-/// Builds the stacks and runs the handshake; closes the connection if that fails.
+/// Builds the stacks and runs the handshake; closes the connection if the handshake fails.
 async fn finish_connect(
     mut transport: Transport,
     mut config: ClientConfig,
@@ -325,7 +326,7 @@ fn request_meta(
     Ok(if config.plain_traceparent { layer.trace_plain() } else { layer })
 }
 
-/// Notifies the server of changes of its permissions, if it negotiated them.
+/// Starts a task that notifies the server when its permissions change, if the server negotiated them.
 fn follow_permissions(
     session: &Arc<HandshakeState>,
     stack: &Stack,
@@ -339,7 +340,7 @@ fn follow_permissions(
     }))
 }
 
-/// Runs the handshake in the era the server had before, if it is known, and forgets that era if it is wrong now.
+/// Runs the handshake in the stored era of the server, if there is one. If that era is wrong now, removes it.
 async fn handshake(
     stack: &Stack,
     cx: &Context,
@@ -359,7 +360,8 @@ async fn handshake(
         }
     }
     let facts = connect(stack, cx, &config.offer, &config.connect).await?;
-    // If the server failed the probe or did not answer it, the next connection must probe again.
+    // If the era was only guessed, because the probe failed or was not answered, the next connection must probe
+    // again.
     if is_free && !cx.scope.state::<HandshakeState>().is_guessed() {
         known_era.note(facts.era);
     }
@@ -376,18 +378,20 @@ fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
     })
 }
 
-/// Ends a child whose handshake failed: one that did not answer is killed, any other is asked to exit first.
+/// Ends a child whose handshake failed. A child that did not answer is killed; any other child is asked to exit
+/// first.
 async fn end_child(child: &Child, error: &ConnectError) {
     if matches!(error, ConnectError::TimedOut(_)) {
         child.kill();
-        // The caller who reads the error expects that the process group is gone.
+        // Wait, because the caller that receives the error expects that the process group has ended.
         let _ = timeout(KILL_TIMEOUT, child.wait()).await;
     } else {
         child.shutdown().await;
     }
 }
 
-/// Turns the failure of a handshake into an error: a server without `server/discover` speaks no modern revision.
+/// Converts the failure of a handshake. A server without `server/discover` does not support any modern
+/// revision.
 fn connect_error(error: ConnectError, era: EraChoice) -> Error {
     match error {
         ConnectError::Refused(refusal)
@@ -399,7 +403,7 @@ fn connect_error(error: ConnectError, era: EraChoice) -> Error {
     }
 }
 
-/// Configures the retry layer with the server's id and the definitions that governance knows.
+/// Configures the retry layer with the server's id and with what governance knows about its tools.
 pub(crate) fn configure_retry(mut config: ClientConfig) -> ClientConfig {
     config.retry = config.retry.map(|retry| {
         let retry = match &config.hooks.known_tools {
@@ -417,7 +421,7 @@ pub(crate) fn configure_retry(mut config: ClientConfig) -> ClientConfig {
     config
 }
 
-/// Creates the client's own handlers of notifications, which run before the user's.
+/// Creates the client's own notification handlers, which run before the user's handlers.
 fn notices(lists: &Arc<ListCache>, hooks: &Hooks) -> Router {
     let note = |what: fn() -> ServerChange| {
         let (lists, hooks) = (Arc::clone(lists), hooks.clone());

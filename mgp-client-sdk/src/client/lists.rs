@@ -52,7 +52,7 @@ struct AllPages<T> {
     ttl: Option<Duration>,
 }
 
-/// Defines the three methods of each list.
+/// Defines the three methods of each list: one page, all pages, and the cached list.
 macro_rules! lists {
     ($(
         $name:literal: $method:ident -> $page:ident, $item:ident,
@@ -84,8 +84,8 @@ macro_rules! lists {
 
             #[doc = concat!("Returns all ", $name, ", from the cache if the server reports when they change.")]
             ///
-            /// The cached list is dropped after a change (`listChanged`) and when its time is up (`ttlMs`);
-            /// a server that sends neither is asked each time.
+            /// The cached list is dropped after a change (`listChanged`) and when its time to live (`ttlMs`) ends.
+            /// From a server that announces neither, the list is requested each time.
             ///
             /// # Errors
             #[doc = concat!("See [`Client::", stringify!($all), "`].")]
@@ -116,7 +116,7 @@ lists! {
 }
 
 impl Client {
-    /// Drops a cached list, as if the server had reported a change; for gates that filter lists.
+    /// Drops a cached list, as if the server had reported a change. Use it if gates that filter lists have changed.
     pub fn invalidate(&self, what: &ServerChange) {
         self.0.lists.invalidate(what);
     }
@@ -169,7 +169,7 @@ impl Client {
         match (all_pages.ttl, self.0.facts.era, announced) {
             (Some(ttl), ..) => cache.insert(generation, &list, Some(ttl)),
             (None, Era::Legacy, Some(true)) => cache.insert(generation, &list, None),
-            // There would be no notice of a change, so the list is not cached.
+            // No notification would announce a change, so the list is not cached.
             _ => {}
         }
         Ok(list)

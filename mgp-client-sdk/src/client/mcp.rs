@@ -1,4 +1,4 @@
-//! The other methods of MCP, typed.
+//! Typed methods for the rest of MCP.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use mgp_types::method::{
 use super::Client;
 use crate::error::Error;
 
-/// All of these fail like [`Client::request`]; dropping their future cancels the request at the server.
+/// All methods fail like [`Client::request`]. Dropping a returned future cancels the request at the server.
 impl Client {
     /// Pings the server: `ping`, or `server/discover` in the modern era, which has no ping.
     ///
@@ -50,7 +50,7 @@ impl Client {
 
     /// Subscribes to a resource; changes are reported to [`on_change`](crate::ClientBuilder::on_change).
     ///
-    /// In the modern era the client's stream of changes is opened again with the resource added.
+    /// In the modern era the client replaces its stream of changes by one that includes the resource.
     ///
     /// # Errors
     /// See [`Client::request`]; in the modern era −32601 if the server does not offer subscriptions, −32602 if it does
@@ -82,9 +82,9 @@ impl Client {
 
     /// Opens a stream of notifications in the modern era and waits until the server ends it; there is no time-out.
     ///
-    /// The notifications are passed to the hooks; run the future beside the calls and drop it to stop.
-    /// It is not needed for changes of lists and resources: [`on_change`](crate::ClientBuilder::on_change) and
-    /// [`subscribe`](Self::subscribe) open their own stream.
+    /// The notifications are passed to the hooks; poll the future concurrently with calls, and drop it to close the
+    /// stream. It is not needed for changes of lists and resources: [`on_change`](crate::ClientBuilder::on_change)
+    /// and [`subscribe`](Self::subscribe) open their own stream.
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -116,7 +116,7 @@ impl Client {
         self.request::<PromptsGet>(&params).await
     }
 
-    /// Completes an argument of a prompt or a template; `known` are the other arguments.
+    /// Completes an argument of a prompt or a template; `known` contains the values of the other arguments.
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -156,7 +156,8 @@ impl Client {
         self.request::<LoggingSetLevel>(&SetLevelParams::new(level)).await.map(drop)
     }
 
-    /// Notifies a legacy server that the roots changed; a modern server asks each time, so nothing is sent.
+    /// Notifies a legacy server that the roots changed; a modern server asks for the roots each time, so nothing is
+    /// sent to it.
     ///
     /// # Errors
     /// 2000 if the connection is closed.

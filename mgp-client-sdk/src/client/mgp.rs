@@ -1,4 +1,4 @@
-//! The methods of MGP, typed (MGP §3 to §16).
+//! Typed methods of MGP (MGP §3 to §16).
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use crate::error::Error;
 
 /// The MGP methods of a client; see [`Client::mgp`].
 ///
-/// A method whose extension is not active is refused here with −32601, since the server does not know it.
+/// If the extension of a method is not active, the client itself refuses the call with −32601, because the
+/// server does not know the method.
 ///
 /// ```
 /// use mgp_client_sdk::TestClient;
@@ -36,14 +37,14 @@ use crate::error::Error;
 pub struct Mgp<'a>(&'a Client);
 
 impl Client {
-    /// Returns the methods of MGP.
+    /// Returns the MGP methods of this client.
     #[must_use]
     pub fn mgp(&self) -> Mgp<'_> {
         Mgp(self)
     }
 }
 
-/// Defines a typed call of each method.
+/// Defines a typed method for each MGP method.
 macro_rules! calls {
     ($( $doc:literal $name:ident = $method:ident($params:ident) -> $result:ident; )+) => {
         impl Mgp<'_> {$(
@@ -127,11 +128,11 @@ impl Mgp<'_> {
         self.0.request::<HealthStatusGet>(&types::StatusParams::new()).await
     }
 
-    /// Asks the server to finish its calls and stop within a time (§11.4); see
+    /// Asks the server to finish its calls and stop within a time limit (§11.4); see
     /// [`lifecycle_shutdown`](Self::lifecycle_shutdown).
     ///
-    /// Only the server's owner may ask: the client that started it, or one with operator authority. A repeated request
-    /// returns what is left to do; it may shorten the time, never extend it.
+    /// Only the server's owner may ask: the client that started it, or one with operator authority. A repeated
+    /// request returns the remaining work. It can shorten the time limit, but not extend it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -170,7 +171,7 @@ impl Mgp<'_> {
         self.lifecycle_shutdown(&params).await
     }
 
-    /// Asks for fewer chunks (§12.8); nothing is sent if streaming is not active.
+    /// Asks the server to send chunks at a lower rate (§12.8); sends nothing if streaming is not active.
     ///
     /// # Errors
     /// 2000 if the connection is closed.
@@ -181,7 +182,7 @@ impl Mgp<'_> {
         self.0.notify::<StreamPace>(params).await
     }
 
-    /// Asks for missing chunks (§12.9); nothing is sent if streaming is not active.
+    /// Asks the server to send missing chunks again (§12.9); sends nothing if streaming is not active.
     ///
     /// # Errors
     /// 2000 if the connection is closed.

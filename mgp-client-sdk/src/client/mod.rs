@@ -37,10 +37,10 @@ use crate::listening::ChangeStream;
 use crate::presence::Presence;
 use crate::wire::{GatewayStacks, Liveness, TaskGuard, TimeLimits};
 
-/// A connected client; cheap to clone, the connection ends with the last clone.
+/// A connected client. Clones are cheap; dropping the last clone ends the connection.
 ///
-/// Dropping the last clone also ends the session of a legacy server at a URL, if the runtime the client was created on
-/// is still running; call [`close`](Self::close) to be sure.
+/// Dropping the last clone also ends the session of a legacy server at a URL, if the runtime the client was
+/// created on is still running; call [`close`](Self::close) to make sure that it ends.
 ///
 /// ```
 /// use mgp_client_sdk::{Client, ToolResult};
@@ -61,7 +61,7 @@ use crate::wire::{GatewayStacks, Liveness, TaskGuard, TimeLimits};
 pub struct Client(Arc<ClientState>);
 
 struct ClientState {
-    /// `Some` in the modern era.
+    /// The stream of changes; `None` in the legacy era.
     change_stream: Option<ChangeStream>,
     stack: Stack,
     of_gateway: GatewayStacks,
@@ -74,15 +74,16 @@ struct ClientState {
     liveness: Liveness,
     lists: Arc<ListCache>,
     answers: Router,
-    /// The same handlers, in a layer that catches panics.
+    /// The client's handlers, in a layer that catches panics.
     guarded_answers: Stack,
     time_limits: TimeLimits,
     max_pages: usize,
     max_rounds: u32,
     child: Option<ChildGuard>,
-    /// Records the connection in the audit log; declared before the driver, whose end would look like the server's.
+    /// Records the connection in the audit log. Declared before the driver and so dropped first: the end of the
+    /// driver would look like a loss of the server.
     presence: Option<Presence>,
-    /// Notifies the server of changes of its permissions.
+    /// The task that notifies the server of changes of its permissions.
     _following: Option<TaskGuard>,
     _driver: TaskGuard,
 }
@@ -109,9 +110,9 @@ mgp_types::opaque_debug!(WeakClient);
 
 /// The child process behind a client.
 pub(crate) enum ChildGuard {
-    /// Killed when the client is dropped.
+    /// A child that is killed when the client is dropped.
     Own(Arc<Child>),
-    /// Owned and ended by a supervisor.
+    /// A child that a supervisor owns and ends.
     Lent(Arc<Child>),
 }
 
@@ -152,7 +153,7 @@ impl Client {
         Self::connect_through(reader, writer, config, Identity::new()).await
     }
 
-    /// Connects over a pair of byte streams, with gates on all calls: audit, access, confirmation and so on.
+    /// Connects over a pair of byte streams, with gates around all calls: audit, access, confirmation and so on.
     ///
     /// # Errors
     /// The reason why the handshake failed.
@@ -186,10 +187,10 @@ impl Client {
         spawn(&command, config, |outbound| outbound.with_gates(|stack| stack)).await
     }
 
-    /// Closes the connection; a child process gets its stdin closed, then SIGTERM, then SIGKILL, each after its grace
-    /// time.
+    /// Closes the connection. For a child process, stdin is closed first; SIGTERM and SIGKILL follow, each after a
+    /// grace time.
     ///
-    /// The session of a legacy server at a URL is ended.
+    /// The session with a legacy server at a URL is ended.
     ///
     /// Returns how the child exited, or `None` if the server is not a child process.
     ///
@@ -207,23 +208,23 @@ impl Client {
         }
     }
 
-    /// Marks the server as asked to stop: its end is recorded as a disconnection, not as a loss.
+    /// Records that the client asked the server to stop, so that its end counts as a disconnection, not as a loss.
     pub(crate) fn set_stopping(&self) {
         if let Some(presence) = &self.0.presence {
             presence.set_stopping();
         }
     }
 
-    /// Records that the server is lost, before its connection notices.
+    /// Records that the server was lost, possibly before the connection detects it.
     pub(crate) fn set_lost(&self, how: &str) {
         if let Some(presence) = &self.0.presence {
             presence.set_lost(how);
         }
     }
 
-    /// Returns whether the connection is closed; calls then fail at once with 2000 and the reason.
+    /// Returns whether the connection is closed; then calls fail immediately with code 2000 and the reason.
     ///
-    /// A URL has no connection to lose: it is closed only by [`close`](Self::close).
+    /// A client of a server at a URL has no permanent connection: only [`close`](Self::close) closes it.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.peer.is_closed() || self.0.liveness.is_over()
@@ -237,7 +238,8 @@ impl Client {
         self.0.liveness.ended().await;
     }
 
-    /// Returns the process id of the server if it is our child; it is also the id of its process group.
+    /// Returns the process id of the server if the client started it as a child process. The id is also that of its
+    /// process group.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.0.child.as_ref().map(|guard| guard.child().pid())
@@ -245,7 +247,7 @@ impl Client {
 
     // === The server ===
 
-    /// Returns what the server negotiated.
+    /// Returns the facts that were negotiated with the server.
     #[must_use]
     pub fn server(&self) -> &PeerInfo {
         &self.0.facts
@@ -289,7 +291,7 @@ impl Client {
         &self.0.session
     }
 
-    /// Returns a view of the connection's tables.
+    /// Returns a view of the connection's internal tables, for monitoring.
     #[must_use]
     pub fn monitor(&self) -> &ConnectionMonitor {
         &self.0.monitor
@@ -314,7 +316,7 @@ impl Client {
         WeakClient(Arc::downgrade(&self.0))
     }
 
-    /// Returns the stack without the gates that outlive the connection.
+    /// Returns the stack without those gates that outlive the connection.
     pub(crate) fn ungated(&self) -> &Stack {
         &self.0.of_gateway.ungated
     }
@@ -328,7 +330,7 @@ impl Client {
         &self.0.liveness
     }
 
-    /// Returns the time limits of calls that set none.
+    /// Returns the time limits of calls that set no limits of their own.
     pub(crate) fn time_limits(&self) -> TimeLimits {
         self.0.time_limits
     }
@@ -338,8 +340,8 @@ impl Client {
     /// Calls any method with typed params.
     ///
     /// # Errors
-    /// The server's error; −32601, without asking the server, if the revision or the negotiated extensions lack the
-    /// method; 3003 if the server does not answer in time, 2000 if it is gone.
+    /// The server's error; −32601, without sending the request, if the revision or the negotiated extensions lack
+    /// the method; 3003 if the server does not answer in time; 2000 if the connection has ended.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -366,7 +368,7 @@ impl Client {
         Ok(())
     }
 
-    /// Creates a call of a tool; await it, or set more first.
+    /// Creates a call of a tool: await it, or change its settings first.
     pub fn call(&self, tool: impl Into<String>) -> ToolCall {
         ToolCall::new(self.clone(), tool.into())
     }
@@ -374,7 +376,7 @@ impl Client {
     /// Calls a tool and waits for its result; the server's questions are answered by the client's handlers.
     ///
     /// A tool that ran and failed returns a result with `isError`; see [`ToolResult`](crate::ToolResult).
-    /// `arguments` is anything that serializes to a JSON object; `()` means none.
+    /// `arguments` is any value that serializes to a JSON object; `()` means no arguments.
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -409,7 +411,8 @@ impl Client {
         Ok(self.0.stack.send(call).await?)
     }
 
-    /// Makes several calls, at most `max_in_flight` at once; the results are in the order of the calls.
+    /// Sends several calls, with at most `max_in_flight` in flight at the same time; returns the results in the
+    /// order of the calls.
     ///
     /// ```
     /// use mgp_client_sdk::{TestClient, ToolResult};
@@ -425,7 +428,7 @@ impl Client {
     /// ```
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the running calls; those that wait are not made.
+    /// Dropping the future cancels the running calls; calls that still wait are not sent.
     pub async fn call_many(
         &self,
         calls: impl IntoIterator<Item = ToolCall>,

@@ -1,5 +1,5 @@
-//! Calls that a modern server answers with questions: the client's handlers answer, and the call is made again
-//! (MCP 2026-07-28, multi round-trip requests).
+//! Calls that a modern server answers with questions: the client's handlers answer, and the client repeats the
+//! call (MCP 2026-07-28, multi round-trip requests).
 
 use futures_util::future::try_join_all;
 use mgp_types::mcp::Era;
@@ -13,12 +13,12 @@ use super::Client;
 use crate::wire::{not_offered, offers};
 
 impl Client {
-    /// Makes a call, again for each round of questions of the server.
+    /// Sends a call, and repeats it with the answers for each round of the server's questions.
     pub(crate) async fn request_in_rounds(&self, mut call: Call) -> Result<Reply, RpcError> {
         if self.0.facts.era == Era::Legacy {
             return self.0.stack.send(call).await;
         }
-        // All rounds share one trace; inner layers would create one for each.
+        // Created here, because inner layers would create a trace for each round.
         call.cx_mut().trace_or_new();
         let logical = call.cx().key.to_string();
         let mut next = call.clone();
@@ -38,7 +38,7 @@ impl Client {
         Err(self.too_many_rounds())
     }
 
-    /// Returns how often a server may ask back during one call.
+    /// Returns the maximum number of rounds of questions during one call.
     pub(crate) fn max_rounds(&self) -> u32 {
         self.0.max_rounds
     }
@@ -58,7 +58,7 @@ impl Client {
             let answer = if let CallerAccess::Unavailable = cx.caller_access {
                 self.answer(cx.clone(), &ask).await
             } else {
-                // A forwarded call: its caller answers.
+                // In a forwarded call, the original caller answers.
                 offers(&cx.caller, &ask)?;
                 cx.ask_again(&format!("task.{key}"), ask).await
             };
@@ -67,7 +67,7 @@ impl Client {
         Ok(try_join_all(answering).await?.into_iter().collect())
     }
 
-    /// Asks a handler to answer on behalf of the principal of a forwarded call.
+    /// Lets a handler answer on behalf of the principal of a forwarded call.
     pub(crate) async fn answer_for(
         &self,
         principal: &Principal,
@@ -78,7 +78,7 @@ impl Client {
         self.answer(cx, ask).await
     }
 
-    /// Asks a handler to answer one question.
+    /// Lets a handler answer one question.
     async fn answer(&self, mut cx: Context, ask: &CallerRequest) -> Result<Payload, RpcError> {
         let method = ask.method();
         if !self.0.answers.methods().any(|known| known == method) {
@@ -97,7 +97,8 @@ impl Client {
     }
 }
 
-/// Refuses a result of an unknown kind, as 2026-07-28 requires; a missing kind means complete.
+/// Refuses a result of an unknown kind, as revision 2026-07-28 requires. If the kind is missing, the result
+/// counts as complete.
 pub(super) fn ensure_known_kind(reply: Reply) -> Result<Reply, RpcError> {
     if let Reply::Complete(body) = &reply
         && let Some(kind) = result_type(body.as_raw())

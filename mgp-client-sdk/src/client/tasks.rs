@@ -1,5 +1,5 @@
-//! Calls that became tasks: polled until they end, while the handlers answer their questions
-//! (MCP extension `io.modelcontextprotocol/tasks`; tasks of 2025-11-25).
+//! Calls that became tasks. The client polls a task until it ends, and its handlers answer the questions of the
+//! task (MCP extension `io.modelcontextprotocol/tasks`; tasks of 2025-11-25).
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,19 +22,19 @@ use super::Client;
 use super::rounds::ensure_known_kind;
 use crate::wire::TimeLimits;
 
-/// Poll interval for a server that suggests none; our own servers suggest the same.
+/// The poll interval if the server suggests none. The servers of this workspace suggest the same value.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest poll interval, whatever the server suggests.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest poll interval.
 const MAX_INTERVAL: Duration = Duration::from_mins(1);
-/// The number of attempts in a row to get an answer about a task.
+/// The maximum number of consecutive failed attempts to get an answer about a task.
 const MAX_TRIES: u32 = 8;
-/// Time for a server to answer `tasks/cancel`.
+/// The time limit for the server's answer to `tasks/cancel`.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Waits for the result of a task, at most as long as its call may take.
+    /// Waits for the result of a task, at most for the maximum duration of its call.
     ///
     /// Dropping the future cancels the task.
     pub(crate) async fn await_task(
@@ -48,7 +48,7 @@ impl Client {
         let guard = CancelOnDrop::new(self, created.task_id);
         let polling = self.poll_until_ended(cx, guard.params(), interval);
         match within(max, polling).await? {
-            // Dropping the guard cancels the task, because its question will not be answered.
+            // Dropping the guard cancels the task, which cannot continue without the answer.
             Err(TaskFailure::Unanswered(error)) => Err(error),
             Err(TaskFailure::Unknown(error)) => guard.ended(Err(error)),
             Ok(task) => guard.ended(outcome(task)),
@@ -84,13 +84,13 @@ impl Client {
                 TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
                     return Ok(task);
                 }
-                // An unknown status of a later revision does not end the task.
+                // A status that only a later revision defines does not end the wait.
                 _ => {}
             }
         }
     }
 
-    /// Answers the questions of a task that were not answered yet.
+    /// Answers the questions of a task that have not been answered yet.
     async fn answer_task(
         &self,
         cx: &Context,
@@ -106,7 +106,7 @@ impl Client {
             }
         }
         if into_content.is_empty() {
-            // The server has the answers but has not processed them yet.
+            // All questions have been answered; the server has not processed the answers yet.
             return Ok(());
         }
         let bound = (self.0.max_rounds as usize).saturating_mul(MAX_QUESTIONS_PER_ROUND);
@@ -126,14 +126,15 @@ impl Client {
             if tries == 1 {
                 return Err(error);
             }
-            // An attempt that seemed to fail may have arrived; the next poll shows it.
+            // Ignore the refusal: an earlier attempt, which seemed to fail, may have reached the server. The next poll
+            // will show it.
             tracing::debug!(task = id, %error, "repeated answer to a task refused");
         }
         answer_permissions.extend(keys);
         Ok(())
     }
 
-    /// Waits for the result of a task of 2025-11-25, whose server asks its questions as requests.
+    /// Waits for the result of a task of revision 2025-11-25. Its server sends questions as requests.
     pub(crate) async fn await_legacy_task(
         &self,
         cx: &Context,
@@ -143,7 +144,7 @@ impl Client {
         let guard = CancelOnDrop::new(self, task.task_id);
         let interval = interval(task.poll_interval_ms, DEFAULT_INTERVAL);
         let (params, mut cx) = (guard.params(), task_context(cx));
-        // The limit covers all attempts together.
+        // No shorter limit for a single attempt: the limit applies to all attempts together.
         let long = max.saturating_add(CANCEL_TIMEOUT);
         cx.extensions.insert(TimeLimits { timeout: long, max: long });
         let polling = async {
@@ -152,7 +153,7 @@ impl Client {
                 cx.key = CallKey::next();
                 let call = Call::ask::<TasksResult>(&params, cx.clone())?;
                 let outcome = self.0.stack.send(call).await;
-                // The server's own answer, even an error, is the result of the task.
+                // An answer of the server itself, even an error, is the result of the task.
                 match outcome.as_ref().err().filter(|error| !is_from_server(error)) {
                     Some(error) => match self.retry_delay(error, &mut tries, interval) {
                         Some(retry_delay) => sleep(retry_delay).await,
@@ -166,10 +167,10 @@ impl Client {
         guard.ended(outcome)
     }
 
-    /// Sends a request about a task until the server answers it, a bounded number of times; returns the number of
-    /// attempts.
+    /// Repeats a request about a task until the server answers, up to a maximum number of attempts. Also returns
+    /// the number of attempts.
     ///
-    /// A task outlives a lost connection and a failing proxy.
+    /// Repetition makes sense because a task survives lost connections and failing proxies.
     async fn request_until_answered<R: Request>(
         &self,
         cx: &Context,
@@ -190,7 +191,7 @@ impl Client {
         }
     }
 
-    /// Returns the delay before the next attempt, or `None` if another attempt would not help.
+    /// Returns the delay before the next attempt, or `None` if no further attempt should be made.
     fn retry_delay(
         &self,
         error: &RpcError,
@@ -219,13 +220,13 @@ impl Client {
 
 /// A reason to stop waiting for a task before its end.
 enum TaskFailure {
-    /// The server does not report its state; it may still run.
+    /// The state of the task is unknown, because the server does not report it; the task may still run.
     Unknown(RpcError),
-    /// The task asked a question that was not answered.
+    /// A question of the task could not be answered.
     Unanswered(RpcError),
 }
 
-/// Returns whether another attempt may succeed.
+/// Returns whether an error is temporary, so that another attempt may succeed.
 fn is_transient(error: &RpcError) -> bool {
     match HttpFailure::from_error(error) {
         Some(HttpFailure::Unreachable | HttpFailure::ConnectionLost) => true,
@@ -236,7 +237,7 @@ fn is_transient(error: &RpcError) -> bool {
     }
 }
 
-/// Returns whether an error was written by the server itself, not by something between.
+/// Returns whether an error comes from the server itself, not from a proxy or the transport.
 fn is_from_server(error: &RpcError) -> bool {
     match HttpFailure::from_error(error) {
         None => true,
@@ -245,7 +246,7 @@ fn is_from_server(error: &RpcError) -> bool {
     }
 }
 
-/// Returns the result of a task that ended.
+/// Returns the result of a task that has ended.
 fn outcome(task: Task) -> Result<Reply, RpcError> {
     match task.status {
         TaskStatus::Completed => {
@@ -262,14 +263,14 @@ fn outcome(task: Task) -> Result<Reply, RpcError> {
     }
 }
 
-/// Waits for a future, at most as long as a call may take.
+/// Waits for a future, at most for the maximum duration of a call.
 async fn within<T>(max: Duration, work: impl Future<Output = T>) -> Result<T, RpcError> {
     // An instant that cannot be represented means no limit.
     let Some(deadline) = Instant::now().checked_add(max) else { return Ok(work.await) };
     timeout_at(deadline, work).await.map_err(|_| LifecycleError::TimedOut(max).into())
 }
 
-/// The number of questions that a task may ask for each allowed round.
+/// The maximum number of questions of a task per allowed round.
 const MAX_QUESTIONS_PER_ROUND: usize = 8;
 
 fn task_context(cx: &Context) -> Context {
@@ -295,7 +296,7 @@ fn question(request: &Payload) -> Result<CallerRequest, RpcError> {
     Ok(CallerRequest::new(question.method, question.params.unwrap_or_else(Payload::empty_object)))
 }
 
-/// Cancels a task when dropped before its end.
+/// A guard that cancels a task if it is dropped before the task has ended.
 struct CancelOnDrop {
     client: Option<Client>,
     id: String,
@@ -310,7 +311,7 @@ impl CancelOnDrop {
         TaskParams::new(self.id.clone())
     }
 
-    /// Returns the outcome of a task that has ended, so that it is not cancelled.
+    /// Disarms the guard, because the task has ended, and returns the outcome.
     fn ended<T>(mut self, outcome: T) -> T {
         self.client = None;
         outcome
@@ -319,7 +320,7 @@ impl CancelOnDrop {
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        // Without a runtime the connection is closed as well.
+        // If there is no runtime, the connection is closed as well, so nothing can be sent.
         let (Some(client), Ok(runtime)) = (self.client.take(), Handle::try_current()) else {
             return;
         };

@@ -5,7 +5,8 @@ use mgp_types::service::Context;
 use mgp_types::sync::Mutex;
 use tokio::sync::oneshot;
 
-/// An extension of a call that opens a stream; receives what the server agreed to send.
+/// The sender to which the server's acknowledgement of a stream is passed; an extension of the call that opens
+/// the stream.
 pub(super) struct AcknowledgeSender(Mutex<Option<oneshot::Sender<SubscriptionFilter>>>);
 
 impl AcknowledgeSender {
@@ -15,14 +16,14 @@ impl AcknowledgeSender {
     }
 }
 
-/// Handles an acknowledgement; streams that the user opened are left alone.
+/// Handles an acknowledgement. Ignores streams that the user opened.
 pub(crate) fn acknowledged(cx: &Context, params: SubscriptionsAcknowledgedParams) {
     let id = params.meta.as_ref().and_then(|meta| meta.subscription_id().ok().flatten());
     let Some(call) = id.and_then(|id| cx.peer.in_flight(&id)) else { return };
     if let Some(AcknowledgeSender(sender)) = call.cx.extensions.get()
         && let Some(sender) = sender.lock().take()
     {
-        // The opening may have been cancelled.
+        // Ignore the error: the call that opens the stream may have been cancelled.
         let _ = sender.send(params.notifications);
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct StreamContext {
     pub(crate) lists: Arc<ListCache>,
     pub(crate) hooks: Hooks,
     pub(crate) config: ListenConfig,
-    /// Time for the server to acknowledge a stream.
+    /// The time limit for the server to acknowledge a stream.
     pub(crate) acknowledge_timeout: Duration,
 }
 
@@ -43,13 +43,13 @@ pub(crate) struct ChangeStream {
     reportable: Reportable,
     subscriptions: watch::Sender<Subscriptions>,
     agreement: watch::Receiver<Agreement>,
-    /// Serialises changes of the subscriptions, so that a refusal is returned to the caller that caused it.
+    /// Held while subscriptions change, so that a refusal is returned to the caller that caused it.
     changing: tokio::sync::Mutex<()>,
     task: Mutex<Task>,
 }
 
 enum Task {
-    /// Nothing is subscribed to yet.
+    /// No stream is needed yet.
     Idle(Box<Listener>),
     Running(JoinHandle<()>),
     /// The server offers nothing to subscribe to.
@@ -57,7 +57,7 @@ enum Task {
 }
 
 impl ChangeStream {
-    /// Opens the stream at once if there are hooks for changes, else with the first subscribed resource.
+    /// Opens the stream immediately if there are hooks for changes, else with the first subscribed resource.
     pub(crate) fn new(
         context: StreamContext,
         capabilities: &ServerCapabilities,
@@ -98,7 +98,7 @@ impl ChangeStream {
         };
     }
 
-    /// Subscribes to a resource; returns once the server agreed.
+    /// Subscribes to a resource; returns when the server has accepted the subscription.
     ///
     /// # Cancel safety
     /// If the future is dropped, the subscription may remain.
@@ -137,7 +137,7 @@ impl ChangeStream {
         }
     }
 
-    /// Changes the subscriptions; returns their generation if they are new.
+    /// Changes the subscriptions; returns their new generation, or `None` if nothing changed.
     fn change(&self, change: impl FnOnce(&mut Subscriptions) -> bool) -> Option<u64> {
         let mut generation = None;
         self.subscriptions.send_if_modified(|subscriptions| {

@@ -1,4 +1,4 @@
-//! Delays before a stream is opened again.
+//! Delays before a stream is opened again after a failure.
 
 use std::time::Duration;
 
@@ -23,14 +23,15 @@ impl RetryDelay {
         self.attempts = 0;
     }
 
-    /// Resets the delays if a stream stayed open longer than the next delay.
+    /// Resets the attempts if a stream stayed open for longer than the next delay.
     pub(super) fn stream_ended(&mut self, time: Duration) {
         if time > self.backoff.delay(self.attempts) {
             self.reset();
         }
     }
 
-    /// Returns the next delay, at least what the server asks for, or `None` after the last attempt.
+    /// Returns the next delay, which is at least the delay that the server requested; `None` after the last
+    /// attempt.
     pub(super) fn next(&mut self, error: Option<&RpcError>) -> Option<Duration> {
         if self.attempts >= self.config.attempts {
             return None;
@@ -39,7 +40,7 @@ impl RetryDelay {
         let asked = asked.map_or(Duration::ZERO, Duration::from_millis);
         let delay = self.backoff.delay(self.attempts).max(asked.min(self.config.max_retry));
         self.attempts += 1;
-        // Jitter: the clients of a server that was down do not all return at once.
+        // Jitter, so that the clients of a server that was down do not all reconnect at the same time.
         Some(delay + delay.mul_f64(random_fraction() / 4.0))
     }
 }

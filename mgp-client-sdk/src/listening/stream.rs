@@ -1,7 +1,8 @@
 //! The task that keeps the stream of changes open.
 //!
-//! A stream that ends is opened again after a delay, and everything on it is reported as changed.
-//! When subscriptions change, the new stream is opened before the old one is closed, so that nothing is missed.
+//! A stream that ends is opened again after a delay, and all of its lists and resources are reported as
+//! changed. When subscriptions change, the new stream is opened before the old one is closed, so that nothing
+//! is missed.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,11 +30,11 @@ pub(super) struct Listener {
     stream: Option<Stream>,
     /// `true` if changes may have been missed.
     may_have_missed: bool,
-    /// The last filter that the server refused for good, with the refusal.
+    /// The last filter that the server refused permanently, with the refusal.
     refusal: Option<(SubscriptionFilter, RpcError)>,
 }
 
-/// A stream that the server agreed to.
+/// A stream that the server has accepted.
 struct Stream {
     running: Running,
     wanted: SubscriptionFilter,
@@ -81,7 +82,7 @@ impl Listener {
                 Err(error) => {
                     let is_new = self.publish(subscriptions.generation, Err(error.clone()));
                     if self.stream.is_some() {
-                        // The old stream still works; the caller that wanted more gets the error.
+                        // The old stream still works. Only the caller that requested the change receives the error.
                         None
                     } else if is_final(&error) {
                         tracing::debug!(%error, "server does not report changes");
@@ -98,7 +99,8 @@ impl Listener {
         }
     }
 
-    /// Opens, keeps or closes the stream as wanted; returns what the server agreed to.
+    /// Opens, keeps or closes the stream, as the subscriptions require. Returns the filter that the server
+    /// accepted.
     async fn update(
         &mut self,
         wanted: Option<SubscriptionFilter>,
@@ -139,7 +141,7 @@ impl Listener {
         }
     }
 
-    /// Opens a stream and waits until the server agrees; the old one is read meanwhile.
+    /// Opens a stream and waits until the server accepts it. The old stream is read in the meantime.
     async fn open(
         &mut self,
         wanted: &SubscriptionFilter,
@@ -160,7 +162,7 @@ impl Listener {
                         .unwrap_or_else(|| RpcError::new(ErrorCode::UPSTREAM_ERROR, early)))
                 }
                 Ok(Either::Right((Ok(agreed), running))) => Ok((running, agreed)),
-                // The call that would receive the acknowledgement has ended.
+                // The call ended before the acknowledgement arrived.
                 Ok(Either::Right((Err(_), running))) => Err(running
                     .await
                     .err()
@@ -184,7 +186,7 @@ impl Listener {
         }
     }
 
-    /// Waits for new subscriptions, the end of the stream, or the end of a delay.
+    /// Waits for a change of the subscriptions, the end of the stream, or the end of the retry delay.
     async fn wait(&mut self, retry: Option<Sleep>) {
         let retry = match &mut self.stream {
             Some(stream) => {
@@ -209,7 +211,7 @@ impl Listener {
         }
     }
 
-    /// Returns the delay after a failure, or `None` if it failed too often.
+    /// Returns a timer for the next attempt after a failure, or `None` if there were too many failures.
     fn schedule_retry(&mut self, error: Option<&RpcError>) -> Option<Sleep> {
         let retry_delay = self.retry_delay.next(error);
         if retry_delay.is_none() {
@@ -232,7 +234,7 @@ impl Listener {
         is_new
     }
 
-    /// Reports everything on the stream as changed.
+    /// Reports all lists and resources of the stream as changed.
     fn report_all(&self, agreed: &SubscriptionFilter) {
         let lists = [
             (agreed.tools_list_changed, ServerChange::Tools),
@@ -254,14 +256,14 @@ impl Listener {
     }
 }
 
-/// Waits for new subscriptions; forever, if the client was dropped.
+/// Waits for a change of the subscriptions; never returns after the client was dropped.
 async fn changed(subscription_changes: &mut watch::Receiver<Subscriptions>) {
     if subscription_changes.changed().await.is_err() {
         pending::<()>().await;
     }
 }
 
-/// Returns whether the same request would be refused again.
+/// Returns whether an error is permanent, so that the same request would be refused again.
 fn is_final(error: &RpcError) -> bool {
     matches!(
         error.code(),

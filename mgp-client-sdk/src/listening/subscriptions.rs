@@ -1,4 +1,4 @@
-//! Subscriptions: what the server offers to report, and the resources that the user subscribed to.
+//! The changes that the server offers to report, and the resources to which the user has subscribed.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,8 @@ pub(super) struct Reportable {
 }
 
 impl Reportable {
-    /// Reads the server's capabilities; lists count only if there are hooks for changes.
+    /// Derives the reportable changes from the server's capabilities. List changes are included only if there are
+    /// hooks for them.
     pub(super) fn of(capabilities: &ServerCapabilities, has_hooks: bool) -> Self {
         let reports = |announced: Option<bool>| has_hooks && announced == Some(true);
         let resources = capabilities.resources.as_ref();
@@ -65,7 +66,7 @@ impl Reportable {
 /// The subscribed resources.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
-    /// Increases with every change.
+    /// Incremented with every change.
     pub(super) generation: u64,
     uris: BTreeSet<String>,
 }

@@ -25,17 +25,17 @@ use crate::builder::ClientBuilder;
 use crate::client::{Client, configure_retry};
 use crate::error::Error;
 
-/// The longest time for running calls to finish when a server is stopped.
+/// The maximum time for running calls to finish when a server is stopped.
 const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server that is restarted when it ends, and a way to call it; cheap to clone.
 ///
-/// Each run of the server has a new connection and a new handshake; identity, gates and audit records stay the same.
-/// Calls are sent to the current connection. While there is none they are refused after
-/// [`ready_wait`](ClientBuilder::ready_timeout): with 2002 while the server restarts, with 2001 while it drains, else
-/// with 2000. Calls that run when the server ends fail with 2000 and are not repeated, unless a layer does so.
-/// After a restart all lists are reported as [changed](ClientBuilder::on_change); subscriptions to resources and events
-/// must be made again.
+/// Each run of the server has a new connection and a new handshake; the server's identity and its gates stay
+/// the same. Calls are sent to the current connection. While there is none they are refused after
+/// [`ready_wait`](ClientBuilder::ready_timeout): with 2002 while the server restarts, with 2001 while it
+/// drains, else with 2000. Calls that run when the server ends fail with 2000 and are not repeated, unless a
+/// layer does so. After a restart all lists are reported as [changed](ClientBuilder::on_change). The program
+/// must subscribe to resources and events again.
 ///
 /// Dropping the last clone kills the server and its process tree; call [`stop`](Self::stop) to stop it in an orderly
 /// way.
@@ -76,8 +76,8 @@ impl WeakSupervisedClient {
 }
 
 impl ClientBuilder {
-    /// Runs a server as a child process that is restarted by these rules; nothing runs until
-    /// [`start`](SupervisedClient::start).
+    /// Creates a client of a server that runs as a child process and is restarted by the rules in `config`. Nothing
+    /// runs until [`start`](SupervisedClient::start).
     ///
     /// Layers are applied once, not for each run, so their state survives a restart.
     /// Each start may take as long as `config` allows, even if [`init_timeout`](Self::init_timeout) is shorter.
@@ -95,9 +95,9 @@ impl ClientBuilder {
         SupervisedClient::new(self, fixed(ServerTarget::Child(Box::new(command))), config)
     }
 
-    /// Supervises a server at a URL: a start only connects.
+    /// Creates a supervised client of a server at a URL. Starting it only connects to the server.
     ///
-    /// A URL has no connection to lose, so the server counts as failed only if it is
+    /// There is no permanent connection whose loss could be detected, so the server counts as failed only if it is
     /// [marked unhealthy](SupervisedClient::mark_unhealthy).
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl ClientBuilder {
         config: SuperviseConfig,
     ) -> Result<SupervisedClient, Error> {
         let url = url.into();
-        // An invalid URL fails here and not at each start.
+        // Checked here, so that an invalid URL does not fail only at a start.
         mgp_transport::http::Endpoint::parse(&url)?;
         let headers = http::HeaderMap::new();
         SupervisedClient::new(
@@ -130,14 +130,14 @@ impl ClientBuilder {
 
     /// Sets how long calls to a [supervised](Self::supervise) server wait while it starts or restarts.
     ///
-    /// By default they are refused at once, with 2000 or 2002.
+    /// By default such calls are refused immediately, with 2000 or 2002.
     pub fn ready_timeout(mut self, at_most: Duration) -> Self {
         self.config.ready_timeout = at_most;
         self
     }
 
-    /// Monitors a [supervised](Self::supervise) server: if it is unhealthy it counts as failed and is restarted by its
-    /// policy (MGP §11.3, §11.5).
+    /// Monitors a [supervised](Self::supervise) server: a run that becomes unhealthy counts as failed, and the
+    /// server is restarted according to its policy (MGP §11.3, §11.5).
     pub fn replace_unhealthy(mut self, config: MonitorConfig) -> Self {
         self.config.monitor = Some(config);
         self
@@ -159,7 +159,7 @@ impl SupervisedClient {
             (Some(_), None) => return Err(ConnectError::MissingServerId.into()),
             (None, _) => None,
         };
-        // The supervisor's limit for a start applies, if it is longer.
+        // Raise the handshake's limit to the supervisor's limit for a start.
         let handshake_timeout = &mut client.connect.handshake_timeout;
         *handshake_timeout = config.start_timeout.max(*handshake_timeout);
         let state = StateHandle::new(ServerState::Registered);
@@ -177,7 +177,7 @@ impl SupervisedClient {
             config: client,
             stack: persistent,
             recorder: recorder.clone(),
-            // The other half is for a program that does not exit by itself.
+            // Half of the time; the other half is for the case that the program does not exit by itself.
             drain: (config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT),
             was_connected: AtomicBool::new(false),
         };
@@ -200,9 +200,9 @@ impl SupervisedClient {
 
     // === Calling ===
 
-    /// Returns the client of the current run; its calls are sent to the next run once this one has ended.
+    /// Returns the client of the current run; after the end of this run, its calls are sent to the next run.
     ///
-    /// Its facts and cached lists belong to its own run: get a new client for each piece of work.
+    /// Its negotiated facts and cached lists belong to one run, so get a new client for each piece of work.
     ///
     /// # Errors
     /// [`Error::Call`] if there is no current run: 2002 while the server restarts, else 2000.
@@ -219,7 +219,7 @@ impl SupervisedClient {
     /// Waits until the server is connected and returns its client.
     ///
     /// # Errors
-    /// [`Error::Call`], with the reason, if the server is not running and will not be started by itself.
+    /// [`Error::Call`], with the reason, if the server is not running and will not be started automatically.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
@@ -233,7 +233,7 @@ impl SupervisedClient {
         &self.0.stack
     }
 
-    /// Returns a stack without the gates, for a gateway's own requests.
+    /// Returns the stack without gates, for a gateway's own requests.
     pub(crate) fn ungated(&self) -> &Stack {
         &self.0.ungated
     }
@@ -245,12 +245,12 @@ impl SupervisedClient {
         self.0.supervised.start().await;
     }
 
-    /// Drains and stops the server and its process tree; it is not restarted, unless the reason asks for that.
+    /// Drains and stops the server and its process tree; it is not restarted unless the reason requires a restart.
     ///
-    /// A server at a URL is not asked to stop, because it may serve others: only the session to it ends.
+    /// A server at a URL is not asked to stop, because it may serve other clients: only the session with it ends.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the server stopping.
+    /// If the future is dropped, the stop continues.
     pub async fn stop(&self, reason: ShutdownReason) {
         self.0.supervised.stop(reason).await;
     }
@@ -260,7 +260,7 @@ impl SupervisedClient {
         self.0.supervised.restart().await;
     }
 
-    /// Marks a run as failed, by its number; does nothing if that run has already ended.
+    /// Marks the run with this number as failed; does nothing if that run has already ended.
     pub async fn mark_unhealthy(&self, run: u64, why: impl Into<String>) {
         self.0.supervised.unhealthy(run, why).await;
     }
@@ -291,7 +291,7 @@ impl SupervisedClient {
         self.0.supervised.restarts()
     }
 
-    /// Waits until the server is not running and will not be started without an operator.
+    /// Waits until the server is not running and only an operator can start it again.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
@@ -330,7 +330,7 @@ impl fmt::Debug for SupervisedClient {
     }
 }
 
-/// Resolves to the same target at each start.
+/// Returns a function that resolves to the same target at each start.
 fn fixed(target: ServerTarget) -> Arc<Resolve> {
     Arc::new(move || Box::pin(std::future::ready(Ok(target.clone()))))
 }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::handle::WeakSupervisedClient;
 use crate::client::Client;
 
-/// Monitors each run of a server, until no handle of it is left.
+/// Monitors each run of a server, until the last handle of the server is dropped.
 pub(super) async fn monitor_runs(
     mut runs: watch::Receiver<Option<LiveServer<Client>>>,
     config: MonitorConfig,
@@ -19,14 +19,14 @@ pub(super) async fn monitor_runs(
         let run_info = runs.borrow_and_update().clone();
         if let Some(LiveServer { client, run, .. }) = run_info {
             let health = client.monitor_health(config.clone());
-            // Monitoring must not keep the client alive.
+            // Drop the handle, because monitoring must not keep the client alive.
             drop(client);
             match select(pin!(health.unhealthy()), pin!(runs.changed())).await {
                 Either::Left((change, _)) if change.reason != HealthReason::Ended => {
                     let Some(server) = server.upgrade() else { return };
                     server.mark_unhealthy(run, format!("unhealthy: {}", change.reason)).await;
                 }
-                // The supervisor detects the end of a connection by itself.
+                // Nothing to do: the supervisor itself detects the end of a connection.
                 Either::Left(_) => {}
                 Either::Right((Ok(()), _)) => continue,
                 Either::Right((Err(_), _)) => return,

@@ -1,6 +1,6 @@
 //! The outbound stack of a supervised server, which outlives each of its connections.
 //!
-//! A call travels like this:
+//! A call passes these steps:
 //! 1. Trace and retry: each attempt of a call takes the steps below.
 //! 2. Wait, at most as long as configured, until the server is connected; by default there is no such step.
 //! 3. Address: the server's id and negotiated facts are added, which the gates need.
@@ -33,14 +33,14 @@ use crate::wire::{GatewayStacks, OutboundStack, spanned};
 
 // === One connection ===
 
-/// One connection of a supervised server, and the calls that run on it.
+/// A connection of a supervised server, with the calls that run on it.
 pub(crate) struct ActiveConnection {
     peer: Peer,
     session: Arc<HandshakeState>,
     scope: ScopeId,
     stack: Stack,
     running: AtomicUsize,
-    /// Notified when no call runs any more.
+    /// Notified when the last running call ends.
     idle: Notify,
     is_retired: AtomicBool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct ActiveConnection {
 opaque_debug!(ActiveConnection { peer });
 
 impl ActiveConnection {
-    /// Waits until no call of this connection runs; streams of changes do not count.
+    /// Waits until no calls run on this connection. Streams of changes do not count.
     pub(crate) async fn idle(&self) {
         loop {
             let notified = self.idle.notified();
@@ -67,10 +67,10 @@ impl ActiveConnection {
         let is_request = call.kind() == Kind::Request;
         let cx = call.cx_mut();
         cx.peer = self.peer.clone();
-        // The gates saw the facts of the connection at that time; this one may be newer.
+        // The gates saw the facts of the connection that was current then; use those of the actual one.
         cx.callee = self.session.facts();
         if is_request && cx.callee.supports_mgp() {
-            // All attempts of a call, and the questions asked on its behalf, have one trace.
+            // Created here, so that all attempts of a call, and the questions on its behalf, share one trace.
             cx.trace_or_new();
         }
         let counts = is_request && !call.is::<SubscriptionsListen>();
@@ -112,7 +112,7 @@ impl Future for ResponseFuture {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let outcome = std::task::ready!(this.sending.poll(task));
-        // The call has ended, even if its future is dropped much later.
+        // Release the count now, because the future may be dropped much later.
         *this.running = None;
         Poll::Ready(outcome)
     }
@@ -120,7 +120,7 @@ impl Future for ResponseFuture {
 
 // === The current connection ===
 
-/// The connection that calls are sent on now, if there is one, and the facts of the latest one.
+/// The connection to which calls are sent now, if any, and the facts of the latest connection.
 #[derive(Default)]
 pub(crate) struct CurrentConnection {
     connection: Mutex<Option<Arc<ActiveConnection>>>,
@@ -128,13 +128,13 @@ pub(crate) struct CurrentConnection {
 }
 
 impl CurrentConnection {
-    /// Sends calls on this connection from now on.
+    /// Makes this the connection to which calls are sent.
     pub(crate) fn set(&self, connection: &Arc<ActiveConnection>) {
         *self.facts.lock() = Some(connection.session.facts());
         *self.connection.lock() = Some(Arc::clone(connection));
     }
 
-    /// Sends no more calls on this connection.
+    /// Stops sending calls to this connection.
     pub(crate) fn retire(&self, connection: &Arc<ActiveConnection>) {
         connection.is_retired.store(true, Ordering::Release);
         self.connection.lock().take_if(|current| Arc::ptr_eq(current, connection));
@@ -155,7 +155,7 @@ impl CurrentConnection {
 
 // === The stack ===
 
-/// The part of the outbound stack that outlives connections.
+/// The part of the outbound stack that outlives single connections.
 #[derive(Clone)]
 pub(crate) struct PersistentStack {
     current: Arc<CurrentConnection>,
@@ -173,7 +173,7 @@ pub(crate) struct PersistentStack {
 opaque_debug!(PersistentStack { server });
 
 impl PersistentStack {
-    /// Builds the gates, once for all connections.
+    /// Builds the gates; called once for all connections.
     pub(crate) fn new(
         server: Option<ServerId>,
         retry: Option<RetryLayer>,
@@ -192,7 +192,7 @@ impl PersistentStack {
         &self.current
     }
 
-    /// Returns the stack whose calls are sent on the current connection.
+    /// Returns the stack that sends calls to the current connection.
     pub(crate) fn stack(&self) -> Stack {
         self.addressed(None)
     }
@@ -215,7 +215,7 @@ impl PersistentStack {
         }
     }
 
-    /// Adds a new connection; returns it with the stack of its client.
+    /// Registers a new connection; returns it with the stack for its client.
     pub(crate) fn attach(&self, outbound: OutboundStack) -> (Arc<ActiveConnection>, Stack) {
         let connection = Arc::new(ActiveConnection {
             peer: outbound.peer.clone(),
@@ -248,15 +248,15 @@ impl PersistentStack {
     fn waiting(&self, connection: Option<Arc<ActiveConnection>>) -> Stack {
         let address = AddressCall { connection, persistent: self.clone() };
         match &self.wait {
-            // The wait comes before the gates: a decision must not be withdrawn, nor the server replaced, after it was
-            // made.
+            // Wait before the gates: between their decision and the sending of the call, no access may be withdrawn
+            // and no server replaced.
             Some(wait) => Stack::new(wait.layer(address)),
             None => Stack::new(address),
         }
     }
 }
 
-/// A scope that outlives connections.
+/// A scope that outlives single connections.
 struct PersistentScope(Scope);
 
 impl Default for PersistentScope {
@@ -271,7 +271,8 @@ impl Drop for PersistentScope {
     }
 }
 
-/// Moves tool calls from the scope of a connection, whose end would stop their retries, to the persistent scope.
+/// Moves tool calls from the scope of a connection to the persistent scope, because the end of the connection
+/// would stop retries in its scope.
 #[derive(Clone)]
 struct ClientScope {
     own: ScopeId,
@@ -296,7 +297,7 @@ impl Service<Call> for ClientScope {
     }
 }
 
-/// Adds the server's id and facts to a call, for the gates, and the connection the call was made on.
+/// Adds to a call what gates need, the server's id and facts, and the connection on which the call was made.
 #[derive(Clone)]
 struct AddressCall {
     connection: Option<Arc<ActiveConnection>>,
@@ -326,19 +327,20 @@ impl Service<Call> for AddressCall {
         if let Some(facts) = facts {
             cx.callee = facts;
         }
-        // A handshake is sent on its own connection, which is not the current one yet.
+        // A handshake must be sent on its own connection, which is not the current one yet.
         if let Some(connection) = own.filter(|connection| !current.is(connection)) {
             cx.extensions.insert_shared(Arc::clone(connection));
         }
         if call.kind() == Kind::Request && call.cx().callee.supports_mgp() {
-            // The gates record the same trace id that the server receives.
+            // Created here, so that the gates record the trace id that the server receives.
             call.cx_mut().trace_or_new();
         }
         self.persistent.gated.send(call)
     }
 }
 
-/// The innermost service: sends a call on the connection it was made on if that is open, else on the current one.
+/// The innermost service. Sends a call to the connection on which it was made if that is still open, else to
+/// the current one.
 #[derive(Clone)]
 struct SendOnConnection(Arc<CurrentConnection>);
 

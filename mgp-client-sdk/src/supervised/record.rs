@@ -1,4 +1,4 @@
-//! Audit records of failed starts and of servers that failed too often (MGP §6.4, §11.5).
+//! Writes audit records of failed starts, and of servers that failed too often (MGP §6.4, §11.5).
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ impl Recorder {
     }
 
     fn record(&self, event: Event) {
-        // The sink owns the record from here on; there is no caller left to refuse if recording fails.
+        // Not awaited: the sink completes the record, and no call remains that could fail if recording does.
         drop(self.sink.record(event.build()));
     }
 
-    /// Records when the server is not restarted because it failed too often.
+    /// Records that the server is not restarted any more, because it failed too often.
     pub(crate) async fn follow(self, mut reports: broadcast::Receiver<StateReport>) {
         loop {
             match reports.recv().await {
@@ -39,7 +39,7 @@ impl Recorder {
     }
 }
 
-/// A start of a server; recorded as failed when dropped, unless [`succeeded`](Self::succeeded) was called.
+/// A start of a server. Dropping it records a failure, unless [`succeeded`](Self::succeeded) was called.
 pub(crate) struct StartAttempt(Option<Recorder>);
 
 impl StartAttempt {
@@ -51,7 +51,7 @@ impl StartAttempt {
         self.0 = None;
     }
 
-    /// `cause` is written to the audit log, so it must not contain the server's words.
+    /// Records a failure. `cause` is written to the audit log, so it must not contain text from the server.
     pub(crate) fn failed(mut self, cause: &str) {
         self.record_failure(cause);
     }

@@ -33,21 +33,21 @@ use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::ServerChange;
 
-/// Time for a child to exit by itself after its connection ended.
+/// The time for a child to exit by itself after its connection has ended.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time for the handshake to report why it failed, after the child exited during it.
+/// The time to wait for the handshake's error after the child exited during the handshake.
 const HANDSHAKE_ERROR_TIMEOUT: Duration = Duration::from_millis(500);
 /// Interval between requests to connect to a server at a URL that does not answer, and their number.
 #[cfg(feature = "http")]
 const ATTEMPT_INTERVAL: Duration = Duration::from_secs(6);
 #[cfg(feature = "http")]
 const MAX_ATTEMPTS: usize = 5;
-/// Time for a server to answer `mgp/lifecycle/shutdown`.
+/// The time limit for the server's answer to `mgp/lifecycle/shutdown`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 type ConnectInMemory = dyn Fn() -> DuplexEnd + Send + Sync;
 
-/// The place where a supervised server runs, resolved at each start.
+/// The target of a supervised server: how to reach it. Resolved at each start.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ServerTarget {
@@ -67,7 +67,7 @@ pub enum ServerTarget {
         /// Credentials, in place of those of the client's configuration.
         credentials: Option<Arc<dyn mgp_transport::http::Credentials>>,
     },
-    /// A server in this process, connected over memory.
+    /// A server in this process, over an in-memory connection.
     InMemory(Arc<ConnectInMemory>),
 }
 
@@ -91,7 +91,7 @@ impl ServerTarget {
 
 opaque_debug!(ServerTarget);
 
-/// Resolves the target of a start; it may differ from one start to the next.
+/// A function that resolves the target of a start; the target may differ from start to start.
 pub(crate) type Resolve =
     dyn Fn() -> BoxFuture<'static, Result<ServerTarget, SpawnError>> + Send + Sync;
 
@@ -102,25 +102,25 @@ pub(super) struct StartConfig {
     pub(super) config: ClientConfig,
     pub(super) stack: PersistentStack,
     pub(super) recorder: Option<Recorder>,
-    /// Time for running calls to finish when the server is stopped.
+    /// The time for running calls to finish when the server is stopped.
     pub(super) drain: Duration,
     pub(super) was_connected: AtomicBool,
 }
 
-/// A started server; it is killed when this is dropped.
+/// A started server, which is killed when this value is dropped.
 pub(super) struct StartedServer(Arc<ServerRun>);
 
 struct ServerRun {
     plan: Arc<StartConfig>,
     target: ServerTarget,
     child: Option<Arc<Child>>,
-    /// Taken by the handshake.
+    /// The pipes of the child, until the handshake takes them.
     io: Mutex<Option<(ChildReader, ChildWriter)>>,
     attempt: Mutex<Option<StartAttempt>>,
     client: watch::Sender<Option<ReadyServer>>,
     /// The reason why the handshake failed.
     failure: watch::Sender<Option<String>>,
-    /// The reason the server gave for stopping.
+    /// The reason that the server gave for its own stop.
     stop_reason: Arc<Mutex<Option<ShutdownReason>>>,
 }
 
@@ -186,7 +186,7 @@ impl Drop for StartedServer {
 
 // === impl Run ===
 
-/// Spawns a child; with a keeper that takes milliseconds, so it must not block this thread.
+/// Spawns a child. With a keeper this takes milliseconds, so it must not run on the current thread.
 async fn spawn(command: &ChildCommand) -> Result<Child, ChildError> {
     if !Keeper::is_installed() {
         return command.spawn();
@@ -260,7 +260,8 @@ impl ServerRun {
         Ok(client)
     }
 
-    /// Returns why the handshake failed: how the child exited, if it did; never the server's own words.
+    /// Returns the cause of a failed handshake: how the child exited, if it did. It never contains text from the
+    /// server.
     fn failure_cause(&self, error: &Error) -> String {
         let report = self.child.as_ref().and_then(|child| child.exit_report());
         match report.filter(|_| error.code() == ErrorCode::SERVER_NOT_READY) {
@@ -269,8 +270,8 @@ impl ServerRun {
         }
     }
 
-    /// Returns why a child exited before it was connected: a server that was refused exits too, and the refusal is the
-    /// cause.
+    /// Returns the handshake's error for a child that exited before it was connected. A server whose handshake was
+    /// refused also exits, and then the refusal is the cause.
     async fn handshake_error(&self) -> Option<String> {
         if self.ready().is_some() {
             return None;
@@ -281,7 +282,7 @@ impl ServerRun {
         failure.ok()?.clone()
     }
 
-    /// Takes the start, if its result is not recorded yet.
+    /// Takes the record of the start, unless its result has been recorded already.
     fn attempt(&self) -> Option<StartAttempt> {
         self.attempt.lock().take()
     }
@@ -296,7 +297,7 @@ impl ServerRun {
         #[cfg(feature = "http")]
         if let ServerTarget::Url { transport, .. } = &self.target {
             return match self.connect_url(*transport).await {
-                // Without an event stream the first error says more.
+                // Without an event stream the first error is the more useful one.
                 Err(error) if client::may_be_http_sse(&error) => {
                     self.connect_url(HttpTransport::Sse).await.map_err(|_| error)
                 }
@@ -383,10 +384,10 @@ impl ServerRun {
         Ok(ReadyServer { client, connection })
     }
 
-    /// Reports all lists as changed: another version of the server may run now.
+    /// Reports all lists as changed, because a different version of the server may run now.
     fn notify_all_changed(&self) {
         if let Some(retry) = &self.plan.config.retry {
-            // The new run does not inherit the circuit breaker's counts of the last one.
+            // A new run starts with fresh counts in the circuit breaker.
             retry.restarted(None);
         }
         for list in [ServerChange::Tools, ServerChange::Prompts, ServerChange::Resources] {
@@ -416,7 +417,7 @@ impl ServerRun {
             Some(child) => {
                 let exited = match select(pin!(child.wait()), pin!(self.connection_lost())).await {
                     Either::Left((report, _)) => Some(report),
-                    // Its output ends a moment before the process does.
+                    // The output of a process ends a moment before the process exits.
                     Either::Right(_) => timeout(EXIT_TIMEOUT, child.wait()).await.ok(),
                 };
                 match exited {
@@ -436,7 +437,8 @@ impl ServerRun {
         }
     }
 
-    /// Returns whether the server was started here; one at a URL runs for others too, so only the session to it ends.
+    /// Returns whether this client started the server. A server at a URL also serves other clients, so only the
+    /// session with it may be ended.
     fn is_own(&self) -> bool {
         match &self.target {
             ServerTarget::Child(_) | ServerTarget::InMemory(_) => true,
@@ -445,7 +447,8 @@ impl ServerRun {
         }
     }
 
-    /// Waits for running calls, after asking a server that was started here to stop if it supports that.
+    /// Waits for running calls. If this client started the server and the server supports it, first asks the server
+    /// to stop.
     async fn drain(&self, reason: ShutdownReason) {
         let Some(ReadyServer { client, connection }) = self.ready() else { return };
         if client.is_closed() {
@@ -461,7 +464,7 @@ impl ServerRun {
                 client.mgp().lifecycle_shutdown(&params).await
             });
             if answer.await.is_ok_and(|answer| answer.is_ok_and(|answer| answer.accepted)) {
-                // The server closes the connection when it has finished.
+                // Wait: the server closes the connection when it has finished its calls.
                 let _ = timeout_at(until, client.closed()).await;
                 return;
             }
@@ -469,7 +472,7 @@ impl ServerRun {
         let _ = timeout_at(until, select(pin!(connection.idle()), pin!(client.closed()))).await;
     }
 
-    /// Records the loss of a child that exited: its connection may not have noticed yet.
+    /// Records the loss of a child that has exited, because the connection may not have detected it yet.
     fn record_loss(&self) {
         let report = self.child.as_ref().and_then(|child| child.exit_report());
         if let (Some(report), Some(ReadyServer { client, .. })) = (report, self.ready()) {
@@ -511,7 +514,8 @@ fn spawn_failure(error: &ChildError) -> (String, bool) {
         ErrorKind::PermissionDenied => "; run `chmod +x` on it, or correct `command` or `cwd`",
         _ => "",
     };
-    (format!("program {program:?} did not start: {source}{remedy}"), !remedy.is_empty())
+    let program = program.display();
+    (format!("program \"{program}\" did not start: {source}{remedy}"), !remedy.is_empty())
 }
 
 /// Describes why a handshake failed, never in the words of the server.

@@ -8,7 +8,7 @@ use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context};
 use mgp_types::sync::Mutex;
 
-/// Asks the caller of one logical call each question once.
+/// Asks the caller of a logical call each question only once, and stores the answers.
 pub(crate) struct AnswerCache {
     origin: Context,
     cache: Arc<Mutex<CachedAnswers>>,

@@ -1,4 +1,4 @@
-//! Forwards a call from one side to the other, for each pair of eras.
+//! Forwards a call from a caller to a server (the callee), for each pair of eras.
 //!
 //! | caller | callee | a question of the callee |
 //! |---|---|---|
@@ -26,7 +26,7 @@ use crate::client::Client;
 use crate::supervised::SupervisedClient;
 use crate::wire::{name_server, offers};
 
-/// A way to one server.
+/// A route to one server.
 #[derive(Clone)]
 pub struct Hop {
     server: ServerId,
@@ -43,7 +43,8 @@ enum Destination {
 }
 
 impl Hop {
-    /// Creates a hop over a connected client; `server` is the configured id, the server's identity everywhere.
+    /// Creates a hop over a connected client; `server` is the configured id, which identifies the server in all
+    /// records and decisions.
     #[must_use]
     pub fn new(server: impl Into<ServerId>, client: Client) -> Self {
         Self {
@@ -63,7 +64,7 @@ impl Hop {
         }
     }
 
-    /// Returns the number of calls that wait for an answer of their caller.
+    /// Returns the number of parked calls, which wait for an answer of their caller.
     #[must_use]
     pub fn parked(&self) -> usize {
         self.parked_calls.len()
@@ -98,7 +99,7 @@ impl fmt::Debug for Hop {
     }
 }
 
-/// The longest key of a callee that is passed on as it is.
+/// The maximum length in bytes of a callee's key that is passed on unchanged.
 const MAX_KEY_BYTES: usize = 64;
 
 /// Returns the key under which a callee's question is asked of the caller.
@@ -142,16 +143,16 @@ fn send(client: &Client, stack: &Stack, call: Call) -> BoxFuture<'static, Result
 
 // === A modern callee ===
 
-/// The name under which the callee's last round is stored between rounds of the caller.
+/// The key under which the callee's last round is stored between rounds of the caller.
 const ROUND_KEY: &str = "hop.round";
 
-/// A round of the callee: its questions, and the state it wants back.
+/// A round of the callee: its questions, and the state that it expects back.
 #[derive(Serialize, Deserialize)]
 struct Round {
     number: u32,
     asks: Vec<Question>,
     state: Option<String>,
-    /// The keys of earlier rounds.
+    /// The keys of questions in earlier rounds.
     #[serde(default)]
     earlier: Vec<String>,
 }
@@ -178,7 +179,8 @@ impl Round {
         Self { number, asks: asks.collect(), state: needed.state, earlier }
     }
 
-    /// Collects all answers; a modern caller suspends here until its next round.
+    /// Collects the answers to all questions. With a modern caller, the call ends here and continues in its next
+    /// round.
     async fn answers(
         &self,
         server: &ServerId,
@@ -189,7 +191,7 @@ impl Round {
             let params = name_server(Some(server), &question.method, &question.params);
             let ask = CallerRequest::new(question.method.clone(), params);
             if question.method == PermissionRequest::METHOD {
-                // A server's permissions are decided by the client's own authority, never by the caller.
+                // The client's own authority decides about a server's permissions, never the caller.
                 let answer = client.answer_for(&cx.principal, &ask).await;
                 return answer.map(|answer| (question.key.clone(), answer));
             }
@@ -212,7 +214,7 @@ async fn request_in_rounds(
         let answer_cache = AnswerCache::new(call.cx().clone());
         call.cx_mut().caller_access = CallerAccess::Channel(Arc::new(answer_cache));
     }
-    // Each round is a new call; this one stays unchanged.
+    // Each round sends a copy; the original call stays unchanged.
     let cx = call.cx();
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
     let mut round: Option<Round> = match &cx.caller_access {
@@ -235,12 +237,12 @@ async fn request_in_rounds(
                 needed
             }
             reply @ Reply::Task(_) => {
-                // The caller wants a result; layers above decide whether it gets a task.
+                // The caller expects a result; layers above decide whether the caller receives a task.
                 return Box::pin(client.await_task(cx, &reply, client.time_limits().max)).await;
             }
             reply => return Ok(reply),
         };
-        // Rounds from earlier requests of the caller count too.
+        // Include the rounds in earlier requests of the caller.
         if number >= client.max_rounds() {
             return Err(client.too_many_rounds());
         }
@@ -254,7 +256,7 @@ async fn request_in_rounds(
 
 // === A legacy callee of a modern caller ===
 
-/// The name under which the id of the parked call is stored between rounds.
+/// The key under which the id of the parked call is stored between rounds of the caller.
 const PARKED_KEY: &str = "hop.parked";
 
 async fn send_parked(
@@ -287,7 +289,7 @@ async fn send_parked(
             ParkedEvent::Done(outcome) => return outcome,
             ParkedEvent::Asks(asks) => asks,
         };
-        // The call is stored while the caller is asked: this future is dropped when the round ends.
+        // Stored before the caller is asked, because this future is dropped when the round ends.
         parked_calls.put(&name, running)?;
         asker.keep(PARKED_KEY, &Payload::of(&name)?);
         let answers = join_all(asks.into_iter().map(|(key, ask)| async {

@@ -1,4 +1,4 @@
-//! Routes tool calls to servers, whichever era each side speaks.
+//! Routes tool calls to servers, and translates between the eras of caller and server.
 
 mod answers;
 mod hop;

@@ -1,6 +1,7 @@
 //! Calls of legacy callees that wait while their modern caller gets an answer.
 //!
-//! The table is bounded. An entry belongs to its principal, and is dropped when its time is up, which cancels the call.
+//! The table is bounded. An entry belongs to its principal. It is dropped when its time limit ends, which
+//! cancels the call.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -15,9 +16,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The number of calls that may be parked.
+/// The maximum number of parked calls.
 const MAX_PARKED: usize = 1024;
-/// Time for the caller of a parked call to return.
+/// The time limit for the caller of a parked call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
 
 /// A call that runs in its own task and may have open questions.
@@ -137,7 +138,7 @@ impl CallerChannel for ParkedChannel {
 
 // === The table ===
 
-/// The parked calls, by an unguessable name.
+/// The parked calls, by random names that cannot be guessed.
 #[derive(Clone, Default)]
 pub(crate) struct ParkedCalls(Arc<Mutex<Table>>);
 
@@ -149,7 +150,7 @@ struct Table {
 }
 
 impl Table {
-    /// Drops expired entries; returns when the next one expires.
+    /// Drops expired entries; returns the time at which the next entry expires.
     fn drop_expired(&mut self) -> Option<Instant> {
         let now = Instant::now();
         self.parked.retain(|_, (until, _)| *until > now);
@@ -170,13 +171,13 @@ impl ParkedCalls {
         }
         table.parked.insert(name.to_owned(), (Instant::now() + PARK_TTL, parked));
         if !std::mem::replace(&mut table.has_sweeper, true) {
-            // Entries expire even if the table is not used again.
+            // Start a task, so that entries expire even if the table is not used again.
             tokio::spawn(drop_expired(Arc::downgrade(&self.0)));
         }
         Ok(())
     }
 
-    /// Takes a parked call, for its own principal only.
+    /// Takes a parked call out of the table; fails for any principal other than its own.
     pub(crate) fn take(&self, name: &str, principal: &Principal) -> Result<ParkedCall, RpcError> {
         let mut table = self.0.lock();
         let parked = &mut table.parked;

@@ -1,5 +1,5 @@
-//! Copies arguments of tool calls into `Mcp-Param-*` headers as the tool's schema asks (`x-mcp-header`), and drops
-//! tools whose annotation is invalid (MCP 2026-07-28).
+//! Copies arguments of tool calls into `Mcp-Param-*` headers as the tool's schema requires (`x-mcp-header`),
+//! and drops tools whose annotation is invalid (MCP 2026-07-28).
 //!
 //! Only HTTP has headers, and only modern servers read these; otherwise the layer passes calls through.
 //!
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Time before a tool list that could not be fetched is requested again.
+/// The minimum time between a failed fetch of the tool list and the next one.
 const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Adds `Mcp-Param-*` headers to tool calls.
@@ -32,16 +32,16 @@ pub(crate) struct HeaderMirrorLayer(Arc<HeaderPlans>);
 
 struct HeaderPlans {
     plans: Mutex<KnownPlans>,
-    /// Serialises fetching: one call fetches the list, the others wait for it.
+    /// Held while the list is fetched: one call fetches it, and the others wait.
     fetching: tokio::sync::Mutex<()>,
     max_pages: usize,
 }
 
 #[derive(Default)]
 struct KnownPlans {
-    /// `true` if the whole list was read.
+    /// `true` if the complete list has been read.
     is_complete: bool,
-    /// The time of the last attempt to fetch the list that failed.
+    /// The time of the last failed fetch of the list.
     failed_at: Option<Instant>,
     plans: HashMap<String, Arc<HeaderPlan>>,
 }
@@ -121,7 +121,7 @@ impl HeaderPlans {
         mut inner: S,
         call: Call,
     ) -> Result<Reply, RpcError> {
-        // Once the list is known, no call waits for it.
+        // After the list is known, no call waits for it.
         if !self.plans.lock().is_settled() {
             Box::pin(self.fetch(&mut inner, &call)).await;
         }
@@ -130,12 +130,12 @@ impl HeaderPlans {
             Err(error) if is_refused(&error) => error,
             outcome => return outcome,
         };
-        // The server refused before anything ran: the schema has changed since it was listed.
+        // The server refused before the tool ran: the schema has changed since the tool was listed.
         tracing::debug!(%error, "headers of a tool call refused; fetching its definition again");
         self.plans.lock().is_complete = false;
         Box::pin(self.fetch(&mut inner, &call)).await;
         if !self.plans.lock().is_complete {
-            // Without newer information the server would refuse again.
+            // The schema is still the same, so the server would refuse the call again.
             return Err(error);
         }
         let mut again = self.with_headers(&call)?;
@@ -152,7 +152,7 @@ impl HeaderPlans {
             call.tool().and_then(|tool| self.plans.lock().plans.get(tool.name).map(Arc::clone));
         let headers = match plan {
             Some(plan) => plan.headers(call.tool_arguments().as_str())?,
-            // A forwarded call may carry headers of another hop.
+            // Remove headers that a forwarded call carries from another hop.
             None => match call.cx().extensions.get::<HeaderParams>() {
                 Some(own) if !own.is_empty() => HeaderParams::new(),
                 _ => return Ok(call),
@@ -201,16 +201,16 @@ impl HeaderPlans {
         }
     }
 
-    /// Learns the header plans of a page, and removes tools from it that cannot be called.
+    /// Stores the header plans of a page, and removes tools with invalid annotations from it.
     fn learn(&self, reply: &mut Reply, first: bool) {
         let next = next_cursor(reply);
         let mut plans = HashMap::new();
         let annotated = reply.as_body().is_some_and(|body| {
             let text = body.as_raw().as_str();
-            // Most lists have no annotation; searching is cheaper than parsing.
+            // Most lists contain no annotation, and a text search is cheaper than parsing.
             text.contains("x-mcp-header") || text.contains(r"\u")
         });
-        // A list that cannot be parsed is refused by its reader.
+        // If the list cannot be parsed, the code that reads it reports the error.
         if annotated && let Ok(mut list) = reply.get::<ListToolsResult>() {
             let before = list.tools.len();
             list.tools.retain(|tool| is_callable(tool, &mut plans));

@@ -1,4 +1,4 @@
-//! The inbound stack of a connection: one layer a line, outermost first, each with its reason.
+//! The inbound stack of a connection: one layer per line, outermost first, each with its reason.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::{OpenQuestion, name_server, offers};
 
 #[derive(Clone)]
 pub(crate) struct InboundParts {
-    /// Handlers of the client's user.
+    /// The handlers of the SDK's user.
     pub(crate) own: Router,
     /// Handlers of the client itself, called before the user's, e.g. to drop cached lists.
     pub(crate) notices: Router,
@@ -32,7 +32,7 @@ pub(crate) struct InboundParts {
     pub(crate) unattributed: Option<FindCaller>,
 }
 
-/// Finds the caller to ask, by method, when a server asks outside of any call.
+/// Finds the caller to which a server's question is passed if it belongs to no call; receives the method.
 #[derive(Clone)]
 pub(crate) struct FindCaller(Arc<Find>);
 
@@ -49,9 +49,9 @@ mgp_types::opaque_debug!(FindCaller);
 /// Builds the inbound stack over the client's own handlers.
 pub(crate) fn inbound(parts: InboundParts) -> Stack {
     let service = ServiceBuilder::new()
-        // Anything inside may panic.
+        // Outermost, because any layer below may panic.
         .layer(CatchPanicLayer::new())
-        // Partial results are routed to their calls, in the order of the wire.
+        // Routes partial results to their calls, in the order of arrival.
         .layer(RouteLayer::new())
         .service(Answers(parts));
     Stack::new(service)
@@ -91,7 +91,7 @@ impl Service<Call> for Answers {
         if facts.supports_mgp() {
             return answer_future;
         }
-        // A plain MCP peer receives no MGP members, in refusals neither.
+        // A plain MCP peer must not receive MGP members, not even in refusals.
         Box::pin(async move { answer_future.await.map_err(RpcError::without_recovery) })
     }
 }
@@ -117,7 +117,7 @@ impl Answers {
     }
 }
 
-/// Returns the refusal of a request that this client did not offer to answer.
+/// Returns the error for a request that this client did not offer to answer.
 pub(crate) fn not_offered(method: &str) -> RpcError {
     RpcError::new(ErrorCode::METHOD_NOT_FOUND, format!("`{method}` is not offered by this client"))
 }
@@ -168,7 +168,7 @@ fn attribute(request: &Call, unattributed: Option<&FindCaller>) -> Result<Contex
              `isolation = \"per_agent\"` gives each an instance of its own",
         ));
     }
-    // One principal may be connected from two hosts: a question belongs to the host whose call it is.
+    // One principal may use two hosts; a question must reach the host that made the call.
     if callers.any(|call| is_elsewhere(&first.cx, &call.cx)) {
         return Err(ask_refused(
             "several clients of one caller have calls in flight: it is ambiguous which one the question is for",

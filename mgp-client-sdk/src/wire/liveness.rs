@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
-/// Time for the child to exit after its pipe broke, so that a call's error can name the exit code.
+/// The time to wait for the child's exit after its pipe broke, so that errors of calls can name the exit code.
 const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(250);
 /// Time in which bytes of an exited child may still arrive.
 ///
@@ -34,7 +34,7 @@ const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Liveness {
     ended: watch::Receiver<Option<Arc<str>>>,
     child: Option<Arc<Child>>,
-    /// The number of answers of the server.
+    /// The number of answers that the server has sent.
     answer_count: Arc<AtomicU64>,
 }
 
@@ -59,10 +59,10 @@ impl Liveness {
         let _ = self.ended.clone().wait_for(Option::is_some).await;
     }
 
-    /// Replaces the error of a call that found the connection closed by one that names the reason.
+    /// Adds the reason of the connection's end to the error of a call that found the connection closed.
     async fn explain(self, error: RpcError) -> RpcError {
         match self.end_text().await {
-            // Whether the call may have run stays as it was.
+            // Keep the information whether the call may have run.
             Some(end_text) if is_connection_lost(&error) => connection_lost(&end_text),
             Some(end_text) => match error.as_recovery() {
                 Some(hints) => connection_closed(&end_text).recovery(hints.clone()),
@@ -115,7 +115,7 @@ impl Drop for TaskGuard {
 
 /// Drives a connection until it ends, its reader ends, or its child exits.
 ///
-/// The connection itself would wait for running calls; a client has nothing to wait for.
+/// It does not wait for calls that the connection still runs: at its end a client has no need of them.
 pub(crate) fn spawn_connection<R, W>(
     connection: Connection<EofReader<R>, W>,
     eof: Arc<Notify>,
@@ -196,7 +196,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for EofReader<R> {
 
 // === The innermost service ===
 
-/// Returns whether an outcome came from the server; 2000 and 3003 are made by the client.
+/// Returns whether an outcome came from the server. Errors 2000 and 3003 are created by the client.
 pub(crate) fn is_answer(outcome: &Result<Reply, RpcError>) -> bool {
     let code = outcome.as_ref().err().map(RpcError::code);
     !matches!(code, Some(ErrorCode::SERVER_NOT_READY | ErrorCode::TIMEOUT))

@@ -1,4 +1,5 @@
-//! Both stacks of a connection, the request time-out, and detection of the connection's end.
+//! The inbound and outbound stacks of a connection, the request time-out, and the detection of the connection's
+//! end.
 
 mod header_mirror;
 mod inbound;

@@ -25,7 +25,7 @@ pub(crate) fn name_server(server: Option<&ServerId>, method: &str, params: &Payl
     Payload::of(&named).unwrap_or_else(|_| params.clone())
 }
 
-/// Refuses a question that the caller did not offer to answer, even if its client did.
+/// Refuses a question that the caller did not offer to answer, even if the client that forwards it did.
 pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcError> {
     #[derive(Deserialize)]
     struct Question {
@@ -44,7 +44,7 @@ pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcEr
         let Some(elicitation) = offered.elicitation else { return Ok(()) };
         match question.mode.as_deref() {
             Some("url") if elicitation.url.is_none() => Some("elicitation of mode `url`"),
-            // A caller that names neither mode accepts forms.
+            // By specification, a caller that names neither mode supports forms.
             None | Some("form") if elicitation.form.is_none() && elicitation.url.is_some() => {
                 Some("elicitation of mode `form`")
             }

@@ -1,4 +1,4 @@
-//! The outbound stack of a connection: one layer a line, outermost first, each with its reason.
+//! The outbound stack of a connection: one layer per line, outermost first, each with its reason.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ pub(crate) struct OutboundStack {
     pub(crate) session: Arc<HandshakeState>,
     /// The scope of the connection.
     pub(crate) scope: ScopeId,
-    /// If `None`, no call is retried.
+    /// The retry layer; `None` disables retries.
     retry: Option<RetryLayer>,
     stamp: RequestMetaLayer,
     /// If `None`, the transport has no headers.
@@ -54,9 +54,9 @@ impl OutboundStack {
         let (end, session) = (peer.peer().clone(), scope.state::<HandshakeState>());
         let scope = scope.id();
         let inner = ServiceBuilder::new()
-            // Only the server's time counts, not that of gates, e.g. when a person is asked.
+            // Inside the gates, so that only the server's time counts, not e.g. the time in which a person is asked.
             .layer(time_limit)
-            // It requests missing chunks on behalf of the caller.
+            // Requests missing chunks on behalf of the caller.
             .layer(CollectLayer::new())
             // The peer.
             .service(peer);
@@ -66,20 +66,20 @@ impl OutboundStack {
     /// Builds the stack with gates that belong to this connection: audit, access, permission, confirmation, validation.
     pub(crate) fn with_gates(self, gates: impl FnOnce(Stack) -> Stack) -> Stack {
         let service = ServiceBuilder::new()
-            // Gates need the callee's facts; the callee needs our request metadata.
+            // Gates need the facts of the server, and the server needs the request metadata of this client.
             .layer(self.stamp)
-            // Gates may change arguments, so headers are computed inside of them.
+            // Headers are computed inside the gates, because gates may change arguments.
             .service(gates(mirrored(self.mirror, self.inner)));
         spanned(self.retry, service)
     }
 
-    /// Builds the stack that follows gates which outlive the connection.
+    /// Builds the part of the stack below gates that outlive the connection.
     pub(crate) fn behind_gates(self) -> Stack {
         let service = ServiceBuilder::new()
             .layer(self.stamp)
             // Each attempt has its own time-out.
             .service(self.inner);
-        // A call that is sent again with other headers gets new metadata.
+        // Outside the metadata layer: a call that is repeated with other headers gets new metadata.
         mirrored(self.mirror, Stack::new(service))
     }
 }

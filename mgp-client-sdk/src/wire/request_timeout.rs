@@ -20,19 +20,19 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
-/// Time limits of one request; in the extensions of a call they replace the client's.
+/// The time limits of a request. In the extensions of a call they override the client's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeLimits {
-    /// The longest time without a sign of progress.
+    /// The maximum time without a sign of progress.
     pub(crate) timeout: Duration,
-    /// The longest time in all.
+    /// The maximum time in total.
     pub(crate) max: Duration,
 }
 
 /// Receives the name of the tool and each progress step of its call.
 pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 
-/// Ends requests that take too long with 3003; the server is notified to cancel them.
+/// Fails requests that take too long with code 3003, and notifies the server to cancel them.
 ///
 /// Tool calls ask for progress: each step restarts the shorter time-out.
 #[derive(Clone)]
@@ -119,7 +119,7 @@ pin_project! {
         #[pin]
         timer: F,
         wait: Timer,
-        // Created when the call does not complete at once: a timer costs more than a short call.
+        // Created only if the call does not complete at once, because a timer costs more than a short call.
         sleep: Option<Pin<Box<Sleep>>>,
     }
 }
@@ -151,7 +151,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
 // === Observing progress ===
 
-/// Records when each partial result passes on its way to the caller, and when the server asks that caller.
+/// Records when partial results pass to the caller, and when the server asks the caller a question.
 pub(crate) struct ActivitySink {
     inner: Outlet,
     activity: Mutex<Activity>,
@@ -165,13 +165,14 @@ struct Activity {
     questions: Questions,
 }
 
-/// The questions of the server to the caller of one call; the time until they are answered is not the server's.
+/// The open questions of the server to the caller of one call. Waiting for answers does not count as the
+/// server's time.
 #[derive(Default)]
 struct Questions {
     open: usize,
     /// The time when the oldest open question was asked, or the last one was answered.
     since: Option<Instant>,
-    /// The time of answered questions.
+    /// The total time that answered questions were open.
     waited: Duration,
 }
 
@@ -187,10 +188,10 @@ impl Questions {
     }
 }
 
-/// The longest time that one question stops the clock of its call.
+/// The maximum time for which one question stops the clock of its call.
 const MAX_QUESTION_TIME: Duration = Duration::from_hours(1);
 
-/// A question that is open until it is dropped.
+/// A guard of an open question; dropping it means that the question is closed.
 pub(crate) struct OpenQuestion(Arc<ActivitySink>);
 
 impl OpenQuestion {

@@ -1,4 +1,5 @@
-//! URL elicitations that callers were asked for, so that they can be notified on completion (MCP elicitation).
+//! The URL elicitations that callers received, stored so that these callers can be notified of the completion
+//! (MCP elicitation).
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,7 @@ use mgp_types::service::{Call, CallKey, CallerAccess, CallerRequest, Context, Ex
 use mgp_types::sync::Mutex;
 use serde::Deserialize;
 
-/// The number of elicitations remembered for a connection; the oldest is dropped first.
+/// The maximum number of elicitations per connection; the oldest is dropped first.
 const MAX_ELICITATIONS: usize = 256;
 
 /// The callers of open URL elicitations, by the id of the elicitation.
@@ -16,7 +17,7 @@ const MAX_ELICITATIONS: usize = 256;
 pub(crate) struct UrlElicitations(Mutex<VecDeque<(String, Context)>>);
 
 impl UrlElicitations {
-    /// Remembers the caller of a question if it is a URL elicitation.
+    /// Stores the caller of a question if the question is a URL elicitation.
     pub(crate) fn remember(&self, ask: &CallerRequest, caller: &Context) {
         #[derive(Deserialize)]
         struct UrlQuestion {
@@ -24,7 +25,7 @@ impl UrlElicitations {
             #[serde(rename = "elicitationId")]
             id: Option<String>,
         }
-        // The modern era has no such notification.
+        // The modern era has no notification of completion.
         let CallerAccess::Peer(peer) = &caller.caller_access else { return };
         if ask.method() != ElicitationCreate::METHOD || caller.caller.era == Era::Modern {
             return;
@@ -45,7 +46,7 @@ impl UrlElicitations {
         let forgotten = if pages.len() >= MAX_ELICITATIONS { pages.pop_front() } else { None };
         pages.push_back((id, cx));
         drop(pages);
-        // After the lock is released: this may drop the last handle of a connection.
+        // Dropped after the lock is released, because this may be the last handle of a connection.
         drop(forgotten);
     }
 
@@ -58,7 +59,7 @@ impl UrlElicitations {
         cx.key = CallKey::next();
         cx.wire_id = None;
         if let Ok(call) = Call::tell::<ElicitationComplete>(params, cx.clone()) {
-            // Sending may wait for a client that reads slowly.
+            // A task, because sending may wait for a client that reads slowly.
             tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
         }
     }

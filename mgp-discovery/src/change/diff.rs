@@ -9,7 +9,7 @@ use crate::config::{
     ToolCreationConfig,
 };
 
-/// The changes that turn one configuration into another; nothing else needs to be touched to apply it.
+/// The changes that turn one configuration into another. To apply the new one, touch only what is listed here.
 ///
 /// ```
 /// use mgp_discovery::{ConfigChange, Config, ChangeEffect};
@@ -37,7 +37,7 @@ pub struct ConfigChange {
     pub limits: Option<CallLimits>,
     /// Agents that are new or changed, and `None` for those that were removed.
     pub agents: BTreeMap<String, Option<AgentConfig>>,
-    /// The settings of created tools, if they changed.
+    /// The settings for tools that are created at run time, if they changed.
     pub tool_creation: Option<ToolCreationConfig>,
 }
 
@@ -103,10 +103,10 @@ impl ConfigChange {
 }
 
 fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
-    // Another file or owner implies another folder, and other rules of expansion.
+    // Another file or owner means another folder for relative paths, and other rules of expansion.
     let same_file = old.file == new.file && old.origin == new.origin;
     let same_place = same_file && old.target == new.target && old.pass_env == new.pass_env;
-    // A running server has read the files that were approved before.
+    // A running server may have read files as they were approved before, so a new approval restarts it.
     let same_place = same_place && old.approved_files == new.approved_files;
     let same_offer = match (&old.mgp, &new.mgp) {
         (None, None) => true,
@@ -119,7 +119,7 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
     if same_place && same_handshake { ChangeEffect::Govern } else { ChangeEffect::Restart }
 }
 
-/// Returns the values of the handshake, which cannot change while the connection lives.
+/// Returns the settings that the handshake fixes for the lifetime of a connection.
 fn negotiated(mgp: &GovernanceConfig) -> impl PartialEq + '_ {
     let flow = (mgp.permission_timeout, mgp.on_ungranted, mgp.traceparent);
     (&mgp.extensions, &mgp.permissions_required, mgp.isolation, flow)

@@ -25,7 +25,7 @@ pub struct Reload {
     sources: Sources,
     trust: Trust,
     current: Config,
-    /// The stamps and the revision when the files were last read here.
+    /// The state in which this watcher last read the files.
     read: Option<State>,
     /// The stamps of the files at the last poll.
     last: Vec<Stamp>,
@@ -90,8 +90,8 @@ impl Reload {
                     }
                 }
                 Err(error) => {
-                    // An error in a file persists until the file is written again; all others may be temporary and
-                    // are tried again.
+                    // An error in the content persists until the file is written again; any other error may be
+                    // temporary, so the file is read again at the next poll.
                     let is_read = matches!(error, DiscoveryError::InvalidConfig(_));
                     self.read = Some(if is_read { state } else { State::default() });
                     let found = vec![error.to_string()];
@@ -124,7 +124,7 @@ impl Reload {
     }
 }
 
-/// Returns the findings of files that can be used.
+/// Returns the problems of files that can be used all the same, as lines.
 fn doubts(loaded: &LoadedConfig) -> Vec<String> {
     let findings = loaded.findings.iter().map(ToString::to_string);
     findings.chain(loaded.unapproved.iter().map(ToString::to_string)).collect()

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 /// Device, inode, size and times of a file; `None` if it does not exist.
 pub(crate) type Stamp = Option<(u64, u64, u64, Option<SystemTime>, i64)>;
 
-/// Returns the stamp of a file: editors write into it, or replace it.
+/// Returns the stamp of a file, which changes whether an editor writes into the file or replaces it.
 pub(crate) fn stamp(path: &Path) -> Stamp {
     let metadata = fs::metadata(path).ok()?;
     let (device, inode, changed) = identity(&metadata);

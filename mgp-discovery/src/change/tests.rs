@@ -138,7 +138,7 @@ async fn a_file_that_is_changed_and_changed_back_before_the_first_look_is_report
     let sources = Sources::single(&file);
     let loaded = sources.load(&trust).await.unwrap();
     let mut reload = Reload::new(sources, trust, &loaded);
-    // The caller reads this one by itself.
+    // The caller reads this content itself, without the watcher.
     write("");
     let new = file.with_extension("new");
     fs::write(&new, "[[servers]]\nid = 'a'\ncommand = 'a'\n").unwrap();

@@ -52,7 +52,7 @@ pub enum AuthGrant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopUse {
-    /// Where they are offered.
+    /// The place at which they are sent.
     #[default]
     Offered,
     /// Always; a server without support cannot be used.

@@ -164,7 +164,7 @@ fn value(kind: KeyKind, path: &str) -> Value {
     }
 }
 
-/// Returns a default as JSON; all kinds but text and words are written alike in both.
+/// Returns the default of a key as JSON; TOML and JSON differ only in how they write text and words.
 fn default(kind: KeyKind, written: &str) -> Option<Value> {
     match kind {
         _ if written.is_empty() => None,

@@ -76,7 +76,7 @@ impl ConfigErrors {
         Self(findings)
     }
 
-    /// Returns all findings, warnings included.
+    /// Returns all findings of the file, including warnings.
     #[must_use]
     pub fn findings(&self) -> &[ConfigFinding] {
         &self.0

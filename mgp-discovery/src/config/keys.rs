@@ -1,4 +1,4 @@
-//! The table of all keys of `mgp.toml`; the reader, the page and the schema use it (MGP §15.2).
+//! The table of all keys of `mgp.toml`, from which the reader, the page and the schema are derived (MGP §15.2).
 
 use super::KeyKind;
 use super::bounds::Surface;

@@ -11,17 +11,17 @@ use super::{limits, nearest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyKind {
-    /// A text.
+    /// A string.
     Text,
-    /// A list of texts.
+    /// A list of strings.
     Texts,
-    /// A table of texts.
+    /// A table whose values are strings.
     TextMap,
-    /// A whole number between two others.
+    /// A whole number from the first bound to the second.
     Number(u64, u64),
     /// A duration, e.g. `90s`.
     Duration,
-    /// A table of durations.
+    /// A table whose values are durations.
     DurationMap,
     /// A table of whole numbers.
     NumberMap(u64, u64),
@@ -202,7 +202,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     (ms <= hundred_years).then(|| Duration::from_millis(ms))
 }
 
-/// Parses a time limit; one of zero would end everything.
+/// Parses a time limit; zero is an error, because it would end every call at once.
 fn duration(text: &str) -> Result<Duration, Wrong> {
     let duration = parse_duration(text).filter(|duration| !duration.is_zero());
     duration.ok_or_else(|| Wrong {
@@ -224,7 +224,7 @@ fn text(text: &str) -> Result<String, Wrong> {
     if text.len() > limits::MAX_TEXT_BYTES {
         return Err(Wrong::new(format!("is longer than {} bytes", limits::MAX_TEXT_BYTES)));
     }
-    // No program, variable or header can contain it.
+    // Neither a program argument nor a variable nor a header can contain NUL.
     if text.contains('\0') {
         return Err(Wrong::new("has a NUL in it"));
     }
@@ -232,7 +232,7 @@ fn text(text: &str) -> Result<String, Wrong> {
 }
 
 fn known<'a>(word: &str, words: &[&'a str]) -> Result<&'a str, Wrong> {
-    // A policy may be written with `_` or `-` (§5.5 and the words of later revisions).
+    // Accept `_` for `-`: §5.5 writes policies with one, later revisions with the other.
     let dashed = word.replace('_', "-");
     if let Some(found) = words.iter().find(|known| **known == word || **known == dashed) {
         return Ok(found);

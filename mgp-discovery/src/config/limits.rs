@@ -1,6 +1,6 @@
-//! The limits of a configuration; values beyond them are refused by name (MGP §15.2).
+//! The limits of a configuration; values beyond them are errors that name the limit (MGP §15.2).
 
-/// The maximum size of a file.
+/// The maximum size of a file, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The maximum number of servers in a file.
 pub const MAX_SERVERS: usize = 1000;
@@ -8,14 +8,14 @@ pub const MAX_SERVERS: usize = 1000;
 pub const MAX_AGENTS: usize = 256;
 /// The maximum number of entries of a list or of a table of texts.
 pub const MAX_ENTRIES: usize = 256;
-/// The maximum size of a text.
+/// The maximum size of a string value, in bytes.
 pub const MAX_TEXT_BYTES: usize = 32 * 1024;
-/// The maximum size of the id of a server or the name of an agent.
+/// The maximum size of a server's id or an agent's name, in bytes.
 pub const MAX_ID_BYTES: usize = 128;
-/// The maximum number of warnings, and of errors, reported for a file; further errors still disable their server or
-/// file.
+/// The maximum number of warnings, and of errors, reported for a file. Errors that are no longer reported still
+/// disable their server or the file.
 pub const MAX_FINDINGS: usize = 200;
 /// The maximum nesting of `${A:-${B:-…}}`.
 pub const MAX_DEPTH: usize = 8;
-/// The maximum size of an expanded value.
+/// The maximum size of a value after expansion, in bytes.
 pub const MAX_VALUE_BYTES: usize = 64 * 1024;

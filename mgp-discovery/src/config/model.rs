@@ -16,7 +16,7 @@ use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 use crate::source::Origin;
 
-/// Files by their path in the project, with their SHA-256.
+/// Files by their path in the project, with the SHA-256 of each.
 pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
 
 /// A configuration: the content of one file, or of several merged.
@@ -52,9 +52,9 @@ pub struct Config {
 }
 
 impl KernelConfig {
-    /// Returns the longest time without progress and in all of a call of a server's tool.
+    /// Returns the time limits of a call of a server's tool: without progress, and in total.
     ///
-    /// The limit in all is never shorter than that without progress.
+    /// The total limit is never shorter than the limit without progress.
     #[must_use]
     pub fn call_timeouts(&self, server: &CallTimeouts, tool: &str) -> (Duration, Duration) {
         let own = server.tools.get(tool).copied().or(server.timeout);
@@ -78,15 +78,15 @@ impl Config {
     }
 }
 
-/// One `[[servers]]`; its texts are unexpanded, `${…}` included.
+/// One `[[servers]]` entry; its texts still contain `${…}`.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ServerConfig {
-    /// The identity of the server everywhere.
+    /// The server's id, which identifies it everywhere.
     pub id: ServerId,
     /// The program or URL.
     pub target: TargetConfig,
-    /// The era of MCP that is spoken with the server; `None` for the newest it knows.
+    /// The MCP era to use with the server; `None` means the newest era that the server supports.
     pub era: Option<Era>,
     /// `false` if it is not used; loading leaves it out.
     pub enabled: bool,
@@ -98,15 +98,17 @@ pub struct ServerConfig {
     pub limits: ServerLimits,
     /// The most of its results that reaches a model.
     pub results: ResultLimits,
-    /// Names of environment variables that its program inherits, besides the kernel's; a final `*` is a wildcard.
+    /// Names of environment variables that the program inherits, in addition to `kernel.pass_env`; a final `*` is a
+    /// wildcard.
     pub pass_env: Vec<String>,
     /// The governance of the server; `None` if MGP is never offered and the defaults apply.
     pub mgp: Option<GovernanceConfig>,
-    /// The file that declares it, for messages, `cwd` and `${file:…}`.
+    /// The file that declares the server; messages name it, and `cwd` and `${file:…}` are relative to its folder.
     pub file: PathBuf,
     /// The owner of that file; a configuration that was only parsed counts as a project's.
     pub origin: Origin,
-    /// The files of the project that it may run, with their SHA-256, as they were approved; `None` if they need no approval.
+    /// The project's files that the server may run, with their SHA-256 at the approval; `None` if it needs no
+    /// approval.
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
@@ -114,11 +116,11 @@ pub struct ServerConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
-    /// The longest time without progress.
+    /// The maximum time without progress.
     pub timeout: Option<Duration>,
-    /// The longest time in all.
+    /// The maximum time in total.
     pub max_timeout: Option<Duration>,
-    /// The longest time without progress of single tools.
+    /// The maximum time without progress of single tools, by name.
     pub tools: BTreeMap<String, Duration>,
     /// The longest start; see [`start`](Self::start).
     pub start: Option<Duration>,
@@ -147,13 +149,13 @@ pub enum TargetConfig {
         /// The environment, in addition to the inherited one.
         env: BTreeMap<String, String>,
     },
-    /// Over HTTP.
+    /// A server reached over HTTP.
     Url {
         /// The URL.
         url: String,
-        /// Headers of every request.
+        /// The headers sent with every request.
         headers: BTreeMap<String, String>,
-        /// Streamable HTTP, or the older event stream.
+        /// The transport: streamable HTTP, or the older event stream.
         transport: Transport,
         /// The way `mgp` is authorized by the server.
         auth: Box<AuthConfig>,
@@ -246,7 +248,7 @@ impl fmt::Debug for TargetConfig {
 pub struct GovernanceConfig {
     /// The extensions to offer; empty for all.
     pub extensions: Vec<String>,
-    /// The permissions it needs.
+    /// The permissions that the server needs.
     pub permissions_required: Vec<Permission>,
     /// The trust level.
     pub trust_level: TrustLevel,
@@ -254,7 +256,7 @@ pub struct GovernanceConfig {
     pub default_policy: DefaultPolicy,
     /// The policy that decides its permissions; `None` for the kernel's policy.
     pub permission_policy: Option<ApprovalPolicy>,
-    /// The permissions granted here.
+    /// The permissions that the configuration grants.
     pub permissions: Vec<Permission>,
     /// The limits of the permissions granted here.
     pub permission_limits: PermissionScope,
@@ -264,9 +266,9 @@ pub struct GovernanceConfig {
     pub on_ungranted: OnUngranted,
     /// The restart policy.
     pub restart: RestartConfig,
-    /// The validator of single tools.
+    /// The validators of single tools, by tool name.
     pub validators: BTreeMap<String, Validator>,
-    /// The risk of single tools.
+    /// The risks of single tools, by tool name.
     pub risk: BTreeMap<String, RiskLevel>,
     /// The lowest risk from which a call is confirmed.
     pub confirm: ConfirmLevel,
@@ -274,7 +276,7 @@ pub struct GovernanceConfig {
     pub isolation: Isolation,
     /// If set, calls carry `_meta.traceparent` also if the server does not speak MGP.
     pub traceparent: bool,
-    /// Words its tools can be found by.
+    /// Additional words by which a search finds the server's tools.
     pub tags: Vec<String>,
 }
 
@@ -309,7 +311,7 @@ pub struct RestartConfig {
     pub policy: RestartPolicy,
     /// The maximum number of restarts within the window.
     pub max: u32,
-    /// The window.
+    /// The period in which restarts are counted.
     pub window: Duration,
     /// The first wait before a restart.
     pub backoff_base: Duration,
@@ -376,9 +378,9 @@ pub enum ProxyConfig {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KernelConfig {
-    /// The longest time of a tool call without progress.
+    /// The maximum time of a tool call without progress.
     pub timeout: Duration,
-    /// The longest time of a tool call in all.
+    /// The maximum time of a tool call in total.
     pub max_timeout: Duration,
     /// The longest time that a form waits for the person.
     pub form_timeout: Duration,
@@ -392,7 +394,7 @@ pub struct KernelConfig {
     pub no_proxy: Vec<String>,
     /// The policy that decides permissions.
     pub permission_policy: ApprovalPolicy,
-    /// The permissions that `auto_approve` still asks for.
+    /// The permissions that need an operator even if the policy is `auto_approve`.
     pub auto_approve_except: Vec<Permission>,
     /// If set, the tool that requests tools is listed to all callers.
     pub tools_request: bool,
@@ -439,12 +441,12 @@ impl RegistrationAllowList {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperatorProof {
-    /// None beyond a process outside the servers and hosts.
+    /// No proof, except that the process is neither a server nor a host of the kernel.
     #[default]
     None,
-    /// A terminal in whose foreground the command runs.
+    /// The command must run in the foreground of a terminal.
     Terminal,
-    /// The passphrase.
+    /// The operator must enter the passphrase.
     Passphrase,
 }
 
@@ -522,11 +524,11 @@ impl Default for AuditLogConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditFsync {
-    /// Before anything is acknowledged.
+    /// Before any event is acknowledged.
     Always,
     /// At each checkpoint.
     OnCheckpoint,
-    /// Whenever the system decides.
+    /// Never explicitly; the operating system decides.
     Never,
 }
 
@@ -538,7 +540,7 @@ pub enum RecordedArguments {
     Redacted,
     /// The names of the members as well.
     Names,
-    /// All.
+    /// The complete arguments.
     Full,
 }
 
@@ -546,11 +548,11 @@ pub enum RecordedArguments {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentConfig {
-    /// The tools that are always in its list.
+    /// The tools that are always in the agent's list.
     pub pinned: Vec<String>,
-    /// The access groups it is in.
+    /// The access groups that the agent belongs to.
     pub groups: Vec<String>,
-    /// The tokens that definitions may cost it.
+    /// The maximum number of tokens of the tool definitions that the agent sees.
     pub budget: Option<u64>,
     /// The tools that are listed to it; `None` for the kernel's choice.
     pub surface: Option<Surface>,
@@ -566,6 +568,6 @@ pub struct AgentConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolCreationConfig {
-    /// If set, agents may have tools created.
+    /// If set, agents may request the creation of tools.
     pub enabled: bool,
 }

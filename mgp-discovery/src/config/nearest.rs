@@ -1,6 +1,7 @@
 //! The known word that is nearest to a misspelt one (MGP §15.2).
 
-/// Longer words are not typing errors, and comparing them costs the square of their length.
+/// The maximum length of a compared word: longer ones are not typing errors, and comparing costs the square of
+/// the length.
 const MAX_BYTES: usize = 64;
 
 /// Returns the known word that was most likely meant; `None` if none is near.
@@ -24,7 +25,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (distance <= longest.div_ceil(3)).then_some(found)
 }
 
-/// Removes case and separators, which users write in different ways.
+/// Returns the letters and digits in lower case, because users vary case and separators.
 fn plain(word: &str) -> Vec<char> {
     word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }

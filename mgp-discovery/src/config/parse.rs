@@ -205,7 +205,7 @@ fn call_timeouts(reader: &mut Reader<'_, '_, '_>) -> CallTimeouts {
     CallTimeouts { timeout, max_timeout, tools, start }
 }
 
-/// Reads `timeout` and `max_timeout`, which must not be shorter.
+/// Reads `timeout` and `max_timeout`; reports an error if `max_timeout` is shorter.
 fn timeout_pair(reader: &mut Reader<'_, '_, '_>) -> (Option<Duration>, Option<Duration>) {
     let (timeout, max) = (reader.duration("timeout"), reader.duration("max_timeout"));
     if timeout.zip(max).is_some_and(|(timeout, max)| timeout > max) {
@@ -369,12 +369,11 @@ fn permission_limits(reader: &mut Reader<'_, '_, '_>) -> PermissionScope {
         }
     }
     let Some(ports) = texts("ports") else { return scope };
-    match ports.iter().map(|port| port.parse()).collect::<Result<Vec<u16>, _>>() {
-        Ok(ports) => scope.ports = ports.into(),
-        Err(_) => {
-            let remedy = Some("write numbers from 0 to 65535, e.g. [\"443\"]".to_owned());
-            below.error("ports", "has a port that is not a number", remedy);
-        }
+    if let Ok(ports) = ports.iter().map(|port| port.parse()).collect::<Result<Vec<u16>, _>>() {
+        scope.ports = ports.into();
+    } else {
+        let remedy = Some("write numbers from 0 to 65535, e.g. [\"443\"]".to_owned());
+        below.error("ports", "has a port that is not a number", remedy);
     }
     scope
 }
@@ -393,7 +392,7 @@ fn restart(reader: &mut Reader<'_, '_, '_>) -> RestartConfig {
             .map_or(default.policy, |word| RestartPolicy::from(word.as_str())),
         max: reader.number("max_restarts").map_or(default.max, cut),
         window: reader.number("restart_window_secs").map_or(default.window, Duration::from_secs),
-        // If only one of them is written, the default of the other adapts.
+        // If only one of the two is given, the default of the other is adjusted to it.
         backoff_base: base.unwrap_or(default.backoff_base.min(most.unwrap_or(Duration::MAX))),
         backoff_max: most.unwrap_or(default.backoff_max.max(base.unwrap_or_default())),
     }
@@ -452,20 +451,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     }
     kernel.metrics = address(&mut reader, "metrics");
     if let Some(mut below) = reader.below("audit", "kernel.audit") {
-        kernel.audit = AuditLogConfig {
-            dir: below.text("dir"),
-            fsync: match below.text("fsync").as_deref() {
-                Some("always") => AuditFsync::Always,
-                Some("never") => AuditFsync::Never,
-                _ => AuditFsync::OnCheckpoint,
-            },
-            keep: below.number("keep").filter(|keep| *keep > 0).map(cut),
-            arguments: match below.text("arguments").as_deref() {
-                Some("names") => RecordedArguments::Names,
-                Some("full") => RecordedArguments::Full,
-                _ => RecordedArguments::Redacted,
-            },
-        };
+        kernel.audit = audit_log(&mut below);
     }
     if let Some(mut below) = reader.below("operator", "kernel.operator") {
         kernel.operator_proof = match below.text("proof").as_deref() {
@@ -478,6 +464,24 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         kernel.registration = registration(&mut below);
     }
     kernel
+}
+
+/// Reads the table of the audit log.
+fn audit_log(below: &mut Reader<'_, '_, '_>) -> AuditLogConfig {
+    AuditLogConfig {
+        dir: below.text("dir"),
+        fsync: match below.text("fsync").as_deref() {
+            Some("always") => AuditFsync::Always,
+            Some("never") => AuditFsync::Never,
+            _ => AuditFsync::OnCheckpoint,
+        },
+        keep: below.number("keep").filter(|keep| *keep > 0).map(cut),
+        arguments: match below.text("arguments").as_deref() {
+            Some("names") => RecordedArguments::Names,
+            Some("full") => RecordedArguments::Full,
+            _ => RecordedArguments::Redacted,
+        },
+    }
 }
 
 /// Reads an address to listen at.

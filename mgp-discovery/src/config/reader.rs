@@ -141,7 +141,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Returns words as a type of the vocabulary.
+    /// Returns the words of a list, converted to their type.
     pub(super) fn words<T: for<'a> From<&'a str>>(&mut self, name: &str) -> Vec<T> {
         self.texts(name).iter().map(|word| T::from(word.as_str())).collect()
     }

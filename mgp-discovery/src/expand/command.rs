@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::config::limits;
 
-/// The time that a command may take to end after it closed its output.
+/// The time that a command has to exit after it closed its output, and the interval of the checks.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -29,12 +29,12 @@ pub(super) fn run(command: &str, folder: &Path, patience: Duration) -> Result<St
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = out.take(limits::MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut bytes);
-        // After the time limit the receiver is gone.
+        // A failed send means that the time limit was exceeded and the receiver dropped.
         let _ = sender.send(read.map(|_| bytes));
     });
     let output = receiver.recv_timeout(patience);
     let ended = output.is_ok().then(|| ended(&mut child)).flatten();
-    // Also after a normal end: no process it started may outlive it.
+    // Kill the group even after a normal end: no process that the command started may outlive it.
     kill(&mut child);
     let bytes = match output {
         Ok(Ok(bytes)) => bytes,
@@ -68,7 +68,7 @@ fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
 fn shell(command: &str) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut shell = Command::new("sh");
-    // A process group of its own, so that all of it can be killed.
+    // The command gets its own process group, so that its children can be killed with it.
     shell.arg("-c").arg(command).process_group(0);
     shell
 }
@@ -83,7 +83,7 @@ fn shell(command: &str) -> Command {
 fn kill(child: &mut Child) {
     #[cfg(unix)]
     if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        // Fails if every process has ended already.
+        // This fails if all processes of the group have ended already, which is fine.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let _ = child.kill();

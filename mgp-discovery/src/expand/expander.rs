@@ -1,6 +1,6 @@
-//! Fills in what a server's entry takes from outside (MGP §15.2).
+//! Replaces `${…}` in a server's entry by values from outside the file (MGP §15.2).
 //!
-//! Everything here blocks: files are read and commands run.
+//! Everything here blocks: it reads files and runs commands.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use super::{Expanded, Piece, Template, TemplateError, command};
 use crate::config::{AuthConfig, ServerConfig, TargetConfig, limits};
 use crate::source::{Origin, changed_file};
 
-/// Expands `${…}`.
+/// Replaces `${…}` in texts.
 ///
 /// ```
 /// use mgp_discovery::{Config, Expander};
@@ -62,7 +62,7 @@ pub enum ExpandedTarget {
         command: Expanded,
         /// The arguments.
         args: Vec<Expanded>,
-        /// The working directory, absolute; never the one that this process happens to have.
+        /// The working directory as an absolute path; it never depends on that of this process.
         cwd: PathBuf,
         /// The environment, in addition to the inherited one.
         env: BTreeMap<String, Expanded>,
@@ -73,16 +73,16 @@ pub enum ExpandedTarget {
         url: Expanded,
         /// Headers of every request.
         headers: BTreeMap<String, Expanded>,
-        /// Streamable HTTP, or the older event stream.
+        /// The transport: streamable HTTP, or the older event stream.
         transport: Transport,
         /// The way `mgp` is authorized by the server.
         auth: Box<AuthConfig<Expanded>>,
     },
-    /// In this process.
+    /// A server inside this process.
     InProcess,
 }
 
-/// The texts that could not be expanded, by their keys; contains no values.
+/// The error of a server whose texts could not all be expanded. It names their keys, and contains no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("server `{server}` is not started: {}", .reasons.join(", "))]
 pub struct ExpandError {
@@ -91,13 +91,13 @@ pub struct ExpandError {
 }
 
 impl ExpandError {
-    /// Returns the server that is not started because of it.
+    /// Returns the server that is not started because of this error.
     #[must_use]
     pub fn server(&self) -> &ServerId {
         &self.server
     }
 
-    /// Returns a sentence for each text, with the remedy.
+    /// Returns a sentence with the remedy for each text that could not be expanded.
     #[must_use]
     pub fn reasons(&self) -> &[String] {
         &self.reasons
@@ -272,10 +272,10 @@ impl Expander {
             .ok_or_else(|| format!("there is no secret `{name}`; run `mgp secrets set {name}`"))
     }
 
-    /// Returns the folder that commands and servers of the user run in: their home, else the root.
+    /// Returns the folder in which commands and servers of the user run: their home, else the root.
     ///
-    /// Not the folder of this process: interpreters and runners load code from the folder they start in, and hosts
-    /// start this process in the project that is open.
+    /// It is never the folder of this process: hosts start this process in the project that is open, and interpreters
+    /// and runners load code from the folder in which they start.
     fn home_folder(&self) -> &Path {
         self.home.as_deref().unwrap_or(Path::new(MAIN_SEPARATOR_STR))
     }
@@ -292,7 +292,7 @@ impl Expander {
         let place = folder.join(self.with_home(path));
         let refused = |error: std::io::Error| format!("the file `{path}` cannot be read: {error}");
         if origin == Origin::Project {
-            // Compares real paths: a link could lead anywhere.
+            // Compare real paths, because a link could lead out of the folder.
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             let (root, real) = (folder.canonicalize(), place.canonicalize());
             if !real.map_err(refused)?.starts_with(root.map_err(refused)?) {
@@ -301,7 +301,7 @@ impl Expander {
                 ));
             }
         }
-        // Checked before it is opened: opening a pipe would wait for its other end.
+        // Check this before opening the file: opening a named pipe would block until it has a writer.
         if !fs::metadata(&place).map_err(refused)?.is_file() {
             return Err(format!("`{path}` is not a plain file"));
         }
@@ -363,7 +363,7 @@ impl Filling<'_> {
         ExpandedTarget::Program { command, args, cwd, env: self.map("env", env) }
     }
 
-    /// Returns a program that is a relative path as an absolute one; a plain name is found in `PATH`.
+    /// Returns a program with a relative path as an absolute path; a plain name is left to be found in `PATH`.
     fn located(&mut self, command: Expanded, folder: &Path) -> Expanded {
         let path = Path::new(command.as_str());
         if path.is_absolute()

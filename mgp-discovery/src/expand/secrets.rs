@@ -7,7 +7,7 @@ use mgp_types::service::{ServerId, shown_url};
 use super::Template;
 use crate::config::{ServerConfig, TargetConfig};
 
-/// A secret that every reader of the file can see; its text is not part of this.
+/// A secret that every reader of the configuration can see. The secret itself is not stored here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClearSecret {
@@ -145,7 +145,7 @@ pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns passwords and parameters of a URL.
+/// Returns the passwords and the query parameters of a URL, each with its name.
 pub(super) fn in_url(url: &str) -> Vec<(&str, &str)> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -190,7 +190,7 @@ const PREFIXES: &[&str] = &[
     "xoxp-",
 ];
 
-/// Words of names whose values are secret.
+/// Words that occur in the names of secret values.
 const NAMES: &[&str] = &[
     "apikey",
     "auth",
@@ -207,7 +207,7 @@ const NAMES: &[&str] = &[
     "token",
 ];
 
-/// Words of names that describe the place or the identity of a secret, not the secret.
+/// Words that mark a name as that of a secret's place or identity rather than of the secret itself.
 const HARMLESS: &[&str] =
     &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
 
@@ -218,20 +218,20 @@ fn names_secret(name: &str) -> bool {
     any(NAMES) && !any(HARMLESS)
 }
 
-/// Returns the reason why a value is taken for a secret, or `None`.
+/// Returns the reason why a value is considered a secret, or `None` if it is not.
 pub(crate) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     let template = Template::parse(value).ok()?;
     if template.is_literal() {
         return shown(name, value);
     }
-    // Only the default is in the file; the expanded value is not.
+    // Check only the defaults: they are in the file, while expanded values are not.
     let default = |(variable, default): (&str, &str)| {
         shown(variable, default).or_else(|| shown(name, default))
     };
     template.defaults().find_map(default)
 }
 
-/// Returns the same for a value without `${…}`.
+/// Returns the reason why a value without `${…}` is considered a secret.
 fn shown(name: &str, value: &str) -> Option<&'static str> {
     let schemes = ["Bearer ", "bearer ", "Basic ", "basic ", "token "];
     let value =
@@ -252,7 +252,7 @@ fn shown(name: &str, value: &str) -> Option<&'static str> {
     (!place && random(value)).then_some("it looks random")
 }
 
-/// Returns the words of a name: `X-Api-Key`, `--api-key`, `apiKey`, `GITHUB_TOKEN`.
+/// Splits a name like `X-Api-Key`, `--api-key`, `apiKey` or `GITHUB_TOKEN` into words.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut lower = false;
@@ -268,7 +268,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Returns whether a text is long, of one piece and random, as generated tokens are.
+/// Returns whether a text is long, has no spaces and looks random, as generated tokens do.
 fn random(value: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte);
     let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(test);

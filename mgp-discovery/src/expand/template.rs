@@ -36,7 +36,7 @@ pub(crate) enum Piece {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
-    /// A brace is missing.
+    /// A closing brace is missing.
     #[error("`${{` is never closed; write `$${{` for the characters themselves")]
     Open,
     /// The text in braces has no known form.
@@ -44,7 +44,7 @@ pub enum TemplateError {
         "`${{…}}` does not name a variable; write `${{NAME}}`, `${{NAME:-default}}`, `${{file:PATH}}`, `${{cmd:COMMAND}}` or `${{keyring:NAME}}`"
     )]
     NoName,
-    /// A file or command without a name.
+    /// `${file:}` or `${cmd:}` names no file or command.
     #[error("`${{{0}:…}}` names nothing")]
     Empty(&'static str),
     /// Defaults are nested too deeply.
@@ -78,7 +78,7 @@ impl Template {
         names.into_iter()
     }
 
-    /// Returns the values it needs from outside, as written: `${TOKEN}`, `${file:key}`.
+    /// Returns the references to outside values, as written: `${TOKEN}`, `${file:key}`.
     #[must_use]
     pub fn needs(&self) -> Vec<String> {
         let mut needs = Vec::new();
@@ -149,7 +149,7 @@ fn parse(text: &str, depth: usize) -> Result<Template, TemplateError> {
     Ok(Template(pieces))
 }
 
-/// Returns the position of the brace that closes the one before this text.
+/// Returns the position of the brace that closes a `${` directly before this text.
 pub(crate) fn closing(text: &str) -> Option<usize> {
     let mut open = 0_usize;
     for (at, byte) in text.bytes().enumerate() {

@@ -43,7 +43,7 @@ impl Host {
     }
 }
 
-/// The servers of one file.
+/// The servers found in one file of a host.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Import {

@@ -1,7 +1,7 @@
-//! `server.json` of the official registry (MGP §15.2).
+//! Imports `server.json` of the official registry (MGP §15.2).
 //!
-//! A stranger wrote the document, and it becomes part of the user's own file, which may read files and run commands: so
-//! every text of it is escaped, and the only variables are those that are named here.
+//! The document comes from an untrusted author and becomes part of the user's own file, which may read files and
+//! run commands. So every text of it is escaped, and only the variables created in this module remain.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::{Entry, Import, ImportError, ImportedServer};
 
 /// Imports the first package that can be started, else the first remote.
 pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
-    // The registry's answers wrap the document.
+    // The registry's API wraps the document in a member `server`.
     let value = value.get("server").filter(|server| server.is_object()).unwrap_or(value);
     let name = text(value, "name").ok_or("it has no `name`, so it is not a `server.json`")?;
     let list = |key: &str| value.get(key).and_then(Value::as_array).into_iter().flatten();
@@ -118,7 +118,7 @@ fn place(remote: &Value, notes: &mut Vec<String>) -> Option<Entry> {
     Some(Entry { url: Some(url), headers, transport, ..Entry::default() })
 }
 
-/// Returns the value of a variable or header: a fixed one, or a variable of `mgp.toml`.
+/// Returns the value for a variable or header: its fixed value, or else a `${…}` for the user to set.
 fn wanted(name: &str, value: &Value, notes: &mut Vec<String>) -> String {
     if let Some(fixed) = text(value, "value").filter(|fixed| !fixed.contains('{')) {
         return escaped(fixed);

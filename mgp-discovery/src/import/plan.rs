@@ -14,7 +14,7 @@ use crate::error::DiscoveryError;
 use crate::expand::clear_secrets;
 use crate::source::{Origin, text_of};
 
-/// The time another import is waited for.
+/// The maximum time to wait for another import to finish.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The changes an import would make to a file; nothing is written yet.
@@ -27,11 +27,11 @@ pub struct Plan {
     lines: Vec<ImportLine>,
 }
 
-/// The outcome for one server.
+/// The outcome for one server of an imported file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportLine {
-    /// The file that contains it.
+    /// The file from which the server was read.
     pub source: PathBuf,
     /// The name in that file.
     pub name: String,
@@ -123,7 +123,7 @@ impl Plan {
         &self.lines
     }
 
-    /// Returns the new text of the file. Secrets in clear text stay in it.
+    /// Returns the new text of the file, which still contains any secrets in clear text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.after

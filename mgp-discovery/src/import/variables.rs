@@ -39,9 +39,9 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     proposed.collect()
 }
 
-/// Converts a text; variables that cannot be mapped are noted.
+/// Converts the variables of a text; adds a note for each that cannot be mapped.
 ///
-/// The result contains variables only: files and commands must be written by the user.
+/// The result contains no `${file:…}` or `${cmd:…}`: only the user may write those.
 pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>) -> String {
     if meaning.dialect == Dialect::Plain {
         return escaped(text);
@@ -70,12 +70,12 @@ fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usi
     out + &escaped(rest)
 }
 
-/// Returns whether a text can be a default: one with an extra brace would end the text around it.
+/// Returns whether a text can be a default; an extra closing brace in it would end the enclosing `${…}`.
 pub(super) fn is_balanced(default: &str) -> bool {
     closing(&format!("{default}}}")) == Some(default.len())
 }
 
-/// Escapes a text without variables.
+/// Escapes a text, so that it contains no variables.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('$', "$$")
 }

@@ -9,13 +9,14 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use crate::error::DiscoveryError;
 
-/// The beginning of the scopes of credentials that concern administration; `mgp-security` lists all.
+/// The prefix of credential scopes that permit administration, and the scope to change something;
+/// `mgp-security` lists all.
 const ADMIN: &str = "admin.";
 const ADMIN_WRITE: &str = "admin.write";
 const TOOLS: &str = "tools.";
 
 impl RegistrationState {
-    /// Admits callers with the right, within the rate limit; refusals are recorded.
+    /// Checks that the caller has the right to call the method and is within the rate limit; records a refusal.
     pub(super) async fn admit(
         &self,
         cx: &Context,
@@ -24,7 +25,7 @@ impl RegistrationState {
     ) -> Result<(), DiscoveryError> {
         if let Err(refused) = self.may(cx, method) {
             let error = RpcError::from(DiscoveryError::from(refused.clone()));
-            // The audit of a tool call records its refusal already.
+            // For a tool call, the call's own audit record already contains the refusal.
             let is_recorded =
                 cx.extensions.get::<CallRecord>().is_some_and(|start| start.key == cx.key);
             if !is_recorded {

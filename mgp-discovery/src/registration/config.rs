@@ -3,37 +3,39 @@
 use std::path::{MAIN_SEPARATOR_STR, PathBuf};
 use std::time::Duration;
 
-/// The bounds of registrations; a request beyond them is refused, and no other registration is dropped for it.
+/// The limits of registrations. A request beyond them is refused; no existing registration is dropped to make
+/// room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationConfig {
-    /// The maximum number of registrations, in any state; 0 disables registration. 64.
+    /// The maximum number of registrations, in any state; 0 disables registration. Default: 64.
     pub max: usize,
-    /// The maximum number of registrations of one principal. 16.
+    /// The maximum number of registrations of one principal. Default: 16.
     pub max_each: usize,
-    /// The maximum number of waiting registrations. 32.
+    /// The maximum number of registrations that wait for approval. Default: 32.
     pub max_pending: usize,
-    /// The maximum number of waiting registrations of one principal. 4.
+    /// The maximum number of registrations of one principal that wait for approval. Default: 4.
     pub max_pending_each: usize,
-    /// The time after which a waiting registration expires, and a rejection is forgotten. One day.
+    /// The time after which a waiting registration expires, and a rejection is forgotten. Default: one day.
     pub ttl: Duration,
-    /// The maximum number of calls of one principal in a minute, `register` and `deregister` together. 20.
+    /// The maximum number of calls of one principal per minute, `register` and `deregister` together. Default: 20.
     pub per_minute: u32,
-    /// The maximum size of the program with its arguments and its folder. 16 KiB.
+    /// The maximum total size of the program's path, its arguments and its folder, in bytes. Default: 16 KiB.
     pub max_argv_bytes: usize,
-    /// The maximum size of the environment. 16 KiB.
+    /// The maximum size of the environment, in bytes. Default: 16 KiB.
     pub max_env_bytes: usize,
-    /// The maximum size of a script, in a request or in a file. 256 KiB.
+    /// The maximum size of a script, in a request or in a file, in bytes. Default: 256 KiB.
     pub max_script_bytes: usize,
-    /// The time a caller waits for a start or a removal before the reply reports that it continues. 1.5 s.
+    /// The time after which a reply no longer waits for a start or a removal, and reports that it continues.
+    /// Default: 1.5 s.
     pub reply_timeout: Duration,
-    /// The time that running calls have after their server is deregistered. 30 s.
+    /// The time that running calls have to finish after their server is deregistered. Default: 30 s.
     pub drain_timeout: Duration,
-    /// The folder that relative paths start from, absolute; by default the user's home.
+    /// The absolute folder to which relative paths refer. Default: the user's home.
     pub folder: PathBuf,
-    /// The folders that programs are searched in; by default the absolute ones in `PATH` of the process.
+    /// The folders in which programs are searched. Default: the absolute folders in the process's `PATH`.
     pub path: Vec<PathBuf>,
-    /// A private folder for scripts that came in requests; `None` if they are refused.
+    /// A private folder for scripts that come with requests; `None` if such scripts are refused.
     pub scripts: Option<PathBuf>,
 }
 

@@ -16,7 +16,7 @@ const MAX_TEXT_BYTES: usize = 1024;
 pub(super) struct Event(AuditEvent);
 
 impl Event {
-    /// Creates the event of a registration that was made, waits, was refused or did not start.
+    /// Creates the event of a request to register: approved, waiting, refused or failed to start.
     pub(super) fn registered(by: &Principal, record: &Record, result: AuditResult) -> Self {
         Self::own("server_registered", by.into(), record.program.server(), result)
             .tenant(by)
@@ -76,7 +76,7 @@ impl Event {
         self.detail("code", &code).words("reason", code.name())
     }
 
-    /// Sets the trace of the call that caused it.
+    /// Sets the trace of the call that caused the event.
     pub(super) fn during(mut self, trace: Option<&str>) -> Self {
         self.0.trace_id = trace.map(str::to_owned);
         self

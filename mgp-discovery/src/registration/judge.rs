@@ -18,7 +18,7 @@ const REMEDY: &str =
     "ask an operator to register it with `trust_level` `standard`, or to add it to `mgp.toml`";
 
 impl RegistrationState {
-    /// Refuses code of a sandboxed server that was not judged to be safe.
+    /// Returns an error unless the code of a sandboxed server was judged to be safe.
     pub(super) async fn judged(&self, proposal: &Proposal) -> Result<(), DiscoveryError> {
         if !is_sandboxed(&proposal.trust) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The launch of a registration: exactly the approved program, or none (MGP §15.4).
+//! The launch of a registered server: either exactly the approved program, or an error (MGP §15.4).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::expand::{Expanded, ExpandedServer, ExpandedTarget};
 use crate::source::Origin;
 
 impl RegistrationState {
-    /// Returns a registration that may run.
+    /// Returns the registration for the runner, if the server may run.
     pub(super) fn approved(self: &Arc<Self>, server: &ServerId) -> Option<ApprovedRegistration> {
         let stored = self.stored(server)?;
         let Stage::Approved { .. } = stored.record.stage else { return None };
@@ -111,12 +111,12 @@ fn entry(program: &Proposal) -> ServerConfig {
         mgp: Some(govern(program)),
         file: PathBuf::new(),
         origin: Origin::Project,
-        // Its files are bound by the registration.
+        // The registration itself binds its files, so the check for projects' files is not needed.
         approved_files: None,
     }
 }
 
-/// Returns its governance, in the form of an entry of the configuration.
+/// Returns the governance of the program, in the form of a configuration entry.
 fn govern(program: &Proposal) -> GovernanceConfig {
     let ServerMgpConfig {
         extensions,

@@ -129,7 +129,7 @@ const LOADING: &[&str] = &[
     "ZDOTDIR",
     "_JAVA_OPTIONS",
 ];
-/// The beginnings of the names of such variables.
+/// Prefixes of the names of variables that can change which code a program loads.
 const LOADING_PREFIXES: &[&str] = &[
     "BASH_FUNC_",
     "DYLD_",
@@ -263,7 +263,7 @@ fn govern(
         );
     }
     mgp.permissions_required = needs.into();
-    // Unknown members have no effect, and are not stored.
+    // Unknown members have no effect, so they are not stored.
     mgp.extra = Extras::default();
     if let Some(RestartPolicy::Other(_)) = mgp.restart_policy {
         return unfit("`mgp.restart_policy` is `never`, `on_failure` or `always`".into());
@@ -326,7 +326,8 @@ pub(crate) fn changes_code(name: &str) -> bool {
         || LOADING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
 }
 
-/// A registration must not use variables, files and commands of the kernel's user.
+/// Returns an error for a text with `${…}`: a registration must not read variables or files, or run commands, of
+/// the kernel's user.
 fn literal(text: &str) -> Result<(), Refused> {
     if text.contains('\0') {
         return unfit("the command contains a NUL".into());

@@ -218,7 +218,7 @@ const RUNNERS: &[&str] = &[
 /// The runners that callers who are not operators may name, besides the interpreters.
 const COMMON: &[&str] = &["bunx", "deno", "npx", "uv", "uvx"];
 
-/// The endings of the names of files with code.
+/// The extensions of code files.
 const CODE: &[&str] = &[
     "bash", "cjs", "cts", "jar", "js", "lua", "mjs", "mts", "php", "pl", "ps1", "py", "pyz", "rb",
     "sh", "ts", "wasm", "zsh",
@@ -229,7 +229,7 @@ const CODE: &[&str] = &[
 pub(super) enum Kind {
     /// A program whose code does not depend on its arguments.
     Built,
-    /// A text with `#!` at its beginning.
+    /// A text file that begins with `#!`.
     Script,
     /// An interpreter of the script that is its first argument.
     Interpreter,
@@ -240,11 +240,11 @@ pub(super) enum Kind {
 /// The code of a registration, in the form a judge sees.
 #[derive(Debug)]
 pub(super) enum Code {
-    /// No code: the program itself is all that runs.
+    /// No separate code: only the program itself runs.
     None,
-    /// One text, the only file that the arguments name, and its language.
+    /// The text of the only file that the arguments name, and its language.
     Text { language: String, text: String },
-    /// Code that cannot be read here.
+    /// Code that cannot be shown to a judge.
     Unreadable,
 }
 
@@ -343,7 +343,7 @@ pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     let real = command.canonicalize().map_err(|error| unreadable(command, &error)).map_err(text)?;
     let mut now = proposal.clone();
     now.real = path_text(&real).map_err(text)?;
-    // Another program behind the same name is another file to approve, whatever its owner.
+    // Another program behind the same name must be approved as a file, even if it belongs to the system.
     if now.real != proposal.real && !now.files.iter().any(|file| file.path == command) {
         now.files.push(bind(command).map_err(text)?);
     }
@@ -361,7 +361,7 @@ pub(super) fn source_name(proposal: &Proposal) -> String {
     format!("{}.{ending}", proposal.id)
 }
 
-/// Returns the program by its absolute path: a later change of `PATH` has no effect.
+/// Returns the absolute path of the program, so that a later change of `PATH` has no effect.
 fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<PathBuf, Refused> {
     let names = || [command.to_owned(), format!("{command}{}", std::env::consts::EXE_SUFFIX)];
     let is_path = command.contains(['/', std::path::MAIN_SEPARATOR]);
@@ -393,7 +393,7 @@ fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) 
 }
 
 fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
-    // Checks both names: `sh`, and every program of busybox, are links.
+    // Check both the name and the target of a link: `sh` and every program of busybox are links.
     for name in [name_of(command), name_of(real)] {
         // The loader of the system runs the program that is its argument.
         let is_loader = name.starts_with("ld-") || name.starts_with("ld.so") || name == "ld";
@@ -449,10 +449,10 @@ pub(crate) fn runs_arguments(program: &Path) -> bool {
     RUNNERS.contains(&name.as_str()) || INTERPRETERS.iter().any(|(known, _)| *known == name)
 }
 
-/// Binds a file by its content.
+/// Reads a file and binds it by the hash of its content.
 pub(crate) fn bind(path: &Path) -> Result<BoundFile, Refused> {
     let failed = |error: io::Error| unreadable(path, &error);
-    // Checked before it is opened: opening a pipe would wait for its other end.
+    // Check this before opening the file: opening a named pipe would block until it has a writer.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return unfit(format!("`{}` is not a plain file", shown(path)));
     }

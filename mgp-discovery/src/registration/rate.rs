@@ -19,7 +19,7 @@ const MAX_PRINCIPALS: usize = 1024;
 pub(super) struct CallRate(Mutex<HashMap<Creator, (Instant, u32)>>);
 
 impl CallRate {
-    /// Counts a call, or returns the time until the next call is allowed.
+    /// Counts a call; returns an error with the time until the next allowed call if there are too many.
     pub(super) fn take(&self, by: &Principal, most: u32) -> Result<(), Refused> {
         let now = Instant::now();
         let mut counted = self.0.lock();

@@ -10,7 +10,7 @@ use mgp_types::service::{Principal, ServerId};
 use mgp_types::{Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// The space of the store; the key is the server.
+/// The name space of the records in the store; the key of each is the server's id.
 pub(super) const SPACE: &str = "registrations";
 
 /// The permissions that sandboxed servers do not get unless an operator grants each of them.
@@ -29,15 +29,16 @@ pub(super) struct Record {
     pub(super) program: Proposal,
     /// The principal who requested it.
     pub(super) by: Creator,
-    /// The name that principal claims.
+    /// The name that the principal claims for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) claimed_by: Option<String>,
-    /// The justification, in the words of that principal.
+    /// The justification, in the principal's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) justification: Option<String>,
     /// The time of the request.
     pub(super) asked_at: Timestamp,
-    /// `true` if other files had been approved before these: a rejection then has a server to remove.
+    /// `true` if earlier files of this registration had been approved: a rejection must then remove the running
+    /// server.
     #[serde(default)]
     pub(super) changed: bool,
     /// The state.
@@ -48,27 +49,27 @@ pub(super) struct Record {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Stage {
-    /// Waits for an operator, until an optional deadline.
+    /// The registration waits for an operator, at most until the deadline if there is one.
     Waiting { until: Option<Timestamp> },
-    /// Rejected by an operator, which is remembered for a while.
+    /// An operator rejected it; this is remembered until the deadline.
     Rejected { by: String, until: Option<Timestamp> },
     /// Approved; the server may run.
     Approved { by: String, at: Timestamp, granted: Vec<Permission> },
-    /// Is being removed.
+    /// The server is being removed.
     Leaving { by: Creator, at: Timestamp, reason: Option<String> },
 }
 
-/// The program and its governance; a change of any member makes another proposal.
+/// The program and its governance. If any member changes, it is another proposal and needs its own approval.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Proposal {
     pub(super) id: String,
     /// The absolute path of the program.
     pub(super) command: String,
-    /// The real path, links followed.
+    /// The real path of the program, with links resolved.
     pub(super) real: String,
-    /// The arguments; those of a `source` follow the path of its file.
+    /// The arguments; for a `source`, they follow the path of the script's file.
     pub(super) args: Vec<String>,
-    /// The absolute path of its folder.
+    /// The absolute path of the working directory.
     pub(super) cwd: String,
     pub(super) env: BTreeMap<String, String>,
     /// The script that came in the request.
@@ -103,7 +104,7 @@ impl Record {
     /// Returns whether the record has expired.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
         match &self.stage {
-            // A registration with an unreadable deadline has expired.
+            // A deadline that cannot be read counts as expired.
             Stage::Waiting { until } | Stage::Rejected { until, .. } => {
                 until.as_ref().is_some_and(|until| until.is_before(now).unwrap_or(true))
             }
@@ -119,7 +120,7 @@ impl Record {
         matches!(self.stage, Stage::Approved { .. })
     }
 
-    /// Returns the permissions it does not get.
+    /// Returns the permissions that the server does not get.
     pub(super) fn denied(&self) -> Vec<Permission> {
         let granted = match &self.stage {
             Stage::Approved { granted, .. } => granted.as_slice(),
@@ -136,7 +137,7 @@ pub(super) fn denied_by_default(trust: &TrustLevel) -> Vec<Permission> {
     if is_sandboxed(trust) { DENIED_TO_SANDBOXED.to_vec() } else { Vec::new() }
 }
 
-/// Returns whether a trust level means sandboxed; an unknown one does.
+/// Returns whether a trust level is treated as sandboxed; unknown levels are.
 pub(super) fn is_sandboxed(trust: &TrustLevel) -> bool {
     !matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard)
 }
@@ -148,7 +149,7 @@ impl Proposal {
 
     /// Returns the hash that an approval is bound to, values of the environment included.
     pub(super) fn fingerprint(&self) -> Sha256Hash {
-        // Notes are generated, and their wording may change.
+        // Notes are generated and their wording may change, so the hash leaves them out.
         let bound = Self { notes: Vec::new(), ..self.clone() };
         // The proposal was read from JSON or checked to be text, so it can be encoded.
         Sha256Hash::digest(serde_json::to_string(&bound).unwrap_or_default().as_bytes())

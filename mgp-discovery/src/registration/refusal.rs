@@ -6,7 +6,7 @@ use mgp_types::Object;
 use mgp_types::method::{DiscoveryList, Request as _};
 use mgp_types::service::{Rule, ServerId};
 
-/// A refusal; `error.rs` maps it to a code.
+/// The reason why a request about registrations was refused; `error.rs` maps it to a code.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
@@ -15,17 +15,17 @@ pub enum RegistrationError {
     NotAllowed {
         /// The method.
         method: &'static str,
-        /// The rule that decided it.
+        /// The rule that led to this decision.
         #[source]
         rule: Rule,
     },
     /// The credentials expired while they were in use.
     #[error("the credentials have expired; get new ones")]
     CredentialsExpired,
-    /// Another principal registered it.
+    /// The server was registered by another principal.
     #[error("only an operator, or the principal who registered `{0}`, may deregister it")]
     NotCreator(ServerId),
-    /// Registrations of this kind are not supported here.
+    /// The kernel does not support this kind of registration.
     #[error("`{server}` is not registered: {reason}; {remedy}")]
     Unavailable {
         /// The server.
@@ -35,15 +35,15 @@ pub enum RegistrationError {
         /// The remedy.
         remedy: &'static str,
     },
-    /// The id is taken.
+    /// Another server already has the id.
     #[error("there is a server `{there}` already; {remedy}", remedy = .is.remedy())]
     IdTaken {
-        /// The server that has it.
+        /// The server that has the id.
         there: ServerId,
         /// The kind of that server.
         is: IdHolder,
     },
-    /// The server is configured.
+    /// The server comes from the configuration, so it cannot be deregistered.
     #[error("`{0}` comes from the configuration; ask an operator to remove it from `mgp.toml`")]
     Configured(ServerId),
     /// The registration does not exist, or the caller may not see it.
@@ -58,7 +58,7 @@ pub enum RegistrationError {
     /// The maximum number is reached.
     #[error("{there} {what}, which is the maximum; {remedy}")]
     TooMany {
-        /// The number of existing ones.
+        /// The number of existing entries.
         there: usize,
         /// Their kind.
         what: &'static str,
@@ -73,7 +73,7 @@ pub enum RegistrationError {
     Rejected {
         /// The server.
         server: ServerId,
-        /// The broken rules.
+        /// The rules that the code breaks.
         violations: Vec<String>,
     },
     /// The files differ from the approved ones; an operator is asked.

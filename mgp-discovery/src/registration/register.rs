@@ -23,13 +23,13 @@ use crate::error::DiscoveryError;
 impl Registrations {
     /// Registers a server, or requests the approval of an operator.
     ///
-    /// A request of an operator is approved by itself; other callers get `pending_approval`.
+    /// A request by an operator needs no further approval; other callers get `pending_approval`.
     ///
     /// # Errors
     /// [`DiscoveryError::Registration`] with the obstacle; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was registered; a start that has begun continues.
+    /// If the future is dropped, the server may or may not be registered; a start that has begun continues.
     pub async fn register(
         &self,
         cx: &Context,
@@ -40,16 +40,16 @@ impl Registrations {
         self.0.register(cx, params).await
     }
 
-    /// Approves a waiting registration, if it is the reviewed one, and starts it.
+    /// Approves a waiting registration if it is still the reviewed one, and starts the server.
     ///
-    /// Of the permissions denied to sandboxed servers, it gets those that are named here.
+    /// `granted` names those permissions, of the ones denied to sandboxed servers, that the server gets.
     ///
     /// # Errors
-    /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Registration`] if it does not wait, its
-    /// files have changed, or its code is not accepted; [`DiscoveryError::Store`].
+    /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Registration`] if no such
+    /// registration waits, its files have changed, or its code is not accepted; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was approved; a start that has begun continues.
+    /// If the future is dropped, the registration may or may not be approved; a start that has begun continues.
     pub async fn approve(
         &self,
         by: &Principal,
@@ -90,13 +90,13 @@ impl Registrations {
         state.started(server, live).await
     }
 
-    /// Rejects a waiting registration, if it is the reviewed one; the same request is refused for a while.
+    /// Rejects a waiting registration if it is still the reviewed one; an equal request is refused for a while.
     ///
     /// # Errors
     /// The errors of [`approve`](Self::approve).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was rejected.
+    /// If the future is dropped, the registration may or may not be rejected.
     pub async fn reject(
         &self,
         by: &Principal,
@@ -166,7 +166,7 @@ impl RegistrationState {
         let request =
             RegisterRequest::read(params, by.authority(), &self.config, self.servers.allow_list())?;
         let server = ServerId::from(request.id.as_str());
-        // Checked before files are read, and again under the turn.
+        // Check this before files are read; it is checked again when the turn is held.
         self.free(&server)?;
         if request.source.is_some() && self.config.scripts.is_none() {
             return Err(Refused::Unavailable {
@@ -197,7 +197,7 @@ impl RegistrationState {
         })
     }
 
-    /// Returns the record that may be replaced, if an id is free.
+    /// Returns the record that a new registration would replace, if any; an error if the id is taken.
     fn free(&self, server: &ServerId) -> Result<Option<StoredRegistration>, Refused> {
         let taken = |there: &str, is| Err(Refused::IdTaken { there: there.into(), is });
         if self.servers.is_configured(server) {
@@ -207,7 +207,7 @@ impl RegistrationState {
             return match &stored.record.stage {
                 Stage::Approved { .. } => taken(server.as_str(), IdHolder::Registered),
                 Stage::Leaving { .. } => taken(server.as_str(), IdHolder::Leaving),
-                // A server ran under it before, so it needs a removal.
+                // A server with other approved files ran under this id, so it must be removed first.
                 _ if stored.record.changed => taken(server.as_str(), IdHolder::Waiting),
                 Stage::Waiting { .. } | Stage::Rejected { .. } => Ok(Some(stored)),
             };
@@ -224,7 +224,7 @@ impl RegistrationState {
         }
     }
 
-    /// Checks that there is room for one more.
+    /// Returns an error if another registration would exceed a limit.
     fn room(&self, record: &Record, before: Option<&StoredRegistration>) -> Result<(), Refused> {
         let config = &self.config;
         if config.max == 0 {
@@ -242,7 +242,7 @@ impl RegistrationState {
             .collect();
         let count = |is: &dyn Fn(&Record) -> bool| others.iter().filter(|other| is(other)).count();
         let is_own = |other: &Record| other.by == record.by;
-        // Operators are bounded by the total only.
+        // For operators, only the total number is limited.
         let is_operator = matches!(record.stage, Stage::Approved { .. });
         let most_each = if is_operator { usize::MAX } else { config.max_each };
         let deregister = "deregister some first";
@@ -279,7 +279,7 @@ impl RegistrationState {
         Ok(stored.ok_or_else(|| Refused::NotWaiting(server.clone()))?)
     }
 
-    /// Removes the state of an earlier server of that id: its access and pins were meant for another one.
+    /// Removes the state of an earlier server with this id: its access entries and pins were meant for that server.
     async fn clear_earlier_state(&self, server: &ServerId) -> Result<(), Refused> {
         self.servers.remove(server).await.map_err(|error| {
             tracing::error!(%server, %error, "removal failed: state of an earlier server remains");
@@ -304,7 +304,7 @@ impl RegistrationState {
         self.decide(turn, Some(before), record, vec![event]).await.map(drop)
     }
 
-    /// Returns the reply for a caller that waits for a start.
+    /// Waits for the start, up to the reply time limit, and returns the reply.
     async fn started(
         &self,
         server: &ServerId,

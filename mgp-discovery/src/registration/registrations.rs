@@ -1,4 +1,4 @@
-//! The registrations: their records in the store, and the one way to change them (MGP §15.4).
+//! The registrations: their records in the store, and the only functions that change them (MGP §15.4).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -115,21 +115,21 @@ pub(super) struct RegistrationState {
     pub(super) judge: Option<Arc<dyn CodeJudge>>,
     pub(super) config: Arc<RegistrationConfig>,
     pub(super) rate: CallRate,
-    /// Held from a read to the change that depends on it.
+    /// Held from reading the records until the change that depends on them is stored.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// `true` once the records of the store are being worked on.
+    /// `true` once `open` has read the store and resumed work.
     opened: AtomicBool,
     /// The records of the store at the last read.
     records: Mutex<Arc<Records>>,
-    /// Running work, and the results of finished work.
+    /// The running work on each server, or the result of finished work.
     pub(super) work: Mutex<HashMap<ServerId, Work>>,
     news: watch::Sender<u64>,
 }
 
-/// The right to change registrations, one caller at a time.
+/// The exclusive right to change registrations, as a lock guard.
 pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
 
-/// Registrations by server.
+/// The registrations by server id.
 pub(super) type Records = BTreeMap<String, StoredRegistration>;
 
 /// A registration, with the revision that wrote it.
@@ -142,9 +142,9 @@ pub(super) struct StoredRegistration {
 // === impl RegistrationsBuilder ===
 
 impl RegistrationsBuilder {
-    /// Sets the sink of events; without it they are kept in memory.
+    /// Sets the audit sink. Default: events are kept in memory.
     ///
-    /// A sink that takes events out of the same store gets them in the same commit.
+    /// If the sink takes events from the same store, a change and its events are one commit.
     pub fn audit(mut self, audit: Arc<dyn AuditSink>) -> Self {
         self.audit = audit;
         self
@@ -165,7 +165,7 @@ impl RegistrationsBuilder {
         self
     }
 
-    /// Sets the bounds.
+    /// Sets the limits.
     pub fn config(mut self, config: RegistrationConfig) -> Self {
         self.config = config;
         self
@@ -197,7 +197,7 @@ mgp_types::opaque_debug!(RegistrationsBuilder { config });
 // === impl Registrations ===
 
 impl Registrations {
-    /// Builds registrations in a store, for some servers.
+    /// Creates a builder; `store` holds the records, and `servers` starts and stops the servers.
     pub fn builder(store: Arc<dyn Store>, servers: Arc<dyn ServerRunner>) -> RegistrationsBuilder {
         RegistrationsBuilder {
             store,
@@ -227,10 +227,10 @@ impl Registrations {
         let records = state.records();
         let starting = records.values().filter(|stored| stored.record.is_approved());
         let starting: Vec<_> = starting.filter_map(|stored| state.resume(stored)).collect();
-        // A removal takes a turn of its own.
+        // Release the lock, because a removal needs it.
         drop(turn);
         for mut live in starting {
-            // The first message of a start reports that its server was handed over.
+            // The first progress message means that the runner knows the server.
             let _ = live.changed().await;
         }
         Ok(())
@@ -262,11 +262,11 @@ impl Registrations {
         Ok(read.is_some_and(|record| record.is_approved()))
     }
 
-    /// Adapts to a changed configuration: a registration whose id the configuration took is drained and suspended; a
-    /// registration whose id became free again is started.
+    /// Adapts the registrations to a changed configuration. If the configuration now has the id of a registration, its
+    /// server is drained and suspended; if it no longer has it, the server is started again.
     ///
-    /// Must be called after [`ServerRunner::is_configured`] reflects the new configuration, and before its servers are
-    /// started.
+    /// Call this after [`ServerRunner::is_configured`] reflects the new configuration, and before the configured
+    /// servers are started.
     ///
     /// # Errors
     /// [`DiscoveryError::Store`] if the registrations cannot be read.
@@ -286,7 +286,7 @@ impl Registrations {
                 state.resume_suspended(stored);
             }
         }
-        // A removal takes a turn of its own.
+        // Release the lock, because a removal needs it.
         drop(turn);
         for given_way in yielding {
             given_way.await;
@@ -393,7 +393,7 @@ impl RegistrationState {
                         StoredRegistration { record: Arc::new(read), revision: record.revision };
                     records.insert(record.key, stored);
                 }
-                // An unreadable record starts nothing, and is not overwritten.
+                // Skip an unreadable record: its server is not started, and the record is not overwritten.
                 Err(error) => {
                     tracing::error!(server = record.key, %error, "unreadable registration");
                 }
@@ -403,9 +403,9 @@ impl RegistrationState {
         Ok(())
     }
 
-    /// Replaces a record, with its events, and begins the work it requests.
+    /// Stores a record together with its events, and begins the work that the record requests.
     ///
-    /// Runs to its end even if the caller's future is dropped.
+    /// Completes even if the caller's future is dropped.
     pub(super) async fn decide(
         self: &Arc<Self>,
         turn: Turn,
@@ -475,7 +475,8 @@ impl RegistrationState {
                     change = change.event(log, event);
                 }
             }
-            // A change that cannot be recorded is not made.
+            // The sink is separate from the store, so record the events first: a change that cannot be recorded is not
+            // made.
             None => {
                 for event in events {
                     self.audit.record(event).await.map_err(Refused::from)?;

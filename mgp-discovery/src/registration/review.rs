@@ -25,7 +25,7 @@ pub struct PendingRegistration {
     pub argv: Vec<String>,
     /// The variables as `NAME=value`; a value is left out if it looks like a secret and is not a path.
     pub env: Vec<String>,
-    /// The folder.
+    /// The working directory.
     pub cwd: PathBuf,
     /// The files that decide what runs, with the SHA-256 of each.
     pub files: Vec<(PathBuf, String)>,
@@ -33,19 +33,19 @@ pub struct PendingRegistration {
     pub source: Option<String>,
     /// The trust level.
     pub trust: TrustLevel,
-    /// The permissions it requires.
+    /// The permissions that the server requires.
     pub permissions: Vec<Permission>,
     /// The permissions it does not get unless each is granted with the approval.
     pub denied: Vec<Permission>,
     /// The principal who requested it.
     pub created_by: Principal,
-    /// The name that principal claims.
+    /// The name that the principal claims for itself.
     pub claimed_by: Option<String>,
-    /// The justification, in the words of that principal.
+    /// The justification, in the principal's words.
     pub justification: Option<String>,
     /// Further notes.
     pub notes: Vec<String>,
-    /// `true` if other files had been approved before these.
+    /// `true` if earlier files of this registration had been approved.
     pub changed: bool,
     /// The time of the request.
     pub since: Timestamp,
@@ -133,7 +133,8 @@ impl fmt::Display for PendingRegistration {
     }
 }
 
-/// Returns a variable for display; a path is shown, whatever it looks like, since it may lead to code.
+/// Returns a variable as `NAME=value`. A value with a path separator is always shown, since it may lead to
+/// code.
 fn setting(name: &str, value: &str) -> String {
     let is_hidden = looks_secret(name, value).is_some() && !value.contains(['/', '\\']);
     format!("{name}={}", if is_hidden { "…" } else { value })
@@ -143,12 +144,12 @@ fn names(permissions: &[Permission]) -> String {
     permissions.iter().map(|name| escaped(name.as_str())).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a text on one line, with control and bidirectional characters escaped.
+/// Escapes control and bidirectional characters, so that the text stays on one line.
 fn escaped(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// Returns a word of a command line, quoted if it would not be recognised as one word.
+/// Returns a command-line word; quoted if it could otherwise be read as several words.
 fn word_of(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@,+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("{word:?}") }

@@ -47,7 +47,7 @@ impl Registrations {
     }
 }
 
-/// The server that the params name, for the event.
+/// The part of the params that names the server, for the event of a refusal.
 #[derive(Deserialize)]
 struct Named {
     id: String,

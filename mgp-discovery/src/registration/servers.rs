@@ -14,15 +14,14 @@ use crate::error::DiscoveryError;
 use crate::expand::ExpandedServer;
 use crate::registry::ServerCatalog;
 
-/// The servers that registrations start and remove.
+/// Starts, drains and removes the servers of registrations.
 ///
-/// Each future may be dropped at any point, and each function may be called again for work that is done already: that
-/// is how work is resumed after a crash.
-// Not `async`: a server is known once `start` returns, before its future is polled.
+/// Each future may be dropped at any point, and each function may be called again for work that is already done:
+/// work is resumed this way after a crash.
 pub trait ServerRunner: ServerCatalog + 'static {
-    /// Returns whether an id is taken by the configuration, faulty entries included, or is reserved.
+    /// Returns whether the configuration has an entry with this id, even a faulty one, or the id is reserved.
     ///
-    /// Reads a snapshot and never waits.
+    /// Must read a snapshot and never wait.
     fn is_configured(&self, server: &ServerId) -> bool;
 
     /// Returns the programs and variables that callers who are not operators may name, besides the default ones.
@@ -30,12 +29,12 @@ pub trait ServerRunner: ServerCatalog + 'static {
         RegistrationAllowList::default()
     }
 
-    /// Starts a registered server; completes once it is connected, or known and started with its first call.
+    /// Starts a registered server. The future completes once the server is connected, or once it is known to start
+    /// with its first call.
     ///
-    /// If no server of that id is known, it is known once the future is returned.
-    /// Before each start of its process, restarts included, the implementation must call [`ApprovedRegistration::launch`] for the
-    /// program.
-    /// An existing server of that id is replaced.
+    /// When this function returns its future, the server must already be known, even before the future is polled.
+    /// Before each start of its process, restarts included, the implementation must call
+    /// [`ApprovedRegistration::launch`] for the program. An existing server with that id is replaced.
     fn start(&self, server: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>>;
 
     /// Refuses new calls to a server, waits for running calls up to a time limit, then stops it.
@@ -48,13 +47,13 @@ pub trait ServerRunner: ServerCatalog + 'static {
     fn remove(&self, server: &ServerId) -> BoxFuture<'static, Result<(), RpcError>>;
 }
 
-/// A registered server that may run.
+/// A registered server that is approved to run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ApprovedRegistration {
     /// The server as an entry of the configuration; [`launch`](Self::launch) returns the program.
     pub server: ServerConfig,
-    /// The permissions it never gets, whatever else grants them.
+    /// The permissions that the server never gets, whatever else grants them.
     pub denied: Vec<Permission>,
     /// The principal who registered it, without its authority.
     pub created_by: Principal,
@@ -68,7 +67,7 @@ impl ApprovedRegistration {
         &self.server.id
     }
 
-    /// Returns whether the server must not run until an operator has reviewed it again, or at all.
+    /// Returns whether the server must not run, because it waits for another review or is not approved at all.
     ///
     /// Reads a snapshot and never waits.
     #[must_use]
@@ -95,10 +94,10 @@ impl ApprovedRegistration {
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
 pub trait CodeJudge: Send + Sync + 'static {
-    /// Judges a script at the level `strict`.
+    /// Judges a script at the validation level `strict`.
     ///
     /// # Errors
-    /// The script could not be judged; it counts as not accepted.
+    /// An error means that the script could not be judged; it then counts as not accepted.
     async fn judge(&self, script: JudgedScript) -> Result<CodeVerdict, RpcError>;
 }
 
@@ -108,7 +107,7 @@ pub trait CodeJudge: Send + Sync + 'static {
 pub struct JudgedScript {
     /// The server that runs it.
     pub server: ServerId,
-    /// The program that runs it, without folder and version: `python`.
+    /// The name of the program that runs the script, without folder and version, e.g. `python`.
     pub language: String,
     /// The text.
     pub text: String,

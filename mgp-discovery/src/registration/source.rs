@@ -20,7 +20,7 @@ pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<Pa
         return Err("there is no folder for scripts that came in requests".to_owned());
     };
     let file = file(folder, program);
-    // An unreadable file is replaced.
+    // A file that cannot be read, or has other content, is replaced.
     if !matches!(file.read(), Ok(Some(there)) if there == source.as_bytes()) {
         make(folder)
             .map_err(|error| format!("`{}` cannot be created: {error}", folder.display()))?;

@@ -63,7 +63,7 @@ impl Fake {
     }
 }
 
-/// The same servers, for callers that need ownership.
+/// A handle to the shared fake, for callers that need ownership.
 pub(super) struct Shared(pub(super) Arc<Fake>);
 
 impl ServerCatalog for Shared {

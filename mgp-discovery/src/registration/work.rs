@@ -19,14 +19,14 @@ use super::registrations::{Records, RegistrationState, StoredRegistration};
 use super::source;
 use crate::registry::KnownServer;
 
-/// The additional time a server may take to drain before it is removed anyway.
+/// The time that a server may exceed its drain limit by before it is removed anyway.
 const DRAIN_GRACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first and the maximum delay before a removal is tried again.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Work on one server, or its result.
+/// The running or finished work on one server.
 pub(super) struct Work {
-    /// The revision of the record that requested it.
+    /// The revision of the record that requested the work.
     revision: u64,
     live: watch::Receiver<Progress>,
     task: JoinHandle<()>,
@@ -41,7 +41,7 @@ pub(super) enum Progress {
     Running,
     /// The start failed.
     Failed(RpcError),
-    /// The configuration has the id.
+    /// The server is suspended, because the configuration has its id.
     Resting,
     /// The server is being drained and removed.
     Leaving,
@@ -59,7 +59,7 @@ impl Progress {
 type ProgressSender = watch::Sender<Progress>;
 
 impl RegistrationState {
-    /// Begins the work that the state of a registration requests, unless it has begun.
+    /// Begins the work that the state of a registration requests, unless that has already begun.
     pub(super) fn resume(
         self: &Arc<Self>,
         stored: &StoredRegistration,
@@ -85,7 +85,7 @@ impl RegistrationState {
         }))
     }
 
-    /// Begins work in place of earlier work, which is aborted first.
+    /// Aborts earlier work on the server, then begins new work.
     fn begin<F>(
         &self,
         stored: &StoredRegistration,
@@ -126,7 +126,7 @@ impl RegistrationState {
             return;
         };
         let starting = self.servers.start(approved);
-        // The server was handed over; notifies the waiting callers.
+        // The runner knows the server now: notify the callers that wait for this.
         sender.send_replace(Progress::Starting);
         match starting.await {
             Ok(()) => drop(sender.send_replace(Progress::Running)),
@@ -185,7 +185,8 @@ impl RegistrationState {
         Ok(())
     }
 
-    /// Suspends a server, because the configuration has its id; the future ends when it has stopped.
+    /// Suspends a server, because the configuration has its id; the returned future completes when the server has
+    /// stopped.
     pub(super) fn suspend(
         self: &Arc<Self>,
         stored: &StoredRegistration,

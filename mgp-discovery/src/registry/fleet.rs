@@ -14,9 +14,9 @@ pub trait ServerCatalog: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KnownServer {
-    /// The summary that lists show, with all its tools.
+    /// The summary shown in lists, with all tools of the server.
     pub summary: ServerSummary,
-    /// The permissions it needs.
+    /// The permissions that the server needs.
     pub permissions: Vec<Permission>,
 }
 

@@ -56,7 +56,7 @@ pub fn list_router(fleet: Arc<dyn ServerCatalog>, visibility: Arc<dyn Visibility
     })
 }
 
-/// Returns a server as a caller sees it.
+/// Returns the part of a server that a caller may see, or `None` if there is none.
 pub(crate) fn shown(
     cx: &Context,
     visibility: &dyn Visibility,
@@ -76,7 +76,7 @@ fn matches(known: &KnownServer, filter: &DiscoveryFilter) -> bool {
         let wanted = wanted.as_str();
         wanted.eq_ignore_ascii_case(ALL) || wanted.eq_ignore_ascii_case(summary.status.as_str())
     };
-    // By meaning: a half belongs to its whole, and `network` is `network.outbound`.
+    // Compare meanings, not spellings: a part belongs to its whole, and `network` is `network.outbound`.
     let extensions = ExtensionSet::from_names(summary.extensions.iter());
     let has_extension = |wanted: &String| {
         summary.extensions.contains(wanted) || !extensions.names_for(&[wanted]).is_empty()

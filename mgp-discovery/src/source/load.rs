@@ -15,13 +15,14 @@ const PROJECT_FILE: &str = "mgp.toml";
 const USER_FILE: &str = ".config/mgp/servers.toml";
 const VARIABLE: &str = "MGP_CONFIG_PATH";
 
-/// The configuration files: `./mgp.toml`, then `~/.config/mgp/servers.toml`, or one file in place of both.
+/// The paths of the configuration files: `./mgp.toml` and `~/.config/mgp/servers.toml`, or a single file
+/// instead of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sources {
     /// The project's file.
     project: Option<PathBuf>,
-    /// The user's own.
+    /// The user's own file.
     user: Option<PathBuf>,
     /// The file in place of both.
     single: Option<PathBuf>,
@@ -63,7 +64,7 @@ impl Sources {
         Self { project, user: Some(home.as_ref().join(USER_FILE)), single: None }
     }
 
-    /// Uses one file only, which the user named; a relative path starts at the folder that the process has now.
+    /// Creates sources with a single file that the user named; a relative path refers to the current directory.
     pub fn single(file: impl Into<PathBuf>) -> Self {
         let file = file.into();
         let file = std::path::absolute(&file).unwrap_or(file);
@@ -73,7 +74,7 @@ impl Sources {
     /// Uses the files of this process: by `$MGP_CONFIG_PATH`, its working directory and its user's home directory.
     #[must_use]
     pub fn from_env() -> Self {
-        // Shells unset a variable by making it empty.
+        // An empty variable counts as unset, as in shells.
         if let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) {
             return Self::single(file);
         }
@@ -143,7 +144,7 @@ impl Sources {
         }
     }
 
-    /// Returns the project's file; if it cannot be read, only that is reported.
+    /// Returns the path and the text of the project's file; a file that cannot be read only adds a finding.
     fn project(&self, findings: &mut Vec<ConfigFinding>) -> Option<(PathBuf, String)> {
         let path = self.project.as_ref()?;
         match text_of(path, Origin::Project) {

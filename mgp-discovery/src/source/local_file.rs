@@ -45,7 +45,7 @@ fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, Pat
         _ => text,
     };
     let real = folder.join(value).canonicalize().ok().filter(|real| real.is_file())?;
-    // The link itself is in the project, so that its author decides where it leads.
+    // Use the link's own path: the link is in the project, so the project's author decides where it leads.
     let path = std::path::absolute(folder.join(value)).ok()?;
     let path = path.strip_prefix(project).or_else(|_| real.strip_prefix(project)).ok()?;
     Some((path.to_owned(), real))

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Origin {
     /// The working directory: written by the authors of the project.
     Project,
-    /// The user's own.
+    /// The user's own file.
     User,
     /// A file the user named, by `$MGP_CONFIG_PATH` or on the command line.
     Named,

@@ -1,4 +1,4 @@
-//! Reads a configuration file, with bounds (MGP §15.2).
+//! Reads a configuration file, after checks of its kind, size and permissions (MGP §15.2).
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -14,7 +14,7 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Dis
         io::ErrorKind::PermissionDenied => DiscoveryError::NotYours { path: path.to_owned() },
         _ => DiscoveryError::Io { path: path.to_owned(), verb: "read", source },
     };
-    // Checked before it is opened: opening a pipe would wait for its other end.
+    // Check this before opening the file: opening a named pipe would block until it has a writer.
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
@@ -38,7 +38,8 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Dis
     }))
 }
 
-/// A project's file is approved by its content, so that its permissions do not matter.
+/// Returns an error if every user can write the file. A project's file is exempt, because its content is
+/// approved.
 #[cfg(unix)]
 fn exposed(path: &Path, metadata: &fs::Metadata, origin: Origin) -> Result<(), DiscoveryError> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -19,7 +19,7 @@ use super::local_file::local_files;
 /// The maximum length of an ordinary value that is shown.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// A project's configuration as it was read once; approving it approves exactly this content.
+/// The content of a project's configuration at one reading; an approval covers exactly this content.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProjectReview {
@@ -41,15 +41,15 @@ pub struct ReviewedServer {
     pub id: ServerId,
     /// The program with its arguments, or the URL, as written.
     pub runs: String,
-    /// The values it takes from outside: `${GITHUB_TOKEN}`, `${file:key}`.
+    /// The references to outside values: `${GITHUB_TOKEN}`, `${file:key}`.
     pub needs: Vec<String>,
     /// The variables and headers, as [`settings`] shows them.
     pub sets: Vec<String>,
-    /// The files of the project that it runs, with their SHA-256: the approval is of their content too.
+    /// The project's files that the server runs, with their SHA-256; the approval covers their content too.
     pub files: LocalFiles,
-    /// The rules it loosens compared to the defaults.
+    /// The rules that the server loosens compared to the defaults.
     pub loosens: Vec<String>,
-    /// `true` if the user's own file has a server with this id, which this one would replace.
+    /// `true` if the user's own file has a server with this id, which the project's server would replace.
     pub overrides: bool,
 }
 
@@ -167,7 +167,7 @@ pub fn settings(server: &ServerConfig) -> Vec<String> {
         let end = value.char_indices().nth(MAX_SHOWN_CHARS).map(|(at, _)| at);
         let name = quoted(name);
         match end {
-            // Only the name is checked: the value of such a variable must be shown.
+            // The value of a variable that can change which code runs is always shown, even if it looks like a secret.
             _ if loads => format!("{name}={} (may change which code runs)", quoted(value)),
             _ if is_secret => format!("{name}=…"),
             Some(end) => format!("{name}={}… ({} bytes)", quoted(&value[..end]), value.len()),
@@ -202,7 +202,7 @@ fn loosens(mgp: &GovernanceConfig) -> Vec<String> {
     );
     let unchecked = mgp.validators.iter().filter(|(_, validator)| **validator == Validator::None);
     loosens.extend(unchecked.map(|(tool, _)| format!("the checks of `{}`", tool.escape_debug())));
-    // It replaces every check that the tool declares, also a stricter one.
+    // A configured validator replaces the one that the tool declares, even a stricter one.
     let replaced = mgp.validators.iter().filter(|(_, validator)| **validator != Validator::None);
     loosens.extend(replaced.map(|(tool, validator)| {
         format!("the checks of `{}` to `{validator}` alone", tool.escape_debug())

@@ -19,9 +19,10 @@ const SPACE: &str = "trust";
 /// The maximum number of approvals; a further one is refused.
 const MAX_APPROVALS: usize = 4096;
 
-/// The approvals of projects' configurations, in a store.
+/// The approvals of projects' configurations, kept in a store.
 ///
-/// A file has one approval: of its exact content, and of the user's servers it was shown to replace.
+/// A file has one approval. It covers the exact content, and the user's servers that the review showed as
+/// replaced.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -47,7 +48,7 @@ const MAX_APPROVALS: usize = 4096;
 #[derive(Clone)]
 pub struct Trust {
     store: Arc<dyn Store>,
-    /// The sink of decisions.
+    /// The audit sink of approvals and revocations, if there is one.
     audit: Option<Arc<dyn AuditSink>>,
 }
 
@@ -62,7 +63,7 @@ pub struct TrustApproval {
     /// The files of the project that its servers may run, with their SHA-256.
     #[serde(default)]
     pub files: BTreeMap<PathBuf, String>,
-    /// The user's own servers it may replace.
+    /// The ids of the user's own servers that the file may replace.
     pub overrides: BTreeSet<String>,
     /// The operator who approved it.
     pub approved_by: String,
@@ -113,7 +114,7 @@ impl Trust {
             approved_at: Timestamp::now(),
         };
         let text = serde_json::to_string(&approval).map_err(|_| DiscoveryError::NotText {
-            // Only a path that is not UTF-8 can be refused here.
+            // The path is not UTF-8; nothing else can be refused here.
             path: review.file.clone(),
         })?;
         let change = Change::new().put(SPACE, key, Payload::from_trusted(text));
@@ -121,7 +122,7 @@ impl Trust {
         Ok(approval)
     }
 
-    /// Revokes the approval of a file; it has no effect from the next load on.
+    /// Revokes the approval of a file; the next load no longer uses the file.
     ///
     /// # Errors
     /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`]; [`DiscoveryError::Unaudited`].
@@ -154,7 +155,7 @@ impl Trust {
     /// [`DiscoveryError::Store`].
     pub async fn list(&self) -> Result<Vec<TrustApproval>, DiscoveryError> {
         let records = self.store.load(SPACE).await?.records;
-        // Unreadable records approve nothing.
+        // Skip unreadable records, which approve nothing.
         let read = |text: Payload| serde_json::from_str(text.as_str()).ok();
         let mut all: Vec<TrustApproval> =
             records.into_iter().filter_map(|record| record.value.and_then(read)).collect();
@@ -203,7 +204,8 @@ fn event(what: &str, by: &Principal, approval: &TrustApproval) -> AuditEvent {
     event
 }
 
-/// Paths may have any bytes and any length; keys may not.
+/// Returns the store key of a file: a hash, because a path may have any bytes and any length, and a key may
+/// not.
 fn key(file: &Path) -> String {
     sha256(&file.to_string_lossy())
 }

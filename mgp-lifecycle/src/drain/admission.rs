@@ -1,4 +1,4 @@
-//! The treatment of calls while a server drains.
+//! How each kind of call is treated while a server drains.
 
 use mgp_types::method::{
     AccessRevoke, CallbackRespond, EventsUnsubscribe, HealthPing, HealthStatusGet, Initialize,
@@ -10,9 +10,10 @@ use mgp_types::service::{Call, CallerAccess, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// Work: counted, and refused if it arrives late.
+    /// A call that does work: the drain waits for it; refused once the drain has begun.
     Counted,
-    /// A stream that lasts as long as its caller likes: refused if it arrives late, and not waited for.
+    /// A stream that lasts as long as its caller likes: the drain does not wait for it; refused once the drain has
+    /// begun.
     LongLived,
     /// A status request, or a message that helps running calls to complete: always passes.
     Always,
@@ -29,7 +30,7 @@ impl Admission {
         }
         match call.method().as_str() {
             SubscriptionsListen::METHOD => Self::LongLived,
-            // A late client learns by these that the server is draining.
+            // From these a client that connects late learns that the server is draining.
             Initialize::METHOD
             | ServerDiscover::METHOD
             | Ping::METHOD
@@ -55,9 +56,10 @@ impl Admission {
     }
 }
 
-/// Returns whether a call is a later round of an earlier call, which its server asked for.
+/// Returns whether a call is a further round of an earlier call: the client sends it to answer the server's
+/// questions.
 ///
-/// The layer that opened the round has already verified the state it carries.
+/// The layer that asked the questions has already verified the state that the call carries.
 pub(super) fn continues_round(call: &Call) -> bool {
     matches!(call.cx().caller_access, CallerAccess::Channel(_))
         && call.params().request_state().is_some()

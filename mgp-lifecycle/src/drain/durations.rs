@@ -1,14 +1,13 @@
-//! Typical durations of calls, for the estimate of a drain: a table of fixed size, measured for slow calls only.
+//! Typical durations of calls, used to estimate how long a drain takes. The table has a fixed size.
 //!
-//! Calls that complete at once are not measured: they never run during a drain.
+//! Only slow calls are measured: those that complete at their first poll are never running when a drain begins.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The number of buckets. Tools share buckets if there are more of them: the estimate is less exact, the memory
-/// bounded.
+/// Number of buckets. Several tools may share one, which makes the estimate less exact but limits memory.
 const BUCKETS: usize = 64;
 
 #[derive(Debug)]
@@ -48,7 +47,7 @@ impl CallDurations {
         bucket.running.fetch_sub(1, Ordering::Relaxed);
         let took = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX).max(1);
         let typical = bucket.typical.load(Ordering::Relaxed);
-        // A quarter of the difference is added; of two calls that end at the same time one may be lost.
+        // Moves the average by a quarter of the difference. If two calls end at the same time, one may be ignored.
         let next = match typical {
             0 => took,
             _ if took > typical => typical + (took - typical).div_ceil(4),

@@ -1,4 +1,4 @@
-//! `mgp/lifecycle/shutdown`: for the owner only, and idempotent.
+//! `mgp/lifecycle/shutdown`: allowed for the owner only; repeating it is harmless.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::handle::Drain;
 use super::owner::ProcessOwner;
 use crate::error::LifecycleError;
 
-/// The status of a server that does not exist, or that the caller may not see.
+/// Status in the answer for a server that does not exist, or that the caller may not see.
 const NOT_FOUND: &str = "not_found";
 
-/// The longest reason; a longer one is clipped.
+/// Maximum length of a shutdown reason, in bytes; a longer one is clipped.
 const MAX_REASON_BYTES: usize = 512;
 
 type ShutdownFuture = BoxFuture<'static, Result<ShutdownResult, RpcError>>;
@@ -51,11 +51,12 @@ impl Drain {
         Router::new().route(LifecycleShutdown::METHOD, answer)
     }
 
-    /// Begins the drain here, in wire order, so that calls sent after the request are refused.
+    /// Handles a shutdown request. The drain begins before this returns, so that calls sent after the request are
+    /// refused.
     pub(super) fn answer(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (_, params, cx) = call.into_parts();
         let shutdown = match params.get() {
-            // A caller that is not the owner receives that refusal before its params are validated.
+            // With invalid params a caller that is not the owner still gets the refusal for that, and not −32602.
             Err(_) if !ProcessOwner::is(&cx) => Err(LifecycleError::NotOwner.into()),
             params => params.map(|params| self.dispatch(&cx, params)),
         };
@@ -102,7 +103,7 @@ impl Drain {
     }
 }
 
-/// Bounds a reason, because it is part of each refusal from now on.
+/// Clips a reason to the maximum length, because every refusal during the drain contains it.
 fn bounded(reason: ShutdownReason) -> ShutdownReason {
     let words = reason.as_str();
     match words.trim() {

@@ -1,14 +1,15 @@
-//! The number of calls in flight and the gate for new ones, in one atomic: no call slips in between.
+//! The count of calls in flight and the gate for new calls in one atomic, so that closing the gate cannot miss a
+//! call.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Flag: no new call may enter.
+/// Flag: new calls are refused.
 const CLOSED: usize = 1;
-/// Flag: nothing may enter.
+/// Flag: new calls and messages of earlier calls are refused.
 const ENDED: usize = 2;
-/// The increment of one call.
+/// Value by which one call increases the state; the lower bits are flags.
 const ONE: usize = 4;
 
 /// The count and the two flags.
@@ -22,7 +23,7 @@ pub(super) struct Gate {
 impl Gate {
     /// Counts a new call; returns `false` if the gate is closed.
     pub(super) fn enter(&self) -> bool {
-        // This check keeps refused calls out of the count that the end waits for.
+        // Without this check, refused calls would briefly be counted, and could keep `wait_empty` from ending.
         if self.state.load(Ordering::Relaxed) & CLOSED != 0 {
             return false;
         }
@@ -34,7 +35,10 @@ impl Gate {
         self.count_unless(ENDED)
     }
 
-    /// Counts first and checks afterwards: of an entering call and a closing gate, at least one sees the other.
+    /// Counts a call unless the flag is set.
+    ///
+    /// It counts first and then checks the flag. So if a call enters while the gate closes, either the call sees the
+    /// closed gate, or the closing side sees the call.
     fn count_unless(&self, flag: usize) -> bool {
         if self.state.fetch_add(ONE, Ordering::AcqRel) & flag == 0 {
             return true;
@@ -80,12 +84,12 @@ impl Gate {
             ended.map_or_else(|state| state & ENDED != 0, |_| true)
         };
         while !end() {
-            // A notification sent before this is kept for the first waiter.
+            // If the notification was sent before this call, `Notify` has stored it, so it is not lost.
             self.empty.notified().await;
         }
     }
 
-    /// Lets nothing in from now on, even if calls are in flight.
+    /// Refuses everything from now on, even if calls are in flight.
     pub(super) fn end(&self) {
         self.state.fetch_or(ENDED, Ordering::AcqRel);
     }

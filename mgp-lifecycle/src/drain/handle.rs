@@ -18,18 +18,18 @@ use super::gate::Gate;
 use crate::fleet::Fleet;
 use crate::state::{StateHandle, Transition};
 
-/// The time calls may take to end after they were cut; only a call that is not polled needs any.
+/// Maximum time for calls to end after they were cut; they end at their next poll, so hardly any needs it.
 const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time limits of a drain.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DrainConfig {
-    /// The default time for running calls to end. Default: 30 s.
+    /// Time for running calls to end, if the caller of the shutdown does not set one. Default: 30 s.
     pub timeout: Duration,
-    /// The longest time a caller can ask for. Default: 10 minutes.
+    /// Maximum time that a caller can set. Default: 10 minutes.
     pub max_timeout: Duration,
-    /// The time to notify peers that the server is gone. Default: 500 ms.
+    /// Maximum time for notifying peers that the server has ended. Default: 500 ms.
     pub notify_timeout: Duration,
     /// The server's own id.
     pub server_id: Option<ServerId>,
@@ -56,9 +56,10 @@ pub struct RemainingCalls {
     pub estimate: Duration,
 }
 
-/// Shuts a server down gracefully; clones share it.
+/// Handle that shuts a server down gracefully; clones share one drain.
 ///
-/// [`DrainLayer`](crate::DrainLayer) counts the calls, [`TasksLayer::drain`](crate::TasksLayer::drain) the tasks.
+/// [`DrainLayer`](crate::DrainLayer) registers the calls to wait for,
+/// [`TasksLayer::drain`](crate::TasksLayer::drain) the tasks.
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,7 +82,7 @@ struct DrainState {
     config: Mutex<DrainConfig>,
     state: StateHandle,
     fleet: OnceLock<Arc<dyn Fleet>>,
-    /// The first reason.
+    /// Reason given when the drain began; later reasons are ignored.
     reason: OnceLock<ShutdownReason>,
     /// The time at which running calls are cut.
     deadline: watch::Sender<Option<Instant>>,
@@ -125,7 +126,8 @@ impl Drain {
         change(&mut self.0.config.lock());
     }
 
-    /// Sets the servers behind this one, which are shut down by `server_id`; only the first fleet is used.
+    /// Sets the servers behind this one, which a shutdown request can select by `server_id`; a second call has no
+    /// effect.
     pub fn fleet(&self, fleet: Arc<dyn Fleet>) {
         let _ = self.0.fleet.set(fleet);
     }
@@ -142,9 +144,10 @@ impl Drain {
         &self.0.state
     }
 
-    /// Adds an observer that notifies peers of each transition with the params of `notifications/mgp.lifecycle`.
+    /// Adds an observer. It is called at the begin and the end of the drain, with the params of
+    /// `notifications/mgp.lifecycle` to send to peers.
     ///
-    /// The server ends after all observers completed, or took too long ([`DrainConfig::notify_timeout`]).
+    /// The drain ends once all observers have completed, or have taken too long ([`DrainConfig::notify_timeout`]).
     pub fn on_transition(
         &self,
         observer: impl Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync + 'static,
@@ -152,15 +155,16 @@ impl Drain {
         self.0.observers.lock().push(Arc::new(observer));
     }
 
-    /// Begins the drain: later calls are refused, and running calls have this long to end.
+    /// Begins the drain: new calls are refused, and running calls have `timeout` to end.
     ///
-    /// If a drain has begun before, it continues; its time may be shortened by this, but not lengthened.
+    /// If the drain has begun before, this can only shorten its remaining time.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime.
     pub fn begin(&self, reason: ShutdownReason, timeout: Duration) -> RemainingCalls {
         let state = &*self.0;
-        // First, because a gate that is closed without a task waiting for the end would stay closed for ever.
+        // Panics outside of a runtime before anything is changed: a gate closed without the task below would never
+        // empty.
         let runtime = Handle::current();
         // Before the gate is closed, because refusals contain the reason.
         let _ = state.reason.set(reason);
@@ -177,7 +181,7 @@ impl Drain {
 
     fn shorten(&self, timeout: Duration) {
         let now = Instant::now();
-        // A deadline that overflows is replaced by one in a year.
+        // If the deadline overflows, one year is used.
         let deadline = now.checked_add(timeout).unwrap_or(now + Duration::from_hours(24 * 365));
         self.0.deadline.send_if_modified(|known| {
             let is_earlier = known.is_none_or(|known| deadline < known);
@@ -237,7 +241,7 @@ impl Drain {
 
     // === For calls and tasks ===
 
-    /// Returns the reason of the drain, or the default if it has not begun.
+    /// Returns the reason of the drain; `operator_request` if it has not begun.
     pub(super) fn reason(&self) -> ShutdownReason {
         self.0.reason.get().cloned().unwrap_or(ShutdownReason::OperatorRequest)
     }
@@ -262,7 +266,7 @@ impl Drain {
         DrainHold(self.clone())
     }
 
-    /// Waits until running calls are cut.
+    /// Waits until the deadline, when running calls are cut.
     pub(super) async fn cut(&self) {
         // Subscribed before the check, so that no notification is missed.
         let cut = self.0.cut.notified();
@@ -280,7 +284,7 @@ impl Drain {
 
     async fn run(self, first: Option<Transition>) {
         let state = &*self.0;
-        // Beside the wait, so that a slow peer delays nothing, and an observer that panics ends only itself.
+        // In tasks of their own, so that a slow peer delays nothing, and a panic ends only the observer it occurred in.
         let mut notifying = JoinSet::new();
         notifying.spawn(self.clone().notify(first));
         if !self.wait_empty().await {
@@ -298,7 +302,7 @@ impl Drain {
         let last = state.state.enter(ServerState::Disconnected, self.reason().as_str());
         let last = last.inspect_err(|error| tracing::debug!(%error, "drain ends anyway"));
         let notifications = async {
-            // One after the other, so that no peer receives the second transition first.
+            // The first notification completes before the second starts, so that each peer receives them in order.
             while notifying.join_next().await.is_some() {}
             notifying.spawn(self.clone().notify(last.ok()));
             while notifying.join_next().await.is_some() {}
@@ -360,7 +364,7 @@ impl DrainHold {
         &self.0
     }
 
-    /// Waits until running calls are cut.
+    /// Returns a future that completes when running calls are cut.
     pub(crate) fn cut(&self) -> impl Future<Output = ()> + Send + 'static {
         let drain = self.0.clone();
         async move { drain.cut().await }

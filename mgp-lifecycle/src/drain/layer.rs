@@ -100,7 +100,7 @@ impl<S: MgpService> Service<Call> for DrainService<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // In wire order, like everything that changes the state of a server.
+        // Handled at dispatch, so that it takes effect for all calls that arrive after it.
         if call.is::<LifecycleShutdown>() {
             let inner = ResponseState::Answered { answer: self.layer.0.answer(call) };
             return ResponseFuture { inner, cut: None, counted: None };
@@ -151,7 +151,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: ResponseState<F>,
-        // Created only if the call does not complete at once, which most do.
+        // Created only if the call does not complete at its first poll; most do.
         cut: Option<BoxFuture<'static, ()>>,
         // The last field, so that the call's guards are dropped before it counts as ended.
         counted: Option<Counted>,

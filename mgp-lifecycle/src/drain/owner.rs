@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_types::service::{Authority, Context, Scope};
 
-/// Marks the connection of the process that started this server.
+/// Mark on the connection to the process that started this server.
 ///
-/// The mark grants no other rights: e.g., the parent of a governed server cannot administer access by it.
+/// The mark only allows shutdown. For example, it does not let the parent process administer access.
 ///
 /// ```
 /// use mgp_lifecycle::ProcessOwner;

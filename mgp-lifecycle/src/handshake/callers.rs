@@ -6,9 +6,9 @@ use mgp_types::mcp::Revision;
 use mgp_types::service::PeerInfo;
 use mgp_types::sync::Mutex;
 
-/// The most callers in the cache.
+/// Maximum number of callers in the cache.
 const MAX_CALLERS: usize = 16;
-/// The most bytes of `_meta` members of one caller; larger ones are not cached.
+/// Maximum size, in bytes, of the cached `_meta` members of one caller; larger ones are not cached.
 const MAX_META_BYTES: usize = 4 * 1024;
 
 /// The members of a request's `_meta` that describe its caller, as raw JSON.

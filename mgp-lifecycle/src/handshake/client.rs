@@ -37,7 +37,8 @@ pub struct ConnectConfig {
     pub probe_timeout: Duration,
     /// The time limit of the whole handshake, without the gate. Default: 30 s.
     pub handshake_timeout: Duration,
-    /// Decides about the permissions a server needs, between its answer and `initialized`.
+    /// Gate that decides, from the permissions a server needs, whether the connection proceeds; runs between the answer
+    /// to `initialize` and `initialized`.
     pub permission_gate: Option<Arc<dyn ConnectGate>>,
     /// Decides about the permissions a server needs, and reports changes while it is connected (MGP §3.4).
     ///
@@ -47,7 +48,7 @@ pub struct ConnectConfig {
     pub on_denied: UngrantedPolicy,
     /// The action if the decision timed out. Default: proceed.
     pub on_deferred: UngrantedPolicy,
-    /// The time limit of the gate, and of the grantor; then the decision is deferred. Default: 60 s.
+    /// Maximum time for the decision by gate or authority; after that it counts as deferred. Default: 60 s.
     pub permission_timeout: Duration,
 }
 
@@ -80,7 +81,7 @@ pub enum EraChoice {
     Modern,
 }
 
-/// Uses only this era, or for `None` the one the server supports.
+/// Converts an era into the choice of that era only, and `None` into [`EraChoice::Auto`].
 impl From<Option<Era>> for EraChoice {
     fn from(era: Option<Era>) -> Self {
         match era {
@@ -271,7 +272,7 @@ enum ProbeResult {
 /// The answer to one probe.
 enum ProbeAnswer {
     Known(ProbeResult),
-    /// A modern server that asks for this revision.
+    /// The server is modern, and wants the client to use this revision.
     Retry(Revision),
 }
 
@@ -380,8 +381,8 @@ fn supported_revision(refusal: &RpcError) -> Option<Revision> {
     Revision::LEGACY.iter().rev().find(ours).cloned()
 }
 
-/// Returns the facts of a server, with the intersection of both MGP offers: some servers answer with all their
-/// extensions, and an extension that the client did not offer is not active whatever the server answers.
+/// Returns the facts about a server. Active are only extensions that both sides offered: some servers answer with
+/// all of theirs, whatever the client offered.
 fn server_facts(
     revision: Revision,
     capabilities: &ServerCapabilities,
@@ -491,7 +492,7 @@ mod tests {
             let offer = ClientOffer::new(Implementation::new("c", "1"));
             let result = connect(&server, &cx, &offer, &ConnectConfig::default()).await;
             assert_eq!(result.is_ok(), refusals == 1);
-            // After the second refusal it counts as a legacy server, which refuses as well.
+            // After a second refusal the server counts as legacy, and then refuses `initialize` too.
             assert_eq!(requests.load(Ordering::Relaxed), if refusals == 1 { 2 } else { 3 });
         }
     }

@@ -1,11 +1,11 @@
-//! The capabilities that a modern request declares: its client's, or those of the caller it is forwarded for.
+//! The capabilities declared in a modern request: those of the client, or of the caller for whom it is forwarded.
 
 use mgp_types::mcp::{ClientCapabilities, ListChanged, key};
 use mgp_types::service::{CallerAccess, Context};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 
-/// The callers whose capabilities are kept encoded; most hosts of a kernel declare one of a few sets.
+/// Maximum number of different capability sets that are kept encoded; most hosts of a kernel declare one of a few.
 const MAX_CACHED: usize = 16;
 
 /// Capabilities as they are sent.
@@ -27,11 +27,11 @@ impl DeclaredCapabilities {
     }
 }
 
-/// The client's capabilities with the answers that callers offer, encoded once for each set of them.
+/// The client's capabilities combined with those of a caller (sampling, elicitation, roots), encoded once per set.
 #[derive(Debug)]
 pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
-    /// By the capabilities as the caller sent them.
+    /// Encoded capabilities, by the capabilities that the caller sent.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
 }
 
@@ -53,7 +53,7 @@ impl CallerCapabilities {
         let caller: ClientCapabilities = sent.get().ok()?;
         let mut capabilities = self.own.clone();
         (capabilities.elicitation, capabilities.sampling) = (caller.elicitation, caller.sampling);
-        // Announcements of new roots are of the legacy era.
+        // Without `listChanged`, which exists in the legacy era only.
         capabilities.roots = caller.roots.map(|_| ListChanged::new());
         let declared = DeclaredCapabilities::new(capabilities).ok()?;
         let mut cache = self.cache.lock();

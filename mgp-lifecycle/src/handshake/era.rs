@@ -13,7 +13,7 @@ use crate::error::LifecycleError;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFacts<'a> {
     pub(crate) method: &'a str,
-    /// The revision in its `_meta`, which only modern requests have.
+    /// Revision in the request's `_meta`; only modern requests have one.
     pub(crate) meta_revision: Option<&'a Revision>,
     /// If set, its `_meta` has the client's capabilities.
     pub(crate) has_capabilities: bool,
@@ -95,7 +95,7 @@ pub(crate) enum ProbeOutcome<'a> {
 pub(crate) enum NextStep {
     /// The server is modern.
     Modern,
-    /// The server is modern and supports only these.
+    /// Send the probe again with one of these modern revisions, the only ones that the server supports.
     Retry(Vec<Revision>),
     /// The server is modern, and does not describe its capabilities.
     ModernUndescribed,
@@ -103,15 +103,16 @@ pub(crate) enum NextStep {
     Initialize,
     /// Fall back to `initialize` without evidence of the legacy era: the server failed.
     GuessLegacy,
-    /// Neither era would help: return the refusal.
+    /// Fail with the server's refusal, because neither era would help.
     Fail,
 }
 
-/// Decides after a probe: only a recognised modern refusal keeps the client modern.
+/// Decides the next step after a probe. If the server refused it, the client stays modern only if the refusal is
+/// one that only modern servers send.
 ///
-/// Over HTTP the status of a refusal is evidence as well: of the codes that only modern servers answer with 4xx,
-/// `−32601` comes from a server without the probe, and the others are about the request itself.
-/// A busy server (408, 429, 503) does not count as legacy, and would not accept `initialize` either.
+/// Over HTTP the status is evidence as well. Some codes only modern servers combine with a 4xx status: `−32601`
+/// then means a modern server without `server/discover`, and the others mean that the request itself is wrong. A
+/// busy server (408, 429, 503) does not count as legacy, because it would not accept `initialize` either.
 pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
     #[derive(serde::Deserialize)]
     struct Data {
@@ -148,7 +149,7 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
             _ if matches!(error.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED) => {
                 NextStep::Fail
             }
-            // The caller's own deadline ended before that of the probe.
+            // The deadline of the call passed before the timeout of the probe.
             _ if error.code() == ErrorCode::TIMEOUT => NextStep::GuessLegacy,
             _ => NextStep::Initialize,
         },

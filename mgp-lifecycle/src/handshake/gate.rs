@@ -36,7 +36,7 @@ pub(crate) fn check(call: &Call, caller: &PeerInfo, served: ExtensionSet) -> Gat
     if call.kind() == Kind::Notification {
         return GateDecision::Drop;
     }
-    // Only an offer that would help is asked for: a client that declares more must not do so in vain.
+    // Names an extension only if the server serves it: otherwise the client would offer it in vain.
     let missing = known
         .and_then(|info| info.extension)
         .filter(|extension| inactive && !foreign && served.contains(*extension));

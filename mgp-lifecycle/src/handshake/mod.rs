@@ -1,10 +1,10 @@
 //! The handshake: both sides learn which revision and extensions they share (MGP §2; MCP `initialize` and
 //! `server/discover`).
 //!
-//! [`era`] is the pure part: it decides to which era a message belongs.
-//! [`HandshakeLayer`] answers for a server and gives every inbound call its facts;
-//! [`connect`] does the client side, and [`RequestMetaLayer`] adds to outbound calls what the callee must know.
-//! [`PermissionFlow`] requests decisions about the permissions a server needs, and notifies it of them.
+//! [`era`] decides, without I/O, to which era a message belongs. [`HandshakeLayer`] answers for a server and
+//! attaches the facts about the caller to every inbound call. [`connect`] does the client side, and
+//! [`RequestMetaLayer`] adds to outbound calls what the callee must know. [`PermissionFlow`] requests decisions
+//! about the permissions a server needs, and notifies the server of them.
 
 mod callers;
 mod client;

@@ -6,7 +6,7 @@ use mgp_types::{Lenient, Object, Payload, RpcError};
 
 use super::offer::MgpOffer;
 
-/// Reads a peer's offer leniently: a malformed or incompatible offer means plain MCP.
+/// Parses a peer's offer. A malformed or incompatible offer is treated like none, so the connection uses plain MCP.
 pub(crate) fn read_offer(
     offered: Option<&Lenient<MgpCapability>>,
     ours: &MgpOffer,
@@ -32,7 +32,7 @@ pub(crate) fn active(ours: &MgpOffer, theirs: &MgpCapability) -> ExtensionSet {
     offered(ours) & theirs.extension_set()
 }
 
-/// Returns a server's answer to a client that offered MGP: the intersection, with the client's extension names.
+/// Returns a server's answer to a client's offer: the extensions of both, under the names that the client used.
 pub(crate) fn server_answer(ours: &MgpOffer, theirs: &MgpCapability) -> MgpCapability {
     let names = active(ours, theirs).names_for(&theirs.extensions);
     let mut answer = MgpCapability::new(
@@ -71,7 +71,7 @@ pub(crate) fn put_server(
     Ok(())
 }
 
-/// Writes a client's offer for `initialize`: every revision of MGP reads it there.
+/// Inserts a client's offer for `initialize`, at the place where every MGP revision reads it.
 pub(crate) fn put_legacy(capabilities: &mut ClientCapabilities, mgp: MgpCapability) {
     capabilities.mgp = Some(mgp.into());
 }

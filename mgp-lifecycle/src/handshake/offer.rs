@@ -22,7 +22,7 @@ pub struct MgpOffer {
     pub server_id: Option<String>,
     /// The trust a server claims.
     pub trust_level: Option<TrustLevel>,
-    /// `true` if a server asks modern callers whatever it asks legacy ones.
+    /// If set, a server declares that it asks modern callers the same questions as legacy callers, by rounds.
     pub asks_in_rounds: bool,
 }
 
@@ -53,8 +53,8 @@ pub struct ServerOffer {
     pub instructions: Option<String>,
     /// The supported revisions, oldest first.
     ///
-    /// A server that supports all of them answers an unknown one with its newest; a server restricted to
-    /// fewer refuses it.
+    /// If a legacy client requests an unknown revision, a server with all revisions answers with its newest legacy one.
+    /// A server restricted to fewer refuses the request.
     pub revisions: Vec<Revision>,
     /// If set, tool calls may become tasks; each era has its own form of this capability.
     pub tasks: bool,
@@ -76,7 +76,7 @@ impl ServerOffer {
         }
     }
 
-    /// Returns the capabilities for `initialize`: tasks are part of the core of the last legacy revision.
+    /// Returns the capabilities for `initialize`; in 2025-11-25, the last legacy revision, tasks are a core capability.
     pub(crate) fn legacy_capabilities(&self, revision: &Revision) -> ServerCapabilities {
         let mut capabilities = self.capabilities.clone();
         if self.tasks && *revision == Revision::V2025_11_25 {
@@ -100,9 +100,11 @@ impl ServerOffer {
         capabilities
     }
 
-    /// Returns the revision for `initialize`: the requested one if it is supported, else the newest legacy one.
+    /// Returns the revision to answer `initialize` with: the requested one if it is supported, otherwise the newest
+    /// legacy one.
     ///
-    /// Returns `None` if the revisions were restricted: a revision left out on purpose is refused, not replaced.
+    /// Returns `None` if the requested one is not supported and the revisions were restricted: it may have been left
+    /// out on purpose, so it is refused and not replaced.
     pub(crate) fn legacy_revision(&self, requested: &Revision) -> Option<Revision> {
         let mut legacy =
             self.revisions.iter().filter(|revision| Revision::LEGACY.contains(revision));
@@ -147,7 +149,7 @@ impl ClientOffer {
         Self { info, capabilities, mgp: None, answerer }
     }
 
-    /// Returns the capabilities for requests of the modern era that belong to no caller.
+    /// Returns the capabilities for modern requests that are not made for a caller.
     pub(crate) fn modern_capabilities(&self) -> Result<ClientCapabilities, RpcError> {
         let mut capabilities = self.capabilities.clone();
         if let Some(mgp) = &self.mgp {

@@ -18,7 +18,7 @@ use super::declared::{CallerCapabilities, DeclaredCapabilities};
 use super::offer::{Answerer, ClientOffer};
 use super::state::HandshakeState;
 
-/// Gives outbound calls the facts of their callee, and adds the client's `_meta` members to their wire form.
+/// Layer that attaches the facts about the callee to outbound calls, and adds the `_meta` members of this client.
 #[derive(Clone)]
 #[must_use]
 pub struct RequestMetaLayer {
@@ -29,7 +29,7 @@ pub struct RequestMetaLayer {
     traces_plain: bool,
 }
 
-/// The most members of `_meta` added per hop: those below, and a progress token.
+/// Maximum number of `_meta` members added to a call: those in `MetaMembers`, grants, trace and a progress token.
 const MAX_META_MEMBERS: usize = 8;
 
 /// The members of `_meta` that every modern request carries, encoded once.
@@ -52,9 +52,9 @@ impl MetaMembers {
     }
 }
 
-/// Marks a call, in its extensions, whose caller can wait for a task: the tasks extension is offered with it.
+/// Marker in a call's extensions: its caller can wait for a task, so the call declares the tasks extension.
 ///
-/// A modern client sends its capabilities with each request, so other calls of the client stay free of tasks.
+/// Capabilities are declared per request, so calls without the marker do not become tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptsTask;
 
@@ -115,7 +115,8 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         {
             return Either::Right { future: ready(inactive(&call, extension)) };
         }
-        // Notifications of MCP need no `_meta`; those of an extension are accepted only with the offer.
+        // Notifications of MCP need no `_meta`. Those of an extension do: without the offer in it the server ignores
+        // them.
         let needs_meta = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && needs_meta {
             let members = &self.layer.members;
@@ -176,7 +177,7 @@ fn is_open_telemetry_id(trace: &str) -> bool {
 fn traceparent(trace: &str, call: CallKey) -> Payload {
     let span = call.as_u64().to_be_bytes();
     let (before, after) = ("\"00-", "-01\"");
-    // Allocated with the exact length: spare capacity would cost a second allocation.
+    // The capacity is exact, because shrinking a larger buffer would cost a second allocation.
     let mut text =
         Vec::with_capacity(before.len() + trace.len() + 1 + 2 * span.len() + after.len());
     text.extend_from_slice(before.as_bytes());

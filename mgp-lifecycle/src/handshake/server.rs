@@ -67,8 +67,8 @@ impl HandshakeLayer {
         Self { offer: Arc::new(offer), has_output_schema: None, callers: Arc::default() }
     }
 
-    /// Sets which tools have an output schema: plain clients receive refusals of these tools as text only,
-    /// because some check even a failed result against the schema.
+    /// Sets the function that returns whether a tool has an output schema. Clients without MGP then get refusals of
+    /// such tools as text only, because some check even a failed result against the schema.
     pub fn typed(mut self, has_schema: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.has_output_schema = Some(Arc::new(has_schema));
         self
@@ -112,7 +112,8 @@ enum Admission {
 }
 
 impl<S> Handshake<S> {
-    /// Returns what is needed to adapt the outcome; only plain callers have theirs adapted.
+    /// Returns the facts needed to adapt the outcome. The schema is looked up only for clients without MGP, because
+    /// only their outcomes depend on it.
     fn call_info(&self, call: &Call) -> CallInfo {
         let tool = call.tool();
         let has_output_schema = match (&self.layer.has_output_schema, &tool) {
@@ -231,7 +232,7 @@ impl<S> Handshake<S> {
         if call.tells::<Initialized>() {
             session.set_ready();
         }
-        // Before `initialize` only a modern client sends notifications, and it negotiates with each message.
+        // Before `initialize` only modern clients send notifications; what they negotiated is in the message itself.
         let facts = if phase == Phase::New { self.modern_sender(call) } else { facts };
         let decision = gate::check(call, &facts, self.served());
         set_caller(call, facts);
@@ -296,14 +297,15 @@ impl<S> Handshake<S> {
         let ours = self.layer.offer.mgp.as_ref()?;
         let theirs = negotiate::read_offer(offered, ours)?;
         let answer = negotiate::server_answer(ours, &theirs);
-        // Only what the answer names is active, so that both sides agree.
+        // Extensions are active only if the answer names them, so that both sides agree.
         facts.mgp = Some(negotiate::active(ours, &theirs) & answer.extension_set());
         facts.mgp_version = Some(theirs.version);
         Some(answer)
     }
 }
 
-/// The time a client may cache the answer to `server/discover`, which only changes with the program.
+/// Time for which a client may cache the answer to `server/discover`, in milliseconds: 1 h. The answer changes only
+/// with the program.
 const DISCOVER_TTL_MS: u64 = 3_600_000;
 
 fn caller_meta(call: &Call) -> CallerMeta<'_> {

@@ -51,13 +51,14 @@ impl HandshakeState {
         Arc::clone(&self.0.lock().facts)
     }
 
-    /// Returns whether the other side counts as legacy without evidence, because it failed or did not answer the probe.
+    /// Returns whether the other side is treated as legacy without evidence, because the probe failed or got no answer.
     #[must_use]
     pub fn is_guessed(&self) -> bool {
         self.0.lock().is_guessed
     }
 
-    /// Returns the permission flow of a client that was configured with a grantor.
+    /// Returns the permission flow; `None` unless this is the client side and was configured with a permission
+    /// authority.
     #[must_use]
     pub fn permissions(&self) -> Option<PermissionFlow> {
         self.0.lock().permissions.clone()

@@ -43,7 +43,7 @@ impl CheckResult {
         self
     }
 
-    /// Creates the result of a resource; it is a failure if the value cannot be written as JSON.
+    /// Creates the result of a resource; the result is unhealthy if the value cannot be encoded as JSON.
     pub(super) fn resource<V: Serialize + ?Sized>(value: &V) -> Self {
         match Payload::of(value) {
             Ok(value) => Self { status: HealthStatus::Healthy, value },
@@ -82,7 +82,7 @@ impl IntoCheckResult for CheckResult {
     }
 }
 
-/// A check that completes is healthy.
+/// A check that returns `()` is healthy.
 impl IntoCheckResult for () {
     fn into_check_result(self) -> CheckResult {
         true.into_check_result()

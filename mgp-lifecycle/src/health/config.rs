@@ -13,7 +13,7 @@ pub struct HealthConfig {
     pub timeout: Duration,
     /// The time for which a result is reused; within it nothing runs again, however many requests arrive. Default: 1 s.
     pub fresh: Duration,
-    /// The most checks and resources together; further ones are left out and logged. Default: 128.
+    /// Maximum number of checks and resources in total; further ones are omitted and logged. Default: 128.
     pub probes: usize,
 }
 
@@ -27,7 +27,7 @@ impl Default for HealthConfig {
 const STATUS_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 impl HealthConfig {
-    /// Returns the effective time limit of one check.
+    /// Returns the time limit that applies to one check: the configured one, at most 1.5 s.
     pub(super) fn effective_timeout(&self) -> Duration {
         self.timeout.min(STATUS_TIMEOUT)
     }

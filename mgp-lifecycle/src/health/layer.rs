@@ -21,7 +21,8 @@ impl Health {
     }
 }
 
-/// Answers health requests outside all layers that may wait or refuse: limits, gates, a drain; other calls pass.
+/// Layer that answers health requests; other calls pass. Place it outside all layers that may wait or refuse, such
+/// as limits, gates and a drain.
 ///
 /// See [`Health`] for an example.
 #[derive(Clone)]

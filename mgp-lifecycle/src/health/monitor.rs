@@ -13,11 +13,11 @@ use tokio::time::Instant;
 pub struct MonitorConfig {
     /// The interval between pings. Default: 15 s.
     pub interval: Duration,
-    /// The time limit of an answer (MGP §11.3 gives a server 5 s). Default: 5 s.
+    /// Maximum time for an answer to a ping (MGP §11.3 requires one within 5 s). Default: 5 s.
     pub timeout: Duration,
-    /// The number of consecutive failures that make it unhealthy. Default: 3.
+    /// Number of consecutive failures after which a server is unhealthy. Default: 3.
     pub misses: u32,
-    /// The number of consecutive good answers that make it healthy again. Default: 2.
+    /// Number of consecutive good answers after which a server is healthy again. Default: 2.
     pub recoveries: u32,
 }
 
@@ -40,7 +40,7 @@ pub enum HealthSignal {
     Reported(HealthStatus),
     /// Any answer, even an error: a server that refuses a ping is alive.
     Answered,
-    /// The end of the process or connection.
+    /// The server's process or connection has ended.
     Ended,
 }
 
@@ -54,7 +54,7 @@ pub enum HealthReason {
     Reported,
     /// The server answers again.
     AnswersAgain,
-    /// The end of the process or connection.
+    /// The server's process or connection has ended.
     Ended,
 }
 
@@ -91,15 +91,14 @@ pub enum MonitorStep {
     Wait,
     /// Ping the server: by MGP, by MCP, or with any request it must answer.
     Ping,
-    /// The server did not answer, which changed its health.
+    /// Report this change: the server did not answer in time.
     Changed(HealthChange),
 }
 
-/// Evaluates the health of a server.
+/// State machine that evaluates the health of a server.
 ///
-/// Its driver waits until [`due`](Self::due), does what [`turn`](Self::step) returns, and passes observations to
-/// [`seen`](Self::record).
-/// A server begins as healthy, because its handshake has just succeeded.
+/// Its driver waits until [`due`](Self::due), does what [`step`](Self::step) returns, and passes observations to
+/// [`record`](Self::record). A server begins as healthy, because its handshake has just succeeded.
 ///
 /// ```
 /// use mgp_lifecycle::{HealthMonitor, HealthReason, MonitorConfig, HealthSignal, MonitorStep};
@@ -159,7 +158,8 @@ impl HealthMonitor {
         self.answer_deadline.is_some()
     }
 
-    /// Returns the number of consecutive failures; above zero it is worth pinging in more than one way.
+    /// Returns the number of consecutive failures. If it is above zero, it may help to ping the server in other ways
+    /// too.
     #[must_use]
     pub fn misses(&self) -> u32 {
         self.bad
@@ -181,7 +181,7 @@ impl HealthMonitor {
             let change = self.record_failure(HealthReason::NoAnswer);
             return change.map_or(MonitorStep::Wait, MonitorStep::Changed);
         }
-        // After a late ping the next one is not sent sooner.
+        // The interval counts from this ping, even if it was sent late.
         self.next = now + self.config.interval.max(Duration::from_millis(1));
         self.answer_deadline = Some(now + self.config.timeout);
         MonitorStep::Ping
@@ -208,7 +208,7 @@ impl HealthMonitor {
             HealthStatus::Unhealthy => {
                 self.answer_deadline = None;
                 let unhealthy = self.record_failure(HealthReason::Reported);
-                // It still answers, so it does not become unhealthy at once.
+                // The server still answers, so it is degraded first and unhealthy only after several such reports.
                 unhealthy.or_else(|| match self.health {
                     HealthStatus::Healthy => {
                         self.change_to(HealthStatus::Degraded, HealthReason::Reported)
@@ -216,7 +216,7 @@ impl HealthMonitor {
                     _ => None,
                 })
             }
-            // Any other status counts as degraded.
+            // Unknown statuses are treated as degraded.
             _ => self.record_answer(Some(HealthStatus::Degraded)),
         }
     }
@@ -233,14 +233,14 @@ impl HealthMonitor {
     /// Records an answer, with its status if it has one.
     fn record_answer(&mut self, status: Option<HealthStatus>) -> Option<HealthChange> {
         self.bad = 0;
-        // Only an outstanding answer counts: a burst of answers is one observation.
+        // Only an answer that was awaited counts, so that a burst of answers counts once.
         self.good = self.good.saturating_add(u32::from(self.answer_deadline.take().is_some()));
         let has_recovered = self.good >= self.config.recoveries;
         match (&self.health, status) {
             (HealthStatus::Healthy, Some(HealthStatus::Degraded)) => {
                 self.change_to(HealthStatus::Degraded, HealthReason::Reported)
             }
-            // A server that reports no status is healthy if it answers.
+            // A server that answers without a status is healthy.
             (HealthStatus::Unhealthy, status) if has_recovered => {
                 self.change_to(status.unwrap_or(HealthStatus::Healthy), HealthReason::AnswersAgain)
             }

@@ -63,7 +63,7 @@ impl Probe {
         }
         let mut run = ProbeRun { probe: Arc::clone(self), result: None };
         drop(spawn_watched(async move {
-            // A run that only waits ends here; one that blocks its thread continues, and keeps the next from starting.
+            // The timeout ends a run that only waits. A run that blocks its thread goes on, and prevents the next one.
             let outcome = timeout(within, (run.probe.run)()).await;
             run.end(outcome.unwrap_or_else(|_| {
                 tracing::warn!(name = %run.probe.name, ?within, "health check timeout");
@@ -77,11 +77,11 @@ impl Probe {
         let mut latest = self.latest.subscribe();
         let begun = latest.borrow().begun;
         let until = begun.map_or(last, |begun| (begun + within).min(last));
-        // Cannot fail: this probe holds the sender.
+        // Cannot fail, because `self` holds the sender.
         let _ = timeout_at(until, latest.wait_for(|latest| !latest.is_running)).await;
     }
 
-    /// Returns the latest result; an overdue run has failed, and a first run that has not ended has none.
+    /// Returns the latest result: a failure if the current run is overdue, `None` if the first run has not ended yet.
     pub(super) fn result(&self, within: Duration) -> Option<CheckResult> {
         let latest = self.latest.borrow();
         let is_late = latest.begun.is_some_and(|begun| begun.elapsed() >= within);
@@ -104,7 +104,7 @@ impl Probe {
     }
 }
 
-/// A run that has started; the next may start when it is dropped.
+/// Guard of a run; the next run can start when it is dropped.
 struct ProbeRun {
     probe: Arc<Probe>,
     result: Option<CheckResult>,

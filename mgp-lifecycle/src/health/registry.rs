@@ -23,15 +23,15 @@ use crate::error::LifecycleError;
 use crate::fleet::Fleet;
 use crate::state::StateHandle;
 
-/// The time limit of a server in the fleet: an answer must be sent within five seconds.
+/// Time limit of a server in the fleet; below the five seconds within which the caller must be answered.
 const FLEET_TIMEOUT: Duration = Duration::from_millis(4_500);
 
-/// The health of one server: its checks and resources; clones share them.
+/// Registry of one server's health checks and resources; clones share it.
 ///
-/// A ping is answered at once, by the latest results, and starts the checks whose results are old.
-/// A status waits for the checks, which run concurrently and each have a time limit.
-/// Checks run on their own tasks; a panic is a failed check, and a check that hangs is not started a second time.
-/// Without any check the server is healthy while it answers; while it drains it is degraded.
+/// A ping is answered at once from the latest results, and starts the checks whose results are old. A status
+/// request waits for the checks, which run concurrently, each with a time limit. Each check runs on its own task;
+/// one that panics has failed, and one that hangs is not started a second time. A server without checks is healthy
+/// as long as it answers. A draining server is degraded.
 ///
 /// ```
 /// use mgp_lifecycle::{Health, HealthLayer};
@@ -81,7 +81,7 @@ impl Health {
         Self::with_config(HealthConfig::default())
     }
 
-    /// Creates it with limits.
+    /// Creates an empty registry with these limits.
     pub fn with_config(config: HealthConfig) -> Self {
         Self(Arc::new(Registry {
             config,
@@ -95,7 +95,7 @@ impl Health {
 
     /// Adds a check; if it fails, the server is unhealthy. A second check of the same name replaces the first.
     ///
-    /// It runs on a task; a function that blocks its thread belongs on the blocking pool.
+    /// The check runs on an async task; move code that blocks its thread to `spawn_blocking`.
     pub fn check<F, Fut>(self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -113,7 +113,7 @@ impl Health {
         self.probe(name.into(), ProbeKind::OptionalCheck, check)
     }
 
-    /// Adds a value of what the server uses; a value that cannot be read is left out.
+    /// Adds a value about a resource that the server uses. In an answer, a value that cannot be read is omitted.
     pub fn resource<F, Fut, V>(self, name: impl Into<String>, resource: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -153,7 +153,7 @@ impl Health {
 
     // === Counts ===
 
-    /// Sets the count of all tools.
+    /// Sets the function that counts all tools.
     pub fn tools_total(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.tools_total = Some(Arc::new(count)))
     }

@@ -1,10 +1,10 @@
 //! Keeps a runtime responsive while a task blocks its thread (MGP §11.3).
 //!
-//! A worker of the multi-thread runtime that blocks may be the one that was waiting for sockets, pipes and timers, and
-//! the other workers may sleep: then no input is read until it returns, and a ping is not answered although threads are
-//! free. One thread of this process checks for polls that do not return; if there is one, it gives the runtime an empty
-//! task, which wakes a worker that finds nothing to do and waits for sockets, pipes and timers instead.
-//! The thread sleeps while nothing is polled; a poll costs two atomic additions.
+//! In tokio's multi-thread runtime one worker waits for sockets, pipes and timers while the others may sleep. If a
+//! task blocks just that worker, no input is read until the task returns, and a ping is not answered although other
+//! threads are free. Therefore one watchdog thread per process looks for polls that do not return. If there is one,
+//! it spawns an empty task, which wakes another worker; that worker then waits for sockets, pipes and timers
+//! instead. The watchdog sleeps while nothing is polled. It costs each poll two atomic additions.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -17,17 +17,17 @@ use pin_project_lite::pin_project;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
-/// The interval between two checks; a poll that is running at two checks blocks.
+/// Interval between two checks. A poll that is running at two consecutive checks counts as blocking.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// The number of checks without a poll after which a task list is dropped: single calls need not wake the thread.
+/// Number of idle checks after which the watchdog stops checking a set of counts, so that it can sleep.
 const MAX_IDLE_CHECKS: u32 = 200;
-/// The increment of one poll that ended; running polls are counted in the lower half.
+/// Value by which `polls` grows when a poll ends; the number of running polls is in the lower 32 bits.
 const ENDED: u64 = 1 << 32;
 
 /// Spawns a task that may block its thread, and keeps the rest of a multi-thread runtime responsive while it does.
 ///
-/// On a current-thread runtime it only spawns, because there is no other thread; if all threads block, it has no
-/// effect.
+/// On a current-thread runtime it is the same as `tokio::spawn`, because it has no other thread. If all threads
+/// block, it does not help.
 ///
 /// ```
 /// use mgp_lifecycle::spawn_watched;
@@ -93,7 +93,7 @@ impl PollCounts {
 
     #[cold]
     fn list(self: &Arc<Self>) {
-        // A task is polled on its runtime, or outside of any, where no other task can be delayed.
+        // Outside of a runtime there is nothing to wake, so only a poll on a runtime is watched.
         if self.is_listed.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -113,7 +113,8 @@ struct PollGuard<'a>(&'a PollCounts);
 impl<'a> PollGuard<'a> {
     fn begin(counts: &'a Arc<PollCounts>) -> Self {
         counts.polls.fetch_add(1, Ordering::SeqCst);
-        // Either this sees that the counts are no longer checked, or the thread that stops checking sees the poll.
+        // No poll is missed: either this sees that the counts are unlisted, or the watchdog sees the poll before it
+        // unlists.
         if !counts.is_listed.load(Ordering::SeqCst) {
             counts.list();
         }
@@ -130,7 +131,7 @@ impl Drop for PollGuard<'_> {
 static WATCHDOG: Watchdog =
     Watchdog { watched: Mutex::new(Vec::new()), added: Condvar::new(), begun: Once::new() };
 
-/// The thread that checks, and the counts it checks: one per thread that has spawned a task in the last second.
+/// The watchdog thread, and the counts it checks: one set per thread that spawned tasks, unless idle for a second.
 struct Watchdog {
     // `std`'s lock, because a `Condvar` needs its guard.
     watched: Mutex<Vec<WatchedCounts>>,
@@ -175,7 +176,7 @@ impl Watchdog {
 }
 
 impl WatchedCounts {
-    /// Wakes a worker if a poll does not return; returns `false` if nothing has been polled for long.
+    /// Wakes a worker if a poll has not returned since the last check; returns `false` to stop checking idle counts.
     fn check(&mut self) -> bool {
         let before = self.seen;
         self.seen = self.counts.polls.load(Ordering::SeqCst);

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use mgp_types::service::Principal;
 
-/// A principal without its authority, so that an operator has one share, not two.
+/// Principal without its authority, so that a user has one share, and not a second one as an operator.
 #[derive(Clone, Debug)]
 pub(super) struct Caller(Principal);
 

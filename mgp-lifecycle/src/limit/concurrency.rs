@@ -1,7 +1,7 @@
-//! A limit on tool calls that run at once and on those that wait; waiting callers are served fairly.
+//! A limit on the number of tool calls that run at once and that wait. Waiting callers are served fairly.
 //!
-//! Calls wait in the response future: a layer that waits in `poll_ready` stops the read loop,
-//! and a handler that asks its caller would then wait for an answer that is never read.
+//! Calls wait in the response future and not in `poll_ready`: that would stop the read loop, and a handler that
+//! asks its caller would then wait for an answer that is never read.
 //!
 //! Applies to: both.
 
@@ -25,7 +25,7 @@ use crate::error::LifecycleError;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitConfig {
-    /// The most tool calls that run at once. Default: 256.
+    /// Maximum number of tool calls that run at once. Default: 256.
     pub max_running: usize,
     /// The most tool calls that wait for a permit. Default: 1024.
     ///
@@ -36,7 +36,8 @@ pub struct LimitConfig {
     pub running_per_caller: Option<usize>,
     /// The most tool calls of one caller that wait; further ones are refused with 3001. Default: no limit.
     pub waiting_per_caller: Option<usize>,
-    /// The most calls of one tool that run at once, by name; further ones wait while others pass. Default: empty.
+    /// Maximum number of calls of a tool that run at once, by tool name; further ones wait while other calls pass.
+    /// Default: empty.
     pub tools: HashMap<String, usize>,
 }
 
@@ -137,7 +138,7 @@ impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
 }
 
 impl<S: MgpService> ConcurrencyLimit<S> {
-    /// Runs a call once it has a permit, if there are shares to check, or other calls wait.
+    /// Runs a call once it has a permit. Used if callers or tools have limits of their own, or if other calls wait.
     #[cold]
     fn acquire(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
         let unstarted = UnstartedGuard::of(call.cx());
@@ -165,7 +166,7 @@ impl<S: MgpService> ConcurrencyLimit<S> {
                     None => waiting.await?,
                 };
                 unstarted.disarm();
-                // Decisions of the gates further out may no longer hold.
+                // Decisions of outer layers, e.g. about access, may be out of date after the wait.
                 WaitMark::mark(call.cx_mut());
                 ResponseFuture { future: inner.call(call), permit: Some(permit) }.await
             }),
@@ -178,7 +179,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         future: F,
-        // After the call, because a call that is being dropped still runs.
+        // Dropped after `future`, because a call whose future is being dropped still counts as running.
         permit: Option<Permit>,
     }
 }

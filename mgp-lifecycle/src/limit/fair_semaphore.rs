@@ -17,15 +17,16 @@ use super::concurrency::LimitConfig;
 use super::wait_queue::{EntryId, WaitQueue};
 use crate::error::LifecycleError;
 
-/// The increment of one waiting call in the count.
+/// Value by which one waiting call increases `count`; the number of running calls is in the lower 32 bits.
 const ONE_WAITING: u64 = 1 << 32;
 
 /// The permits of a limit, and the queue of calls that wait for one.
 #[derive(Debug)]
 pub(super) struct FairSemaphore {
-    /// The number of running calls, plus the number of waiting calls in units of [`ONE_WAITING`].
+    /// The number of running calls, plus the number of waiting calls times [`ONE_WAITING`].
     ///
-    /// One atomic: a permit's release either sees that a call waits, or happens before that call looks for a permit.
+    /// Both are in one atomic, so that no wake-up is lost: the release of a permit either sees the waiting call, or
+    /// happens before that call looks for a permit.
     count: AtomicU64,
     running: u64,
     config: LimitConfig,
@@ -54,7 +55,7 @@ struct WaitingCall {
     permit: oneshot::Sender<Permit>,
 }
 
-/// The right to run; passed on to the next call when dropped.
+/// Permission to run one call; when dropped, it is passed on to the next waiting call.
 #[derive(Debug)]
 pub(super) struct Permit {
     semaphore: Arc<FairSemaphore>,
@@ -104,7 +105,7 @@ impl FairSemaphore {
             return None;
         }
         let mut count = self.count.load(Ordering::Relaxed);
-        // A waiting call makes the count larger than any limit.
+        // Waiting calls make the count larger than any limit, so then no permit is taken here.
         while count < self.running {
             let taken = self.count.compare_exchange_weak(
                 count,
@@ -132,7 +133,8 @@ impl FairSemaphore {
         let fits =
             |queue: &QueueState| queue.running.have_room(&self.config, &caller, tool.as_deref());
         if fits(&queue) {
-            // A free permit belongs to calls that wait, if they may run; a call that waits for a share blocks no other.
+            // Free permits first go to waiting calls that may run. Calls that only wait for their share do not block
+            // this one.
             let unused = self.grant_waiting(&mut queue);
             let passes = fits(&queue) && !self.can_any_run(&queue) && self.take_slot();
             let permit =
@@ -161,7 +163,7 @@ impl FairSemaphore {
         self.count.fetch_add(ONE_WAITING, Ordering::AcqRel);
         let unused = self.grant_waiting(&mut queue);
         drop(queue);
-        // This wakes other tasks, so it happens without the lock.
+        // Dropping these wakes other tasks, so it happens after the lock is released.
         drop((evicted, unused));
         let semaphore = Arc::clone(self);
         Ok(Acquired::Later(Waiting { semaphore, caller, id, receiver: Some(receiver) }))
@@ -198,7 +200,7 @@ impl FairSemaphore {
         Permit { semaphore: Arc::clone(self), counted }
     }
 
-    /// Gives free permits to waiting calls; returns unused permits, which must be dropped without the lock.
+    /// Gives free permits to waiting calls. Returns permits whose calls are gone; drop them after the lock is released.
     fn grant_waiting(self: &Arc<Self>, queue: &mut QueueState) -> Vec<Permit> {
         let mut unused = Vec::new();
         let QueueState { waiting, running } = queue;
@@ -272,7 +274,7 @@ pub(super) struct Waiting {
     semaphore: Arc<FairSemaphore>,
     caller: Caller,
     id: EntryId,
-    /// `None` after completion.
+    /// Receiver of the permit; `None` after completion.
     receiver: Option<oneshot::Receiver<Permit>>,
 }
 

@@ -1,6 +1,6 @@
 //! Limits on tool calls: concurrency, rate, quota and size (MGP §14.3: 3000–3002).
 //!
-//! On one stack the cheap refusals should come first: sizes, then rates, then quotas, then concurrency.
+//! If several are on one stack, put the cheapest check outermost: size, then rate, then quota, then concurrency.
 
 mod caller;
 mod concurrency;

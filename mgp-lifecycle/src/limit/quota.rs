@@ -33,7 +33,7 @@ pub struct Quota {
     calls: u64,
     units: Option<u64>,
     period: Duration,
-    /// The most principals that are counted separately.
+    /// Maximum number of principals that are counted separately.
     callers: usize,
 }
 
@@ -65,10 +65,10 @@ impl Quota {
         self
     }
 
-    /// Charges the principal of a call for units; has no effect without a quota of units.
+    /// Charges units to the principal of a call; does nothing if units are not limited.
     ///
-    /// A handler that asks its caller runs again in each round: units charged in an earlier round are not
-    /// charged again.
+    /// A handler that asks its caller runs again from the start in each round. Units that it charged in an earlier
+    /// round are not charged twice.
     ///
     /// ```
     /// use mgp_lifecycle::{Quota, QuotaLayer};

@@ -34,11 +34,10 @@ impl Default for SizeConfig {
     }
 }
 
-/// Refuses tool calls whose arguments or results are too large (3001); other methods pass.
+/// Layer that refuses tool calls whose arguments or results are too large (3001); other methods pass.
 ///
-/// A call with too large arguments never runs.
-/// A call with a too large result has run, and its caller receives the size instead;
-/// a call that sends too many chunks is ended at the limit.
+/// A call whose arguments are too large does not run. If the result is too large, the call has run; its caller gets
+/// an error with the size instead. A call whose chunks are too large in sum is ended when they reach the limit.
 ///
 /// ```
 /// use mgp_lifecycle::{SizeConfig, SizeLayer};
@@ -153,7 +152,7 @@ fn meter_chunks(call: &mut Call, limit: usize) -> Option<Arc<AtomicUsize>> {
     Some(sum)
 }
 
-/// Counts the bytes of chunks that are sent to the caller, up to the limit.
+/// Sink that counts the bytes of the chunks sent to the caller, up to the limit.
 struct ChunkMeter {
     inner: Arc<dyn Sink>,
     total: Arc<AtomicUsize>,
@@ -265,7 +264,7 @@ mod tests {
             async move {
                 for _ in 0..5 {
                     let chunk = OutletItem::Chunk(Payload::from_trusted(r#"{"a":1}"#));
-                    // The tool ignores that its caller takes no more.
+                    // This tool ignores the error that its caller accepts no more chunks.
                     let _ = call.cx().outlet.send(chunk).await;
                     let _ = call.cx().outlet.progress(1.0, None).await;
                     sleep(Duration::from_secs(1)).await;

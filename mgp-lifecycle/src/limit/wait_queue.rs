@@ -10,7 +10,7 @@ pub(super) struct WaitQueue<T> {
     callers: HashMap<Caller, CallerQueue<T>, ahash::RandomState>,
     /// The waiting callers in the order of their turns.
     round: BTreeMap<u64, Caller>,
-    /// Counts entries and turns; 64 bits never overflow.
+    /// Next number for an entry or a turn; 64 bits do not overflow.
     next: u64,
     len: usize,
 }
@@ -143,7 +143,8 @@ mod tests {
         #[test]
         fn callers_are_served_round_robin(steps in steps()) {
             let mut queue = WaitQueue::new();
-            // Id, caller, value, turns of each other caller since its caller had one.
+            // For each entry: id, caller, value, and the number of turns of each other caller since its caller's last
+            // turn.
             let mut waits: Vec<(EntryId, u8, usize, [usize; 4])> = Vec::new();
             for (value, step) in steps.into_iter().enumerate() {
                 match step {

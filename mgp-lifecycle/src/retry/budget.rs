@@ -10,7 +10,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryBudget {
-    /// The number of retries that 100 calls pay for. Default: 10.
+    /// Number of retries allowed per 100 calls. Default: 10.
     pub percent: u32,
     /// The number of retries that are free when there are few calls; not in addition to paid ones. Default: 10.
     pub floor: u32,

@@ -7,9 +7,10 @@ use mgp_types::RpcError;
 use mgp_types::service::HttpFailure;
 use tokio::time::Instant;
 
-/// Limits of the circuit breaker: the failures that open it, and the time until a server is tried again.
+/// Settings of a circuit breaker: how many failures open it, and how long it stays open.
 ///
-/// While it is open, calls are refused with 5002 at once. Afterwards one call passes, and its outcome decides for all.
+/// While it is open, calls are refused with 5002 at once. Afterwards one call passes as a probe; if it succeeds the
+/// breaker closes, otherwise it opens again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitConfig {
@@ -18,7 +19,7 @@ pub struct CircuitConfig {
     pub failures: u32,
     /// The time within which the failures must occur. Default: 30 s.
     pub within: Duration,
-    /// The time until the server is tried again. Default: 5 s.
+    /// Time for which the breaker stays open before the server is tried again. Default: 5 s.
     pub open_for: Duration,
 }
 
@@ -66,14 +67,14 @@ fn is_unreachable(code: ErrorCode) -> bool {
 /// The circuit of one server.
 #[derive(Debug, Default)]
 pub(super) enum Circuit {
-    /// No failures are counted.
+    /// Calls pass, and no failures are counted.
     #[default]
     Closed,
     /// Consecutive calls found the server unreachable, the first of them at `since`.
     Failing { failures: u32, since: Instant },
     /// Calls are refused until this time.
     Open { until: Instant },
-    /// One call is under way; its outcome counts for all.
+    /// One call, the probe, is under way, and others are refused; its outcome decides what follows.
     Probing,
 }
 
@@ -81,13 +82,13 @@ pub(super) enum Circuit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Pass,
-    /// The call may be sent, and finds out whether the server is back.
+    /// The call is sent as a probe, to find out whether the server is back.
     Probe,
     /// Calls are refused for this long.
     Refused(Duration),
 }
 
-/// The time that other calls wait for a probe.
+/// Time for which other calls are refused while a probe is under way.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Circuit {
@@ -139,7 +140,7 @@ impl Circuit {
                 let (failures, since) = if old { (0, now) } else { (*failures, *since) };
                 Self::failing(failures.saturating_add(1), since, config).unwrap_or_else(open)
             }
-            // Calls sent before the circuit opened are no new evidence.
+            // Any other outcome is from a call sent before the circuit opened, and so is not new evidence.
             _ => return false,
         };
         *self = next;

@@ -9,7 +9,8 @@ use mgp_types::service::{Call, ServerId};
 use super::budget::RetryBudget;
 use super::circuit::CircuitConfig;
 
-/// Bounds of a [`RetryLayer`](super::RetryLayer); values sent by a server never exceed them.
+/// Configuration of a [`RetryLayer`](super::RetryLayer). Its limits take precedence over the values that a server
+/// sends.
 ///
 /// ```
 /// use mgp_lifecycle::RetryConfig;
@@ -27,15 +28,15 @@ use super::circuit::CircuitConfig;
 #[non_exhaustive]
 #[must_use]
 pub struct RetryConfig {
-    /// The most retries of a call. Default: 3.
+    /// Maximum number of retries of a call. Default: 3.
     pub max_retries: u32,
-    /// The longest single wait; if a server wants a longer one, the call is not retried. Default: 10 s.
+    /// Maximum single wait. If the server requires a longer one, the call is not retried. Default: 10 s.
     pub max_wait: Duration,
     /// The first wait if the server does not send one. Default: 500 ms.
     pub first_wait: Duration,
     /// The time after its first failure in which a call may be retried. Default: 30 s.
     pub total_timeout: Duration,
-    /// The share of all calls that may be retries.
+    /// Limit on the share of all calls that may be retries.
     pub budget: RetryBudget,
     /// The circuit breaker of each server.
     pub circuit: CircuitConfig,
@@ -64,9 +65,9 @@ pub enum FallbackPolicy {
 pub struct AttemptReport<'a> {
     /// The number of the attempt, from 1; the call of a fallback tool is the last one.
     pub attempt: u32,
-    /// The code of its error; `None` if it was answered, also by a tool that ran and failed.
+    /// Code of its error; `None` if the call was answered, even if the tool itself failed.
     pub code: Option<ErrorCode>,
-    /// The wait before it.
+    /// Wait before the attempt.
     pub waited: Duration,
     /// The server, if it is known.
     pub server: Option<&'a ServerId>,

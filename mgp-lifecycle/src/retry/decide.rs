@@ -15,7 +15,7 @@ pub(super) struct Situation<'a> {
     pub(super) failure: &'a Failure,
     /// The number of retries so far.
     pub(super) made: u32,
-    /// The time left.
+    /// Time left until the call's deadline or the end of the retry period.
     pub(super) left: Duration,
     pub(super) repeat: RepeatPolicy,
     pub(super) delivered: Delivered,
@@ -54,7 +54,7 @@ pub(super) enum StopReason {
 }
 
 impl Situation<'_> {
-    /// Decides by the caller's bounds; budget and circuit are checked by the caller of this function.
+    /// Decides within the caller's limits; budget and circuit breaker are not considered here.
     pub(super) fn decide(&self, config: &RetryConfig) -> Decision {
         let hints = &self.failure.hints;
         if !hints.is_retryable() {
@@ -86,18 +86,18 @@ impl Situation<'_> {
     }
 }
 
-/// Returns the wait before the next attempt: never less than the server wants.
+/// Returns the wait before the next attempt; at least as long as the server requires.
 fn wait(hints: &Recovery, made: u32, config: &RetryConfig, jitter: f64) -> Duration {
     let servers = hints.retry_after_ms.map(Duration::from_millis);
     let least = servers.unwrap_or_default();
-    // Without a strategy, or with an unknown one, the wait stays the same.
+    // Without a known strategy, all waits are equal.
     let strategy = hints.retry_strategy.as_ref().map(RetryStrategy::effective);
     let wait = match strategy {
         Some(RetryStrategy::Immediate) => least,
         Some(RetryStrategy::ExponentialBackoff) => {
             let first = if least.is_zero() { config.first_wait } else { least };
             let wait = first.saturating_mul(1 << made.min(16)).min(config.max_wait);
-            // Calls that failed together must not be retried together.
+            // Adds jitter, so that calls that failed together are not retried together.
             wait.saturating_add(wait.mul_f64(jitter.clamp(0.0, 1.0) / 2.0))
         }
         _ => servers.unwrap_or(config.first_wait),
@@ -217,7 +217,7 @@ mod tests {
                 r#"{"retryable":true,"retry_strategy":"exponential","retry_after_ms":0}"#,
                 [500, 1000, 2000],
             ),
-            // The longest wait caps the growth, but not the wait the server wants.
+            // `max_wait` caps the exponential growth, but not the wait that the server requires.
             (
                 r#"{"retryable":true,"retry_strategy":"exponential","retry_after_ms":6000}"#,
                 [6000, 10_000, 10_000],

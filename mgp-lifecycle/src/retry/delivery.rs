@@ -1,4 +1,4 @@
-//! Tracks which items of a call were delivered to its caller: they cannot be taken back.
+//! Tracks which partial results were delivered to the caller, because these cannot be taken back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,7 +15,7 @@ pub(super) enum Delivered {
     Chunk,
 }
 
-/// Wraps the outlet of a call.
+/// Wrapper of a call's outlet that records what is delivered.
 pub(super) struct OutletMonitor {
     inner: Outlet,
     delivered: AtomicU8,

@@ -13,11 +13,11 @@ pub(super) struct Failure {
     pub(super) hints: Recovery,
 }
 
-/// The longest result that is read as a refusal.
+/// Maximum size, in bytes, of a result that is examined for a refusal.
 const MAX_REFUSAL_BYTES: usize = 8 << 10;
 
 impl Failure {
-    /// Returns the failure in an outcome, if there is one.
+    /// Returns the failure that an outcome is; `None` if the call succeeded.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
             Err(error) => Some(Self { code: error.code(), hints: hints(error) }),
@@ -77,14 +77,14 @@ impl Failure {
 fn hints(error: &RpcError) -> Recovery {
     let sent = error.as_recovery().cloned().unwrap_or_default();
     match HttpFailure::from_error(error) {
-        // Lost on this side: the peer did not send that it must not be retried, so the tool's definition decides.
+        // The connection was lost, so no hints were sent; whether the tool may run twice decides about a retry.
         Some(HttpFailure::ConnectionLost) => {
             mark_started(Recovery::for_repeatable(error.code()).unwrap_or(sent))
         }
         None if is_connection_lost(error) => {
             mark_started(Recovery::default_for(error.code()).unwrap_or(sent))
         }
-        // Proxies answer 503 also to requests that they had forwarded.
+        // A proxy may answer 5xx to a request that it has forwarded, so the call may have run.
         Some(HttpFailure::Status(500..)) => mark_started(sent),
         _ => sent,
     }

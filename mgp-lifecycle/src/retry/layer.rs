@@ -1,4 +1,4 @@
-//! The layer and its service: the path of a call that succeeds.
+//! The layer and its service: how a call is sent, and how one that succeeds is returned.
 //!
 //! Applies to: outbound.
 
@@ -23,10 +23,10 @@ use super::server::{Server, ServerTable};
 use super::tools::{ListPage, ToolRetryInfo};
 use crate::error::LifecycleError;
 
-/// Retries failed calls that may succeed later, within the caller's bounds.
+/// Layer that retries failed calls that may succeed later, within the caller's limits.
 ///
-/// It belongs outside all gates: every attempt passes all of them.
-/// It is a cheap handle: its records of servers are shared by all its clones and stacks.
+/// Put it outside all gates, so that every attempt passes all of them. Clones are cheap, and share the records of
+/// servers with each other and with all stacks that use them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(super) struct RetryContext {
     pub(super) config: Arc<RetryConfig>,
     servers: Arc<ServerTable>,
     server: Option<ServerId>,
-    /// The record of `server`.
+    /// Record of the server in `server`.
     own: Arc<Server>,
     tools: Option<Arc<ToolLookup>>,
     risk: Option<Arc<RiskLookup>>,
@@ -91,7 +91,7 @@ impl RetryLayer {
         self
     }
 
-    /// Sets a function that returns a tool's properties; lists are not read then.
+    /// Sets a function that returns the properties of a tool. The layer then neither reads nor requests tool lists.
     pub fn tools(
         mut self,
         known: impl Fn(Option<&ServerId>, &str) -> Option<ToolRetryInfo> + Send + Sync + 'static,
@@ -126,7 +126,7 @@ impl From<RetryConfig> for RetryLayer {
 impl RetryContext {
     /// Returns the record of a server.
     fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
-        // Usually all calls are for the one server.
+        // The common case: the call is for the configured server.
         if id.is_none() || id == self.server.as_ref() {
             return Arc::clone(&self.own);
         }
@@ -225,7 +225,7 @@ impl<S: MgpService> Service<Call> for Retry<S> {
         };
         server.count();
         if kind == RequestKind::Tool {
-            // All attempts share one trace; otherwise each recorded attempt would get its own.
+            // Set here, so that all attempts have the same trace; otherwise each would get its own.
             call.cx_mut().trace_or_new();
         }
         let monitor = OutletMonitor::attach(&mut call);

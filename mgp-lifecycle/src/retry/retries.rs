@@ -19,9 +19,9 @@ use super::future::RetryableCall;
 use super::layer::RequestKind;
 use super::tools::{ListPage, RepeatPolicy};
 
-/// The time a server may take to list its tools before the error is returned without them.
+/// Maximum time for listing a server's tools; after that the call's error is returned without knowing them.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most pages of that list that are read.
+/// Maximum number of pages of a tool list that are read.
 const MAX_LIST_PAGES: usize = 64;
 
 /// Retries a call until it succeeds or must not be retried; returns the last outcome.
@@ -98,7 +98,7 @@ impl<S: MgpService> RetryableCall<S> {
             Decision::Retry(wait) => wait,
             Decision::Stop(stop) => return Err(stop),
         };
-        // Not waited for if the circuit would refuse the attempt.
+        // Waits at least until the circuit breaker would let the attempt pass.
         let wait = wait.max(self.server.refuses_for());
         let config = &self.context.config;
         if wait > config.max_wait || wait >= left(end) {
@@ -140,7 +140,7 @@ impl<S: MgpService> RetryableCall<S> {
         cx.logical.get_or_insert_with(|| cx.key.to_text());
         cx.key = CallKey::next();
         if !attempt.delay.is_zero() {
-            // Decisions of layers further out may no longer hold.
+            // Decisions of outer layers, e.g. about access, may be out of date after the wait.
             WaitMark::mark(cx);
         }
         cx.extensions.insert(attempt);
@@ -161,7 +161,7 @@ impl<S: MgpService> RetryableCall<S> {
         }
         let (own, other) = (self.known(&tool), self.known(proposed));
         if let Err(reason) = may_replace((&tool, own.as_ref()), (proposed, other.as_ref())) {
-            // The server chooses the name, so it is not logged.
+            // The proposed name is not logged, because the server can choose any text.
             tracing::debug!(tool, %reason, "fallback tool refused");
             return None;
         }
@@ -198,7 +198,8 @@ impl<S: MgpService> RetryableCall<S> {
 
     // === Tool definitions ===
 
-    /// Lists the server's tools, unless they are known or were listed recently; returns whether more is known now.
+    /// Requests the server's tool list, unless it is known or was requested recently; returns whether tools were
+    /// learned.
     async fn learn(&mut self, end: Deadline) -> bool {
         if !self.context.learns()
             || !self.server.refuses_for().is_zero()

@@ -19,7 +19,7 @@ use super::tools::ToolTable;
 pub(super) struct Server {
     id: Option<ServerId>,
     calls: AtomicU64,
-    /// If set, the circuit is closed and counts nothing.
+    /// If set, the circuit is closed and has counted no failures, so its lock need not be taken.
     closed: AtomicBool,
     state: Mutex<State>,
     pub(super) tools: Mutex<ToolTable>,
@@ -46,12 +46,12 @@ impl Server {
         self.id.as_ref()
     }
 
-    /// Counts a call, which pays for retries.
+    /// Counts a call; calls earn retries for the budget.
     pub(super) fn count(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes one retry out of the budget, if there is one.
+    /// Takes one retry from the budget; returns `false` if none is left.
     pub(super) fn pay(&self, budget: RetryBudget) -> bool {
         let calls = self.calls.load(Ordering::Relaxed);
         self.state.lock().usage.take(Instant::now(), calls, budget)
@@ -72,7 +72,7 @@ impl Server {
         }
     }
 
-    /// Returns how long calls would be refused.
+    /// Returns for how long the circuit breaker would refuse calls; zero if they would pass.
     pub(super) fn refuses_for(&self) -> Duration {
         if self.closed.load(Ordering::Relaxed) {
             return Duration::ZERO;
@@ -140,15 +140,15 @@ impl Drop for Probe {
     }
 }
 
-/// The most servers with a record of their own.
+/// Maximum number of servers that have a record of their own.
 const MAX_SERVERS: usize = 1024;
 
-/// All servers of a layer.
+/// Records of all servers of a layer.
 ///
-/// When the table is full, records that are unused and have a closed circuit are removed; if there are none, further
-/// servers share one record.
+/// If the table is full, records that no call uses and whose circuit is closed are removed. If there are none,
+/// further servers share one record.
 pub(super) struct ServerTable {
-    /// The record of calls without a server id, and of servers beyond the bound.
+    /// Record for calls without a server id, and for servers that do not fit into the table.
     common: Arc<Server>,
     named: Mutex<HashMap<ServerId, Arc<Server>>>,
 }

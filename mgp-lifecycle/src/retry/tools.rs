@@ -13,7 +13,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepeatPolicy {
-    /// Always: it is read-only, or a second run has the same effect as one.
+    /// Always, because it is read-only, or a second run changes nothing more.
     Always,
     /// Only if the call never started; also the value of an unknown tool.
     IfNotStarted,
@@ -29,7 +29,7 @@ pub struct ToolRetryInfo {
     pub repeat: RepeatPolicy,
     /// The effective risk.
     pub risk: RiskLevel,
-    /// If set, the definition declares a risk.
+    /// If set, the tool's definition declares a risk, by `security` or by annotations.
     pub(super) is_declared: bool,
 }
 
@@ -61,15 +61,15 @@ impl ToolRetryInfo {
         Self { repeat, risk, is_declared }
     }
 
-    /// Returns the highest risk of a tool that may replace this one.
+    /// Returns the highest risk that a tool called in place of this one may have.
     ///
-    /// An undeclared tool counts as dangerous, but may not be replaced by a dangerous one for that.
+    /// A tool that declares no risk counts as dangerous, but only a tool of at most moderate risk may replace it.
     pub(super) fn max_fallback_risk(&self) -> RiskLevel {
         let max = if self.is_declared { RiskLevel::Dangerous } else { RiskLevel::Moderate };
         self.risk.clone().min(max)
     }
 
-    /// Returns the risk a definition declares; without one, or with two that contradict, it is dangerous.
+    /// Returns the risk that a definition declares; dangerous if it declares none or contradicts itself.
     pub(super) fn declared_risk(tool: &Tool) -> RiskLevel {
         let security = tool.find_security();
         let declared = security.as_ref().and_then(Lenient::valid);
@@ -90,9 +90,9 @@ fn is_irreversible(security: &ToolSecurity) -> bool {
     security.reversible == Some(false)
 }
 
-/// The most tools of a server that are stored; further ones count as unknown.
+/// Maximum number of tools stored per server; further ones count as unknown.
 const MAX_TOOLS: usize = 4096;
-/// The longest name of a tool that is stored or called as a fallback.
+/// Maximum length, in bytes, of a tool name that is stored or called as a fallback.
 pub(super) const MAX_NAME_BYTES: usize = 256;
 /// The time until a server that did not list its tools is asked again.
 const LIST_RETRY_INTERVAL: Duration = Duration::from_mins(1);
@@ -118,7 +118,7 @@ impl ToolTable {
         page: ListPage,
         risk: impl Fn(&Tool) -> RiskLevel,
     ) {
-        // An invalid list is refused by its reader.
+        // An invalid list is ignored here; the caller gets the error when it reads the reply.
         let Ok(list) = reply.get::<ListToolsResult>() else { return };
         if page == ListPage::First {
             self.clear();

@@ -10,7 +10,7 @@ use super::config::SuperviseConfig;
 /// The restarts that are counted where there is no limit: the wait is the longest by then.
 const MAX_COUNTED: usize = 32;
 
-/// The restarts in the window, each by the server's total connected time at that moment.
+/// Restarts in the window. Each is stored as the total time the server had been connected before it.
 #[derive(Debug)]
 pub(super) struct RestartWindow {
     restarts: VecDeque<Duration>,
@@ -20,9 +20,9 @@ pub(super) struct RestartWindow {
 /// A restart that the window allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AllowedRestart {
-    /// The number within the window, from 1.
+    /// Number of the restart within the window, from 1.
     pub(super) number: usize,
-    /// The wait before it.
+    /// Wait before the restart.
     pub(super) wait: Duration,
 }
 

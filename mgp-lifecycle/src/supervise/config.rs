@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use mgp_types::mgp::{RestartConfig, RestartPolicy};
 
-/// Each remembered restart takes 16 bytes; this many are certainly a crash loop.
+/// Upper limit of `max_restarts`. Each remembered restart takes 16 bytes, and this many are certainly a crash loop.
 const MAX_RESTARTS: u32 = 10_000;
-/// An empty window would hold no restart, and a crash loop would never end.
+/// Lower limit of the window. With an empty window restarts would not be counted, and a crash loop would never end.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
 const MAX_WINDOW: Duration = Duration::from_hours(30 * 24);
 const MAX_WAIT: Duration = Duration::from_hours(1);
@@ -31,18 +31,20 @@ const MIN_START_TIMEOUT: Duration = Duration::from_millis(1);
 pub struct SuperviseConfig {
     /// The restart policy; an unknown one counts as `never`. Default: `on_failure`.
     pub policy: RestartPolicy,
-    /// The most restarts within the window; after one more failure the server stays in `error`.
-    /// Default: 5, at most 10,000; 0 never restarts.
+    /// Maximum number of restarts within the window; after one more failure the server stays in the state `error`.
+    /// Default: 5, at most 10,000; with 0 there are no restarts.
     pub max_restarts: u32,
     /// If `false`, the limit does not apply: the server is tried again without end. Default: `true`.
     pub gives_up: bool,
-    /// The window, in time that the server was connected. Default: 300 s, from 1 s to 30 days.
+    /// Length of the window in which restarts are counted, measured in time that the server was connected. Default: 300
+    /// s; from 1 s to 30 days.
     ///
-    /// Time in which it waits, starts or stops does not count: a crash loop ends in `error` however long its waits are.
+    /// Time in which the server waits, starts or stops does not count. So a crash loop ends in `error` however long its
+    /// waits are.
     pub window: Duration,
     /// The wait before the first restart within the window; it doubles with each. Default: 1 s, at most 1 h.
     pub backoff_base: Duration,
-    /// The longest wait; it takes precedence over the first. Default: 30 s, at most 1 h.
+    /// Maximum wait before a restart, which applies to the first one too. Default: 30 s, at most 1 h.
     pub backoff_max: Duration,
     /// The time limit of a start, handshake included. Default: 30 s, at most 1 h.
     pub start_timeout: Duration,
@@ -80,7 +82,7 @@ impl From<&RestartConfig> for SuperviseConfig {
 }
 
 impl SuperviseConfig {
-    /// Returns the configuration with every value within its bounds, and a known policy.
+    /// Replaces every value out of range by the nearest allowed one, and an unknown policy by `never`.
     pub(super) fn bounded(mut self) -> Self {
         if let RestartPolicy::Other(word) = &self.policy {
             tracing::warn!(

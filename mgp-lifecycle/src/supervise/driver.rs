@@ -23,15 +23,16 @@ use crate::state::StateHandle;
 
 /// The most commands that wait for the task; further senders wait for room.
 const MAX_COMMANDS: usize = 16;
-/// The most reports that a listener may lag behind before it loses the oldest.
+/// Number of reports that a listener may lag behind; beyond it the oldest are lost.
 const MAX_REPORT_LAG: usize = 256;
 
 /// The client of a server that is started by `S`.
 pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 
-/// Supervises a server: [`Supervised::start`] starts it, and from then on it is restarted by its policy.
+/// Supervises a server: it is started by [`Supervised::start`], and from then on restarted according to its policy.
 ///
-/// `state` becomes the server's state, so that gates over it can be built before; nothing else may change it.
+/// `state` is the handle to the server's state. It is passed in so that gates can be built with it before; nothing
+/// else may change it.
 ///
 /// # Panics
 /// Panics outside a tokio runtime with a timer.
@@ -92,7 +93,7 @@ pub fn supervise<S: Spawn>(
     let (status, status_receiver) = watch::channel(Status::default());
     let reports = broadcast::Sender::new(MAX_REPORT_LAG);
     if let Some(rests) = rest_of(&state.get()) {
-        // The edge exists; if the state has changed since, the next change corrects it.
+        // This change is always allowed. If the state has changed meanwhile, the next change corrects it.
         let _ = state.enter(rests, "supervision begins");
     }
     let driver = Driver {
@@ -117,7 +118,7 @@ struct Driver<S: Spawn> {
     incarnation: Incarnation<S::Server>,
     begun: Instant,
     run: u64,
-    /// The limit that was exceeded, until the state change that it causes.
+    /// Limit that was exceeded; kept until the state change that it causes is reported.
     exceeded: Option<RestartLimitExceeded>,
     state: StateHandle,
     live: watch::Sender<Option<LiveServer<ClientOf<S>>>>,
@@ -232,7 +233,7 @@ impl<S: Spawn> Driver<S> {
 }
 
 impl<S: Spawn> Drop for Driver<S> {
-    /// Reports the end of a server whose runtime is shut down.
+    /// Kills the server and reports its end, if the task is dropped because its runtime shuts down.
     fn drop(&mut self) {
         self.incarnation.kill();
         self.live.send_if_modified(|live| live.take().is_some());
@@ -250,7 +251,7 @@ impl<S: Spawn> Drop for Driver<S> {
     }
 }
 
-/// Returns the state in which a server rests after a state in which something runs.
+/// Returns the resting state in which a server found in this state is; `None` if it rests already.
 fn rest_of(state: &ServerState) -> Option<ServerState> {
     match state {
         ServerState::Connecting | ServerState::Connected | ServerState::Draining => {

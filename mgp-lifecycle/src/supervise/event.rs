@@ -13,7 +13,7 @@ use mgp_types::service::Exit;
 pub enum SupervisorEvent {
     /// A request to start it. Changes nothing if it is starting or running.
     Start,
-    /// An operator's request to restart it now; earlier restarts are no longer counted.
+    /// Request by an operator to restart the server now; forgets earlier restarts.
     Restart,
     /// A request to stop it; the reason decides whether it is started again.
     Stop(ShutdownReason),
@@ -26,13 +26,13 @@ pub enum SupervisorEvent {
         /// If set, another start would fail in the same way: the server rests until a request starts it.
         is_permanent: bool,
     },
-    /// The server ended without a request, or was lost.
+    /// The server ended without a request, or the connection to it was lost.
     Exited(Exit),
     /// The health monitor found the server unhealthy.
     Unhealthy(String),
     /// The stop requested by [`SupervisorAction::Stop`] is complete.
     Stopped,
-    /// The time of [`Supervisor::deadline`](super::Supervisor::deadline) is reached.
+    /// The time that [`Supervisor::deadline`](super::Supervisor::deadline) returned has come.
     Tick,
 }
 
@@ -51,14 +51,15 @@ pub enum SupervisorAction {
         /// The number of restarts so far.
         restarts: u64,
     },
-    /// Start the server; [`SupervisorEvent::Ready`], [`SupervisorEvent::StartFailed`] or [`SupervisorEvent::Exited`] reports the outcome.
+    /// Start the server. Report the outcome as [`SupervisorEvent::Ready`], [`SupervisorEvent::StartFailed`] or
+    /// [`SupervisorEvent::Exited`].
     Start,
-    /// Stop the server, if there is one, with its process tree; [`SupervisorEvent::Stopped`] reports the end of all of it.
+    /// Stop the server and its process tree, if they run. Report [`SupervisorEvent::Stopped`] when all of it has ended.
     Stop {
-        /// The reason sent to it; `None` if it failed.
+        /// Reason to send to the server; `None` if the server has failed.
         reason: Option<ShutdownReason>,
     },
-    /// The stop timed out: kill the process tree, and do not wait for it.
+    /// Kill the process tree without waiting for its end, because the stop timed out.
     Kill,
     /// There will be no restart; the state `error` follows, with this in its reason.
     GiveUp(RestartLimitExceeded),
@@ -68,14 +69,14 @@ pub enum SupervisorAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartLimitExceeded {
-    /// The restarts that are allowed, and were made.
+    /// Number of restarts that are allowed, and were made, within the window.
     pub restarts: u32,
     /// The window.
     pub window: Duration,
 }
 
 impl RestartLimitExceeded {
-    /// The word of §11.5 for this reason.
+    /// Word with which §11.5 names this reason.
     pub const WORD: &'static str = "restart_limit_exceeded";
 }
 
@@ -85,18 +86,18 @@ impl fmt::Display for RestartLimitExceeded {
     }
 }
 
-/// A server that does not run, and that only a request starts again.
+/// State of a server that is not running and is started again only on request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server rests in `{state}`: {reason}")]
 #[non_exhaustive]
 pub struct RestState {
-    /// `disconnected` or `error`; `registered` if it never started.
+    /// `disconnected` or `error`; `registered` if the server was never started.
     pub state: ServerState,
     /// The reason of its stop, or how it ended.
     pub reason: Arc<str>,
     /// The number of all restarts.
     pub restarts: u64,
-    /// The limit, if it was exceeded.
+    /// Restart limit, if exceeding it was the cause.
     pub limit: Option<RestartLimitExceeded>,
     /// If set, its last start failed for a reason that restarts do not mend, e.g. a missing program.
     pub is_start_failure: bool,

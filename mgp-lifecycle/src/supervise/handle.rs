@@ -10,7 +10,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use super::event::{RestState, RestartLimitExceeded};
 use crate::state::StateHandle;
 
-/// A handle of a server that is started, stopped and restarted; clones are handles of the same server.
+/// Handle to start, stop and restart a supervised server; clones refer to the same server.
 ///
 /// When the last handle is dropped the server is stopped, with the reason `kernel_shutdown`, and its task ends.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub struct Supervised<C> {
     pub(super) reports: broadcast::Sender<StateReport>,
 }
 
-/// The current incarnation of a server.
+/// Current incarnation of a server, i.e. its process or connection since the latest start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LiveServer<C> {
@@ -44,11 +44,11 @@ pub struct StateReport {
     pub from: ServerState,
     /// The new state.
     pub to: ServerState,
-    /// The reason: a value of §11.4, or what happened.
+    /// Reason: a shutdown reason of §11.4, or a description of what happened.
     pub reason: Arc<str>,
     /// The number of restarts so far.
     pub restarts: u64,
-    /// The limit, if it was exceeded, so that there will be no restart; reported once.
+    /// The restart limit, if it was exceeded and there will be no restart; set in one report only.
     pub limit: Option<RestartLimitExceeded>,
 }
 
@@ -76,12 +76,12 @@ pub(super) enum CommandKind {
 }
 
 impl<C: Clone + Send + Sync + 'static> Supervised<C> {
-    /// Starts the server, unless it is starting or running; earlier restarts are no longer counted.
+    /// Starts the server, unless it is starting or running; forgets earlier restarts.
     ///
-    /// Completes once it is starting; use [`ready`](Self::ready) to wait until it can be called.
+    /// Completes once the start has begun; use [`ready`](Self::ready) to wait until the server can be called.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the server may have been started or not.
+    /// If the future is dropped, the server may or may not be started.
     pub async fn start(&self) {
         self.send(CommandKind::Start).await;
     }
@@ -98,23 +98,25 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
 
     /// Stops the server and all its processes; completes when all have ended.
     ///
-    /// After `configuration_change` it is started again; after `resource_limit` too, if the policy and its limit allow.
-    /// After any other reason only [`start`](Self::start) and [`restart`](Self::restart) start it.
+    /// With the reason `configuration_change` the server is started again; with `resource_limit` too, if the policy and
+    /// the restart limit allow it. With any other reason only [`start`](Self::start) and [`restart`](Self::restart)
+    /// start it again.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the stop may have been requested or not; a requested stop is completed.
+    /// If the future is dropped, the stop may or may not happen; once begun it is completed.
     pub async fn stop(&self, reason: ShutdownReason) {
         self.send(CommandKind::Stop(reason)).await;
         // Fails if the task has ended, and the server with it.
         let _ = self.status.clone().wait_for(|status| !status.is_stopping).await;
     }
 
-    /// Reports the server as failed: it is stopped, and restarted by its policy.
+    /// Reports that the server is unhealthy: it is treated as failed, i.e. stopped and restarted according to its
+    /// policy.
     ///
     /// `run` is the incarnation that the caller observed ([`LiveServer::run`]); a report about another one is ignored.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the report may have been sent or not.
+    /// If the future is dropped, the report may or may not have an effect.
     pub async fn unhealthy(&self, run: u64, why: impl Into<String>) {
         self.send(CommandKind::Unhealthy { run, why: why.into() }).await;
     }

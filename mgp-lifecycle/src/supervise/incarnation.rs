@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::catch_panic::panic_error;
 
-/// The time a server may take to end after a failed handshake, so that its exit is reported instead.
+/// After a failed handshake, how long to wait for the server's exit, which then is reported as the cause.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The futures of one incarnation; dropping it kills the server.
@@ -83,7 +83,7 @@ impl<T: Spawned> Incarnation<T> {
                     .map(Outcome::Exited)
                     .or_else(|| match poll(&mut self.preparing, task)? {
                         Ok(client) => Some(Outcome::Ready(client)),
-                        // It may have ended since the poll above.
+                        // The server may have ended since its end was polled above.
                         Err(error) => Some(
                             poll(&mut self.ending, task)
                                 .map_or(Outcome::StartFailed(error), Outcome::Exited),
@@ -113,7 +113,7 @@ impl<T: Spawned> Incarnation<T> {
             let outcome = catch_panic(async {
                 let outcome = ready.ready().await;
                 if outcome.is_err() {
-                    // Gives the exit time to become known.
+                    // If the handshake failed because the server is exiting, gives the exit time to be noticed.
                     let _ = timeout(EXIT_TIMEOUT, ready.wait()).await;
                 }
                 outcome
@@ -155,7 +155,7 @@ async fn catch_panic<T>(future: impl Future<Output = T>) -> Option<T> {
     poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task))) {
         Ok(polled) => polled.map(Some),
         Err(panic) => {
-            // `panicked` logs the panic; there is no caller to answer.
+            // Only logs the panic; no caller waits for the error.
             let _ = panic_error(&*panic);
             Poll::Ready(None)
         }

@@ -1,4 +1,5 @@
-//! The supervisor: events in, actions out; without clock, input or output (MGP §11.2, §11.5).
+//! The supervisor: a state machine with events as input and actions as output, without clock or I/O (MGP §11.2,
+//! §11.5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +12,14 @@ use super::config::SuperviseConfig;
 use super::event::{RestState, RestartLimitExceeded, SupervisorAction, SupervisorEvent};
 use super::policy::{is_final, restarts_after};
 
-/// The most bytes of a reason; a server may describe its end at any length.
+/// Maximum length of a reason, in bytes; longer ones are clipped, because servers can describe their end at any
+/// length.
 const MAX_REASON_BYTES: usize = 512;
 
-/// Decides when one server is started, stopped and restarted.
+/// State machine that decides when one server is started, stopped and restarted.
 ///
-/// Times are relative to the creation of the supervisor. After each event execute the returned actions, and send
-/// [`SupervisorEvent::Tick`] at [`deadline`](Self::deadline), which is the only timer.
+/// Times are relative to the creation of the supervisor. The driver must execute the actions that each event
+/// returns, and send [`SupervisorEvent::Tick`] at [`deadline`](Self::deadline); it needs no other timer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,7 +47,7 @@ pub struct Supervisor {
     window: RestartWindow,
     state: ServerState,
     phase: Phase,
-    /// The total time it was connected, without the current connection.
+    /// Total time for which the server was connected, without the current connection.
     connected: Duration,
     restarts: u64,
     /// The reason of its rest; `None` before the first request.
@@ -61,7 +63,7 @@ enum Phase {
     Resting,
     /// Nothing runs until the wait before a restart is over.
     Waiting { until: Duration },
-    /// The server was started and is not ready.
+    /// The server was started, but is not ready yet.
     Starting { until: Duration },
     /// The server is connected.
     Running { since: Duration },
@@ -93,7 +95,7 @@ impl Supervisor {
         }
     }
 
-    /// Sets a state in which the server rests, `disconnected` or `error`; other states count as `registered`.
+    /// Sets the initial state to `disconnected` or `error`; any other state is ignored, and it stays `registered`.
     #[must_use]
     pub fn found(mut self, state: ServerState) -> Self {
         if matches!(state, ServerState::Disconnected | ServerState::Error) {
@@ -286,7 +288,7 @@ impl Supervisor {
                 self.failed(&early, now, out);
             }
             Phase::Running { .. } => self.failed(&exit, now, out),
-            // A stop is complete when the whole process tree has ended, not only this process.
+            // During a stop the exit of the server's own process is not enough: the whole process tree must have ended.
             _ => {}
         }
     }
@@ -309,7 +311,8 @@ impl Supervisor {
         }
     }
 
-    /// Handles a server that ended or must end: decides what follows, and stops what remains of it.
+    /// Handles a failure, or an end without a request: decides what follows, and stops what remains of the process
+    /// tree.
     fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
         self.forget_overcome(now);
         self.pause(now);
@@ -351,14 +354,14 @@ impl Supervisor {
             Some(allowed) => {
                 AfterStop::Start {
                     at: now.saturating_add(allowed.wait),
-                    // Shown with the state, so it contains the cause as well.
+                    // The reason is shown together with the state, so it includes the cause.
                     reason: retry_reason(&how, allowed, &self.config),
                 }
             }
         }
     }
 
-    /// Stops the server; one that is not connected has nothing to drain and keeps its state until it has ended.
+    /// Stops the server. Only a connected server is drained; any other keeps its state until it has ended.
     fn drain(
         &mut self,
         reason: &ShutdownReason,
@@ -384,7 +387,7 @@ impl Supervisor {
             AfterStop::Rest { reason, limit } => self.rest_now(reason, limit, out),
             AfterStop::GiveUp { limit, how } => {
                 if self.state == ServerState::Draining {
-                    // The only path from there to `error`.
+                    // §11.2 has no direct edge from `draining` to `error`.
                     self.enter(ServerState::Restarting, Arc::clone(&how), out);
                 }
                 let reason = self.give_up(limit, &how, out);
@@ -414,7 +417,7 @@ impl Supervisor {
             ServerState::Connecting | ServerState::Draining => {
                 self.enter(ServerState::Disconnected, Arc::clone(&reason), out);
             }
-            // No edge leads from there to `disconnected`, and the server did fail.
+            // §11.2 has no edge from `restarting` to `disconnected`; `error` fits, because the server did fail.
             ServerState::Restarting => self.enter(ServerState::Error, Arc::clone(&reason), out),
             _ => {}
         }
@@ -448,7 +451,7 @@ impl Supervisor {
         self.phase = Phase::Starting { until: now.saturating_add(self.config.start_timeout) };
     }
 
-    /// Enters a state with an edge to `connecting`.
+    /// If the current state has no edge to `connecting`, enters one that does.
     fn make_ready(&mut self, reason: &Arc<str>, out: &mut Vec<SupervisorAction>) {
         match self.state {
             ServerState::Draining | ServerState::Error => {

@@ -20,7 +20,7 @@ pub(super) fn restarts_after(
     }
 }
 
-/// Returns whether a server stopped for this reason is never restarted by itself; also for unknown reasons.
+/// Returns whether a server stopped for this reason is not restarted automatically; `true` for unknown reasons.
 pub(super) fn is_final(reason: &ShutdownReason) -> bool {
     !matches!(reason, ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit)
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TasksConfig {
-    /// The most tasks, running or ended; further ones are refused with 3001. Default: 128.
+    /// Maximum number of tasks, running or ended; further ones are refused with 3001. Default: 128.
     ///
-    /// A task keeps the permit its call has at a limit, so this should stay below what the limit lets run.
+    /// While its call runs, a task holds the call's permit of a concurrency limit. So this should be lower than that
+    /// limit.
     ///
-    /// When the table is full, the oldest ended task whose outcome was delivered is evicted first.
+    /// If the table is full, a new task replaces the oldest ended one whose outcome was delivered.
     pub max_tasks: usize,
     /// The most tasks of one principal. Default: 64.
     pub max_per_principal: usize,
@@ -18,14 +19,15 @@ pub struct TasksConfig {
     ///
     /// A call that is still running then is dropped.
     pub ttl: Duration,
-    /// The longest time to live a caller can ask for. Default: 24 hours.
+    /// Maximum time to live that a caller can request. Default: 24 hours.
     pub max_ttl: Duration,
-    /// The poll interval that callers are given. Default: 1 s.
+    /// Poll interval that is recommended to callers. Default: 1 s.
     pub poll_interval: Duration,
-    /// The time a modern call stays in its request before it becomes a task. Default: 50 ms; zero is one poll.
+    /// Time for which a modern call may complete as a normal request before it becomes a task. Default: 50 ms; zero
+    /// means one poll.
     ///
-    /// A tool that runs on a task of its own never completes within one poll of its call, however fast it is.
-    /// Callers of 2025-11-25 request a task themselves, so for them it is always one poll.
+    /// Zero makes every call of a tool that runs on its own tokio task a task, because such a call never completes
+    /// within one poll. Callers of 2025-11-25 request a task themselves, so their calls always get one poll.
     pub grace: Duration,
 }
 

@@ -15,9 +15,9 @@ use super::table::Table;
 use crate::error::LifecycleError;
 use crate::handshake::plain_errors::{CallInfo, adapt_to_caller};
 
-/// Spawns the driver of a call that became a task.
+/// Spawns the tokio task that drives a call after it became a task.
 ///
-/// The driver holds the table weakly: dropping a server drops its tasks.
+/// The driver holds only a weak reference to the table, so that tasks end when their server is dropped.
 pub(super) fn spawn(
     table: &Arc<Table>,
     entry: &Arc<Entry>,
@@ -36,7 +36,7 @@ pub(super) fn spawn(
             own.end(Outcome::of(adapt_to_caller(outcome, &own.caller, CallInfo::TOOL_CALL)));
         }
         if let Some(cut) = &mut cut {
-            // A server that stops now would lose the outcome before its caller polls the next time.
+            // Delays the drain until the caller has polled the outcome, which would be lost if the server stopped now.
             let remaining = own.expires.saturating_duration_since(Instant::now());
             let fetched = timeout(fetch_timeout.min(remaining), own.delivered());
             tokio::select! {

@@ -23,7 +23,7 @@ pub(super) fn router(table: &Arc<Table>) -> Router {
     let now = |answer: fn(&Table, &Params, &Context) -> Result<Reply, RpcError>| {
         let table = Arc::clone(table);
         Stack::from_fn(move |call: Call| {
-            // Answered here, in wire order, so that a get sees the update sent before it.
+            // Answered at dispatch, in order of arrival, so that `tasks/get` sees an update that was sent before it.
             let reply = admit(&call).and_then(|()| answer(&table, call.params(), call.cx()));
             std::future::ready(reply)
         })

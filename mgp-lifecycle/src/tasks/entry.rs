@@ -23,7 +23,7 @@ use crate::error::LifecycleError;
 pub(super) struct Entry {
     pub(super) id: String,
     pub(super) owner: Owner,
-    /// The rank in the order of creation.
+    /// Sequence number by creation.
     pub(super) number: u64,
     pub(super) expires: Instant,
     /// The facts of the caller, which decide the form of the outcome.
@@ -64,7 +64,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome of a call whose reply is already in the caller's form.
+    /// Converts the outcome of a call; the reply must already have the form for the caller.
     pub(super) fn of(outcome: Result<Reply, RpcError>) -> Self {
         match outcome {
             Ok(Reply::Complete(body)) => match String::from_utf8(body.to_json()) {
@@ -123,7 +123,7 @@ impl Entry {
 
     // === The outcome ===
 
-    /// Ends the task; only the first outcome is kept.
+    /// Ends the task with this outcome, unless it has ended already.
     pub(super) fn end(&self, outcome: Outcome) {
         let waker = {
             let mut state = self.state.lock();
@@ -150,7 +150,7 @@ impl Entry {
         state.outcome.is_some()
     }
 
-    /// Returns the outcome, or an error if the task was removed; the outcome then counts as delivered.
+    /// Returns the outcome, which then counts as delivered; an error if the task was removed; `None` if it is running.
     pub(super) fn outcome(&self) -> Option<Result<Outcome, LifecycleError>> {
         let mut state = self.state.lock();
         if state.removed {
@@ -194,7 +194,8 @@ impl Entry {
             state.outcome.as_ref().map(Outcome::status)
         };
         if let Some(status) = ended {
-            // The caller no longer needs the outcome.
+            // The caller has shown that it does not need the outcome, so waiters are notified that it counts as
+            // delivered.
             self.changed.notify_waiters();
             return Err(status);
         }

@@ -16,9 +16,9 @@ use super::handover::{CallStage, NextStep};
 use super::table::Table;
 use crate::handshake::plain_errors::{CallInfo, adapt_to_caller};
 
-/// Polls a call within its request, and hands it over to the task table if it stays pending.
+/// Future that polls a call as a normal request, and turns it into a task if it stays pending.
 ///
-/// Dropping it before the hand-over drops the call; afterwards the table owns the call.
+/// Dropping it before that drops the call; afterwards the task owns the call.
 pub(super) struct ResponseFuture {
     /// `None` after the hand-over.
     inner: Option<BoxFuture<'static, Result<Reply, RpcError>>>,
@@ -27,7 +27,7 @@ pub(super) struct ResponseFuture {
     grace: Grace,
 }
 
-/// The time the call stays in its request.
+/// Time for which the call may complete as a normal request.
 enum Grace {
     // The timer is created only if the call does not complete at once.
     Fresh,
@@ -58,13 +58,13 @@ impl ResponseFuture {
         let started = self.stage.close();
         if self.stage.plan().era == Era::Modern {
             if let Some(entry) = started {
-                // The caller never received the task's id.
+                // The task is removed, because the caller never received its id.
                 self.table.remove(&entry.id);
             }
             return outcome;
         }
-        // A caller of 2025-11-25 requested a task and reads nothing else, so a result becomes a task that has ended.
-        // An error is returned unchanged.
+        // A caller of 2025-11-25 requested a task and expects one, so a result becomes a task that has already ended.
+        // An error is returned as it is.
         let own = self.stage.own();
         match adapt_to_caller(outcome, &own.caller, CallInfo::TOOL_CALL) {
             Ok(reply @ Reply::Complete(_)) => {
@@ -90,7 +90,7 @@ impl ResponseFuture {
         if self.inner.take().is_some()
             && let Some(entry) = self.stage.close()
         {
-            // The caller never received the task's id.
+            // The task is removed, because the caller never received its id.
             self.table.remove(&entry.id);
         }
     }
@@ -136,7 +136,7 @@ impl Future for ResponseFuture {
         }
         match next {
             NextStep::Wait => Poll::Pending,
-            // The call ends with its questions, which were collected where it runs.
+            // The call ends with its open questions as the answer; they were collected on the task that runs it.
             NextStep::Answer(reply) => {
                 this.abandon();
                 Poll::Ready(Ok(reply))

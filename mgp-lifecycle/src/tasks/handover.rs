@@ -1,7 +1,7 @@
 //! Redirects the questions and partial results of a call when its request becomes a task.
 //!
-//! Until the hand-over both are sent to the caller of the request.
-//! Afterwards questions belong to the task and wait there for answers, and partial results are dropped.
+//! Before that, both go to the caller through the request. Afterwards questions are kept in the task until they are
+//! answered, and partial results are dropped.
 
 use std::fmt;
 use std::future::{pending, poll_fn};
@@ -23,10 +23,11 @@ use super::entry::Entry;
 use super::negotiate::Plan;
 use super::table::Table;
 
-/// Lets a running call become a task before the layer decides; found in the call's extensions.
+/// Ticket with which a handler can make its call a task before the layer does; found in the call's extensions.
 ///
-/// A question asked before this point is the answer of the call, which runs again with the reply;
-/// a question asked afterwards is a question of the task, which waits for the reply.
+/// A question asked before [`begin`](Self::begin) ends the call: it is returned to the caller, and the call runs
+/// again with the answer. A question asked afterwards is kept in the task, and the running call waits for the
+/// answer.
 #[derive(Clone, Debug)]
 pub struct TaskTicket(Arc<CallStage>);
 
@@ -41,7 +42,8 @@ impl TaskTicket {
         cx.extensions.get()
     }
 
-    /// Makes the call a task now; has no effect the second time.
+    /// Makes the call a task now; does nothing if it is one already. Never completes if questions of this round are
+    /// open: the call then ends with them, and runs again with the answers.
     ///
     /// # Errors
     /// 3001 if there are too many tasks.
@@ -77,9 +79,9 @@ pub(super) enum NextStep {
     Task(Arc<Entry>),
 }
 
-/// The stage of a call between request and task; it is the call's asker.
+/// Stage of a call, as a request or as a task. It receives the questions that the call asks.
 pub(super) struct CallStage {
-    /// The context as the caller sent it.
+    /// Context of the call as it arrived, before the layer changed it.
     own: Context,
     table: Weak<Table>,
     plan: Plan,
@@ -99,9 +101,10 @@ enum Stage {
 struct Round {
     /// The thread on which the layer polls the call.
     polling: Option<ThreadId>,
-    /// A gate asked during that poll; questions asked elsewhere are collected when their own poll is over.
+    /// If set, a question was asked during that poll. Questions asked from elsewhere are collected after their own
+    /// poll.
     asked: bool,
-    /// The questions that are the reply of the call.
+    /// Open questions, in the form of the reply that ends the call.
     reply: Option<Reply>,
     /// Questions were collected: the call ends with them, so it cannot become a task.
     suspended: bool,
@@ -109,7 +112,7 @@ struct Round {
 }
 
 impl CallStage {
-    /// Installs a stage as the asker and outlet of a call.
+    /// Replaces the call's question channel and outlet by ones that follow its stage; also adds its [`TaskTicket`].
     pub(super) fn install(call: &mut Call, table: &Arc<Table>, plan: Plan) -> Arc<Self> {
         let this = Arc::new(Self {
             own: call.cx().clone(),
@@ -149,7 +152,7 @@ impl CallStage {
         }
     }
 
-    /// Decides what follows such a poll.
+    /// Returns what the layer does after a poll of the call.
     pub(super) fn end_poll(&self, waker: &Waker) -> NextStep {
         match &mut *self.stage.lock() {
             Stage::Task(entry) => NextStep::Task(Arc::clone(entry)),
@@ -190,7 +193,7 @@ impl CallStage {
         Ok(result)
     }
 
-    /// Turns the request into a task, unless questions of the round are open: those are answered first.
+    /// Turns the request into a task, unless questions of this round are open: the caller must answer those first.
     fn become_task(&self, stage: &mut Stage) -> Result<(), RpcError> {
         let Stage::Request(round) = stage else { return Ok(()) };
         self.suspend(round);
@@ -257,7 +260,8 @@ impl CallStage {
         })
     }
 
-    /// Returns the answer of an earlier round: it is ready at once or not at all, and dropping a question withdraws it.
+    /// Returns the answer that an earlier round brought, if there is one. The question is asked only to look it up:
+    /// without an answer it is withdrawn.
     fn earlier_answer(&self, key: &str, ask: &CallerRequest) -> Option<Result<Payload, RpcError>> {
         let CallerAccess::Channel(asker) = &self.own.caller_access else { return None };
         let mut answer = asker.ask(key, ask.clone());
@@ -374,7 +378,8 @@ impl Sink for RequestOutlet {
                 return Ok(());
             }
             let mut sent = pin!(self.inner.send(item));
-            // An item that waits for a slow consumer must not block the task.
+            // Once the call is a task, an item that still waits for a slow consumer is dropped, so that it cannot block
+            // the task.
             poll_fn(|task| match sent.as_mut().poll(task) {
                 Poll::Pending => handed_over.as_mut().poll(task).map(|()| Ok(())),
                 ready @ Poll::Ready(_) => ready,

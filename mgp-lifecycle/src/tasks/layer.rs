@@ -20,12 +20,12 @@ use super::negotiate::{Plan, can_wait_for_task};
 use super::table::Table;
 use crate::drain::Drain;
 
-/// Turns tool calls that take long into tasks, and answers `tasks/*`.
+/// Layer that turns slow tool calls into tasks, and answers `tasks/*`.
 ///
-/// It belongs between drain and audit: the gates further in run within the request, so a refusal is returned at once,
-/// and their guards live as long as the call.
-/// All stacks of a layer share one table, which is keyed by principal, not by connection.
-/// Partial results of a task are dropped, since no stream is open for them.
+/// Put it between the drain layer and the audit layer. The inner gates then run while the call is still a request,
+/// so a refusal is returned at once, and their guards live as long as the call. All stacks that use a layer share
+/// one table of tasks. A task belongs to a principal, not to a connection. Partial results of a task are dropped,
+/// because no stream is open for them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -64,7 +64,7 @@ pub struct TasksLayer {
     only_if_requested: bool,
 }
 
-/// Returns whether a tool runs as a task.
+/// Function that returns whether a tool may, must or must not run as a task.
 type Support = Arc<dyn Fn(&str) -> TaskSupport + Send + Sync>;
 
 impl TasksLayer {
@@ -80,18 +80,18 @@ impl TasksLayer {
         }
     }
 
-    /// Ignores calls whose caller cannot wait for a task, e.g. if looking up a tool is expensive.
+    /// Makes the layer ignore calls whose caller cannot wait for a task; useful if `support` is expensive.
     ///
-    /// Tools that run only as a task must then be refused by the service that runs them.
+    /// The service that runs the tools must then itself refuse such calls of tools that run only as a task.
     pub fn only_if_requested(mut self) -> Self {
         self.only_if_requested = true;
         self
     }
 
-    /// Makes a drain wait for the tasks, and cut them together with the calls when it times out.
+    /// Makes a drain wait for running tasks, and cut them at its deadline like other calls.
     ///
-    /// An outcome that was not delivered yet delays the drain by at most two
-    /// [`poll_interval`](TasksConfig::poll_interval)s.
+    /// An outcome that was not delivered delays the drain by at most twice the
+    /// [`poll_interval`](TasksConfig::poll_interval).
     pub fn drain(self, drain: Drain) -> Self {
         self.table.drain(drain);
         self
@@ -143,7 +143,7 @@ pub struct Tasks<S> {
 mgp_types::opaque_debug!(Tasks<S> { table });
 
 impl<S> Tasks<S> {
-    /// Returns the plan for a call that may become a task.
+    /// Returns how a call may become a task; `None` if it stays a normal request.
     fn plan(&self, call: &Call) -> Result<Option<Plan>, RpcError> {
         let Some(tool) = call.tool() else { return Ok(None) };
         if self.only_if_requested && !can_wait_for_task(call) {

@@ -1,8 +1,9 @@
-//! Tasks: calls that are answered at once and continue (MCP 2025-11-25 and `io.modelcontextprotocol/tasks`).
+//! Tasks: calls whose request is answered early, while they continue in the background (MCP 2025-11-25 and
+//! `io.modelcontextprotocol/tasks`).
 //!
-//! A call that may become a task is first polled inside its request, so refusals and quick answers are unchanged.
-//! If it is still pending after that, the same future moves into a bounded table and is driven there.
-//! `notifications/tasks` and `notifications/tasks/status` are optional in MCP and are not sent: callers poll.
+//! A call that may become a task is first polled as a normal request, so refusals and quick answers are the same as
+//! without tasks. If it is still pending after that, the same future continues as a task in a bounded table.
+//! `notifications/tasks` and `notifications/tasks/status` are optional in MCP and not sent, so callers must poll.
 
 mod config;
 mod drive;

@@ -17,7 +17,7 @@ pub(super) struct Plan {
     pub(super) era: Era,
     /// The time to live of the task.
     pub(super) ttl: Duration,
-    /// The time the call stays in its request first; `None` means one poll.
+    /// Time for which the call may first complete as a normal request; `None` means one poll.
     pub(super) grace: Option<Duration>,
     /// If set, the call must become a task, so a full table refuses it before anything runs.
     pub(super) task_only: bool,
@@ -64,7 +64,7 @@ impl Plan {
         struct Augmented {
             task: Option<TaskAugmentation>,
         }
-        // Older revisions have no tasks, whatever a caller sends.
+        // Revisions before 2025-11-25 have no tasks, even if the caller sends `task`.
         let requested = if call.cx().caller.revision < Revision::V2025_11_25
             || !call.params().may_contain_member("\"task\"")
         {
@@ -77,7 +77,7 @@ impl Plan {
                 Err(LifecycleError::TaskForbidden(tool.to_owned()).into())
             }
             Some(requested) => {
-                // A task that expires before it can be polled is of no use.
+                // A shorter time to live is raised: the task must not expire before the caller can poll it.
                 let ttl = requested
                     .ttl
                     .map_or(config.ttl, Duration::from_millis)
@@ -96,7 +96,7 @@ impl Plan {
 /// The shortest time to live that a caller can ask for.
 const MIN_TTL: Duration = Duration::from_secs(1);
 
-/// Returns whether a tool ever becomes a task; an unknown value means no.
+/// Returns whether a tool may become a task; `false` for unknown values.
 fn supports_tasks(support: &TaskSupport) -> bool {
     matches!(support, TaskSupport::Optional | TaskSupport::Required)
 }

@@ -89,7 +89,7 @@ impl Table {
         Ok(entry)
     }
 
-    /// Returns a principal's task; a task of another principal is unknown to it.
+    /// Returns a task of a principal; fails for a task of another principal as if it did not exist.
     pub(super) fn find(
         &self,
         id: &str,
@@ -139,17 +139,17 @@ impl Table {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Makes a drain wait for the tasks; only the first one is used.
+    /// Sets the drain that waits for the tasks; a second call has no effect.
     pub(super) fn drain(&self, drain: Drain) {
         let _ = self.drain.set(drain);
     }
 
-    /// Holds up the drain for a task, while its request still does.
+    /// Returns a guard that makes the drain wait for a task. Call it while the task's request is still counted.
     pub(super) fn hold_drain(&self) -> Option<DrainHold> {
         self.drain.get().map(Drain::hold)
     }
 
-    /// Counts a call that is about to be driven as a task.
+    /// Counts a call that runs as a task until the guard is dropped.
     pub(super) fn enter(&self) -> RunningGuard {
         self.running.fetch_add(1, Ordering::AcqRel);
         RunningGuard(Arc::clone(&self.running))
@@ -164,10 +164,11 @@ enum Eviction {
 }
 
 impl Tasks {
-    /// Makes room for one more task; returns the task to evict, if any.
+    /// Makes room for one more task; returns the task to evict, if any. With `DryRun` that task
+    /// stays in the table.
     ///
-    /// A full table evicts the oldest ended task whose outcome was delivered;
-    /// if there is none, the new task is refused.
+    /// If the table is full, the oldest ended task whose outcome was delivered is evicted; if there is none, this
+    /// fails.
     fn make_room(
         &mut self,
         config: &TasksConfig,

@@ -50,9 +50,10 @@ fn step(kind: u8, detail: u64) -> Step {
         2 | 3 => SupervisorEvent::Restart,
         4 | 5 => SupervisorEvent::Stop(reason(detail)),
         6..14 => SupervisorEvent::Ready,
-        14..16 => {
-            SupervisorEvent::StartFailed { how: "refused".into(), is_permanent: detail % 8 == 0 }
-        }
+        14..16 => SupervisorEvent::StartFailed {
+            how: "refused".into(),
+            is_permanent: detail.is_multiple_of(8),
+        },
         16..22 => exit(detail),
         22 => SupervisorEvent::Unhealthy("silent".into()),
         23..30 => SupervisorEvent::Stopped,

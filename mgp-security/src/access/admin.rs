@@ -23,20 +23,22 @@ use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::state::{ChangeError, Found, Snapshot};
 
-/// The number of entries that a tenant may have; a further grant is refused with 3001.
+/// The maximum number of entries per tenant; a further grant is refused with 3001.
 const MAX_ENTRIES: usize = 10_000;
 
 impl Access {
-    /// Creates an entry, or replaces the one the agent has there; it is in force once this returns.
+    /// Creates an access entry, or replaces the agent's entry for the same server or tool. The entry is in force when
+    /// this method returns.
     ///
     /// The entry is recorded as granted by `by`, whatever the params claim.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; −32602 if the entry would have no effect; 3001 if the tenant has too many;
-    /// else it cannot be stored or recorded. Nothing was changed then.
+    /// 1000 if `by` is not an operator; −32602 if the entry would not have the effect it seems to have; 3001 if the
+    /// tenant has too many entries; another code if the entry cannot be stored or the change cannot be recorded. In all
+    /// these cases nothing was changed.
     ///
     /// # Cancel safety
-    /// After dropping the future the entry may have been made or not.
+    /// If the future is dropped, the entry may or may not have been created.
     pub async fn grant(
         &self,
         by: &Principal,
@@ -47,15 +49,17 @@ impl Access {
         self.make(check, params).await
     }
 
-    /// Revokes entries; they are out of force once this returns. Revoking an entry that does not exist is not an error.
+    /// Revokes entries; they are no longer in force when this method returns. Revoking an entry that does not exist is
+    /// not an error.
     ///
-    /// Without a tool every `tool_grant` of the agent on the server is revoked.
+    /// If the params name no tool, every `tool_grant` of the agent on the server is revoked.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; else it cannot be stored or recorded, and nothing was changed.
+    /// 1000 if `by` is not an operator; another code if the change cannot be stored or recorded. Nothing was changed
+    /// then.
     ///
     /// # Cancel safety
-    /// After dropping the future the entries may have been revoked or not.
+    /// If the future is dropped, the entries may or may not have been revoked.
     pub async fn revoke(
         &self,
         by: &Principal,
@@ -66,10 +70,11 @@ impl Access {
         self.take_back(check, params).await
     }
 
-    /// Removes every entry about a server that is no longer registered; the caller checks that it may be removed.
+    /// Removes every entry about a server that is no longer registered. The caller of this method must have checked the
+    /// authority for that.
     ///
     /// # Errors
-    /// The change cannot be stored or recorded; some of the entries may be removed.
+    /// An error if the change cannot be stored or recorded; some of the entries may have been removed.
     ///
     /// # Cancel safety
     /// As [`revoke`](Self::revoke).
@@ -82,11 +87,11 @@ impl Access {
         Ok(self.entries().state().take_out(is_meant, told).await.map_err(Refusal::from)?)
     }
 
-    /// Returns the decision about a tool for an agent, or the entries it has on a server: its own, those of its groups
-    /// and everyone's.
+    /// Returns the decision about a tool for an agent, or the entries that apply to the agent on a server: its own
+    /// entries, those of its groups and those for everyone.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator and queries another agent.
+    /// 1000 if `by` is not an operator and asks about an agent other than itself.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -98,7 +103,8 @@ impl Access {
         self.answer(AdminCheck::without_call(by), params).await
     }
 
-    /// Returns the agents and groups of a tenant with an entry in force, read from a store that decides nothing here.
+    /// Returns the agents and groups of a tenant that have an entry in force. Reads them directly from a store, e.g.
+    /// for a tool that displays them; no decision uses this list.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -117,7 +123,7 @@ impl Access {
         Ok(of_tenant.map(|entry| entry.access.agent_id.clone()).collect())
     }
 
-    /// Refuses and records attempts of callers that may not change anything.
+    /// Checks that the caller may use an administrative method; refuses and records the attempt if it may not.
     pub(super) async fn authorise<R: Request>(
         &self,
         check: AdminCheck<'_>,
@@ -142,14 +148,14 @@ impl Access {
             .await
     }
 
-    /// Answers `mgp/access/grant` of a caller that may.
+    /// Answers `mgp/access/grant` for a caller whose authority was checked.
     pub(super) async fn make(
         &self,
         check: AdminCheck<'_>,
         params: AccessGrantParams,
     ) -> Result<AccessGrantResult, RpcError> {
         let _changing = self.entries().begin_change().await;
-        // Ends are recorded before anything takes the place of an entry.
+        // Record the entries that have expired before a new entry replaces any of them.
         self.entries().record_ends().await.map_err(Refusal::from)?;
         let entry = Entry::asked(params, check.principal, self.now())?;
         let key = entry.key()?;
@@ -169,7 +175,7 @@ impl Access {
             };
             let status = if before.is_some() { "replaced" } else { "granted" };
             match self.entries().state().commit(change, vec![event.build()]).await {
-                // Another process changed the entry; read it again.
+                // Another process changed the entry: read it again and retry.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
                     done.map_err(Refusal::from)?;
@@ -181,7 +187,7 @@ impl Access {
             .into())
     }
 
-    /// Answers `mgp/access/revoke` of a caller that may.
+    /// Answers `mgp/access/revoke` for a caller whose authority was checked.
     pub(super) async fn take_back(
         &self,
         check: AdminCheck<'_>,
@@ -224,7 +230,7 @@ impl Access {
             .into())
     }
 
-    /// `mgp/access/query`.
+    /// Answers `mgp/access/query`.
     pub(super) async fn answer(
         &self,
         check: AdminCheck<'_>,
@@ -313,7 +319,7 @@ impl Access {
         let mut result = AccessQueryResult::new();
         let entries: Vec<AccessEntry> =
             found.into_iter().map(|found| found.entry.to_told()).collect();
-        // Written even if there are none: the list is the answer.
+        // Serialize the member even if it is empty: an empty list is the answer to the query.
         result.entries = serde_json::from_str("[]").unwrap_or_default();
         result.entries.extend(entries);
         Ok(result)

@@ -1,4 +1,5 @@
-//! The check of callers who administer: only operators may, within what their credentials permit.
+//! The authority check of administrative methods: only operators may call them, and only as far as their
+//! credentials permit.
 
 use mgp_types::RpcError;
 use mgp_types::service::{AuditSink, Authority, Context, Principal, Rule, ServerId};
@@ -9,13 +10,13 @@ use super::refused::{About, NotOperator};
 use crate::audit::Event;
 use crate::error::Refusal;
 
-/// The check of one caller who administers.
+/// The facts about one caller that the authority check of an administrative method needs.
 #[derive(Clone, Copy)]
 pub(crate) struct AdminCheck<'a> {
     pub(super) principal: &'a Principal,
     pub(super) trace: Option<&'a str>,
     credentials: Credentials<'a>,
-    /// `true` if the audit of a tool call records the refusal.
+    /// `true` if the refusal is already recorded by the audit of the tool call, so it is not recorded here again.
     is_recorded: bool,
 }
 
@@ -29,7 +30,7 @@ impl<'a> AdminCheck<'a> {
         }
     }
 
-    /// Checks a principal in this process, without a call.
+    /// Creates a check of a principal that calls from within this process, without a message and without credentials.
     pub(crate) fn without_call(principal: &'a Principal) -> Self {
         Self { principal, trace: None, credentials: Credentials::NONE, is_recorded: false }
     }
@@ -38,12 +39,12 @@ impl<'a> AdminCheck<'a> {
         self.principal
     }
 
-    /// Refuses credentials that have ended.
+    /// Refuses a caller whose credentials have expired or were revoked.
     pub(crate) fn check_end(self) -> Result<(), Refusal> {
         Ok(self.credentials.check_end()?)
     }
 
-    /// Refuses callers who are not operators, and operators whose credentials do not permit it.
+    /// Refuses callers who are not operators, and operators whose credentials do not permit the need.
     pub(crate) fn check(
         self,
         need: Need<'_>,
@@ -61,7 +62,7 @@ impl<'a> AdminCheck<'a> {
         Err(NotOperator::new(method, about, rule).into())
     }
 
-    /// Records a refused attempt, unless the audit of a tool call does, and returns the error for the caller.
+    /// Records a refused attempt, unless the audit of the tool call records it, and returns the error for the caller.
     pub(crate) async fn record_refusal(
         self,
         audit: &dyn AuditSink,
@@ -74,7 +75,7 @@ impl<'a> AdminCheck<'a> {
             let event = Event::administration_refused(self.principal, server, method, &error);
             let event = event.trace(self.trace).build();
             if let Err(unaudited) = audit.record(event).await {
-                // It is refused all the same.
+                // The call is refused even if the refusal cannot be recorded.
                 tracing::error!(error = %unaudited, method, "a refused call could not be recorded");
             }
         }

@@ -1,4 +1,5 @@
-//! The access entries: opened, read for decisions, watched for changes (MGP §5.2).
+//! The access entries of all tenants: reads them from the store, decides with them, and follows their changes (MGP
+//! §5.2).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,15 +20,15 @@ use crate::hooks::HookState;
 use crate::policy::Policies;
 use crate::tool::NamedTool;
 
-/// Access entries and the decisions they lead to; a cheap handle.
+/// The access entries, and the decisions that follow from them; a handle that is cheap to clone.
 ///
-/// There is one decision, for calls and for every list: an entry for the tool, else one for the server, else the
-/// server's default policy.
-/// On one level an entry that denies beats all that allow, whether it is for the agent, for one of its groups or for
-/// everyone.
-/// An expired entry counts as absent, and so does an entry of another tenant.
+/// Calls and lists use the same decision. An entry for the tool decides first, then an entry for the server, then
+/// the server's default policy. On each of the first two levels, an entry that denies overrides all entries that
+/// allow, whether it is for the agent, for one of its groups or for everyone. An expired entry counts as absent,
+/// and so does an entry of another tenant.
 ///
-/// Operators' own calls are decided like all others: operators may change what is allowed, and that is on the record.
+/// The same decision applies to calls of operators. An operator who needs access must grant it first, and the grant
+/// is recorded.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -61,22 +62,23 @@ mgp_types::opaque_debug!(Access);
 impl Access {
     /// Creates entries over a store that other processes may share.
     ///
-    /// Nothing is allowed until it was [opened](Self::open): an entry that was not read may be one that denies.
+    /// Nothing is allowed before [`open`](Self::open) has read the entries, because an unread entry may deny.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
         let entries = Entries::new(store, audit);
         Self(Arc::new(Handles { entries, groups: Groups::default(), policies }))
     }
 
-    /// Creates entries that live as long as the process; the last events are kept in memory.
+    /// Creates an empty set of entries in memory, lost when the process ends; recent audit events are kept in memory
+    /// too.
     #[must_use]
     pub fn in_memory(policies: Policies) -> Self {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies)
     }
 
-    /// Replaces the clock of the system: to find out what was allowed at another time, and for tests.
+    /// Replaces the system clock, to ask what was allowed at another time, and for tests.
     ///
-    /// The first replacement stays: decisions do not jump back and forth in time.
+    /// Only the first call has an effect: decisions must not jump back and forth in time.
     #[must_use]
     pub fn clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.0.entries.set_clock(now);
@@ -89,17 +91,16 @@ impl Access {
     /// [`StoreError`] if they cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future reads nothing, and it can be called again.
+    /// If the future is dropped, the entries may be unread; call this method again.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.entries.state().open().await
     }
 
-    /// Decides about a tool, or about a whole server if no tool is named, at a time.
+    /// Returns the decision about a tool at a given time, or about a whole server if `tool` is `None`.
     ///
-    /// `server` is `None` if the tools are our own and have no server id: no entry is about those, and the default
-    /// policy decides.
-    /// This reads a snapshot and never waits. What the credentials of a call permit narrows it further: the layer and
-    /// [`Visibility`] check that.
+    /// `server` is `None` for the tools of this process if they have no server id: no entry names them, so the default
+    /// policy decides. This method reads a snapshot and never waits. The credentials of a call may restrict it further;
+    /// [`AccessLayer`](crate::AccessLayer) and [`Visibility`] check that, this method does not.
     #[must_use]
     pub fn decide(
         &self,
@@ -113,7 +114,7 @@ impl Access {
         self.view(principal).decide(server, tool, &Moment::of(&|| at), default).to_decision()
     }
 
-    /// Returns whether a caller sees what belongs to a server as a whole: its resources and prompts.
+    /// Checks whether a caller may see what belongs to a server as a whole, i.e. its resources and prompts.
     ///
     /// # Errors
     /// [`Hidden`] with the rule that hides it.
@@ -121,9 +122,10 @@ impl Access {
         self.check_now(cx, Some(server), None, Need::Server)
     }
 
-    /// Returns the entry in force that names a tool and allows it, unless another entry for that tool denies.
+    /// Returns the entry in force that names the tool itself and allows it, or `None` if there is none or another entry
+    /// for that tool denies.
     ///
-    /// The agent's own comes before those of its groups, and these before everyone's.
+    /// An entry for the agent takes precedence over entries for its groups, and those over entries for everyone.
     #[must_use]
     pub fn named(
         &self,
@@ -135,9 +137,10 @@ impl Access {
         self.view(principal).named(server, tool, &Moment::of(&|| at)).cloned()
     }
 
-    /// Runs a hook after each change that may let a caller use more or less: of an entry, its end, a policy, a group.
+    /// Registers a hook that runs after each change that may alter a caller's access: of an entry, of a policy or of a
+    /// group, and when an entry expires.
     ///
-    /// It must not wait. Notify listeners of changed lists here, and drop cached lists.
+    /// The hook must not block. Use it to invalidate cached lists and to notify clients that lists have changed.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let (of_entries, of_policies) = (Arc::clone(&hook), Arc::clone(&hook));
@@ -146,7 +149,7 @@ impl Access {
         self.0.groups.on_change(move || hook());
     }
 
-    /// Returns the groups of agents, to set them from configuration.
+    /// Returns the groups of agents, so that the host can set them from its configuration.
     #[must_use]
     pub fn groups(&self) -> &Groups {
         &self.0.groups
@@ -156,7 +159,7 @@ impl Access {
         &self.0.entries
     }
 
-    /// Returns the time that decides about ends.
+    /// Returns the current time of the clock against which expiries are compared.
     pub(crate) fn now(&self) -> SystemTime {
         self.0.entries.now()
     }
@@ -169,13 +172,13 @@ impl Access {
         self.0.policies.get(server).default_policy
     }
 
-    /// Reads what decides about one principal.
+    /// Returns a view of the entries and groups that apply to a principal.
     #[inline]
     pub(crate) fn view<'a>(&self, principal: &'a Principal) -> AccessView<'a> {
         self.view_agent(principal.tenant().as_str(), name_of(principal))
     }
 
-    /// Reads what decides about one name of a tenant.
+    /// Returns a view of the entries and groups that apply to an agent name in a tenant.
     #[inline]
     pub(super) fn view_agent<'a>(&self, tenant: &'a str, agent: &'a str) -> AccessView<'a> {
         let is_agent = matches!(Subject::of(agent), Subject::Agent(_));
@@ -184,7 +187,7 @@ impl Access {
         AccessView { rules: self.0.entries.state().now().ok(), tenant, agent, groups }
     }
 
-    /// Decides at the present time, with what the credentials of a call permit.
+    /// Checks a need of a call now, including whether the credentials of the call permit it.
     ///
     /// # Errors
     /// [`Hidden`] with the rule that does not allow it.
@@ -202,12 +205,12 @@ impl Access {
         hidden(view.judge(credentials, server, tool, need, &at, default))
     }
 
-    /// Returns whether a caller sees one tool of a list.
+    /// Returns whether one tool appears in the lists that a caller gets.
     pub(crate) fn lists(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> bool {
         self.check_now(cx, server, Some(tool), Need::See(tool)).is_ok()
     }
 
-    /// Returns whether a caller sees every tool of a server, whatever its tools are.
+    /// Returns whether a caller sees every tool of a server, so that its lists need no filter.
     pub(crate) fn lists_all(&self, cx: &Context, server: Option<&ServerId>) -> bool {
         if self.check_now(cx, server, None, Need::SeeAll).is_err() {
             return false;
@@ -218,12 +221,12 @@ impl Access {
     }
 }
 
-/// The entries that decide about the access of one principal, read once.
+/// The entries and groups that apply to one principal, taken from one snapshot.
 pub(crate) struct AccessView<'a> {
-    /// `None` while the entries cannot be read.
+    /// The snapshot of the entries; `None` while they cannot be read.
     rules: Option<Arc<Rules>>,
     tenant: &'a str,
-    /// `None` if the name is one that entries reserve for groups and for everyone.
+    /// The agent's name; `None` if the name has a form that entries reserve for groups (`group:…`) or everyone (`*`).
     agent: Option<&'a str>,
     groups: Option<Arc<[Box<str>]>>,
 }
@@ -248,7 +251,7 @@ impl AccessView<'_> {
         }
     }
 
-    /// Decides for an agent, a group or everyone.
+    /// Decides for a name as entries write it: an agent, a group or everyone.
     #[inline]
     pub(super) fn decide_for(
         &self,
@@ -265,7 +268,7 @@ impl AccessView<'_> {
         }
     }
 
-    /// Decides about a call or a list: the entries and the policy, then what the credentials permit.
+    /// Decides about a call or a list: first by entries and policy, then by the permissions of the credentials.
     ///
     /// # Errors
     /// [`CredentialsExpired`] if the credentials have ended.
@@ -287,7 +290,7 @@ impl AccessView<'_> {
         }
     }
 
-    /// Returns the entry that names a tool and decides about it, if it allows.
+    /// Returns the entry for the tool itself that decides, or `None` if there is none or if it denies.
     pub(crate) fn named(
         &self,
         server: Option<&ServerId>,
@@ -298,8 +301,8 @@ impl AccessView<'_> {
         (entry.access.permission == AccessPermission::Allow).then_some(entry)
     }
 
-    /// Returns what entries decide about the confirmation of calls of a tool: one that names it, or one for its whole
-    /// server with the rule `never`.
+    /// Returns what entries determine about confirming calls of a tool: the entry for the tool, or an entry for its
+    /// whole server whose confirmation rule is `never`. If both exist, the stronger one counts.
     pub(crate) fn naming(
         &self,
         server: Option<&ServerId>,
@@ -323,16 +326,17 @@ impl AccessView<'_> {
     }
 }
 
-/// A tool is seen if it may be called, the caller's credentials included.
+/// Shows a tool if the caller may call it, with its credentials taken into account.
 ///
-/// [`AccessLayer`](crate::AccessLayer) also lists what credentials permit to see and not to call.
+/// [`AccessLayer`](crate::AccessLayer) shows more: it also lists tools that the credentials permit to see but not
+/// to call.
 impl Visibility for Access {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
         self.check_now(cx, server, Some(tool), Need::Call(tool))
     }
 }
 
-/// Returns the rule that hides something, unless it is allowed.
+/// Converts a ruling: `Ok` if it allows, else [`Hidden`] with the rule that hides the item.
 pub(crate) fn hidden(ruling: Result<AccessRuling<'_>, CredentialsExpired>) -> Result<(), Hidden> {
     match ruling {
         Ok(ruling) if ruling.is_allowed() => Ok(()),

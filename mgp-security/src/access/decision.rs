@@ -1,4 +1,4 @@
-//! A decision about access: its result, the level that decided, and the rule in words.
+//! A decision about access: allowed or denied, the level that decided, and a readable description of the rule.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use mgp_types::service::Rule;
 use super::entry::Entry;
 use super::pass::Lacking;
 
-/// A decision about the access of a caller to a tool or a server, with what decided.
+/// A decision about the access of a caller to a tool or a server, and its cause.
 ///
-/// The text of the rule is built when it is asked for.
+/// The description is built only when [`rule`](Self::rule) is called.
 #[derive(Clone, Debug)]
 pub struct AccessDecision(Cause);
 
@@ -18,20 +18,21 @@ pub struct AccessDecision(Cause);
 enum Cause {
     Entry(Arc<Entry>),
     Policy(DefaultPolicy),
-    /// The entries cannot be read, and one of them may deny.
+    /// The entries cannot be read; access is denied, because one of them may deny.
     Unknown,
-    /// The caller's name is one that entries reserve for groups or for everyone.
+    /// The caller's name has a form that entries reserve for groups or for everyone; access is denied.
     Reserved,
     Lacking(Lacking),
 }
 
-/// An [`AccessDecision`] that borrows its entry: most decisions are used once, and allow.
+/// An [`AccessDecision`] that borrows its entry. Most decisions allow and are used once, so they need no owned
+/// copy.
 pub(crate) enum AccessRuling<'a> {
     Entry(&'a Arc<Entry>),
     Policy(DefaultPolicy),
-    /// The entries cannot be read, and one of them may deny.
+    /// The entries cannot be read; access is denied, because one of them may deny.
     Unknown,
-    /// The caller's name is one that entries reserve for groups or for everyone.
+    /// The caller's name has a form that entries reserve for groups or for everyone; access is denied.
     Reserved,
     Lacking(Lacking),
 }
@@ -46,7 +47,7 @@ impl AccessRuling<'_> {
         }
     }
 
-    /// Returns the decision, with a share of its entry.
+    /// Returns the decision as an owned value, which shares the entry.
     pub(crate) fn to_decision(&self) -> AccessDecision {
         AccessDecision(match self {
             Self::Entry(entry) => Cause::Entry(Arc::clone(entry)),
@@ -59,7 +60,7 @@ impl AccessRuling<'_> {
 }
 
 impl AccessDecision {
-    /// Returns the decision.
+    /// Returns whether access is allowed or denied.
     #[inline]
     #[must_use]
     pub fn permission(&self) -> AccessPermission {
@@ -90,7 +91,7 @@ impl AccessDecision {
         }
     }
 
-    /// Returns the entry that decided, if one did.
+    /// Returns the entry that decided, or `None` if a policy or the credentials decided.
     #[must_use]
     pub fn entry(&self) -> Option<&Arc<Entry>> {
         match &self.0 {
@@ -99,7 +100,7 @@ impl AccessDecision {
         }
     }
 
-    /// Returns the rule that decided, in words: `server_grant deny for group:interns on files (by ann)`.
+    /// Returns a description of the rule that decided, e.g. `server_grant deny for group:interns on files (by ann)`.
     #[must_use]
     pub fn rule(&self) -> Rule {
         match &self.0 {

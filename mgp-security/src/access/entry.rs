@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::ConfirmRule;
 
-/// The prefix of the agent of an entry for a group.
+/// The prefix that marks the agent of an entry as the name of a group.
 const GROUP: &str = "group:";
 
-/// The agent of an entry for everyone.
+/// The agent name of an entry that applies to everyone.
 const EVERYONE: &str = "*";
 
-/// The longest name of an agent, server or tool, in bytes.
+/// The maximum length of the name of an agent, server or tool, in bytes.
 pub(crate) const MAX_NAME: usize = 256;
 
-/// The longest justification, in bytes.
+/// The maximum length of a justification, in bytes.
 const MAX_JUSTIFICATION: usize = 1024;
 
-/// An access entry, in the space `access` of the store.
+/// An access entry, stored in the space `access`.
 ///
-/// Its agent is an agent's name, `group:NAME`, or `*` for everyone.
-/// A principal is known by the agent it acts through, else by its subject.
+/// Its `agent_id` is the name of an agent, `group:NAME`, or `*` for everyone. A principal matches by the name of
+/// the agent it acts through, or by its subject if it acts through none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The tenant the entry counts for.
+    /// The tenant in which the entry applies.
     pub tenant: String,
-    /// The agent, the server, the tool and the permission.
+    /// The entry as the protocol defines it: agent, server, tool, permission and expiry.
     pub access: AccessEntry,
-    /// The rule about confirmations of the calls it allows.
+    /// The confirmation rule for calls that this entry allows; `None` leaves it to the other rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
 }
 
-/// The callers that an entry is for.
+/// The callers to whom an entry applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject<'a> {
     Everyone,
@@ -56,27 +56,27 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Returns the name by which entries know a principal.
+/// Returns the name under which entries refer to a principal: its agent, else its subject.
 #[inline]
 pub(crate) fn name_of(principal: &Principal) -> &str {
     principal.as_agent().map_or(principal.subject().as_str(), AgentId::as_str)
 }
 
 impl Entry {
-    /// Creates an entry of a tenant.
+    /// Creates an entry in a tenant.
     #[must_use]
     pub fn new(tenant: impl Into<String>, access: AccessEntry) -> Self {
         Self { tenant: tenant.into(), access, confirm: None }
     }
 
-    /// Sets that the calls it names are never confirmed.
+    /// Sets that calls allowed by this entry never need a confirmation.
     #[must_use]
     pub fn never_confirmed(mut self) -> Self {
         self.confirm = Some(ConfirmRule::Never);
         self
     }
 
-    /// Creates the entry that an operator requests.
+    /// Creates the entry that an operator requests; checks that it has the effect it seems to have.
     pub(super) fn asked(
         params: AccessGrantParams,
         by: &Principal,
@@ -98,35 +98,37 @@ impl Entry {
         Ok(Self { tenant: by.tenant().as_str().to_owned(), access, confirm })
     }
 
-    /// Returns the key in the store: one entry for each agent on each server or tool.
+    /// Returns the key of the entry in the store. The key is unique per agent and server, or per agent, server and
+    /// tool.
     ///
     /// # Errors
-    /// −32603, which does not happen for strings.
+    /// −32603 if the key cannot be encoded; that cannot happen for strings.
     pub(super) fn key(&self) -> Result<String, RpcError> {
         let AccessEntry { agent_id, server_id, tool_name, .. } = &self.access;
         let key = Payload::of(&(&self.tenant, agent_id, server_id, tool_name))?;
         Ok(key.as_str().to_owned())
     }
 
-    /// Returns the id of the entry for callers; an entry that replaces it has the same.
+    /// Returns the id that callers see, derived from the store key; a replacement of the entry keeps the id.
     pub(super) fn id(key: &str) -> Id {
         let hash = Sha256Hash::digest(key.as_bytes()).to_string();
         Id::String(hash[..16].into())
     }
 
-    /// Returns the entry as callers and logs read it, with its rule about confirmations.
+    /// Returns the entry in its form for callers and logs, with its confirmation rule as an additional member.
     pub(super) fn to_told(&self) -> AccessEntry {
         let mut told = self.access.clone();
         if let Some(confirm) = self.confirm {
-            // A word can always be encoded.
+            // Encoding cannot fail: the rule is a single word.
             let _ = told.extra.encode("confirm", &confirm);
         }
         told
     }
 
-    /// Returns the end of the entry; `None` if it has none.
+    /// Returns the expiry of the entry, or `None` if it does not expire.
     ///
-    /// An end that cannot be read has passed for an entry that allows, and never passes for one that denies.
+    /// An unreadable expiry is treated safely: an entry that allows counts as expired, an entry that denies never
+    /// expires.
     pub(crate) fn until(&self) -> Option<SystemTime> {
         let end = self.access.expires_at.as_ref()?;
         match (end.to_system_time(), self.access.permission) {
@@ -141,7 +143,7 @@ impl Entry {
     }
 }
 
-/// Refuses an entry that would have another effect than it seems to have.
+/// Refuses params whose entry would have another effect than it seems to have.
 fn check(
     params: &AccessGrantParams,
     confirm: Option<ConfirmRule>,
@@ -173,13 +175,13 @@ fn check(
     }
 }
 
-/// Checks that a name is short and printable: it appears in logs and rules.
+/// Checks that a name is short and printable, because it appears in logs and descriptions of rules.
 fn name(member: &'static str, name: &str) -> Result<(), InvalidEntry> {
     let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control);
     if fits { Ok(()) } else { Err(InvalidEntry::Name(member)) }
 }
 
-/// The reason why an entry is not created as requested (−32602).
+/// The reason why the requested entry is not created (−32602).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum InvalidEntry {
     #[error("`{0}` must have 1 to 256 bytes and no control characters")]

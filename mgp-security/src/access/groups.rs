@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 
 use crate::hooks::{HookState, Hooks};
 
-/// The groups of agents; a change holds from the next message on.
+/// The groups of each agent; a change applies from the next message on.
 ///
-/// They come from the configuration and never from a caller, so the operator bounds their number.
-/// A change here is not recorded: the program that loads the configuration does that, and
-/// [`Governance::set_groups`](crate::Governance::set_groups) does for changes while it runs.
+/// Groups come from the operator's configuration and never from a caller, so their number needs no limit. Changes
+/// made here are not recorded in the audit log: the program that loads the configuration must do that. At run time
+/// use [`Governance::set_groups`](crate::Governance::set_groups), which records them.
 ///
 /// ```
 /// use mgp_security::{Access, Policies};
@@ -27,16 +27,16 @@ pub struct Groups(Arc<GroupsCore>);
 #[derive(Default)]
 struct GroupsCore {
     now: RwLock<Table>,
-    /// `false` if no agent has groups: most lookups end here.
+    /// `true` if any agent has a group; if `false`, lookups return at once.
     any: AtomicBool,
     hooks: Hooks,
 }
 
-/// By tenant, then by agent.
+/// The groups of each agent, by tenant and then by agent.
 type Table = FxHashMap<Box<str>, FxHashMap<Box<str>, Arc<[Box<str>]>>>;
 
 impl Groups {
-    /// Sets the groups of an agent of a tenant, in place of those it had.
+    /// Sets the groups of an agent in a tenant; they replace its previous groups.
     pub fn set(
         &self,
         tenant: &str,
@@ -65,7 +65,7 @@ impl Groups {
         names.iter().map(ToString::to_string).collect()
     }
 
-    /// Runs a hook after each change.
+    /// Registers a hook that runs after each change.
     pub(super) fn on_change<L: Into<HookState>>(
         &self,
         hook: impl Fn() -> L + Send + Sync + 'static,
@@ -73,7 +73,7 @@ impl Groups {
         self.0.hooks.add(hook);
     }
 
-    /// Returns the groups of an agent.
+    /// Returns the groups of an agent, or `None` if it has none.
     pub(super) fn of(&self, tenant: &str, agent: &str) -> Option<Arc<[Box<str>]>> {
         if !self.0.any.load(Ordering::Acquire) {
             return None;

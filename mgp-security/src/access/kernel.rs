@@ -1,4 +1,4 @@
-//! Methods of MGP that are called as tools (MGP §16.5, later revisions of §5).
+//! The methods of MGP that clients may also call as tools (MGP §16.5, later revisions of §5).
 //!
 //! Applies to: inbound.
 
@@ -16,14 +16,15 @@ use mgp_types::{Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Answers tool calls that name a method of a router: `mgp.access.grant`, `mgp_access_grant`, `mgp/access/grant`.
+/// Answers tool calls whose tool name is a method of the router in any spelling: `mgp.access.grant`,
+/// `mgp_access_grant` or `mgp/access/grant`.
 ///
-/// The arguments are the params, and the result is that of the method as text and as structured content.
-/// These tools are in no list. Names of methods the router does not serve pass.
+/// The tool's arguments become the method's params; the method's result is returned as text and as structured
+/// content. These tools do not appear in any list. Calls with other names, including methods that the router does
+/// not serve, are passed on.
 ///
-/// Its place is inside the audit, which records these calls like others, and outside
-/// [`AccessLayer`](crate::AccessLayer):
-/// each method has an authorization of its own.
+/// Place this layer inside the audit layer, which records these calls like all others, and outside
+/// [`AccessLayer`](crate::AccessLayer), because each method checks the caller's authority itself.
 ///
 /// ```
 /// use mgp_security::{Access, KernelToolsLayer, Policies};
@@ -53,7 +54,7 @@ struct Served {
 }
 
 impl KernelToolsLayer {
-    /// Creates a layer for the methods of a router.
+    /// Creates a layer that serves the methods of a router.
     pub fn new(router: Router) -> Self {
         let methods = router.methods().collect();
         Self(Arc::new(Served { router, methods }))
@@ -87,7 +88,8 @@ impl<S> fmt::Debug for KernelTools<S> {
     }
 }
 
-/// The answer of a router's method, or the error of a call that did not reach it.
+/// The future of a call answered here: the router's reply, or an error if the call could not be passed to the
+/// router.
 type Own = Either<BoxFuture<'static, Result<Reply, RpcError>>, Ready<Result<Reply, RpcError>>>;
 
 impl<S: MgpService> Service<Call> for KernelTools<S> {
@@ -110,7 +112,7 @@ impl<S: MgpService> Service<Call> for KernelTools<S> {
 impl Served {
     /// Returns the method that a tool call names, if the router serves it.
     fn method(&self, call: &Call) -> Option<&'static str> {
-        // Notifications too: one must not find another way.
+        // Notifications are matched too, so that they cannot bypass the authorization of the method.
         let Some(Target::Tool(name)) = call.params().target() else { return None };
         let tool = find_kernel_tool(name)?;
         let method = tool.method.unwrap_or(tool.name);
@@ -126,7 +128,7 @@ impl Served {
         let (_, _, mut cx) = call.into_parts();
         let is_mgp = cx.caller.supports_mgp();
         Recorded::mark(&mut cx);
-        // The method checks that they are an object, after it has checked the caller.
+        // The method itself checks that the arguments are an object, after it has authorized the caller.
         let params = match Params::split(method, arguments.as_shared().clone()) {
             Ok(params) => params,
             Err(error) => return Either::Right { future: ready(Err(error)) },
@@ -157,12 +159,13 @@ fn as_tool_result(reply: Reply, is_mgp: bool) -> Result<Reply, RpcError> {
     Ok(reply)
 }
 
-/// The mark of a call whose refusal the audit of tool calls records, so that it is not recorded twice.
+/// A marker in the context of a call whose refusal the audit layer records, so that the refusal is not recorded
+/// twice.
 #[derive(Debug)]
 pub(super) struct Recorded;
 
 impl Recorded {
-    /// Marks a call if an audit layer further out holds a ticket for this very call.
+    /// Marks a call if an outer audit layer has a record for this very call.
     fn mark(cx: &mut Context) {
         if cx.extensions.get::<CallRecord>().is_some_and(|start| start.key == cx.key) {
             cx.extensions.insert(Self);

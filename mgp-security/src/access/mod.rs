@@ -1,9 +1,10 @@
 //! Access control: which agent may use which tool (MGP §5).
 //!
-//! - `book.rs` decides, over the snapshot of `rules.rs`; `entry.rs` is one entry, `pass.rs` reads credentials.
-//! - `admin.rs` queries, grants and revokes; `router.rs` and `kernel.rs` are the methods and tools for that.
+//! - `book.rs` makes the decisions, with the snapshot in `rules.rs`; `entry.rs` defines one entry; `pass.rs` checks
+//!   the permissions of credentials.
+//! - `admin.rs` queries, grants and revokes entries; `router.rs` and `kernel.rs` offer that as methods and tools.
 //!
-//! [`AccessLayer`](crate::AccessLayer) applies it to calls and lists.
+//! [`AccessLayer`](crate::AccessLayer) applies the decisions to calls and lists.
 
 mod admin;
 mod admin_check;

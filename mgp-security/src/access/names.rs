@@ -1,13 +1,13 @@
-//! A map by name, for the snapshot that decisions read.
+//! A map with names as keys, small and fast for the snapshot that decisions read.
 
 use rustc_hash::FxHashMap;
 
-/// The number of names up to which they are compared one by one, which costs less than hashing one.
+/// The maximum number of names that are searched linearly; with so few, that is cheaper than hashing.
 const FEW: usize = 6;
 
 /// Values by name.
 ///
-/// The names come from operators, so they are hashed without a seed.
+/// Only operators choose the names, so an unseeded hash is safe from collision attacks.
 pub(super) enum Names<V> {
     Few(Vec<(Box<str>, V)>),
     Many(FxHashMap<Box<str>, V>),
@@ -34,7 +34,7 @@ impl<V> Names<V> {
 }
 
 impl<V: Default> Names<V> {
-    /// Returns the value of a name, which is created if there is none.
+    /// Returns the value of a name; inserts a default value if the name is new.
     pub(super) fn entry(&mut self, name: &str) -> &mut V {
         if let Self::Few(few) = self
             && few.len() == FEW

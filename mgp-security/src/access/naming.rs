@@ -1,4 +1,5 @@
-//! Entries that name a tool, or spare a whole server: their calls need no confirmation (MGP §4.4).
+//! Entries that affect confirmations: those that name a tool, and those that exempt the calls of a whole server
+//! (MGP §4.4).
 
 use mgp_types::service::{Context, ServerId};
 
@@ -16,7 +17,7 @@ impl NamedTools for Access {
 }
 
 impl Entry {
-    /// Returns what the entry decides about confirmations of the tool it names.
+    /// Returns what this entry determines about confirming calls of `tool`.
     pub(crate) fn naming(&self, tool: &str) -> NamedTool {
         let (kind, agent) = (self.access.entry_type.as_str(), &self.access.agent_id);
         let naming = NamedTool::by(format!("{kind} of `{agent}` for `{tool}`"));

@@ -1,6 +1,6 @@
-//! Permissions of credentials (MGP §5): they narrow what entries allow, and never widen it.
+//! The permissions of credentials (MGP §5): they restrict what access entries allow, and never extend it.
 //!
-//! An API key has permissions, a token has scopes; these have a meaning here:
+//! An API key has permissions, and a token has scopes. These words are enforced here:
 //!
 //! | word | what it permits |
 //! |---|---|
@@ -11,11 +11,10 @@
 //! | `admin.write` | an operator: to grant and revoke |
 //! | `admin.read` | an operator: to ask about others |
 //!
-//! Credentials without any `tools.` word restrict no tool.
-//! With one, tools are restricted to what these words permit; an unknown word permits nothing.
-//! Credentials without any `tools.` or `admin.` word restrict no administration;
-//! with one, it takes the `admin.` word, since a key that was made for tools was not made to administer.
-//! Names are compared letter by letter.
+//! Credentials without any `tools.` word do not restrict tools. Credentials with at least one permit only the tools
+//! that these words name; an unknown `tools.` word permits nothing. Credentials without any `tools.` or `admin.`
+//! word do not restrict administration. Credentials with at least one need the matching `admin.` word for it,
+//! because a key issued for tools is not meant for administration. Names are compared exactly.
 
 use mgp_types::service::{Context, CredentialGrant, Rule};
 
@@ -28,24 +27,24 @@ const READ_ONE: &str = "tools.read:";
 const ADMIN_READ: &str = "admin.read";
 const ADMIN_WRITE: &str = "admin.write";
 
-/// A use that credentials must permit.
+/// A use of access that the credentials of a call must permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need<'a> {
     /// Calling a tool.
     Call(&'a str),
     /// Seeing a tool in a list.
     See(&'a str),
-    /// Seeing every tool there is.
+    /// Seeing every tool, whatever its name.
     SeeAll,
-    /// Using what belongs to a whole server.
+    /// Using a server as a whole, i.e. its resources, prompts and completions.
     Server,
-    /// Querying the entries of others.
+    /// Querying the access entries of other agents.
     Read,
-    /// Granting and revoking.
+    /// Granting and revoking access.
     Write,
 }
 
-/// Credentials that ended while they were in use.
+/// The error for credentials that expired or were revoked after the request was admitted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the credentials no longer hold; get new ones")]
 pub struct CredentialsExpired {
@@ -59,14 +58,14 @@ impl CredentialsExpired {
     }
 }
 
-/// Credentials that permit less than what was asked for.
+/// The error for credentials that do not permit what the caller requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("pass without {word}")]
 pub(crate) struct Lacking {
     word: String,
 }
 
-/// The credentials of a call; a call without any is not restricted.
+/// The permissions of a call's credentials; a call without credentials (`None`) is not restricted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Credentials<'a>(Option<&'a CredentialGrant>);
 
@@ -78,7 +77,7 @@ impl<'a> Credentials<'a> {
         Self(cx.extensions.get::<CredentialGrant>())
     }
 
-    /// Refuses credentials that have ended.
+    /// Returns an error if the credentials have expired or were revoked.
     #[inline]
     pub(crate) fn check_end(self) -> Result<(), CredentialsExpired> {
         match self.0 {
@@ -87,7 +86,7 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// Refuses what they do not permit.
+    /// Returns an error if the credentials do not permit a need.
     #[inline]
     pub(super) fn permit(self, need: Need<'_>, server: Option<&str>) -> Result<(), Lacking> {
         match self.0 {
@@ -127,7 +126,7 @@ impl Need<'_> {
         }
     }
 
-    /// The word that would permit it.
+    /// Returns the permission that would permit the need, for the error message.
     fn word(self) -> String {
         match self {
             Self::Call(tool) => format!("{CALL_ONE}{tool}"),

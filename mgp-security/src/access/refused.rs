@@ -1,4 +1,4 @@
-//! Refusals of calls without access, and of changes by callers who are not operators.
+//! The errors for calls without access, and for administrative calls by callers who are not operators.
 
 use mgp_types::Object;
 use mgp_types::method::{AccessGrant, AccessRevoke, Request};
@@ -7,7 +7,7 @@ use mgp_types::service::{Rule, ServerId};
 
 use super::decision::AccessDecision;
 
-/// A call without access: no entry or policy allows it, or one denies it.
+/// The error for a call without access: no entry or policy allows it, or one of them denies it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{agent}` has no access to {}; {remedy}", self.what())]
 pub struct AccessDenied {
@@ -46,7 +46,7 @@ impl AccessDenied {
         }
     }
 
-    /// Returns the facts for the caller.
+    /// Returns the details of the error for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         let facts = [
@@ -58,7 +58,7 @@ impl AccessDenied {
         ];
         for (name, fact) in facts {
             if let Some(fact) = fact {
-                // Strings can always be encoded.
+                // Encoding a string cannot fail.
                 let _ = details.encode(name, fact);
             }
         }
@@ -66,7 +66,7 @@ impl AccessDenied {
     }
 }
 
-/// Returns the action that would help.
+/// Returns what the caller can do to get access.
 fn remedy(decision: &AccessDecision) -> String {
     let Some(entry) = decision.entry() else {
         return match decision.source() {
@@ -90,16 +90,16 @@ fn remedy(decision: &AccessDecision) -> String {
     )
 }
 
-/// The part of a method that is refused.
+/// The part of a method that only operators may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
-    /// All of it.
+    /// The whole method.
     All,
-    /// Queries about others; every caller may query its own entries.
+    /// Only queries about other agents; every caller may query its own entries.
     Others,
 }
 
-/// A call of a method for operators by a caller who is not one.
+/// The error for a caller who is not an operator and calls a method for operators.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("only an operator may call `{method}`{}", if *.about == About::Others { " about others" } else { "" })]
 pub struct NotOperator {
@@ -114,10 +114,10 @@ impl NotOperator {
         Self { method, about, rule }
     }
 
-    /// Returns the facts for the caller.
+    /// Returns the details of the error for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Strings can always be encoded.
+        // Encoding a string cannot fail.
         let _ = details.encode("method", self.method);
         let _ = details.encode("remedy", "ask an operator");
         details

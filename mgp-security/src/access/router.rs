@@ -1,4 +1,4 @@
-//! The methods of MGP §5.4 as endpoints.
+//! A router for the methods of MGP §5.4.
 
 use mgp_types::RpcError;
 use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
@@ -12,15 +12,15 @@ use super::pass::Need;
 use super::refused::About;
 
 impl Access {
-    /// Answers `mgp/access/query`, `mgp/access/grant` and `mgp/access/revoke`.
+    /// Returns a router that answers `mgp/access/query`, `mgp/access/grant` and `mgp/access/revoke`.
     ///
-    /// The caller is the principal of the call, whatever the params claim.
-    /// Only an operator grants, revokes and queries others; other callers are refused with 1000, on the record.
+    /// The principal of the call counts as the caller, whatever the params claim. Only operators may grant, revoke, and
+    /// query other agents; other callers are refused with 1000, and the refusal is recorded.
     #[must_use]
     pub fn router(&self) -> Router {
         let (query, grant, revoke) = (self.clone(), self.clone(), self.clone());
         Router::new()
-            // A caller that may not administer is refused before anything else of the call is read.
+            // The authority of the caller is checked before the params are parsed.
             .route(
                 AccessQuery::METHOD,
                 Stack::from_fn(move |call| {
@@ -82,7 +82,7 @@ impl Access {
     }
 }
 
-/// Returns the server that params name, for the record.
+/// Returns the server that the params name, for the audit event.
 pub(crate) fn named_server(params: &Params) -> Option<ServerId> {
     server_of(params).as_deref().map(ServerId::from)
 }

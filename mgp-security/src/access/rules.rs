@@ -14,24 +14,25 @@ use crate::audit::Event;
 use crate::entries::Expiring;
 use crate::state::{ChangeError, Found, Snapshot};
 
-/// All entries, arranged for deciding.
+/// All access entries, indexed for decisions.
 #[derive(Default)]
 pub(crate) struct Rules {
     tenants: Names<Names<Server>>,
-    /// The ends of entries, in order.
+    /// The expiry times of entries, in ascending order.
     ends: Vec<SystemTime>,
 }
 
-/// The entries of one server.
+/// The entries for one server and its tools.
 #[derive(Default)]
 struct Server {
     whole: Level,
     tools: Names<Level>,
-    /// `true` if an entry denies a tool; otherwise an allowed server hides nothing.
+    /// `true` if any entry denies a single tool of the server. If `false`, a caller with access to the server sees all
+    /// its tools.
     any_tool_denied: bool,
 }
 
-/// The entries of one level: for the whole server, or for one tool.
+/// The entries of one level, i.e. for a whole server or for one tool.
 #[derive(Default)]
 struct Level {
     agents: Names<Vec<Rule>>,
@@ -45,7 +46,7 @@ struct Rule {
     denies: bool,
 }
 
-/// The caller that is decided about.
+/// The caller for whom an entry is searched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeker<'a> {
     pub(super) tenant: &'a str,
@@ -53,7 +54,7 @@ pub(super) struct Seeker<'a> {
     pub(super) groups: &'a [Box<str>],
 }
 
-/// The time of a decision; the clock is read once, and only if an entry has an end.
+/// The time of a decision. The clock is read at most once, and only if an entry has an expiry.
 pub(crate) struct Moment<'a> {
     clock: &'a dyn Fn() -> SystemTime,
     read: Cell<Option<SystemTime>>,
@@ -124,7 +125,7 @@ impl Rules {
                 server.any_tool_denied |= denies;
                 server.tools.entry(tool)
             }
-            // It names no tool that it could allow; if it denies, it denies the whole server.
+            // A `tool_grant` without a tool allows nothing; if it denies, it denies the whole server.
             (EntryType::ToolGrant, None) if !denies => return,
             _ => &mut server.whole,
         };
@@ -136,7 +137,7 @@ impl Rules {
         }
     }
 
-    /// Returns the entry that decides: one for the tool, else one for the server.
+    /// Returns the entry that decides: one for the tool if there is one, otherwise one for the server.
     pub(super) fn find(
         &self,
         seeker: Seeker<'_>,
@@ -149,7 +150,7 @@ impl Rules {
             .or_else(|| server.whole.find(seeker, at))
     }
 
-    /// Returns the entry that names a tool and decides about it.
+    /// Returns the entry that decides among those for the tool itself.
     pub(super) fn find_tool(
         &self,
         seeker: Seeker<'_>,
@@ -160,7 +161,7 @@ impl Rules {
         self.server(seeker, server)?.tools.get(tool)?.find(seeker, at)
     }
 
-    /// Returns the entry that decides about a whole server.
+    /// Returns the entry that decides among those for the whole server.
     pub(super) fn find_server(
         &self,
         seeker: Seeker<'_>,
@@ -183,12 +184,13 @@ impl Rules {
 }
 
 impl Level {
-    /// Returns the entry that decides on this level: one that denies beats all that allow.
+    /// Returns the entry that decides on this level: an entry that denies overrides all that allow.
     ///
-    /// Of those that allow, the agent's own comes before those of its groups, and these before everyone's.
+    /// Among entries that allow, one for the agent takes precedence over those for its groups, and those over entries
+    /// for everyone.
     fn find(&self, seeker: Seeker<'_>, at: &Moment<'_>) -> Option<&Arc<Entry>> {
         let mut found = None;
-        // Plain loops: chained iterators cost as much as everything else here.
+        // Plain loops, because chained iterators would double the time of a decision.
         if let Some(own) = seeker.agent.and_then(|agent| self.agents.get(agent))
             && pick(own, at, &mut found)
         {
@@ -206,7 +208,8 @@ impl Level {
     }
 }
 
-/// Takes the first rule that allows and any that denies; returns `true` if one denies, which is final.
+/// Stores in `found` the first entry in force that allows, or any that denies; returns `true` if one denies, which
+/// is final.
 fn pick<'a>(rules: &'a [Rule], at: &Moment<'_>, found: &mut Option<&'a Arc<Entry>>) -> bool {
     for rule in rules {
         if rule.until.is_some_and(|until| until <= at.get()) {

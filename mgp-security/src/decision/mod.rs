@@ -1,8 +1,9 @@
-//! The one decision about a call of a tool: allowed, refused, or still in need of an answer (MGP §3–§5).
+//! The decision about a tool call, shared by all layers: it is allowed, refused, or needs an answer first (MGP
+//! §3–§5).
 //!
-//! [`decide`] is a pure function of the facts of a call and a snapshot of the rules. The [gate](crate::gate) runs it
-//! before each call and again after each wait; previews and rechecks run the same function.
-//! Its order is the order of the sections: access, definition, permissions, validators, confirmation.
+//! [`decide`] is a pure function of the facts of a call and a snapshot of the rules. The [gate](crate::gate) runs
+//! it before each call and again after each wait; previews and rechecks run the same function. The rules are
+//! applied in this order: access, definition, permissions, validators, confirmation.
 
 mod snapshot;
 mod verdict;
@@ -26,7 +27,7 @@ use verdict::{NoSteps, Recorder};
 
 /// The facts of a call that a decision depends on.
 pub(crate) struct CallFacts<'a> {
-    /// The call: its principal, its credentials, and what validators check.
+    /// The call: its principal, its credentials, and the arguments that validators check.
     pub(crate) call: &'a Call,
     pub(crate) server: Option<&'a ServerId>,
     pub(crate) tool: &'a str,
@@ -35,23 +36,23 @@ pub(crate) struct CallFacts<'a> {
     pub(crate) progress: &'a Progress,
 }
 
-/// The answers that a call got already: nothing is asked twice.
+/// The steps that a call has already been through, so that no question is asked twice.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The tools of the server are not listed any more for this call.
+    /// `true` once the server's tools were listed for this call; they are not listed again.
     pub(crate) listed: bool,
-    /// Overrides of the risk are not recorded any more for this call.
+    /// `true` once no further override of a risk is to be recorded for this call.
     pub(crate) recorded: bool,
-    /// The outcomes of the question about permissions, which is asked once.
+    /// The outcomes of the question about permissions, which is asked at most once; `None` before.
     pub(crate) asked: Option<AskOutcomes>,
     /// The permissions that a person granted for this call alone, together with its confirmation.
     pub(crate) granted: Vec<Permission>,
-    /// The call was confirmed.
+    /// `true` once the call was confirmed.
     pub(crate) confirmed: bool,
 }
 
 impl Progress {
-    /// Returns the progress of a call for which nothing is asked any more.
+    /// Returns the progress of a call with all steps done, so that nothing more is asked.
     pub(crate) fn finished(granted: Vec<Permission>) -> Self {
         let asked = Some(AskOutcomes::default());
         Self { listed: true, recorded: true, asked, granted, confirmed: true }
@@ -84,7 +85,7 @@ pub(crate) fn after_permissions(
     next.err().unwrap_or(CallOutcome::Allow)
 }
 
-/// Returns whether a caller sees a tool: the rules of access and definition, without anything that can be asked.
+/// Checks whether a caller may see a tool, by the rules of access and definition only; asks no questions.
 ///
 /// # Errors
 /// [`Hidden`] with the rule that hides it.
@@ -108,7 +109,7 @@ pub(crate) fn see(
     }
 }
 
-/// Returns the permissions that any call of a tool would lack, whatever its arguments are.
+/// Returns the permissions that every call of a tool would lack, independent of its arguments.
 pub(crate) fn missing(
     sources: &Sources,
     principal: &Principal,
@@ -139,7 +140,7 @@ fn judge(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>, steps: &mut impl Record
     verdict
 }
 
-/// Applies the rules in their order, up to the first that does not allow the call.
+/// Applies the rules in order; stops at the first one that refuses the call or needs an answer.
 #[inline]
 fn apply_rules(
     facts: &CallFacts<'_>,
@@ -164,7 +165,7 @@ fn apply_rules(
     check_confirmation(facts, snapshot, &assessment, verdict, steps)
 }
 
-/// Decides about the access of a caller to a tool, or to a whole server if no tool is named.
+/// Checks a caller's access to a tool, or to a whole server if `tool` is `None`.
 ///
 /// # Errors
 /// The [`Refusal`] of a caller without access.
@@ -186,12 +187,12 @@ fn check_access(
     default: impl FnOnce() -> DefaultPolicy,
     steps: &mut impl Recorder,
 ) -> Result<(), Refusal> {
-    // No entry could name it, and the refusal does not repeat it.
+    // Such a name is longer than any entry can hold, so no entry allows it; the refusal does not repeat the name.
     if let Some(long) = tool.map(str::len).filter(|length| *length > MAX_NAME) {
         steps.add(Stage::Access, StepResult::Refused, || format!("a name of {long} bytes"));
         return Err(LongName::new(long, MAX_NAME).into());
     }
-    // Credentials for some tools of a server are not for the rest of it.
+    // Credentials that permit only some tools of a server do not permit the use of the whole server.
     let need = tool.map_or(Need::Server, Need::Call);
     let (credentials, id) = (Credentials::of(cx), server.map(ServerId::as_str));
     let ruling = view.judge(credentials, id, tool, need, at, default).inspect_err(|ended| {
@@ -237,7 +238,7 @@ fn check_definition(
             steps.add(Stage::Definition, StepResult::Asks, why);
             return Err(CallOutcome::Ask(Requirement::Listing));
         }
-        // It changes at this moment; the caller may try again.
+        // The definition is being updated at this moment; the caller may try again.
         DefinitionRule::List if known.is_some_and(|known| known.is_listed()) => {
             Some(DefinitionRefused::unsettled(server, tool, principal))
         }

@@ -1,4 +1,5 @@
-//! The state that decisions read: one handle per section, and a snapshot of them for one call.
+//! The state that decisions read: [`Sources`] holds a handle for each group of rules, [`Snapshot`] what one call
+//! needs of them.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -19,33 +20,33 @@ use crate::tool::{Assess, Assessment, Confirmations, NamedTool, Validators};
 /// The origin of the tools that are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToolOrigin {
-    /// Our own: their definitions are not pinned.
+    /// Tools of this process; their definitions are trusted and not pinned.
     Own,
-    /// Another server's.
+    /// Tools of another server.
     Foreign,
 }
 
 /// The name of the server whose tools are called.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerName {
-    /// This one, whatever the context of a call names.
+    /// Always this id; a server in the call's context is ignored.
     Always(ServerId),
-    /// The one that the context of a call names, else this one.
+    /// The server in the call's context; if it names none, this id.
     Default(Option<ServerId>),
 }
 
-/// The sections that decide about calls; one that is absent decides nothing.
+/// The rules that decide about calls, one member per group; an absent group is not applied.
 #[derive(Clone)]
 pub(crate) struct Sources {
     pub(crate) server: ServerName,
     pub(crate) origin: ToolOrigin,
     pub(crate) policies: Policies,
     pub(crate) access: Option<Access>,
-    /// Decides about definitions, and assesses tools.
+    /// The rules about definitions; they also assess tools.
     pub(crate) definitions: Option<Definitions>,
-    /// The definitions of the one server that all calls are for.
+    /// The definitions of the single server to which all calls go.
     pub(crate) server_tools: Option<Arc<ServerTools>>,
-    /// Assesses tools where definitions do not decide.
+    /// Assesses tools if `definitions` is absent.
     pub(crate) tools: Option<Arc<dyn Assess>>,
     pub(crate) permissions: Option<Permissions>,
     pub(crate) validators: Option<Validators>,
@@ -53,7 +54,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Creates sources that decide nothing.
+    /// Creates sources without any rules, so that every call is allowed.
     pub(crate) fn new(policies: Policies) -> Self {
         Self {
             server: ServerName::Default(None),
@@ -69,7 +70,7 @@ impl Sources {
         }
     }
 
-    /// Returns the server that a call is for.
+    /// Returns the server to which a call goes, or `None` if it has no id.
     #[inline]
     pub(crate) fn server_of<'a>(&'a self, cx: &'a Context) -> Option<&'a ServerId> {
         match &self.server {
@@ -86,7 +87,7 @@ impl Sources {
         }
     }
 
-    /// Returns what assesses tools.
+    /// Returns the source of assessments of tools, if there is one.
     pub(crate) fn assess(&self) -> Option<&dyn Assess> {
         match (&self.definitions, &self.tools) {
             (Some(definitions), _) => Some(definitions),
@@ -94,7 +95,7 @@ impl Sources {
         }
     }
 
-    /// Returns the time that decides about ends.
+    /// Returns the current time, against which expiries are compared.
     pub(crate) fn now(&self) -> SystemTime {
         self.access.as_ref().map_or_else(SystemTime::now, Access::now)
     }
@@ -102,12 +103,12 @@ impl Sources {
 
 mgp_types::opaque_debug!(Sources { server, origin });
 
-/// The facts that decide about one call; each part is read at most once.
+/// The state that decides about one call; each part is read at most once, so the decision is consistent.
 pub(crate) struct Snapshot<'a> {
     sources: &'a Sources,
     access: Option<AccessView<'a>>,
     tools: Option<Arc<Tools>>,
-    // Most calls need neither of these.
+    // Read on demand, because most calls need neither of them.
     policy: OnceCell<Arc<ServerPolicy>>,
     permissions: OnceCell<PermissionView<'a>>,
 }
@@ -136,13 +137,13 @@ impl<'a> Snapshot<'a> {
         Arc::clone(self.policy.get_or_init(|| self.sources.policies.get(server)))
     }
 
-    /// Returns what is known of a tool.
+    /// Returns the entry of a tool in the table of known tools, or `None` if the tool is not known.
     #[inline]
     pub(super) fn known(&self, tool: &str) -> Option<&Arc<KnownTool>> {
         self.tools.as_ref()?.get(tool)
     }
 
-    /// Returns the word for the state of a definition.
+    /// Returns the name of the state of a tool's definition, for explanations.
     pub(super) fn definition_state(&self, tool: &str) -> &'static str {
         match (&self.tools, self.sources.origin) {
             (_, ToolOrigin::Own) => "own",
@@ -151,7 +152,7 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Decides about the definition of a tool; `None` if definitions do not decide.
+    /// Returns the decision about the definition of a tool, or `None` if no definition rules are configured.
     #[inline]
     pub(super) fn definition_rule(
         &self,
@@ -160,7 +161,7 @@ impl<'a> Snapshot<'a> {
         let definitions = self.sources.definitions.as_ref()?;
         let known = known.map(|known| &**known);
         if self.sources.origin == ToolOrigin::Own {
-            // Our own tools are trusted; only the operator's override of a risk is recorded.
+            // Tools of this process are trusted; only an operator's override of their risk must be recorded.
             let records =
                 known.is_some_and(KnownTool::is_unrecorded) && definitions.readable().is_ok();
             let rule = self.tools.as_ref().filter(|_| records).map(|tools| tools.rule(known));
@@ -175,13 +176,13 @@ impl<'a> Snapshot<'a> {
         Some(Ok(self.tools.as_ref().map_or(DefinitionRule::List, |tools| tools.rule(known))))
     }
 
-    /// Returns whether a rule applies that needs the assessment of the tool.
+    /// Returns whether any configured rule needs the assessment of the tool.
     pub(super) fn assesses(&self) -> bool {
         let Sources { permissions, validators, confirmations, .. } = self.sources;
         permissions.is_some() || validators.is_some() || confirmations.is_some()
     }
 
-    /// Returns what calls of a tool need.
+    /// Returns the assessment of a tool: the risk, permissions and checks of its calls.
     #[inline]
     pub(super) fn assessment(
         &self,
@@ -204,7 +205,8 @@ impl<'a> Snapshot<'a> {
         Some(self.permissions.get_or_init(|| permissions.view()))
     }
 
-    /// Returns what decides about the permissions of a call; `None` if it needs none, as most do.
+    /// Returns the state that decides about the permissions of a call, or `None` if the call needs no permission, as
+    /// most.
     pub(super) fn permissions_for(
         &self,
         server: Option<&ServerId>,
@@ -217,7 +219,7 @@ impl<'a> Snapshot<'a> {
         needs_any.then(|| self.permissions())?
     }
 
-    /// Returns whether a tool of the server declares a permission for itself.
+    /// Returns whether any tool of the server declares this permission for itself.
     pub(super) fn is_of_tools(&self, permission: &Permission) -> bool {
         self.tools.as_ref().is_some_and(|tools| tools.declare(permission))
     }
@@ -226,7 +228,7 @@ impl<'a> Snapshot<'a> {
         self.sources.validators.as_ref()
     }
 
-    /// Returns whether risky calls are confirmed.
+    /// Returns whether confirmations are configured.
     pub(super) fn confirms(&self) -> bool {
         self.sources.confirmations.is_some()
     }
@@ -238,7 +240,7 @@ impl<'a> Snapshot<'a> {
         self.sources.confirmations.as_ref()?.approved(by, server, tool, arguments, at.get())
     }
 
-    /// Returns the strongest entry by which the operator named the tool of a call.
+    /// Returns the strongest access entry or approval in which the operator named the called tool.
     pub(super) fn naming(&self, facts: &CallFacts<'_>) -> Option<NamedTool> {
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();

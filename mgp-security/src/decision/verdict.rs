@@ -13,7 +13,8 @@ use crate::tool::{Assessment, NamedTool};
 
 /// The decision about one call of a tool.
 ///
-/// [`Governance::explain`](crate::Governance::explain) returns it for a call that is not made:
+/// [`Governance::explain`](crate::Governance::explain) returns the verdict of a hypothetical call, which is not
+/// made:
 ///
 /// ```
 /// use mgp_security::{CallOutcome, Governance, Stage};
@@ -30,11 +31,11 @@ use crate::tool::{Assessment, NamedTool};
 pub struct CallVerdict {
     outcome: CallOutcome,
     assessment: Option<Arc<Assessment>>,
-    /// Most calls have none.
+    /// Boxed, because most verdicts have no details.
     details: Option<Box<Details>>,
 }
 
-/// The details of a verdict that few calls have.
+/// The details that only few verdicts have.
 #[derive(Clone, Debug, Default)]
 struct Details {
     applied: Vec<Validator>,
@@ -50,19 +51,20 @@ pub enum CallOutcome {
     Allow,
     /// The call is refused.
     Refuse(Refusal),
-    /// The call may run once this is done.
+    /// The call may run once this requirement is met.
     Ask(Requirement),
 }
 
-/// An action that must come before a call may run.
+/// A step that must be completed before a call may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Requirement {
-    /// The tools of the server must be listed: the definition of the tool is not known, or may have changed.
+    /// The server's tools must be listed, because the definition of the tool is unknown or may have changed.
     Listing,
-    /// An event must record the operator's override of the risk of the tool.
+    /// The operator's override of the tool's risk must be recorded in the audit log.
     RiskRecord,
-    /// These permissions must be decided; none if the policy grants them and only the record is missing.
+    /// These permissions must be decided. Empty if the policy grants all of them and only the record of that is
+    /// missing.
     Permissions(Vec<MissingPermission>),
     /// The call must be confirmed.
     Confirmation,
@@ -88,11 +90,11 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// The group of the rule.
+    /// The group to which the rule belongs.
     pub stage: Stage,
     /// The result.
     pub result: StepResult,
-    /// The rule in words: the entry that decided, the permission, the validator.
+    /// A description of the rule, e.g. the deciding entry, the permission or the validator.
     pub rule: String,
 }
 
@@ -104,7 +106,7 @@ pub enum StepResult {
     Passed,
     /// The rule refuses the call.
     Refused,
-    /// The rule needs an answer first.
+    /// The rule needs an answer before it can decide.
     Asks,
 }
 
@@ -130,7 +132,7 @@ impl CallVerdict {
         }
     }
 
-    /// Returns whether the caller sees the tool in lists: neither access nor the definition refuses it.
+    /// Returns whether the tool appears in the caller's lists, i.e. is refused neither by access nor by its definition.
     #[must_use]
     pub fn is_visible(&self) -> bool {
         let hides = |refusal: &Refusal| {
@@ -145,7 +147,7 @@ impl CallVerdict {
         !self.refusal().is_some_and(hides)
     }
 
-    /// Returns the rule that refuses the call.
+    /// Returns the rule that refuses the call, or `None` if the call is not refused by a rule.
     #[must_use]
     pub fn rule(&self) -> Option<&Rule> {
         let mut error: Option<&(dyn Error + 'static)> = self.refusal().map(|refusal| refusal as _);
@@ -158,13 +160,13 @@ impl CallVerdict {
         None
     }
 
-    /// Returns what calls of the tool need, unless a rule before that refused the call.
+    /// Returns the assessment of the tool, or `None` if the call was refused before the tool was assessed.
     #[must_use]
     pub fn assessment(&self) -> Option<&Arc<Assessment>> {
         self.assessment.as_ref()
     }
 
-    /// Returns each rule that was considered, with its result; only an explained verdict has them.
+    /// Returns the rules that were considered, with their results; empty unless the verdict comes from `explain`.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         self.details.as_ref().map_or(&[], |details| &details.steps)
@@ -175,12 +177,12 @@ impl CallVerdict {
         self.details.as_ref().map_or(&[], |details| &details.applied)
     }
 
-    /// Returns the entry that spares the confirmation.
+    /// Returns the entry or approval that makes a confirmation unnecessary, if there is one.
     pub(crate) fn spared_by(&self) -> Option<&NamedTool> {
         self.details.as_ref()?.spared_by.as_ref()
     }
 
-    /// Takes the verdict apart.
+    /// Splits the verdict into its outcome and the assessment.
     #[inline]
     pub(crate) fn into_outcome(self) -> (CallOutcome, Option<Arc<Assessment>>) {
         (self.outcome, self.assessment)
@@ -242,12 +244,12 @@ impl fmt::Display for StepResult {
     }
 }
 
-/// A record of the rules that are considered; the words are built only if they are kept.
+/// Records the rules that are considered. The description is a closure, so it is built only if it is kept.
 pub(super) trait Recorder {
     fn add(&mut self, stage: Stage, result: StepResult, rule: impl FnOnce() -> String);
 }
 
-/// Keeps no steps: the decisions about real calls.
+/// A recorder that discards all steps, for decisions about real calls.
 pub(super) struct NoSteps;
 
 impl Recorder for NoSteps {

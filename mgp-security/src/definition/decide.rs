@@ -1,4 +1,4 @@
-//! The decisions of operators about definitions that wait.
+//! The decisions of operators about definitions that wait for approval.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use crate::audit::Event;
 use crate::error::Refusal;
 use crate::state::ChangeError;
 
-/// A tool that waits for an operator.
+/// A tool whose definition waits for the decision of an operator.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PendingDefinition {
@@ -26,20 +26,22 @@ pub struct PendingDefinition {
     pub server: ServerId,
     /// The tool.
     pub tool: String,
-    /// The definition that waits, and why.
+    /// The definition that waits, and the reason.
     pub held: HeldDefinition,
-    /// Since when.
+    /// The time since which the definition waits.
     pub since: Timestamp,
 }
 
 impl Definitions {
-    /// Approves the definition of a tool that has this fingerprint; the tool can be called before this answers.
+    /// Approves the waiting definition of a tool, if it has this fingerprint. The tool can be called as soon as this
+    /// method returns.
     ///
     /// # Errors
-    /// [`Refusal`] if `by` is not an operator, no such definition waits, or it cannot be stored and recorded.
+    /// [`Refusal`] if `by` is not an operator, if no definition with this fingerprint waits, or if the approval cannot
+    /// be stored or recorded.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was approved.
+    /// If the future is dropped, the definition may or may not have been approved.
     pub async fn approve(
         &self,
         by: &Principal,
@@ -68,13 +70,14 @@ impl Definitions {
         Ok(())
     }
 
-    /// Rejects the definition of a tool that has this fingerprint: it waits no longer, and the tool stays refused.
+    /// Rejects the waiting definition of a tool, if it has this fingerprint: the definition no longer waits, and the
+    /// tool stays refused.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was rejected.
+    /// If the future is dropped, the definition may or may not have been rejected.
     pub async fn reject(
         &self,
         by: &Principal,
@@ -98,7 +101,7 @@ impl Definitions {
         Ok(())
     }
 
-    /// The definitions that wait for an operator, by server and tool.
+    /// Returns the definitions that wait for an operator, sorted by server and tool.
     ///
     /// # Errors
     /// [`StoreError`] while the pins cannot be read.
@@ -129,14 +132,14 @@ impl Definitions {
         Ok(waiting)
     }
 
-    /// Forgets all tools of a server, with what was approved, waits or was rejected of them: what it lists next is
-    /// pinned as if it was seen for the first time.
+    /// Removes the records of all tools of a server, i.e. approved, waiting and rejected definitions. The tools that
+    /// the server lists next are pinned as if they were seen for the first time.
     ///
     /// # Errors
-    /// [`Refusal`] if `by` is not an operator, or it cannot be stored and recorded; nothing was removed then.
+    /// [`Refusal`] if `by` is not an operator, or if the change cannot be stored or recorded; nothing was removed then.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether they were forgotten.
+    /// If the future is dropped, the records may or may not have been removed.
     pub async fn forget(
         &self,
         by: &Principal,
@@ -149,10 +152,11 @@ impl Definitions {
         self.remove(server, told).await
     }
 
-    /// Removes all tools of a server that is no longer registered; the caller checks that it may be removed.
+    /// Removes the records of all tools of a server that is no longer registered. The caller of this method must have
+    /// checked the authority for that.
     ///
     /// # Errors
-    /// [`Refusal`] when it cannot be kept and recorded; nothing was forgotten then.
+    /// [`Refusal`] if the change cannot be stored or recorded; nothing was removed then.
     ///
     /// # Cancel safety
     /// As [`forget`](Self::forget).
@@ -178,14 +182,15 @@ impl Definitions {
         }
         self.0.seen().retain(|id, seen| {
             let is_it = id.as_ref() == Some(server);
-            // A server with a similar id may be admitted now.
+            // Also forget servers that were refused only because their id looks like the removed one; they may be
+            // admitted now.
             seen.is_own() || !(is_it || seen.looks_like(server))
         });
         self.0.publish();
         Ok(())
     }
 
-    /// Refuses and records attempts of callers that are not operators.
+    /// Checks that the caller is an operator; refuses and records the attempt if not.
     async fn authorise(
         &self,
         by: &Principal,
@@ -198,7 +203,7 @@ impl Definitions {
         Err(refusal)
     }
 
-    /// Returns the definition that waits, if it has this fingerprint.
+    /// Returns the waiting definition of a tool, if it has this fingerprint.
     fn held(
         &self,
         server: &ServerId,

@@ -21,10 +21,11 @@ use crate::policy::Policies;
 use crate::state::State;
 use crate::tool::{Assess, Assessment};
 
-/// The known tools of all servers and their definitions; a cheap handle.
+/// The known tools of all servers and their definitions; a handle that is cheap to clone.
 ///
-/// The first definition of a tool that is seen is pinned. From then on the tool can be called as long as its server
-/// lists it with that definition; another one waits until an operator approves it.
+/// The first definition seen of a tool is pinned, i.e. stored as the accepted one. From then on the tool can be
+/// called as long as its server lists it with that definition; a different definition waits until an operator
+/// approves it.
 ///
 /// ```
 /// use mgp_security::{Definitions, Policies, DefinitionState};
@@ -51,16 +52,17 @@ pub struct Definitions(pub(super) Arc<DefinitionCore>);
 pub(super) struct DefinitionCore {
     pub(super) pins: State<PinTable>,
     pub(super) policies: Policies,
-    /// The table that lookups read.
+    /// The table that lookups read; replaced as a whole by each change.
     now: RwLock<Arc<Table>>,
-    /// The parts of it that the gates of one server read.
+    /// The handles given out for single servers; each holds that server's part of the table.
     parts: Mutex<HashMap<ServerId, Arc<ServerTools>>>,
     /// The last list of each server; locked while the table is built, so that an older table never replaces a newer one.
     seen: Mutex<HashMap<Option<ServerId>, ServerListing>>,
-    /// Held by the call that lists the tools of a server for all that wait.
+    /// A lock for each server, held by the call that lists its tools on behalf of all calls that wait.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Hooks,
-    /// `true` if something changed while the pins could not be read: the table is built again once they can.
+    /// `true` if a change could not be applied because the pins were unreadable; the table is rebuilt once they are
+    /// readable.
     behind: AtomicBool,
 }
 
@@ -68,7 +70,7 @@ pub(super) struct DefinitionCore {
 pub(crate) struct ServerTools(RwLock<Option<Arc<Tools>>>);
 
 impl Definitions {
-    /// Creates definitions that are pinned in a store; until it was [opened](Self::open) no pin is known.
+    /// Creates definitions whose pins are kept in a store; no pin is known before [`open`](Self::open).
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
         let inner = Arc::new(DefinitionCore {
@@ -88,28 +90,29 @@ impl Definitions {
         Self(inner)
     }
 
-    /// Creates definitions that are pinned as long as the process runs.
+    /// Creates definitions whose pins are kept in memory and lost when the process ends.
     #[must_use]
     pub fn in_memory(policies: Policies) -> Self {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies)
     }
 
-    /// Reads the pins and follows them from then on.
+    /// Reads the pins from the store, and follows their changes from then on.
     ///
     /// # Errors
     /// [`StoreError`] if they cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the pins as they were known before.
+    /// If the future is dropped, the previously read pins remain in use.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.pins.open().await?;
         self.0.publish();
         Ok(())
     }
 
-    /// Returns what calls of a tool need.
+    /// Returns the assessment of a tool, i.e. what calls of it need.
     ///
-    /// A tool that is not listed is assessed by its pin; one without a pin by [`Assessment::unlisted`].
+    /// A tool that its server does not list is assessed by its pinned definition, or by [`Assessment::unlisted`] if it
+    /// has none.
     #[must_use]
     pub fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         let tools = self.tools(server);
@@ -117,7 +120,7 @@ impl Definitions {
         known.map_or_else(|| self.unlisted(server, tool), |known| Arc::clone(known.assessment()))
     }
 
-    /// Returns the risk of a tool for the record of a call.
+    /// Returns the risk of a tool, for the audit record of a call.
     pub(crate) fn risk(&self, part: &ServerTools, server: &ServerId, tool: &str) -> RiskLevel {
         self.0.catch_up();
         let risk = |tools: &Tools| Some(tools.get(tool)?.assessment().effective_risk.clone());
@@ -125,7 +128,7 @@ impl Definitions {
         known.unwrap_or_else(|| self.unlisted(Some(server), tool).effective_risk.clone())
     }
 
-    /// Returns what holds for a tool that is not known.
+    /// Returns the assessment of a tool that is not known.
     pub(crate) fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         let policy = self.0.policies.get(server);
         let pair = |book: &PinTable| book.get(server?, tool)?.pinned.clone();
@@ -133,9 +136,9 @@ impl Definitions {
         pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
     }
 
-    /// Returns a handle on the known tools of one server, for callers that read them at every call.
+    /// Returns a handle to the known tools of one server, for layers that read them at every call.
     pub(crate) fn server(&self, server: &ServerId) -> Arc<ServerTools> {
-        // Held so that no table is published meanwhile.
+        // Held so that no table is published between reading it and registering the handle.
         let _seen = self.0.seen();
         let tools = self.0.now.read().of(Some(server.as_str())).cloned();
         let mut parts = self.0.parts.lock();
@@ -143,19 +146,19 @@ impl Definitions {
         Arc::clone(part.or_insert_with(|| Arc::new(ServerTools(RwLock::new(tools)))))
     }
 
-    /// Returns what a handle has at this moment.
+    /// Returns the current tools of a server's handle.
     #[inline]
     pub(crate) fn tools_in(&self, part: &ServerTools) -> Option<Arc<Tools>> {
         self.0.catch_up();
         part.0.read().clone()
     }
 
-    /// Returns what is known of the tools of a server, at this moment.
+    /// Returns the current tools of a server, or `None` if none are known.
     pub(crate) fn tools(&self, server: Option<&ServerId>) -> Option<Arc<Tools>> {
         self.tools_of(server.map(ServerId::as_str))
     }
 
-    /// Returns what is known of the tools of a server, by its name.
+    /// As [`tools`](Self::tools), with the server's id as a string.
     pub(crate) fn tools_of(&self, server: Option<&str>) -> Option<Arc<Tools>> {
         self.0.catch_up();
         self.0.now.read().of(server).cloned()
@@ -165,7 +168,7 @@ impl Definitions {
         &self.0.policies
     }
 
-    /// Returns whether the pins can be decided from.
+    /// Checks that the pins can be read, which every decision requires.
     ///
     /// # Errors
     /// [`StoreError`] while they cannot be read.
@@ -185,7 +188,7 @@ impl Definitions {
         self.tools(server)?.get(tool)?.tool.clone()
     }
 
-    /// Returns the number of tools of a server that cannot be approved, as it listed them last.
+    /// Returns the number of tools in a server's last list whose definitions cannot be approved.
     #[must_use]
     pub fn refused(&self, server: &ServerId) -> usize {
         let Some(tools) = self.tools(Some(server)) else { return 0 };
@@ -193,18 +196,19 @@ impl Definitions {
         tools.named.iter().filter(|(_, known)| refused(known)).count()
     }
 
-    /// Returns the hash of the text of a definition as it was last listed.
+    /// Returns the hash of a definition's JSON as the server listed it last.
     pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Sha256Hash> {
         self.tools(Some(server))?.get(tool)?.raw
     }
 
-    /// Learns the tools that a server runs itself: they are trusted as they are, and nothing is pinned.
+    /// Registers the tools that this process runs itself; they are trusted, and nothing is pinned.
     pub fn learn(&self, server: Option<&ServerId>, tools: &[mcp::Tool]) {
         self.0.seen().insert(server.cloned(), ServerListing::own(tools));
         self.0.publish();
     }
 
-    /// Notes that a server has reported changed tools: the next call of one lists them again.
+    /// Marks a server's list as outdated, because the server reported a change: the next call of one of its tools lists
+    /// them again.
     pub fn mark_stale(&self, server: &ServerId) {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.stale();
@@ -212,15 +216,15 @@ impl Definitions {
         self.0.publish();
     }
 
-    /// Runs a hook after each change of the known tools; it must not wait.
+    /// Registers a hook that runs after each change of the known tools; it must not block.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);
     }
 
-    /// Returns the lock for listing the tools of a server, and for recording overrides.
+    /// Returns the lock of a server that serializes listing its tools and recording overrides.
     pub(super) fn turn(&self, server: &ServerId) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.turns.lock();
-        // No call waits for the others.
+        // Remove locks that no call holds or waits for.
         turns.retain(|known, turn| known == server || Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(server.clone()).or_default())
     }
@@ -231,7 +235,7 @@ impl DefinitionCore {
         Arc::clone(&self.now.read())
     }
 
-    /// Brings into the table what changed while the pins could not be read.
+    /// Rebuilds the table if changes were missed while the pins could not be read.
     #[inline]
     fn catch_up(&self) {
         if self.behind.load(Ordering::Acquire) && self.behind.swap(false, Ordering::AcqRel) {
@@ -248,10 +252,10 @@ impl DefinitionCore {
         self.policies.has(id) || book.has(id) || admitted.contains(id)
     }
 
-    /// Builds the table again, from the lists, the pins and the policies.
+    /// Rebuilds the table from the lists, the pins and the policies, and publishes it.
     pub(super) fn publish(&self) {
         let mut seen = self.seen();
-        // While the pins cannot be read no call is decided; what is shown may stay.
+        // While the pins are unreadable, no call is decided, so the old table may stay until they are readable again.
         let Ok(book) = self.pins.now() else {
             self.behind.store(true, Ordering::Release);
             return;

@@ -5,31 +5,32 @@ use serde_json::{Map, Value};
 
 use super::review::visible;
 
-/// The number of differences that are listed; a definition that changed more is a new one.
+/// The maximum number of differences that are listed; the rest is left out.
 const CHANGES_MAX: usize = 32;
 
-/// One difference.
+/// One difference between two definitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The place: a JSON pointer into the definition.
+    /// The location, as a JSON pointer into the definition.
     pub at: String,
-    /// The earlier value, cut and with everything invisible spelled out; `None` if it is new.
+    /// The earlier value, shortened and with invisible characters escaped; `None` if the member is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The present value; `None` if it was removed.
+    /// The current value, shortened and with invisible characters escaped; `None` if the member was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
 impl Difference {
-    /// The same without anything that the server wrote.
+    /// Returns the difference without any text of the server: only the top-level member that changed.
     pub(super) fn place(&self) -> Self {
         Self { at: top(&self.at).to_owned(), before: None, after: None }
     }
 }
 
-/// The member of a definition that a pointer leads into, in words of our own: further names are the server's.
+/// Returns the top-level member that a pointer leads into, as one of our own constants, because deeper names are
+/// chosen by the server.
 pub(super) fn top(at: &str) -> &'static str {
     const MEMBERS: [&str; 7] = [
         "/name",

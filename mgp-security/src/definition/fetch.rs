@@ -1,4 +1,5 @@
-//! The steps before a call whose tool is not known: the list of the tools, and the record of an override of its risk.
+//! The steps before a call of an unknown tool: listing the server's tools, and recording an override of the tool's
+//! risk.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,22 +24,22 @@ use crate::error::Refusal;
 
 /// The time limit for listing, and for waiting while another call lists.
 ///
-/// A tool that was never seen counts as unlisted if its server does not answer in that time.
+/// If the server does not answer in time, a tool that was never seen counts as unlisted.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The number of pages that are read; a server with more counts as one that does not answer.
+/// The maximum number of pages that are read; a server with more pages counts as unresponsive.
 const MAX_PAGES: usize = 100;
 
 /// The reason why the tools of a server could not be listed.
 enum ListError {
-    /// The server did not answer, or its answer is wrong.
+    /// The server did not answer, or its answer is invalid.
     Server(RpcError),
-    /// The answer of the server cannot be stored.
+    /// The listed tools cannot be stored.
     Local(RpcError),
 }
 
 impl Definitions {
-    /// Lists the tools of a server on behalf of a call, once for all calls that wait for it.
+    /// Lists the tools of a server before a call; concurrent calls share one listing.
     ///
     /// # Errors
     /// [`Refusal::Unlisted`] if the tool is known and the server does not list its tools in time.
@@ -51,14 +52,14 @@ impl Definitions {
     ) -> Result<(), RpcError> {
         let unlisted = |reason| Refusal::Unlisted { server: server.clone(), reason };
         let turn = turn(self, server, call).await?;
-        // The call that had the turn before may have listed them.
+        // The call that held the lock before may have listed the tools already.
         if !self.must_list(server, tool)? {
             return Ok(());
         }
         let limit = time_limit(call);
         let listed = timeout(limit, list(self, server, inner, call)).await;
         let late = || RpcError::internal("it did not list its tools in time");
-        // A short deadline of the caller is not evidence against the server.
+        // The caller's own short deadline expired, which does not show that the server is unresponsive.
         if listed.is_err() && limit < LIST_TIMEOUT {
             return Err(unlisted(late()).into());
         }
@@ -66,7 +67,7 @@ impl Definitions {
         match listed {
             Ok(()) => {}
             Err(ListError::Local(error)) => return Err(error),
-            // A tool whose definition may have changed is not called by the old one.
+            // The definition may have changed, so the tool must not be called on the basis of the old one.
             Err(ListError::Server(error))
                 if self.state(Some(server), tool) != DefinitionState::Unseen =>
             {
@@ -88,7 +89,8 @@ impl Definitions {
         Ok(matches!(rule, DefinitionRule::List))
     }
 
-    /// Records that the operator replaced the risk of a tool, once per definition and policy; no call runs before.
+    /// Records that the operator replaced the risk of a tool, once per definition and policy. No call of the tool runs
+    /// before that.
     ///
     /// # Errors
     /// [`Refusal::Unaudited`] if it cannot be recorded.
@@ -115,7 +117,7 @@ impl Definitions {
     }
 }
 
-/// Waits until no other call lists the tools of a server or records an override.
+/// Acquires the lock of a server, so that only one call at a time lists its tools or records an override.
 async fn turn(
     definitions: &Definitions,
     server: &ServerId,
@@ -133,7 +135,7 @@ fn time_limit(call: &Call) -> Duration {
     call.cx().deadline.remaining().map_or(LIST_TIMEOUT, |left| left.min(LIST_TIMEOUT))
 }
 
-/// Reads all pages.
+/// Reads all pages of a server's list of tools.
 async fn list<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
@@ -145,7 +147,7 @@ async fn list<S: MgpService>(
     for _ in 0..MAX_PAGES {
         let mut call =
             Call::ask::<ToolsList>(&params, own(on_behalf.cx())).map_err(ListError::Local)?;
-        // The layers further out have written their part already.
+        // The outer layers have already added their members to the call on whose behalf this listing is made.
         *call.hop_mut() = on_behalf.hop().sender_members();
         let reply = inner.call(call).await.map_err(ListError::Server)?;
         let Page { tools: more, next } = reply::read(&reply).map_err(ListError::Server)?;
@@ -163,7 +165,7 @@ async fn list<S: MgpService>(
     ))))
 }
 
-/// Returns the context of a call of our own on behalf of another.
+/// Returns the context for a call of our own that is made on behalf of another call.
 fn own(cx: &Context) -> Context {
     let mut own = cx.clone();
     own.key = CallKey::next();
@@ -171,7 +173,7 @@ fn own(cx: &Context) -> Context {
     own.logical = None;
     own.outlet = Outlet::none();
     own.caller_access = CallerAccess::Unavailable;
-    // Notes of layers further out are about their call, not about this one.
+    // Extensions that outer layers added belong to the other call, not to this one.
     own.extensions = Extensions::default();
     own
 }

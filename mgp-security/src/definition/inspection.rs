@@ -1,4 +1,4 @@
-//! A definition as it was listed, read and reviewed, before anything is known of its server.
+//! The reading and review of one definition, independent of what is known about its server.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use super::name::NameFlaw;
 use super::review::{Finding, Severity, review};
 use super::shown::Shown;
 
-/// The length in bytes from which on an operator must review a definition: a model reads all of it in each turn.
+/// The size in bytes from which on an operator must review a definition, because a model reads all of it in every
+/// turn.
 const CROWDS_OUT: usize = 64 * 1024;
 
-/// A definition as a model reads it, with the findings of the review.
+/// A definition as a model reads it, and the findings of its review.
 ///
 /// ```
 /// use mgp_security::Inspection;
@@ -62,7 +63,7 @@ impl Inspection {
         Self { shown: Some(shown), findings, names_another: false }
     }
 
-    /// Our own tool, which is not looked at.
+    /// Creates the inspection of a tool of this process, which is trusted and not reviewed.
     pub(super) fn trusted(tool: &mcp::Tool) -> Self {
         let shown = Shown {
             tool: Arc::new(tool.clone()),
@@ -72,7 +73,7 @@ impl Inspection {
         Self { shown: Some(shown), findings: Vec::new(), names_another: false }
     }
 
-    /// A definition that is refused for a reason that is not in it.
+    /// Creates the inspection of a tool that is refused for a reason outside its definition.
     pub(super) fn refused(finding: Finding) -> Self {
         Self { shown: None, findings: vec![finding], names_another: false }
     }
@@ -83,19 +84,20 @@ impl Inspection {
         self.findings.push(Finding::new(Severity::Flagged, "/name", flaw.to_string(), ""));
     }
 
-    /// Returns the hash of all a model reads; `None` if the definition cannot be read.
+    /// Returns the hash of everything that a model reads of the definition, or `None` if the definition cannot be
+    /// read.
     #[must_use]
     pub fn fingerprint(&self) -> Option<Sha256Hash> {
         self.shown.as_ref().map(|shown| shown.fingerprint)
     }
 
-    /// Returns the findings, the worst first.
+    /// Returns the findings, most severe first.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Returns the severity of the worst finding.
+    /// Returns the severity of the worst finding, or `None` without findings.
     #[must_use]
     pub fn severity(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()

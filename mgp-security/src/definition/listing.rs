@@ -1,4 +1,5 @@
-//! The lists of servers: read, reviewed, pinned if they are new, held back if they changed.
+//! Processing of the lists that servers send: definitions are read, reviewed, pinned if new, and held back if
+//! changed.
 
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
@@ -19,52 +20,52 @@ use super::state::{DefinitionState, HeldDefinition};
 use crate::audit::{DefinitionFlag, Event};
 use crate::state::{ChangeError, Snapshot};
 
-/// The number of servers that are known at a time; the tools of further ones are not pinned.
+/// The maximum number of servers that are known at a time; the tools of further servers are not pinned.
 const SERVERS_MAX: usize = 1024;
 
-/// The number of attempts to pin if another process was first.
+/// The maximum number of attempts to store pins when other processes change them at the same time.
 const TRIES: usize = 4;
 
-/// The bytes of definitions that are read before other tasks run.
+/// The number of bytes of definitions that are processed before yielding to other tasks.
 const READ_AT_ONCE: usize = 64 * 1024;
 
-/// The admission of the tools of a server.
+/// The result of checking whether the tools of a server are pinned at all.
 enum Admitted {
-    /// They are our own, and not pinned.
+    /// The tools belong to this process and are not pinned.
     Own,
-    /// They are admitted.
+    /// The server is admitted.
     Well,
-    /// They are refused for the id of their server; with its flaw, if no event records that yet.
+    /// The server is refused because of its id. Holds the flaw if no event has recorded it yet.
     Not(Option<NameFlaw>),
 }
 
-/// Tools by name, as they were listed now.
+/// The tools of the current list, by name.
 type ToolsByName = HashMap<Box<str>, Arc<ListedTool>>;
 
-/// A list that was read.
+/// The content of a list after reading.
 struct ReadList {
     named: ToolsByName,
-    /// The names of what was not read before.
+    /// The names of the tools whose definitions were not read before.
     fresh: HashSet<Box<str>>,
-    /// The hashes of all definitions, in their order.
+    /// The hashes of all definitions, in the order of the list.
     hashes: Vec<Sha256Hash>,
-    /// `true` if names were left out for lack of room.
+    /// `true` if tools were left out because the limit of names is reached.
     is_crowded: bool,
 }
 
 impl Definitions {
-    /// Takes over tools that a server lists: new ones are pinned, changed ones wait for an operator.
+    /// Processes some of the tools that a server lists: new definitions are pinned, changed ones wait for an operator.
     ///
     /// # Errors
-    /// [`ChangeError`] when the pins cannot be kept or recorded; nothing was taken over then.
+    /// [`ChangeError`] if the pins cannot be stored or recorded; the list has no effect then.
     ///
     /// # Cancel safety
-    /// Dropping the future takes over nothing, or pins that the next listing finds.
+    /// If the future is dropped, the list has no effect, or its new pins were stored and the next listing finds them.
     pub async fn observe(&self, server: &ServerId, tools: &[Payload]) -> Result<(), ChangeError> {
         self.take(server, tools, Whole::No).await.map(drop)
     }
 
-    /// Takes over a list, and returns the hashes of the definitions; none for our own.
+    /// Processes a list, and returns the hashes of its definitions; empty for tools of this process.
     pub(super) async fn take(
         &self,
         server: &ServerId,
@@ -79,7 +80,7 @@ impl Definitions {
         if let Admitted::Well = admitted {
             self.pin(server, &named, &fresh).await?;
         }
-        // If it was removed meanwhile, the next list is taken over.
+        // If the server was removed in the meantime, this list is dropped; the next one is processed.
         if let Some(known) = self.0.seen().get_mut(&Some(server.clone()))
             && !known.is_own()
         {
@@ -92,7 +93,7 @@ impl Definitions {
         Ok(hashes)
     }
 
-    /// Admits a server or refuses it, and records each refusal once.
+    /// Checks whether a server is admitted, and records its refusal once.
     async fn let_in(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let admitted = self.admit(server)?;
         if let Admitted::Not(Some(flaw)) = &admitted {
@@ -106,8 +107,8 @@ impl Definitions {
         Ok(admitted)
     }
 
-    /// Returns the flaw of the id of a server, for which its tools cannot be used; the flaw it would have, if it has
-    /// listed nothing yet.
+    /// Returns the flaw of a server's id that prevents the use of its tools. For a server that has listed nothing yet,
+    /// returns the flaw that would be found now.
     ///
     /// ```
     /// use mgp_security::{Definitions, NameFlaw, Policies};
@@ -132,7 +133,7 @@ impl Definitions {
 
     /// Decides whether the tools of a server are pinned at all.
     ///
-    /// The decision is stored at once: of two servers that look alike, one is admitted.
+    /// The result is stored immediately, so that only the first of two servers with similar ids is admitted.
     fn admit(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let book = self.0.pins.now()?;
         let mut seen = self.0.seen();
@@ -151,10 +152,10 @@ impl Definitions {
         })
     }
 
-    /// Reads definitions that were not read before.
+    /// Reads the definitions of a list that were not read before.
     ///
-    /// Pins stay, so a server that lists other names each time would fill the store: beyond the bound a name
-    /// that is not known is left out, and all unknown names are refused.
+    /// Pins are never removed automatically, so a server that lists new names each time could fill the store. Beyond
+    /// the limit, unknown names are left out of the list and their calls are refused.
     async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<ReadList, ChangeError> {
         let book = self.0.pins.now()?;
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
@@ -163,7 +164,7 @@ impl Definitions {
             let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
             listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
         };
-        // Most lists say nothing new.
+        // Computed on demand, because most lists contain no new definition.
         let shadows = LazyCell::new(|| self.shadows(server));
         let admitted = admitted(&self.0.seen());
         let is_known = |id: &str| self.0.is_known(id, &admitted, &book);
@@ -186,7 +187,7 @@ impl Definitions {
                     owned.err().or_else(|| shadows.find(name))
                 }))
             };
-            // A tool without a name can neither be called nor refused.
+            // A tool without a name cannot be called, so it is skipped.
             let Some(name) = name_of(raw, &listed.inspection) else { continue };
             if book.get(server, &name).is_none() && !named.contains_key(&name) {
                 if room == 0 {
@@ -213,7 +214,7 @@ impl Definitions {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
-            // A tool that is held back itself cannot be impersonated.
+            // A tool that is held back cannot be called, so nothing can impersonate it.
             let pinned =
                 tools.named.iter().filter(|(_, known)| known.standing == DefinitionState::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
@@ -234,7 +235,7 @@ impl Definitions {
                 return Ok(());
             }
             match self.0.pins.commit(change, events).await {
-                // Another process was first: see what it pinned.
+                // Another process changed the pins first: read what it stored, then retry.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => self.0.pins.open().await?,
                 done => return done.map(drop),
             }
@@ -274,7 +275,7 @@ impl Definitions {
                     );
                 }
                 DefinitionState::Pinned => {
-                    // It is the pinned definition again.
+                    // The server lists the pinned definition again, so the waiting one is dropped.
                     if held.is_some_and(|held| held.kind == PinKind::Waiting) {
                         change = change.remove(PinTable::SPACE, key(PinKind::Waiting));
                     }
@@ -298,10 +299,10 @@ impl Definitions {
         Ok((change, events))
     }
 
-    /// Notes that a server was asked for its tools and did not list them.
+    /// Records that a server did not list its tools when asked.
     ///
     /// # Errors
-    /// [`ChangeError`] when that cannot be kept, or what is wrong with its id not be recorded.
+    /// [`ChangeError`] if that cannot be stored, or if a flaw of the server's id cannot be recorded.
     pub(super) async fn tried(&self, server: &ServerId) -> Result<(), ChangeError> {
         self.let_in(server).await?;
         if let Some(known) = self.0.seen().get_mut(&Some(server.clone())) {
@@ -318,7 +319,8 @@ pub(super) fn admitted(seen: &HashMap<Option<ServerId>, ServerListing>) -> HashS
     well.filter_map(|(id, _)| id.clone()).collect()
 }
 
-/// Returns the flaw of the id of a server among those that are admitted; one with pins was admitted before.
+/// Returns the flaw of a server's id, compared with all admitted servers; a server that has pins was admitted
+/// before and has none.
 fn flaw(
     server: &ServerId,
     seen: &HashMap<Option<ServerId>, ServerListing>,
@@ -337,7 +339,7 @@ fn put(change: Change, pin: &Pin) -> Result<Change, ChangeError> {
     Ok(change.put(PinTable::SPACE, key, Payload::of(pin).map_err(ChangeError::Encode)?))
 }
 
-/// Returns the record of a definition; `None` if it cannot be read.
+/// Returns the stored form of a definition, or `None` if the definition cannot be read.
 fn record(server: &ServerId, tool: &str, kind: PinKind, what: &Inspection) -> Option<Pin> {
     let shown = what.shown.as_ref()?;
     Some(Pin {
@@ -352,7 +354,7 @@ fn record(server: &ServerId, tool: &str, kind: PinKind, what: &Inspection) -> Op
     })
 }
 
-/// Returns the event of a definition that is held for review.
+/// Creates the audit event for a definition that is held for review.
 fn held_event(
     server: &ServerId,
     tool: &str,
@@ -381,7 +383,7 @@ fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {
     event.build()
 }
 
-/// Returns the name of a tool, if it can be read.
+/// Returns the name of a tool, or `None` if it cannot be read.
 fn name_of(raw: &Payload, inspection: &Inspection) -> Option<Box<str>> {
     match &inspection.shown {
         Some(shown) => Some(shown.tool.name.as_str().into()),

@@ -1,8 +1,9 @@
 //! Definitions of tools: pinned when they are first seen, refused when they change (MGP §4).
 //!
-//! - [`Definitions`] is what is known of all tools: their definitions, what follows from them, and how they stand.
-//! - [`DefinitionLayer`](crate::DefinitionLayer) keeps it up to date with what servers list, and refuses other calls.
-//! - [`Inspection`] and [`NameFlaw`] report what is wrong with a definition or a name by itself.
+//! - [`Definitions`] holds all known tools: their definitions, their assessments and their states.
+//! - [`DefinitionLayer`](crate::DefinitionLayer) updates it from the lists that servers send, and refuses calls of
+//!   tools that are not approved.
+//! - [`Inspection`] and [`NameFlaw`] describe the flaws of a single definition or name.
 
 mod decide;
 mod definitions;

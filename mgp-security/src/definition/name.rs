@@ -7,10 +7,10 @@ use mgp_types::service::ServerId;
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
 
-/// The longest name of a tool or server, in bytes.
+/// The maximum length of a tool name or server id, in bytes.
 const NAME_MAX: usize = 128;
 
-/// Ids of servers that would pass for a part of the protocol or of its operator.
+/// Server ids that could be mistaken for a part of the protocol or for its operator.
 const RESERVED_SERVERS: [&str; 14] = [
     "mgp",
     "mcp",
@@ -28,48 +28,49 @@ const RESERVED_SERVERS: [&str; 14] = [
     "dev.cloto",
 ];
 
-/// The prefixes of names of the protocol itself.
+/// The prefixes that are reserved for names of the protocol.
 const RESERVED_PREFIXES: [&str; 6] = ["mgp/", "mgp.", "mgp_", "mgp-", "mgp:", "dev.cloto"];
 
-/// Letters that look like others and are not in the skeletons of UTS 39.
+/// Letters that look alike but are not covered by the skeletons of UTS 39.
 const LOOKS: [(&str, &str); 3] = [("vv", "w"), ("cl", "d"), ("5", "s")];
 
-/// Names shorter than this do not look alike by a doubled or a swapped letter.
+/// The minimum length for the check of doubled or swapped letters; shorter names differ too little to compare that
+/// way.
 const NEAR_MIN: usize = 6;
 
 /// The reason why a name cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameFlaw {
-    /// An empty or too long name.
+    /// The name is empty or too long.
     #[error("the name has {0} bytes; it must have 1 to {NAME_MAX}")]
     Length(usize),
-    /// A character that a name must not have.
+    /// The name contains a character that is not allowed.
     #[error("the name holds {0}; use A-Z a-z 0-9 _ . / -, and `/` only between parts")]
     Characters(String),
-    /// A name of the protocol.
+    /// The name is reserved for the protocol.
     #[error("the name `{0}` belongs to the protocol; choose another")]
     Reserved(String),
-    /// The name of another tool.
+    /// Another tool already has this name.
     #[error("the name `{name}` is already that of `{of}`")]
     Taken {
         /// The name.
         name: String,
-        /// The owner of the name.
+        /// The server that owns the name.
         of: String,
     },
-    /// A name that looks like another.
+    /// The name looks like another name.
     #[error("the name `{name}` looks like `{like}`; choose another")]
     LooksLike {
-        /// The name, with what does not show spelled out.
+        /// The name, with invisible characters escaped.
         name: String,
-        /// The one it looks like.
+        /// The name that it looks like.
         like: String,
     },
 }
 
 impl NameFlaw {
-    /// Checks the name of a tool by itself.
+    /// Checks the name of a tool without comparing it to other names.
     ///
     /// # Errors
     /// [`NameFlaw`] when it is too long, holds characters it must not hold, or belongs to the protocol.
@@ -83,7 +84,8 @@ impl NameFlaw {
             return Err(Self::Characters("a path".to_owned()));
         }
         let small = name.to_ascii_lowercase();
-        // Many honest tools are called `ping`; a method with parts is not used by accident.
+        // Many legitimate tools are called `ping`, so only names with a `/`, which are not used by accident, count as
+        // methods.
         let is_method = (small.contains('/') || small == Initialize::METHOD)
             && method::lookup(&small).is_some();
         if is_method
@@ -95,10 +97,10 @@ impl NameFlaw {
         Ok(())
     }
 
-    /// Checks the id of a server, by itself and among those that are known.
+    /// Checks the id of a server by itself and against the known ids.
     ///
     /// # Errors
-    /// [`NameFlaw`] when it cannot be used, belongs to the protocol, or looks like a known one that is not the same.
+    /// [`NameFlaw`] if the id cannot be used, is reserved for the protocol, or looks like a different known id.
     pub fn check_server<'a>(
         id: &str,
         known: impl IntoIterator<Item = &'a str>,
@@ -112,7 +114,7 @@ impl NameFlaw {
         if reserved || RESERVED_PREFIXES[..2].iter().any(begins) {
             return Err(Self::Reserved(super::review::visible(id)));
         }
-        // Letters of another alphabet that all look like Latin ones have no other purpose.
+        // An id in another alphabet whose letters all look like Latin ones can only be meant to deceive.
         let looks: String = skeleton(id).collect();
         if !id.is_ascii() && looks.is_ascii() {
             return Err(Self::LooksLike { name: super::review::visible(id), like: looks });
@@ -142,11 +144,11 @@ impl NameFlaw {
         }
     }
 
-    /// Returns whether a tool of one server looks like a tool of another.
+    /// Checks that a tool's name is not equal or similar to that of a tool of another server.
     ///
     /// # Errors
-    /// [`NameFlaw::Taken`] when another server has a tool of the very same name,
-    /// [`NameFlaw::LooksLike`] when it has one that this name could be taken for.
+    /// [`NameFlaw::Taken`] if another server has a tool with the same name, [`NameFlaw::LooksLike`] if another server
+    /// has a tool with a name that can be confused with this one.
     pub fn check_shadow<'a>(
         server: &str,
         tool: &str,
@@ -167,14 +169,14 @@ impl NameFlaw {
     }
 }
 
-/// The names of tools of other servers, to find those that look like them.
+/// The tool names of other servers, indexed by appearance, to find similar ones.
 #[derive(Debug, Default)]
 pub(super) struct Shadows {
     looks: HashMap<String, (String, String)>,
 }
 
 impl Shadows {
-    /// The looks of some names.
+    /// Creates the index from pairs of server and tool names.
     pub(super) fn of<'a>(known: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut shadows = HashMap::new();
         for (server, name) in known {
@@ -185,10 +187,10 @@ impl Shadows {
         Self { looks: shadows }
     }
 
-    /// The tool of another server that a name could be taken for.
+    /// Returns the flaw of a tool name that can be confused with a tool of another server, if there is one.
     ///
-    /// The very same name is none: tools are called by server and name, and which server a bare name means is decided
-    /// where such names are routed.
+    /// An identical name is not a flaw here: tools are called by server and name, and the router decides to which
+    /// server a bare name belongs.
     pub(super) fn find(&self, tool: &str) -> Option<NameFlaw> {
         let (server, name) = looks(tool).iter().find_map(|looks| self.looks.get(looks))?;
         let like = format!("{server}/{name}");
@@ -209,7 +211,7 @@ fn look_alike(one: &str, other: &str) -> bool {
     ones.iter().any(|one| others.contains(one)) || is_near(&ones[1], &others[1])
 }
 
-/// The appearance of a name: as written, and in small letters; without marks between its parts.
+/// Returns two normalized appearances of a name without separators: as written, and in lower case.
 fn looks(name: &str) -> [String; 2] {
     [plain(name), plain(&name.to_lowercase())]
 }
@@ -224,7 +226,7 @@ fn plain(name: &str) -> String {
     looks
 }
 
-/// Returns whether two names differ by a letter that is doubled or two that are swapped, which readers miss.
+/// Returns whether two names differ only by a doubled letter or by two swapped letters, which readers overlook.
 fn is_near(one: &str, other: &str) -> bool {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     if one.len().min(other.len()) < NEAR_MIN {

@@ -1,12 +1,12 @@
-//! Numbers of canonical JSON in one spelling each, without rounding: `1`, `1.0` and `10e-1` are one number.
+//! Normalization of numbers in canonical JSON, without rounding: `1`, `1.0` and `10e-1` become the same text.
 //!
-//! Canonical JSON keeps numbers as they were written, which confirmations need.
-//! Here a server that writes its definitions with another library must not look like one that changed them.
+//! Canonical JSON keeps numbers as they were written, because confirmations need that. Definitions need the
+//! opposite: a server that serializes the same definition with another library must not appear to have changed it.
 
-/// The largest exponent; numbers beyond it stay as they are written.
+/// The largest absolute exponent that is normalized; numbers with a larger one stay as written.
 const EXPONENT_MAX: i64 = 1_000_000;
 
-/// Writes every number of a JSON text in its one exact spelling.
+/// Returns a JSON text with every number in its normalized spelling.
 pub(super) fn exact(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
@@ -29,7 +29,7 @@ pub(super) fn exact(json: &str) -> String {
     out
 }
 
-/// Returns the end of the string that begins the text.
+/// Returns the end of the JSON string at the beginning of the text.
 fn string_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -43,7 +43,7 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// The one spelling of a number: its digits without zeros at either end, and the power of ten they are times.
+/// Returns the normalized spelling of a number: its digits without leading and trailing zeros, and a power of ten.
 fn spelled(number: &str) -> Option<String> {
     let (sign, number) = match number.strip_prefix('-') {
         Some(rest) => ("-", rest),

@@ -1,6 +1,7 @@
-//! The stored definitions: the one that is pinned, and the one that waits.
+//! The stored definitions of each tool: the pinned one, and one that waits or was rejected.
 //!
-//! They are separate records, so that a server that changes a tool cannot undo an approval made meanwhile.
+//! These are separate records, so that a server that changes a tool cannot overwrite an approval made at the same
+//! time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::policy::ServerPolicy;
 use crate::state::Snapshot;
 use crate::tool::Assessment;
 
-/// A record about one tool of one server.
+/// A stored record about one tool of one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pin {
     pub(crate) server: String,
@@ -23,10 +24,10 @@ pub(crate) struct Pin {
     pub(super) fingerprint: String,
     /// The definition as a model reads it.
     pub(super) shown: Payload,
-    /// The findings of the review, if it waits for that.
+    /// The findings of the review; empty unless the definition waits because of them.
     #[serde(default)]
     pub(super) findings: Vec<Finding>,
-    /// The operator who approved or rejected it, if one did.
+    /// The operator who approved or rejected the definition, if one did.
     #[serde(default)]
     pub(super) by: Option<String>,
     pub(super) at: Timestamp,
@@ -36,15 +37,15 @@ pub(crate) struct Pin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PinKind {
-    /// This definition may be used.
+    /// The definition may be used.
     Pinned,
-    /// This definition waits for an operator.
+    /// The definition waits for an operator.
     Waiting,
-    /// An operator rejected this definition.
+    /// An operator rejected the definition.
     Rejected,
 }
 
-/// All records, for decisions.
+/// All records, indexed by server and tool for decisions.
 #[derive(Debug, Default)]
 pub(crate) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
 
@@ -62,19 +63,20 @@ impl Pin {
         Sha256Hash::digest(self.shown.as_str().as_bytes())
     }
 
-    /// Returns what calls need by the stored definition.
+    /// Returns the assessment of the stored definition under a policy.
     pub(super) fn assess(&self, policy: &ServerPolicy) -> Assessment {
         match self.shown.get() {
             Ok(tool) => Assessment::of(&tool, policy),
-            // It was written by us.
+            // Cannot happen: this process or another one of ours wrote the definition.
             Err(_) => Assessment::unlisted(&self.tool, policy),
         }
     }
 
-    /// Returns the key of a record: what is held has one of its own.
+    /// Returns the key of a record in the store; a pinned definition and a held one of the same tool have different
+    /// keys.
     pub(super) fn key(server: &str, tool: &str, kind: PinKind) -> String {
         let slot = if kind == PinKind::Pinned { "pinned" } else { "held" };
-        // Text can always be written; as JSON no two pairs of names make the same key.
+        // Strings can always be encoded, and as JSON, different pairs of names never result in the same key.
         Payload::of(&[server, tool, slot]).map(|key| key.as_str().to_owned()).unwrap_or_default()
     }
 }
@@ -90,18 +92,18 @@ impl PinTable {
         self.0.contains_key(server)
     }
 
-    /// The servers with pinned tools.
+    /// Returns the ids of the servers that have records.
     pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// The tools of a server of which something is kept.
+    /// Returns the tools of a server that have records.
     pub(super) fn tools(&self, server: &ServerId) -> impl Iterator<Item = (&str, &PinPair)> {
         let tools = self.0.get(server.as_str()).into_iter().flatten();
         tools.map(|(name, pair)| (name.as_str(), pair))
     }
 
-    /// Everything that waits.
+    /// Returns the records of all definitions that wait for an operator.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Pin>> {
         let held = self.0.values().flat_map(HashMap::values).filter_map(|pair| pair.held.as_ref());
         held.filter(|pin| pin.kind == PinKind::Waiting)

@@ -1,4 +1,4 @@
-//! Refusals of calls of tools for their definitions, and of decisions about definitions.
+//! Refusals of tool calls because of the tool's definition, and of operators' decisions about definitions.
 
 use mgp_types::Object;
 use mgp_types::service::{Authority, Principal, Rule, ServerId};
@@ -7,17 +7,18 @@ use super::DefinitionState;
 use super::diff::{Difference, top};
 use super::review::{Finding, Severity};
 
-/// The finding on a tool that changes while a call waits.
+/// The finding on a tool whose definition changes while a call waits.
 const UNSETTLED: &str = "its definition is not settled; try again";
 
-/// A tool that may not be called: its definition changed, waits, or cannot be used.
+/// The error for a tool that cannot be called because its definition changed, waits for an operator, or is
+/// unusable.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{tool}` of `{server}` is disabled: {}", why(.standing))]
 pub struct DefinitionRefused {
     server: ServerId,
     tool: String,
     standing: DefinitionState,
-    /// The parts of a definition that the caller may read.
+    /// The parts of the definition that this caller may read in the error.
     reads: Reads,
     #[source]
     rule: Rule,
@@ -25,12 +26,12 @@ pub struct DefinitionRefused {
 
 /// The parts of a definition that a refusal contains.
 ///
-/// A definition that is held back for its instructions to a model must not reach one in its refusal.
+/// A definition that is held back because it instructs models must not reach a model through the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
-    /// The places that changed.
+    /// The locations that changed, without any text of the server.
     Places,
-    /// The changes, too.
+    /// The locations and the changed texts.
     Everything,
 }
 
@@ -50,16 +51,16 @@ impl DefinitionRefused {
         Self { server: server.clone(), tool: tool.to_owned(), standing, reads, rule }
     }
 
-    /// Returns the refusal of a call whose definition is changing at this moment.
+    /// Creates the refusal of a call whose tool definition is changing at this moment.
     pub(crate) fn unsettled(server: &ServerId, tool: &str, by: &Principal) -> Self {
         let finding = Finding::new(Severity::Refused, "", UNSETTLED, "");
         Self::new(server, tool, DefinitionState::Refused(vec![finding].into()), by)
     }
 
-    /// Returns the facts for the caller.
+    /// Returns the details of the error for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Strings and lists of them can always be encoded.
+        // Encoding strings and lists of strings cannot fail.
         let _ = details.encode("server_id", self.server.as_str());
         let _ = details.encode("tool", &self.tool);
         let _ = details.encode("status", &format!("definition_{}", self.standing.as_str()));
@@ -128,7 +129,7 @@ fn remedy(standing: &DefinitionState) -> &'static str {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecisionRefused {
-    /// Nothing waits under these names.
+    /// No definition of this tool waits for a decision.
     #[error("no definition of `{tool}` of `{server}` waits for a decision")]
     Nothing {
         /// The server.
@@ -136,12 +137,12 @@ pub enum DecisionRefused {
         /// The tool.
         tool: String,
     },
-    /// Something else waits by now.
+    /// A different definition waits by now than the one the operator decided about.
     #[error("the definition of `{tool}` changed again; look at it and approve `{waiting}` instead")]
     Another {
         /// The tool.
         tool: String,
-        /// The fingerprint of what waits.
+        /// The fingerprint of the definition that waits now.
         waiting: String,
     },
 }

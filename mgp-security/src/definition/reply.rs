@@ -1,4 +1,5 @@
-//! Lists of tools on their way to the caller: read, pinned, and without what must not be seen.
+//! Processing of tool lists on their way to the caller: definitions are read and pinned, and tools that must not be
+//! seen are left out.
 
 use mgp_types::mcp::key;
 use mgp_types::method::ToolsList;
@@ -13,7 +14,7 @@ use super::refused::DefinitionRefused;
 use super::server_listing::Whole;
 use crate::error::Refusal;
 
-/// One page of a list.
+/// One page of a list of tools.
 #[derive(Deserialize)]
 pub(super) struct Page {
     pub(super) tools: Vec<Payload>,
@@ -21,12 +22,12 @@ pub(super) struct Page {
     pub(super) next: Option<String>,
 }
 
-/// Reads a page.
+/// Parses a page.
 pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
     reply.get()
 }
 
-/// Returns whether a request asks for the first page.
+/// Returns whether a request asks for the first page, i.e. whether its answer may be the whole list.
 pub(crate) fn page(call: &Call) -> Whole {
     match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
         Ok(params) if params.cursor.is_none() => Whole::Yes,
@@ -34,7 +35,7 @@ pub(crate) fn page(call: &Call) -> Whole {
     }
 }
 
-/// Reads and pins a list, and leaves out what must not be seen.
+/// Reads and pins the tools of a list, and removes those that the caller must not see.
 pub(crate) async fn watch(
     definitions: &Definitions,
     server: &ServerId,
@@ -62,7 +63,7 @@ pub(crate) async fn watch(
     Ok(reply)
 }
 
-/// Returns a tool as the caller may see it; `None` if it is left out.
+/// Returns a tool as the caller may see it, or `None` if it is left out of the list.
 pub(super) fn show(
     definitions: &Definitions,
     server: &ServerId,
@@ -74,14 +75,14 @@ pub(super) fn show(
     let name: String = tool.get("name")?.get().ok()?;
     let standing = definitions.state(Some(server), &name);
     if standing == DefinitionState::Pinned {
-        // A later list may have been read since, with another definition.
+        // A later list may have been processed in the meantime, with another definition of the tool.
         if hash.is_some() && definitions.listed(server, &name) != hash.copied() {
             return None;
         }
         let risk = definitions.assessment(Some(server), &name).effective_risk.clone();
         return Some(annotated(cx, raw, tool, &risk));
     }
-    // An operator sees that it exists, and nothing of its text.
+    // An operator sees that the tool exists, but none of its text.
     if cx.principal.authority() != Authority::Operator || standing == DefinitionState::Unseen {
         return None;
     }
@@ -98,7 +99,7 @@ pub(super) fn show(
     Payload::of(&stub).ok()
 }
 
-/// Returns a tool with its effective risk, if the caller knows that member.
+/// Returns the definition of a tool with its effective risk added, if the caller supports that member.
 ///
 /// A value that the server itself writes there is removed.
 fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {

@@ -1,4 +1,4 @@
-//! The last list of one server, and the state of each of its tools.
+//! The last known list of one server's tools, and the state of each tool.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,34 +20,35 @@ use super::table::{KnownTool, Tools};
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 
-/// The number of tools of one server that are kept, those it no longer lists included; names beyond are refused.
+/// The maximum number of tools kept per server, including tools no longer listed; tools with further names are
+/// refused.
 pub(super) const TOOLS_MAX: usize = 10_000;
 
-/// The bytes of definitions of one server that are kept; tools beyond are refused.
+/// The maximum size of all definitions of one server in bytes; further tools are refused.
 pub(super) const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The last list of one server.
+/// The last known list of one server's tools.
 #[derive(Debug, Default)]
 pub(super) struct ServerListing {
     pub(super) listed: HashMap<Box<str>, Arc<ListedTool>>,
     bytes: usize,
-    /// `true` if tools were left out for lack of room.
+    /// `true` if tools were left out because a limit was reached.
     full: bool,
-    /// `true` if the tools are our own: trusted, and not pinned.
+    /// `true` if these are the tools of this process, which are trusted and not pinned.
     own: bool,
     stale: bool,
-    /// The time at which the whole list was last seen.
+    /// The time at which a complete list was last requested or received.
     complete: Option<Instant>,
-    /// The flaw of the id of the server.
+    /// The flaw of the server's id, which prevents the use of its tools.
     pub(super) flaw: Option<NameFlaw>,
     /// The record of that flaw.
     pub(super) told: FlawRecord,
 }
 
-/// One tool as it was listed.
+/// One tool as its server listed it.
 #[derive(Debug)]
 pub(super) struct ListedTool {
-    /// The hash of the text, so that what did not change is not read again.
+    /// The hash of the definition's JSON, so that an unchanged definition is not read again.
     pub(super) raw: Sha256Hash,
     pub(super) inspection: Inspection,
     bytes: usize,
@@ -67,7 +68,7 @@ impl ListedTool {
         Self { raw: hash, inspection, bytes: raw.as_str().len() }
     }
 
-    /// Creates the entry of a name that is listed twice, with two definitions.
+    /// Creates the entry for a name that the server lists twice, with different definitions.
     pub(super) fn twice(hash: Sha256Hash) -> Self {
         let what = "the server lists the tool twice, with two definitions";
         let inspection = Inspection::refused(Finding::new(Severity::Refused, "/name", what, ""));
@@ -76,12 +77,12 @@ impl ListedTool {
 }
 
 impl ServerListing {
-    /// A server that has listed nothing yet, with what is wrong with its id.
+    /// Creates the listing of a server that has listed nothing yet, with the flaw of its id, if there is one.
     pub(super) fn of(flaw: Option<NameFlaw>) -> Self {
         Self { flaw, ..Self::default() }
     }
 
-    /// The tools of the party itself.
+    /// Creates the listing of the tools of this process.
     pub(super) fn own(tools: &[mcp::Tool]) -> Self {
         let listed = tools.iter().map(|tool| {
             let inspection = Inspection::trusted(tool);
@@ -91,12 +92,12 @@ impl ServerListing {
         Self { listed: listed.collect(), own: true, ..Self::default() }
     }
 
-    /// Returns whether it was refused because its id looks like that of another.
+    /// Returns whether this server was refused because its id looks like the given one.
     pub(super) fn looks_like(&self, server: &ServerId) -> bool {
         matches!(&self.flaw, Some(NameFlaw::LooksLike { like, .. }) if like == server.as_str())
     }
 
-    /// Returns whether the tools are our own.
+    /// Returns whether these are the tools of this process.
     pub(super) fn is_own(&self) -> bool {
         self.own
     }
@@ -122,15 +123,16 @@ impl ServerListing {
         self.stale = !self.own;
     }
 
-    /// Notes that the server was asked, whatever came of it.
+    /// Notes the time at which the server was asked for its tools, even if it did not answer.
     pub(super) fn tried(&mut self) {
         self.complete = Some(Instant::now());
     }
 
-    /// Takes over a list; a complete one replaces all tools.
+    /// Adds a list; a complete list replaces all tools, except those that wait or are refused.
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, whole: Whole) {
         if whole == Whole::Yes {
-            // A definition that waits stays: hiding a tool from a list does not make it callable as an unknown one.
+            // Keep definitions with findings: a server must not make such a tool callable as an unknown one by no
+            // longer listing it.
             self.listed.retain(|_, listed| listed.inspection.severity().is_some());
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
             (self.full, self.stale, self.complete) = (false, false, Some(Instant::now()));
@@ -141,7 +143,7 @@ impl ServerListing {
             let room = before > 0 || self.listed.len() < TOOLS_MAX;
             if !room || bytes > BYTES_MAX {
                 self.full = true;
-                // An older definition must not stand in for one that was not kept.
+                // The new definition does not fit. Remove the old one, which must not be used in its place.
                 self.bytes -= before;
                 self.listed.remove(&name);
                 continue;
@@ -151,12 +153,12 @@ impl ServerListing {
         }
     }
 
-    /// Notes that tools were left out for want of room to pin them.
+    /// Notes that tools were left out because there is no room to pin them.
     pub(super) fn crowded(&mut self) {
         self.full = true;
     }
 
-    /// Returns what lookups read of it.
+    /// Returns the tools in the form that lookups read.
     pub(super) fn tools(
         &self,
         server: Option<&ServerId>,
@@ -171,7 +173,7 @@ impl ServerListing {
             policy: Some(Arc::clone(policy)),
             ..Tools::default()
         };
-        // An assessment by the same policy is not repeated.
+        // Assessments made with the same policy are reused.
         let is_same_policy = |tools: &&Arc<Tools>| {
             tools.policy.as_ref().is_some_and(|known| Arc::ptr_eq(known, policy))
         };
@@ -185,7 +187,7 @@ impl ServerListing {
         }
         let mut named: BTreeMap<Box<str>, KnownTool> = BTreeMap::new();
         if let Some(server) = server.filter(|_| !self.own) {
-            // An override for a tool that is not listed is recorded like any other.
+            // Overrides for unlisted tools are recorded like any other.
             for name in policy.risk.keys() {
                 let assessment = Assessment::unlisted(name, policy).into();
                 let known = KnownTool::new(None, assessment, tools.others.clone());
@@ -212,7 +214,7 @@ impl ServerListing {
         tools
     }
 
-    /// Returns a listed tool as lookups read it.
+    /// Returns a listed tool in the form that lookups read.
     fn known(
         &self,
         name: &str,
@@ -243,7 +245,7 @@ impl ServerListing {
     }
 }
 
-/// Returns a tool as its pin records it.
+/// Returns an unlisted tool as its stored record describes it.
 fn recorded(
     name: &str,
     pair: &PinPair,
@@ -277,9 +279,9 @@ pub(super) enum FlawRecord {
 /// The extent of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whole {
-    /// All tools.
+    /// The list contains all tools.
     Yes,
-    /// One page of several, or perhaps.
+    /// The list is, or may be, one page of several.
     No,
 }
 
@@ -294,7 +296,8 @@ impl KnownTool {
         Self { tool, raw: None, pin: None, assessment, standing, unrecorded }
     }
 
-    /// Shares the mark of an earlier table, so that an override is recorded once, even if a call records it now.
+    /// Reuses the `unrecorded` flag of an earlier table, so that an override is recorded only once, even if a call is
+    /// recording it now.
     fn keep_told(&mut self, before: &Self) {
         let same = self.tool == before.tool
             && self.assessment.overrides == before.assessment.overrides
@@ -305,7 +308,7 @@ impl KnownTool {
     }
 }
 
-/// Returns the state of a listed definition, compared with its records.
+/// Returns the state of a listed definition, by comparing it with the stored records.
 pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> DefinitionState {
     let (Some(shown), Some(Severity::Flagged) | None) = (&inspection.shown, inspection.severity())
     else {
@@ -336,14 +339,14 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     match pinned {
         Some(_) => DefinitionState::Changed(held.into()),
         None if held.findings.is_empty() && held.rejected_by.is_none() && !waits => {
-            // It is not pinned yet, or could not be.
+            // The definition is not pinned yet, or could not be pinned.
             DefinitionState::Unseen
         }
         None => DefinitionState::Flagged(held.into()),
     }
 }
 
-/// Returns the state of a definition that is known from its record only.
+/// Returns the state of a definition that is known only from its record.
 fn held_as(held: &Arc<Pin>, pair: &PinPair) -> DefinitionState {
     let shown = |pin: &Pin| pin.shown.clone();
     let told = HeldDefinition {
@@ -362,7 +365,7 @@ fn held_as(held: &Arc<Pin>, pair: &PinPair) -> DefinitionState {
 pub(super) fn changed(pin: &Pin, now: &Payload) -> Vec<super::diff::Difference> {
     match (pin.shown.get(), now.get()) {
         (Ok(before), Ok(after)) => differences(&before, &after),
-        // Both were written by us.
+        // Cannot happen: both records were written by our own code.
         _ => Vec::new(),
     }
 }

@@ -1,10 +1,10 @@
 //! The part of a definition that a model reads, and its fingerprint (MGP §4).
 //!
-//! Everything counts that is not named here, so that an unknown member cannot change unseen:
-//! - `_meta` is for programs; of it only the mirror of `security` counts, where `security` is absent.
-//! - `icons` are for people, and their addresses change with every release of a site.
-//! - `execution` declares whether a call may become a task, which no gate reads.
-//! - `security.effective_risk_level` is worked out here; what a server writes there is replaced.
+//! The fingerprint covers every member except these, so that a change of an unknown member is detected:
+//! - `_meta` is for programs. Only the copy of `security` in it is covered, if `security` itself is absent.
+//! - `icons` are for people, and their URLs change often.
+//! - `execution` declares whether a call may become a task; no decision depends on it.
+//! - `security.effective_risk_level` is computed by this crate, which replaces the server's value.
 
 use std::sync::Arc;
 
@@ -12,30 +12,30 @@ use mgp_types::{Extras, Payload, RpcError, Sha256Hash, canonical, mcp};
 
 use super::number::exact;
 
-/// The largest definition that is looked at; a larger one is refused.
+/// The maximum size of a definition in bytes; a larger one is refused without being read.
 pub(super) const SIZE_MAX: usize = 256 * 1024;
 
-/// Members that no model sees and no gate reads.
+/// Members that no model sees and no decision depends on.
 const UNSEEN: [&str; 3] = ["_meta", "icons", "execution"];
 
-/// A definition that could be read.
+/// A definition that was parsed successfully.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
-    /// The tool.
+    /// The definition as a tool.
     pub(super) tool: Arc<mcp::Tool>,
-    /// The part that a model reads, in canonical form.
+    /// The members that a model reads, as canonical JSON.
     pub(super) text: Payload,
-    /// The hash of that.
+    /// The hash of `text`.
     pub(super) fingerprint: Sha256Hash,
 }
 
 /// The reason why a definition cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
-    /// A definition that is too large.
+    /// The definition is too large.
     #[error("the definition has {0} bytes, at most {SIZE_MAX} are looked at")]
     Large(usize),
-    /// A text that is not a tool, or that two readers could read as two different tools.
+    /// The JSON is not a tool, or is ambiguous, so that two parsers could read different tools.
     #[error("the definition cannot be read: {0}")]
     Malformed(String),
 }
@@ -53,7 +53,7 @@ impl Shown {
         if size > SIZE_MAX {
             return Err(Unreadable::Large(size));
         }
-        // Names that stand twice are refused here: one reader would see the first, another the last.
+        // Duplicate member names are refused here, because parsers differ in which one they use.
         let clean = Payload::from_trusted(canonical(raw.as_str())?);
         let tool: mcp::Tool = clean.get()?;
         let mut seen: Extras = clean.get()?;
@@ -71,7 +71,7 @@ impl Shown {
     }
 }
 
-/// Returns the server's own security metadata, without the effective risk.
+/// Returns the security metadata that the server declared, without the effective risk.
 fn own_words(security: &Payload) -> Payload {
     let Ok(mut members) = security.get::<Extras>() else { return security.clone() };
     match members.remove("effective_risk_level") {

@@ -1,4 +1,4 @@
-//! The state of a definition: whether it may be used, and why not.
+//! The state of a definition: whether its tool may be called, and the reason if not.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ pub enum DefinitionState {
     Unseen,
     /// The definition that was first listed, or that an operator approved.
     Pinned,
-    /// Changed, and held until an operator reviews it.
+    /// The definition differs from the pinned one, and waits for an operator.
     Changed(Arc<HeldDefinition>),
-    /// Never approved, and held until an operator reviews its text.
+    /// The definition was never approved and has findings, so it waits for an operator.
     Flagged(Arc<HeldDefinition>),
-    /// A definition that cannot be approved.
+    /// The definition has flaws because of which it cannot be approved.
     Refused(Arc<[Finding]>),
 }
 
@@ -28,15 +28,15 @@ pub enum DefinitionState {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HeldDefinition {
-    /// The fingerprint of the definition that waits: an approval must name it.
+    /// The fingerprint of the waiting definition, which an approval must name.
     pub fingerprint: Sha256Hash,
     /// The fingerprint of the pinned definition, if there is one.
     pub pinned: Option<Sha256Hash>,
-    /// The changes.
+    /// The differences from the pinned definition.
     pub differences: Vec<Difference>,
     /// The findings of the review.
     pub findings: Vec<Finding>,
-    /// The operator who rejected it, if one did.
+    /// The operator who rejected this definition, if one did.
     pub rejected_by: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl DefinitionState {
         matches!(self, Self::Unseen | Self::Pinned)
     }
 
-    /// Returns the word for it.
+    /// Returns the name of the state, e.g. for logs.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {

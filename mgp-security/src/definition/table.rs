@@ -1,4 +1,4 @@
-//! The table that lookups read: the tools of each server, by name.
+//! The table that lookups read: the tools of each server by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::pin::Pin;
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 
-/// The age from which on a list no longer counts as complete: a name that is not in it makes the server list again.
+/// The age from which on a list counts as outdated: a call of a tool that is not in it lists the tools again.
 const FRESH_LIST_TTL: Duration = Duration::from_secs(30);
 
-/// The number of names up to which they are compared one by one.
+/// The maximum number of names that are searched linearly.
 const FEW: usize = 4;
 
-/// All known tools.
+/// All known tools of all servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// The tools of the party itself.
+    /// The tools of this process, if they have no server id.
     pub(super) own: Arc<Tools>,
-    /// The tools of others.
+    /// The tools of each server.
     pub(super) servers: Sorted<ServerId, Arc<Tools>>,
 }
 
@@ -34,15 +34,15 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     pub(super) named: Sorted<Box<str>, Arc<KnownTool>>,
-    /// The state of all other names.
+    /// The state of all names that are not in the table.
     pub(super) others: DefinitionState,
-    /// `true` if the server has reported changed tools since.
+    /// `true` if the server has reported a change of its tools since the list was read.
     pub(super) stale: bool,
-    /// `true` if the tools are our own: trusted, and not pinned.
+    /// `true` if these are the tools of this process, which are trusted and not pinned.
     pub(super) own: bool,
-    /// The time at which the whole list was last seen.
+    /// The time at which a complete list was last requested or received.
     pub(super) complete: Option<Instant>,
-    /// The operator's policy that the assessments were made with.
+    /// The operator's policy under which the tools were assessed.
     pub(super) policy: Option<Arc<ServerPolicy>>,
 }
 
@@ -51,29 +51,29 @@ pub(crate) struct Tools {
 pub(crate) struct KnownTool {
     /// The definition as last listed; `None` if it could not be read, or is not listed.
     pub(super) tool: Option<Arc<mcp::Tool>>,
-    /// The hash of its text as listed; `None` if it is our own, or known from its pin only.
+    /// The hash of the definition's JSON as listed; `None` for a tool of this process, or one known only from its pin.
     pub(super) raw: Option<Sha256Hash>,
-    /// The pin it is known from if it is not listed.
+    /// The pin from which an unlisted tool is known.
     pub(super) pin: Option<Arc<Pin>>,
     /// The assessment of its calls.
     pub(super) assessment: Arc<Assessment>,
     /// The state of its definition.
     pub(super) standing: DefinitionState,
-    /// `true` if the operator replaced its risk and no event records that yet.
+    /// `true` if the operator overrides the risk and no event has recorded that yet.
     pub(super) unrecorded: Arc<AtomicBool>,
 }
 
-/// Values sorted by the length of their name, then by the name.
+/// A map sorted by the length of the keys, then by the keys themselves.
 ///
-/// Most comparisons are of two lengths, so a lookup costs fewer instructions than hashing the name, and no choice of
-/// names makes it slow.
+/// Most comparisons in the binary search compare only lengths, so a lookup costs less than hashing the name, and
+/// names chosen by an attacker cannot slow it down.
 #[derive(Clone, Debug)]
 pub(super) struct Sorted<K, V>(Vec<(K, V)>);
 
 impl<K: Name, V> Sorted<K, V> {
     #[inline]
     pub(super) fn get(&self, name: &str) -> Option<&V> {
-        // Comparing a few names costs less than the search.
+        // A linear search is faster for so few names.
         if self.0.len() <= FEW {
             return self.0.iter().find(|(known, _)| known.name() == name).map(|(_, value)| value);
         }
@@ -101,13 +101,13 @@ impl<K, V> Default for Sorted<K, V> {
 impl<K: Ord + Name, V> From<BTreeMap<K, V>> for Sorted<K, V> {
     fn from(values: BTreeMap<K, V>) -> Self {
         let mut values: Vec<_> = values.into_iter().collect();
-        // Stable: names of one length stay in their order.
+        // The sort is stable, so names of equal length keep their order.
         values.sort_by_key(|(name, _)| name.name().len());
         Self(values)
     }
 }
 
-/// A key that is a text, and sorts as it does.
+/// A key with a string form that has the same order as the key.
 pub(super) trait Name {
     fn name(&self) -> &str;
 }
@@ -125,7 +125,7 @@ impl Name for ServerId {
 }
 
 impl Table {
-    /// The tools of a server.
+    /// Returns the tools of a server; `None` as the server means this process.
     #[inline]
     pub(super) fn of(&self, server: Option<&str>) -> Option<&Arc<Tools>> {
         match server {
@@ -161,9 +161,9 @@ impl Tools {
 /// The decision about the definition of a tool.
 #[derive(Debug)]
 pub(crate) enum DefinitionRule {
-    /// The tool may be called.
+    /// The definition allows calls of the tool.
     Allow,
-    /// The tool may be called once an event records that the operator replaced its risk.
+    /// The tool may be called after an event has recorded that the operator overrides its risk.
     Record,
     /// The tool may not be called.
     Refuse(DefinitionState),
@@ -177,17 +177,17 @@ impl Tools {
         self.named.get(name)
     }
 
-    /// Returns the state of the definition of a tool.
+    /// Returns the state of a tool's definition.
     pub(crate) fn state(&self, name: &str) -> &DefinitionState {
         self.get(name).map_or(&self.others, |known| &known.standing)
     }
 
-    /// Returns whether a tool declares a permission for itself.
+    /// Returns whether any tool of the server declares a permission for itself.
     pub(crate) fn declare(&self, permission: &Permission) -> bool {
         self.named.iter().any(|(_, known)| known.declares(permission))
     }
 
-    /// Decides about a tool of another server, as it is [known](Self::get) here.
+    /// Returns the decision about the definition of a tool of another server; `known` is its [entry](Self::get) here.
     pub(crate) fn rule(&self, known: Option<&KnownTool>) -> DefinitionRule {
         let Some(known) = known else {
             return match &self.others {
@@ -198,7 +198,7 @@ impl Tools {
         };
         match &known.standing {
             _ if self.stale => DefinitionRule::List,
-            // It is listed and not pinned yet, or it may be in the list by now.
+            // The definition is listed but not pinned yet, or the list is so old that a new one may contain the tool.
             DefinitionState::Unseen if known.tool.is_some() || self.is_old() => {
                 DefinitionRule::List
             }
@@ -210,24 +210,24 @@ impl Tools {
         }
     }
 
-    /// Returns whether the tools are our own.
+    /// Returns whether these are the tools of this process.
     pub(crate) fn are_own(&self) -> bool {
         self.own
     }
 
-    /// Returns whether a tool that is not in the list may be there by now.
+    /// Returns whether the list is so old that a tool missing in it may exist by now.
     fn is_old(&self) -> bool {
         !self.own && self.complete.is_none_or(|at| at.elapsed() > FRESH_LIST_TTL)
     }
 }
 
 impl KnownTool {
-    /// Returns whether the operator replaced its risk and no event records that yet.
+    /// Returns whether the operator overrides the risk of the tool and no event has recorded that yet.
     pub(crate) fn is_unrecorded(&self) -> bool {
         self.unrecorded.load(Ordering::Acquire)
     }
 
-    /// Returns whether its definition, as listed or pinned, declares a permission.
+    /// Returns whether the tool's definition, as listed or pinned, declares a permission.
     fn declares(&self, permission: &Permission) -> bool {
         let pinned = || self.pin.as_ref()?.shown.get::<mcp::Tool>().ok().map(Arc::new);
         let Some(tool) = self.tool.clone().or_else(pinned) else { return false };
@@ -238,12 +238,12 @@ impl KnownTool {
         })
     }
 
-    /// Returns what calls of the tool need.
+    /// Returns the assessment of the tool.
     pub(crate) fn assessment(&self) -> &Arc<Assessment> {
         &self.assessment
     }
 
-    /// Returns whether its server lists the tool.
+    /// Returns whether the server lists the tool.
     pub(crate) fn is_listed(&self) -> bool {
         self.tool.is_some()
     }

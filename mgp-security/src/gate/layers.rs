@@ -1,4 +1,4 @@
-//! The layers: each one is the gate with the rules of one section.
+//! The layers: each one is the gate, with the rules of one section of the specification.
 //!
 //! Applies to: both.
 
@@ -16,7 +16,7 @@ use crate::permission::Permissions;
 use crate::policy::Policies;
 use crate::tool::{Assess, Confirmations, Validate, Validators};
 
-/// Declares a layer that is the gate with some sources.
+/// Declares a layer that consists of the gate and some sources of rules.
 macro_rules! gate_layer {
     ($(#[$meta:meta])* $layer:ident) => {
         $(#[$meta])*
@@ -37,14 +37,14 @@ macro_rules! gate_layer {
 }
 
 gate_layer! {
-    /// Lets calls pass that [`Access`] allows, and leaves out of lists what it does not.
+    /// Allows the calls that [`Access`] allows, and removes everything else from lists.
     ///
-    /// - `tools/call` is decided for the tool and refused with 1001, which names agent, server, tool, the level that
-    ///   decided and a remedy; `tools/list` is filtered by the same decision.
-    /// - Resources, prompts and completion belong to the whole server: they are decided by its entry or policy, refused
-    ///   with 1001, and their lists are empty.
-    /// - Credentials ([`CredentialGrant`](mgp_types::service::CredentialGrant)) narrow this further: those for some tools are not for the
-    ///   rest of a server. Expired credentials are refused with 1003.
+    /// - `tools/call` is decided by the access to the tool. A refusal has code 1001 and names agent, server, tool, the
+    ///   level that decided and a remedy. `tools/list` is filtered by the same decision.
+    /// - Resources, prompts and completion belong to the server as a whole, so the server's entry or policy decides.
+    ///   Without access, calls are refused with 1001 and lists are empty.
+    /// - Credentials ([`CredentialGrant`](mgp_types::service::CredentialGrant)) restrict this further: credentials for
+    ///   single tools do not permit the rest of a server. Expired credentials are refused with 1003.
     ///
     /// ```
     /// use mgp_security::{Access, AccessLayer, Policies};
@@ -72,15 +72,15 @@ gate_layer! {
 }
 
 impl AccessLayer {
-    /// Creates a layer that decides by these entries.
+    /// Creates a layer that decides by these access entries.
     pub fn new(access: Access) -> Self {
         let policies = access.policies().clone();
         Self(Sources { access: Some(access), ..Sources::new(policies) })
     }
 
-    /// Sets the server that entries are about, whatever the context of a call names.
+    /// Sets the server for which access is decided, even if the context of a call names another one.
     ///
-    /// A call without a server is decided by the default policy: no entry is about it.
+    /// A call without a server is decided by the default policy, because no entry can name it.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.0.server = ServerName::Always(id.into());
         self
@@ -88,10 +88,11 @@ impl AccessLayer {
 }
 
 gate_layer! {
-    /// Lets only those tools be listed and called whose definitions are as they were approved.
+    /// Lists and calls only tools whose current definition is the approved one.
     ///
-    /// On an outbound stack it reads `tools/list`, pins new definitions, leaves out of the list what waits or is
-    /// refused, and refuses calls of such tools with 4002. A call of a tool that was not listed yet lists the tools first.
+    /// On an outbound stack, the layer reads each `tools/list` and pins new definitions. It removes tools that wait or
+    /// are refused from the list, and refuses their calls with 4002. Before the call of a tool that was not listed yet,
+    /// it lists the server's tools.
     ///
     /// ```
     /// use mgp_security::{DefinitionLayer, Definitions, Policies};
@@ -131,7 +132,7 @@ impl DefinitionLayer {
         Self(Sources { definitions: Some(definitions), ..Sources::new(policies) })
     }
 
-    /// Names the server whose tools are called, for calls whose context names none.
+    /// Sets the server whose tools are called, for calls whose context names no server.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.0.server = ServerName::Default(Some(id.into()));
         self
@@ -139,7 +140,8 @@ impl DefinitionLayer {
 }
 
 gate_layer! {
-    /// Lets a tool run only while every permission it needs is granted, unexpired and in scope for its server.
+    /// Allows a tool call only while every permission it needs is granted to the tool's server, has not expired, and
+    /// covers the call's arguments.
     ///
     /// ```
     /// use mgp_security::{Definitions, PermissionChange, PermissionLayer, Permissions, Policies};
@@ -180,7 +182,7 @@ impl PermissionLayer {
         Self(Sources { permissions, tools: Some(tools), ..Sources::new(policies) })
     }
 
-    /// Names the server whose tools are called, for calls whose context names none: on the server's own stack.
+    /// Sets the server whose tools are called, for calls whose context names no server, as on the server's own stack.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.0.server = ServerName::Default(Some(id.into()));
         self
@@ -188,7 +190,8 @@ impl PermissionLayer {
 }
 
 gate_layer! {
-    /// Checks arguments before a call, and blocks what it cannot check (1010).
+    /// Checks the arguments of a call with the tool's validators. Blocks calls that fail a check or cannot be checked,
+    /// with 1010.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -214,20 +217,20 @@ gate_layer! {
 }
 
 impl ValidateLayer {
-    /// Creates a layer without any validator, about tools as they are assessed there.
+    /// Creates a layer without validators; `tools` determines which validators apply to a tool.
     pub fn new(tools: impl Assess + 'static) -> Self {
         let (validators, tools): (_, Arc<dyn Assess>) = (Validators::default(), Arc::new(tools));
         let none = Sources::new(Policies::default());
         Self(Sources { validators: Some(validators), tools: Some(tools), ..none })
     }
 
-    /// Adds the check behind a validator's name, in place of one of that name.
+    /// Adds the check for a validator's name; it replaces an earlier check for that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.0.validators.get_or_insert_default().insert(name, Arc::new(check));
         self
     }
 
-    /// Names the server whose tools are called, for calls whose context names none: on the server's own stack.
+    /// Sets the server whose tools are called, for calls whose context names no server, as on the server's own stack.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.0.server = ServerName::Default(Some(id.into()));
         self
@@ -261,14 +264,14 @@ gate_layer! {
 }
 
 impl ConfirmLayer {
-    /// Creates a layer that asks for these confirmations, about tools as they are assessed there.
+    /// Creates a layer that requires these confirmations; `tools` determines which calls are risky.
     pub fn new(confirmations: Confirmations, tools: impl Assess + 'static) -> Self {
         let policies = confirmations.policies().clone();
         let (confirmations, tools): (_, Arc<dyn Assess>) = (Some(confirmations), Arc::new(tools));
         Self(Sources { confirmations, tools: Some(tools), ..Sources::new(policies) })
     }
 
-    /// Names the server whose tools are called, for calls whose context names none: on the server's own stack.
+    /// Sets the server whose tools are called, for calls whose context names no server, as on the server's own stack.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.0.server = ServerName::Default(Some(id.into()));
         self

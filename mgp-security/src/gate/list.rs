@@ -1,4 +1,5 @@
-//! Lists without what their caller may not see (MGP §5): the members and their order stay as the server sent them.
+//! The filter of lists by what the caller may see (MGP §5); it keeps all other members and their order as the
+//! server sent them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::decision::Sources;
 use crate::definition::{Whole, watch};
 
-/// Filters a list of tools: by their definitions if a page is given, and by access.
+/// Filters a list of tools by access, and by their definitions if `page` is given.
 pub(super) async fn filter(
     sources: &Sources,
     cx: &Context,
@@ -32,9 +33,9 @@ pub(super) async fn filter(
     without(reply, |tool| access.lists(cx, server, tool))
 }
 
-/// Leaves tools out of a list of tools; if none is left out, the reply stays as it is.
+/// Removes the tools for which `keep` returns `false`; a reply from which none is removed stays unchanged.
 ///
-/// Of a list that cannot be read nothing is shown, and neither is a tool without a readable name.
+/// A list that cannot be parsed is refused as a whole; a tool without a readable name is removed.
 fn without(reply: Reply, keep: impl Fn(&str) -> bool) -> Result<Reply, RpcError> {
     let Reply::Complete(body) = &reply else { return Ok(reply) };
     let text = body.to_json();
@@ -48,12 +49,12 @@ fn without(reply: Reply, keep: impl Fn(&str) -> bool) -> Result<Reply, RpcError>
     })
 }
 
-/// Marks a list as private to its caller, whatever its server wrote: other callers may see other tools.
+/// Marks a list as private to its caller, whatever the server sent, because other callers may see other tools.
 fn private(mut reply: Reply, cx: &Context) -> Reply {
     const PRIVATE: &str = r#""cacheScope":"private""#;
     if let Some(body) = reply.as_body_mut().filter(|_| cx.caller.era == Era::Modern) {
         let text = body.as_raw().as_str();
-        // Any doubt about a second mark, or one of another object, leads to a mark of our own.
+        // If the mark may be ambiguous or may belong to a nested object, write our own.
         if !text.contains(PRIVATE) || text.contains("public") || text.contains("\\u") {
             body.insert("cacheScope", Payload::from_trusted(r#""private""#));
         }
@@ -71,7 +72,7 @@ pub(super) fn empty(member: &'static str, cx: &Context) -> Reply {
     Reply::raw(Payload::from_trusted(format!(r#"{{"{member}":[]{modern}}}"#)))
 }
 
-/// Returns the list without the tools that are not kept; `None` if all are.
+/// Returns the list with only the tools to keep, or `None` if all are kept.
 fn filter_text(
     text: &[u8],
     keep: impl Fn(&str) -> bool,
@@ -89,7 +90,7 @@ fn filter_text(
         out.push(if out.is_empty() { '{' } else { ',' });
         out.push_str(&serde_json::to_string(name)?);
         out.push(':');
-        // A repeated member is filtered each time: a reader may take either.
+        // A duplicate `tools` member is filtered too, because parsers differ in which one they use.
         if name != "tools" {
             out.push_str(value.get());
             continue;
@@ -113,7 +114,7 @@ fn filter_text(
     Ok(hidden.then_some(out))
 }
 
-/// The members of an object in their order, repeated ones too.
+/// The members of an object in their order, including duplicates.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {

@@ -1,8 +1,9 @@
-//! The gate before a service: calls and lists, as the [decision](crate::decision) has them.
+//! The gate before a service: it applies the [decision](crate::decision) to calls and lists.
 //!
-//! - [`DecisionService`] decides about each call at once.
-//! - `wait.rs` has calls that need an answer first; they are decided again after each answer, right before they run.
-//! - `list.rs` filters lists, `layers.rs` has the layers.
+//! - [`DecisionService`] decides about each call, without waiting if no answer is needed.
+//! - `wait.rs` obtains the answers that a call needs; the call is decided again after each answer, right before it
+//!   runs.
+//! - `list.rs` filters lists; `layers.rs` defines the layers.
 //!
 //! Applies to: both.
 
@@ -34,10 +35,10 @@ use crate::tool::note;
 
 pub use layers::{AccessLayer, ConfirmLayer, DefinitionLayer, PermissionLayer, ValidateLayer};
 
-/// The most bytes of a name or a rule in the log.
+/// The maximum length of a name or rule in a log message, in bytes.
 const MAX_LOGGED: usize = 256;
 
-/// Service of all layers that decide about calls: [`AccessLayer`], [`DefinitionLayer`], [`PermissionLayer`],
+/// The service of all layers that decide about calls: [`AccessLayer`], [`DefinitionLayer`], [`PermissionLayer`],
 /// [`ValidateLayer`], [`ConfirmLayer`], and of [`Governance`](crate::Governance).
 #[derive(Clone)]
 pub struct DecisionService<S> {
@@ -53,7 +54,7 @@ impl<S> DecisionService<S> {
     }
 }
 
-/// An answer that is there at once, or one that takes a while.
+/// The future of an answer that is available at once, or that takes some time.
 type OwnFuture =
     Either<Ready<Result<Reply, RpcError>>, BoxFuture<'static, Result<Reply, RpcError>>>;
 
@@ -68,7 +69,7 @@ impl<S: MgpService> Service<Call> for DecisionService<S> {
         let (sources, cx) = (&*self.sources, call.cx());
         let checked = match CallTarget::of(&call) {
             CallTarget::Tool(_) if call.tool().is_some() => return self.call_tool(call),
-            // A notification: a server might run it.
+            // A notification is checked too, because a server might run the tool.
             CallTarget::Tool(tool) => admit(sources, cx, Some(tool)),
             CallTarget::Unnamed if sources.access.is_some() => {
                 return answer(Err(RpcError::invalid_params("`name` must be a string")));
@@ -145,7 +146,7 @@ fn with_facts<T>(
     look(&CallFacts { call, server, tool, arguments, at: &at, progress }, &snapshot)
 }
 
-/// Decides about a call of a tool at this moment, and notes for its record what was applied.
+/// Decides about a tool call now, and adds the validators and entries that were applied to its audit record.
 fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdict {
     let verdict = with_facts(sources, call, progress, decide);
     if !verdict.applied().is_empty() {
@@ -158,10 +159,11 @@ fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdi
     verdict
 }
 
-/// Decides again about a call that [waited](Waited) further in, right before it runs: nothing is asked any more.
+/// Decides again about a call that [waited](Waited) in an inner layer, right before it runs. Asks no further
+/// questions.
 ///
 /// # Errors
-/// As the gate, if the call may not run any more.
+/// The refusal, if the call may no longer run.
 pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     if !WaitMark::is_set(call.cx()) || call.tool().is_none() {
         return Ok(());
@@ -174,7 +176,7 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     }
 }
 
-/// Logs a refusal for the operator, and returns the error for the caller.
+/// Logs a refusal for the operator, and converts it to the error for the caller.
 fn deny(sources: &Sources, call: &Call, refusal: Refusal) -> RpcError {
     let error = RpcError::from(refusal);
     log_denied(sources, call, &error);
@@ -198,18 +200,18 @@ fn log_denied(sources: &Sources, call: &Call, error: &RpcError) {
     );
 }
 
-/// The part of a server that a call is about.
+/// The part of a server that a call uses.
 ///
-/// Notifications count like requests: a server might run either.
+/// Notifications are treated like requests, because a server might run them as well.
 enum CallTarget<'a> {
     Tool(&'a str),
     /// A tool call that names no tool.
     Unnamed,
     /// The list of tools.
     Tools,
-    /// Something that belongs to the whole server.
+    /// Something that belongs to the server as a whole, e.g. a resource.
     Server,
-    /// A list of such things, by the member that holds it.
+    /// A list of such items, with the name of the member that holds them.
     List(&'static str),
     Other,
 }
@@ -234,13 +236,15 @@ impl<'a> CallTarget<'a> {
             ResourcesList::METHOD => Self::List("resources"),
             ResourcesTemplatesList::METHOD => Self::List("resourceTemplates"),
             PromptsList::METHOD => Self::List("prompts"),
-            // A caller that may no longer read a resource may still stop watching it.
+            // Everything else is allowed; e.g. a caller who may no longer read a resource may still unsubscribe from
+            // it.
             _ => Self::Other,
         }
     }
 }
 
-/// Returns whether a stream is asked for that reports changes of resources; one that cannot be read counts as such.
+/// Returns whether a request opens a stream that reports changes of resources; unreadable params count as
+/// such.
 fn watches_resources(call: &Call) -> bool {
     let params = call.params().get::<<SubscriptionsListen as Request>::Params>();
     params.map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())

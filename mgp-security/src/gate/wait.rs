@@ -1,4 +1,5 @@
-//! Calls that need an answer first: the list of the tools, a record, a decision about permissions, a confirmation.
+//! Calls that need an answer before they run: a list of tools, an audit record, a decision about permissions, or a
+//! confirmation.
 
 use std::sync::Arc;
 
@@ -12,12 +13,13 @@ use crate::error::Refusal;
 use crate::permission::AskOutcomes;
 use crate::tool::{Assessment, RiskyCall};
 
-/// The number of answers after which a call no longer waits for records of new overrides; all else is asked once.
+/// The maximum number of answers after which a call still waits for records of new overrides; all other questions
+/// are asked once.
 const MAX_ANSWERS: usize = 8;
 
-/// Gets the answers that a call needs, decides again after each, and runs the call once it is allowed.
+/// Obtains the answers that a call needs, decides again after each one, and runs the call when it is allowed.
 ///
-/// Dropping the future withdraws the question that is open.
+/// If the future is dropped, an open question is withdrawn.
 pub(super) async fn run<S: MgpService>(
     sources: Arc<Sources>,
     mut inner: S,
@@ -43,12 +45,12 @@ pub(super) async fn run<S: MgpService>(
     if !progress.granted.is_empty() {
         call.cx_mut().extensions.insert(GrantedOnce(progress.granted));
     }
-    // A layer further in that lets it wait, too, decides again.
+    // An inner layer that makes the call wait must have it decided again.
     WaitMark::mark(call.cx_mut());
     inner.call(call).await
 }
 
-/// Gets one answer for a call.
+/// Obtains one answer for a call.
 async fn get<S: MgpService>(
     sources: &Sources,
     inner: &mut S,
@@ -137,7 +139,7 @@ async fn confirm(
     confirmed.map_err(|refusal| deny(sources, call, refusal))
 }
 
-/// Notes the risk of a call for its record, which began before the tool was known.
+/// Adds the risk of a call to its audit record, which began before the tool was known.
 fn note_risk(call: &Call, risk: &RiskLevel) {
     if let Some(start) = call.cx().extensions.get::<CallRecord>()
         && start.risk.as_ref() != Some(risk)

@@ -1,4 +1,4 @@
-//! The builder of governance.
+//! The builder of [`Governance`].
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::permission::Permissions;
 use crate::policy::Policies;
 use crate::tool::{Confirmations, Validate, Validators};
 
-/// Builds a [`Governance`]; by default it keeps everything in memory and asks only callers that offer elicitation
-/// and are marked as interactive: none.
+/// Builds a [`Governance`]. By default, everything is kept in memory and every question remains unanswered, because
+/// no caller is marked as interactive.
 #[must_use = "nothing is governed until it is built"]
 pub struct GovernanceBuilder {
     pub(super) store: Arc<dyn Store>,
@@ -35,39 +35,39 @@ pub struct GovernanceBuilder {
 }
 
 impl GovernanceBuilder {
-    /// Keeps grants, permissions and pins in this store.
+    /// Sets the store for access entries, permissions and pinned definitions.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = store;
         self
     }
 
-    /// Records in this sink.
+    /// Sets the sink of audit events; replaces an earlier sink or [log](Self::log).
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.audit = sink;
         self.log = None;
         self
     }
 
-    /// Records in this log, with digests of arguments under its key where it keeps one.
+    /// Sets the audit log; arguments are digested with its key if it has one.
     pub fn log(mut self, log: AuditLog) -> Self {
         self.audit = Arc::new(log.clone());
         self.log = Some(log);
         self
     }
 
-    /// Sets what is recorded of the arguments of calls.
+    /// Sets how the arguments of calls are recorded.
     pub fn recording(mut self, config: AuditConfig) -> Self {
         self.recording = config;
         self
     }
 
-    /// Sets what the operator configured for the servers.
+    /// Sets the operator's policies for servers.
     pub fn policies(mut self, policies: Policies) -> Self {
         self.policies = policies;
         self
     }
 
-    /// Sets the approver.
+    /// Sets the approver, who decides about permissions and confirmations.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Arc::new(approver);
         self
@@ -79,13 +79,13 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Adds the check behind a validator's name, in place of one of that name.
+    /// Adds the check for a validator's name; it replaces an earlier check for that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.validators.insert(name, Arc::new(check));
         self
     }
 
-    /// Builds the governance; [`Governance::open`] reads the store.
+    /// Builds the governance; call [`Governance::open`] to read the store.
     #[must_use]
     pub fn build(self) -> Governance {
         let Self {

@@ -1,4 +1,4 @@
-//! Governance that outlives the process: state and audit log in one private folder (MGP §3–§6).
+//! Governance that survives the process: its state and audit log in one private folder (MGP §3–§6).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,20 +11,21 @@ use crate::audit::{
     AuditLog, BadRecord, LogConfig, LogError, LogFiles, LogHead, private_folder, verify,
 };
 
-/// Grants, permissions, pins, and the head of the log.
+/// The name of the database with access entries, permissions, pins, and the head of the audit log.
 const STATE: &str = "state.db";
 
-/// The log itself.
+/// The name of the directory of the audit log.
 pub(super) const LOG: &str = "audit";
 
-/// The key that digests of arguments are made with: not beside the log, so that one may be shown without the other.
+/// The name of the key file for digests of arguments. It is outside the log's directory, so that the log can be
+/// shared without the key.
 const KEY: &str = "digest.key";
 
-/// The reason why a folder cannot be used.
+/// An error of opening a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// Others than the owner may use the folder.
+    /// Users other than the owner have access to the folder.
     #[error(
         "`{path}` is open to others (mode {mode:o}), who may change who may do what: `chmod 700` it"
     )]
@@ -34,7 +35,7 @@ pub enum FolderError {
         /// The permission bits of the folder.
         mode: u32,
     },
-    /// The folder cannot be made or read.
+    /// The folder cannot be created or read.
     #[error("the folder cannot be used: {0}")]
     Unusable(#[source] LogError),
     /// The state cannot be opened or read.
@@ -42,46 +43,48 @@ pub enum FolderError {
     State {
         /// The file.
         path: PathBuf,
-        /// The flaw.
+        /// The cause.
         source: StoreError,
     },
-    /// The audit log cannot be opened, or is not what was written.
+    /// The audit log cannot be opened, or it was changed.
     #[error("the audit log cannot be used: {0}")]
     Log(#[from] LogError),
-    /// The folder has no state.
+    /// The folder contains no state.
     #[error("there is no `{0}`: name the folder that `in_folder` was given")]
     Empty(PathBuf),
 }
 
-/// The use of the log's configuration.
+/// A function that changes the default configuration of the log.
 pub(super) type Logging = Box<dyn FnOnce(LogConfig) -> LogConfig + Send>;
 
 impl GovernanceBuilder {
-    /// Changes how the audit log of [`in_folder`](Self::in_folder) is kept: elsewhere, longer, or more surely.
+    /// Changes the configuration of the audit log of [`in_folder`](Self::in_folder), e.g. its directory, retention or
+    /// durability.
     ///
-    /// A relative directory is relative to the folder. In another directory a new log begins, and the folder remembers
-    /// which, for those that open it without a word on that.
+    /// A relative directory is relative to the folder. In another directory, a new log begins. The folder stores this
+    /// directory, so that processes that open it without `logging` use the same one.
     pub fn logging(mut self, change: impl FnOnce(LogConfig) -> LogConfig + Send + 'static) -> Self {
         self.logging = Some(Box::new(change));
         self
     }
 
-    /// Puts the books together and opens them, with everything that must survive in a folder: `state.db`, the audit log
-    /// in `audit/`, and `digest.key`. They take the place of [`store`](Self::store) and [`log`](Self::log).
+    /// Builds and opens the governance, with all persistent data in a folder: `state.db`, the audit log in `audit/`,
+    /// and `digest.key`. They replace [`store`](Self::store) and [`log`](Self::log).
     ///
-    /// The folder is made where it is missing; only its owner may use it (on Unix: mode 0700).
-    /// One process at a time uses it; several may share a [`Db`], each with an [`AuditLog`] of its own name.
+    /// A missing folder is created; only its owner may have access (on Unix: mode 0700). Only one process at a time can
+    /// use the folder. Several processes may share a [`Db`] instead, each with an [`AuditLog`] of its own name.
     ///
     /// # Errors
     /// [`FolderError`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the folder unchanged; it may still be in use for a moment.
+    /// If the future is dropped, the folder may stay locked for a short time.
     pub async fn in_folder(self, folder: impl AsRef<Path>) -> Result<Governance, FolderError> {
         Ok(self.in_folder_beside(folder, |_| std::future::ready(())).await?.0)
     }
 
-    /// Opens the folder and returns its database, for programs that store more in it.
+    /// As [`in_folder`](Self::in_folder), but also returns the database of the folder, for programs that store more
+    /// data in it.
     ///
     /// # Errors
     /// [`FolderError`].
@@ -95,13 +98,14 @@ impl GovernanceBuilder {
         self.in_folder_beside(folder, std::future::ready).await
     }
 
-    /// Opens the folder, and what another part of the program stores in its database, at the same time as the log.
+    /// As [`in_folder_with_db`](Self::in_folder_with_db), and also runs a function of the program that opens its own
+    /// data in the database, concurrently with opening the log.
     ///
     /// # Errors
-    /// [`FolderError`], however far the other one got.
+    /// [`FolderError`], regardless of the progress of the program's function.
     ///
     /// # Cancel safety
-    /// As [`in_folder`](Self::in_folder), and as that of the other one.
+    /// As [`in_folder`](Self::in_folder); the future of the program's function is dropped too.
     pub async fn in_folder_beside<F: Future>(
         self,
         folder: impl AsRef<Path>,
@@ -129,7 +133,7 @@ impl GovernanceBuilder {
                 config = change(config);
                 LogPlace::of(folder, &config)
             }
-            // Without a configuration the log goes on where it is.
+            // Without a configuration, the log stays in its stored place.
             None => before.clone(),
         };
         if place != before {
@@ -147,7 +151,7 @@ impl GovernanceBuilder {
 }
 
 impl Governance {
-    /// Opens governance with the defaults, kept in a folder; see [`GovernanceBuilder::in_folder`].
+    /// Opens a governance with default settings in a folder; see [`GovernanceBuilder::in_folder`].
     ///
     /// ```
     /// use mgp_security::Governance;
@@ -176,10 +180,11 @@ impl Governance {
         Self::builder().in_folder(folder).await
     }
 
-    /// Verifies the audit log of a folder against the head that its state keeps, and counts its records; see [`verify`].
+    /// Verifies the audit log of a folder against the head in the folder's state, and returns the number of records;
+    /// see [`verify`].
     ///
     /// # Errors
-    /// [`FolderError::Log`] names the first record that is not what was written; else the folder cannot be read.
+    /// [`FolderError::Log`] with the first record that was changed; other errors mean that the folder cannot be read.
     ///
     /// # Cancel safety
     /// Nothing is changed.
@@ -187,7 +192,7 @@ impl Governance {
         let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
         let head = LogHead::in_store(&db, &place.name).await?;
         let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from)?;
-        // A log may be long: no runtime waits for a disk.
+        // Runs on a blocking thread, because reading a long log takes time.
         let check = move || verify(&place.dir, &place.name, &head);
         let counted = tokio::task::spawn_blocking(check).await;
         match counted {
@@ -199,7 +204,7 @@ impl Governance {
     /// Returns the files of a folder's audit log, which can be read while another process writes it.
     ///
     /// # Errors
-    /// [`FolderError::Empty`]; else the state cannot be read.
+    /// [`FolderError::Empty`] if the folder has no state; other errors mean that the state cannot be read.
     ///
     /// # Cancel safety
     /// Nothing is changed.
@@ -210,7 +215,7 @@ impl Governance {
     }
 }
 
-/// The state of a folder that is there, and where its log is.
+/// Opens the state of an existing folder, and returns it with the place of its log.
 async fn at_rest(folder: &Path) -> Result<(Db, LogPlace), FolderError> {
     let path = folder.join(STATE);
     if !path.exists() {
@@ -221,16 +226,17 @@ async fn at_rest(folder: &Path) -> Result<(Db, LogPlace), FolderError> {
     Ok((db, place))
 }
 
-/// Returns an absolute path: the state means the same in every working directory.
+/// Returns the absolute path, so that a later change of the working directory has no effect.
 fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
 impl Governance {
-    /// Verifies the audit log that is being written, as [`verify`](Self::verify) does a log at rest.
+    /// Verifies the audit log of this governance while it is written; see [`verify`](Self::verify) for a log that is
+    /// closed.
     ///
     /// # Errors
-    /// [`LogError`] names the first record that was changed; else the log cannot be read, or there is none.
+    /// [`LogError`] with the first record that was changed, or if the log cannot be read or there is no log.
     ///
     /// # Cancel safety
     /// Nothing is changed.
@@ -303,7 +309,7 @@ mod tests {
         grant(&governance).await;
         let log = governance.log().unwrap().clone();
         drop(governance);
-        // Without it the writer may still be at its last sync.
+        // Close first: otherwise the writer may still be syncing.
         log.close().await.unwrap();
         let again = Governance::in_folder(&folder.0).await.unwrap();
         assert!(allows(&again));
@@ -353,7 +359,7 @@ mod tests {
         assert!(allows(&governance));
         assert!(Governance::verify(&folder.0).await.is_ok(), "while it is written");
         close(governance).await;
-        // A process without the configuration finds it.
+        // A process without this configuration uses the stored place.
         let governance = Governance::in_folder(&folder.0).await.unwrap();
         assert_eq!(governance.log().unwrap().location().0, folder.0.join("logs"));
         let ann = Principal::new("local", "ann").operator();
@@ -366,7 +372,7 @@ mod tests {
         };
         assert_eq!(granted().await, 1);
         assert!(Governance::verify(&folder.0).await.unwrap() >= 1);
-        // Back again the old chain goes on.
+        // Back in the first directory, the old chain continues.
         let governance = at("audit").in_folder(&folder.0).await.unwrap();
         grant(&governance).await;
         close(governance).await;

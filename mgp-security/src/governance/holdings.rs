@@ -1,4 +1,5 @@
-//! What is stored about servers by their ids, read from a store that decides nothing here.
+//! Everything that is stored under the ids of servers, read directly from a store, e.g. for a tool that displays
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,20 +12,20 @@ use crate::definition::{Pin, PinTable};
 use crate::permission::{Approval, ApprovalDecision, Book};
 use crate::state::Snapshot as _;
 
-/// The decisions about the id of a server; they apply to every later server of that id.
+/// The decisions stored under the id of a server; they also apply to a later server with the same id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerHoldings {
     /// The agents and groups with an access entry in force.
     pub agents: BTreeSet<String>,
-    /// The approved permissions.
+    /// The names of the approved permissions.
     pub permissions: BTreeSet<String>,
-    /// The tools whose definition is recorded.
+    /// The names of the tools whose definitions are recorded.
     pub tools: BTreeSet<String>,
 }
 
 impl ServerHoldings {
-    /// Reads the decisions about every server that has any, whether it exists or not.
+    /// Reads the decisions about all servers, including servers that no longer exist.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -56,7 +57,7 @@ impl ServerHoldings {
         Ok(all)
     }
 
-    /// Returns whether there are none.
+    /// Returns whether no decision is stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -1,4 +1,4 @@
-//! The layer of governance: a record of every call, and one decision about it.
+//! The layer of governance: it records every call and decides about it.
 //!
 //! Applies to: both.
 
@@ -16,7 +16,7 @@ use crate::decision::{Sources, ToolOrigin};
 use crate::definition::ServerTools;
 use crate::gate::{self, DecisionService};
 
-/// Layer of [`Governance::layer`] and [`Governance::own`].
+/// The layer that [`Governance::layer`] and [`Governance::own`] return.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GovernLayer {
@@ -32,29 +32,30 @@ impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;
 
     fn layer(&self, inner: S) -> Governed<S> {
-        // Access, definitions, permissions, validators and confirmations, in one decision.
+        // Access, definitions, permissions, validators and confirmations are applied in one decision.
         let decided = DecisionService::new(inner, Arc::new(self.sources()));
         let inner = match self.origin {
-            // The methods of operators under the names of tools are answered here: access to them is never granted.
+            // Tool calls that name a method for operators are answered here; each method checks the caller's authority
+            // itself.
             ToolOrigin::Own => {
                 Either::Left(KernelToolsLayer::new(self.governance.router()).layer(decided))
             }
             // Another server has its own.
             ToolOrigin::Foreign => Either::Right(decided),
         };
-        // Every call is recorded, whatever its outcome; its risk is known before it is decided.
+        // Outermost: every call is recorded, whatever its outcome. Its risk is determined before it is decided.
         self.recording().layer(inner)
     }
 }
 
 impl GovernLayer {
-    /// Returns a check that decides again about calls that [waited](mgp_types::service::WaitMark) further in than this
-    /// layer, for the moment right before they run.
+    /// Returns a function that decides again about calls that [waited](mgp_types::service::WaitMark) in an inner
+    /// layer; call it right before they run.
     ///
     /// The layer itself decides again after each of its own waits.
     ///
     /// # Errors
-    /// As the layer, if the call may not run any more.
+    /// The function returns the refusal of a call that may no longer run.
     pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
         let sources = self.sources();
         move |call| gate::recheck(&sources, call)

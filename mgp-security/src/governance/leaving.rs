@@ -6,8 +6,8 @@ use mgp_types::service::ServerId;
 use super::Governance;
 
 impl Governance {
-    /// Removes everything about a server that is no longer registered: its policy, access, permissions, definitions
-    /// and open questions. The caller checks that it may be removed.
+    /// Removes everything about a server that is no longer registered: its policy, access entries, permissions,
+    /// definitions and open questions. The caller of this method must have checked the authority for that.
     ///
     /// ```
     /// use mgp_security::{Governance, PermissionChange};
@@ -35,10 +35,10 @@ impl Governance {
     /// ```
     ///
     /// # Errors
-    /// A part could not be removed; it may be called again.
+    /// An error if a part could not be removed; the method may be called again.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave a part of it.
+    /// If the future is dropped, some parts may remain.
     pub async fn remove_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let books = &*self.0;
         books.access.remove_server(server).await?;
@@ -48,7 +48,7 @@ impl Governance {
             inbox.calls().forget_server(server).await?;
         }
         books.definitions.remove_server(server).await?;
-        // Last: until then its rules hold.
+        // The policy is removed last, so that its rules apply until everything else is gone.
         books.policies.remove(server);
         Ok(())
     }

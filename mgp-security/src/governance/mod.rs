@@ -41,10 +41,10 @@ pub use folder::FolderError;
 pub use holdings::ServerHoldings;
 pub use layer::{GovernLayer, Governed};
 
-/// Access, permissions, definitions, confirmations and their audit log; a cheap handle.
+/// Access, permissions, definitions, confirmations and their audit log; a handle that is cheap to clone.
 ///
-/// One governance serves any number of servers and callers.
-/// Its [layer](Self::layer) goes before each server, or before [our own](Self::own) tools.
+/// One governance serves any number of servers and callers. Put its [layer](Self::layer) before each other server,
+/// and its [own layer](Self::own) before the tools of this process.
 ///
 /// ```
 /// use mgp_security::Governance;
@@ -91,7 +91,7 @@ struct Books {
 }
 
 impl Governance {
-    /// Returns a builder.
+    /// Returns a builder with default settings.
     pub fn builder() -> GovernanceBuilder {
         GovernanceBuilder {
             store: Arc::new(MemoryStore::new()),
@@ -113,7 +113,7 @@ impl Governance {
     /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves some of it unread; it can be called again.
+    /// If the future is dropped, a part of the store may be unread; call this method again.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.access.open().await?;
         self.0.permissions.open().await?;
@@ -141,13 +141,13 @@ impl Governance {
         &self.0.definitions
     }
 
-    /// Returns the inbox of questions for operators, if there [is one](GovernanceBuilder::inbox).
+    /// Returns the inbox of questions for operators, or `None` unless [one was added](GovernanceBuilder::inbox).
     #[must_use]
     pub fn inbox(&self) -> Option<&Inbox> {
         self.0.inbox.as_ref()
     }
 
-    /// Returns the policies; [`set_policy`](Self::set_policy) changes them on the record.
+    /// Returns the policies; use [`set_policy`](Self::set_policy) to change them, so that the change is recorded.
     #[must_use]
     pub fn policies(&self) -> &Policies {
         &self.0.policies
@@ -165,19 +165,19 @@ impl Governance {
         &self.0.store
     }
 
-    /// Returns the audit log, to query, flush and forward it; `None` if another sink records.
+    /// Returns the audit log, to query, flush or forward it; `None` if events go to another sink.
     #[must_use]
     pub fn log(&self) -> Option<&AuditLog> {
         self.0.log.as_ref()
     }
 
-    /// Sets the policy of a server, in force from the next message on.
+    /// Sets the policy of a server; it applies from the next message on.
     ///
     /// # Errors
-    /// 1000 unless `by` is an operator; otherwise the change cannot be recorded, and was not made.
+    /// 1000 unless `by` is an operator; another code if the change cannot be recorded, in which case it was not made.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave a record of a change that was not made.
+    /// If the future is dropped, the audit log may contain a change that was not made.
     pub async fn set_policy(
         &self,
         by: &Principal,
@@ -195,7 +195,7 @@ impl Governance {
         Ok(())
     }
 
-    /// Removes the policy of a server, which has the general one from the next message on.
+    /// Removes the policy of a server; the general policy applies to it from the next message on.
     ///
     /// # Errors
     /// As [`set_policy`](Self::set_policy).
@@ -218,7 +218,8 @@ impl Governance {
         Ok(())
     }
 
-    /// Sets the groups of an agent of the operator's tenant, in place of those it had, in force from the next message on.
+    /// Sets the groups of an agent in the operator's tenant, replacing its previous groups. They apply from the next
+    /// message on.
     ///
     /// # Errors
     /// As [`set_policy`](Self::set_policy).
@@ -245,7 +246,7 @@ impl Governance {
         Ok(())
     }
 
-    /// Refuses and records attempts of callers that may not change anything.
+    /// Checks that a caller is an operator; refuses and records the attempt if not.
     async fn admit(
         &self,
         by: &Principal,
@@ -261,14 +262,14 @@ impl Governance {
         }
     }
 
-    /// Refuses a call of a method for operators, before anything of it is read; the attempt is
-    /// recorded, with the server its params name.
+    /// Checks that a call of a method for operators is permitted, before its params are parsed. A refused attempt is
+    /// recorded, with the server that the params name.
     ///
     /// # Errors
-    /// 1000 unless an operator calls whose credentials permit what the method does.
+    /// 1000 unless the caller is an operator whose credentials permit the method.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave the attempt unrecorded; nothing was done.
+    /// If the future is dropped, a refused attempt may remain unrecorded.
     pub async fn operators_only(
         &self,
         call: &Call,
@@ -278,8 +279,8 @@ impl Governance {
         self.operators_only_at(call.cx(), named_server(call.params()), does, method).await
     }
 
-    /// Refuses a call as [`operators_only`](Self::operators_only) does, once its params were read: `server` is the one
-    /// they name.
+    /// As [`operators_only`](Self::operators_only), for params that were parsed already: `server` is the one that they
+    /// name.
     ///
     /// # Errors
     /// As [`operators_only`](Self::operators_only).
@@ -298,33 +299,34 @@ impl Governance {
         Err(check.record_refusal(&*self.0.audit, server.as_ref(), method, refusal).await)
     }
 
-    /// Returns whether the caller is an operator whose credentials permit this.
+    /// Returns whether the caller is an operator whose credentials permit such a method.
     #[must_use]
     pub fn is_operator(&self, cx: &Context, does: Administration) -> bool {
         AdminCheck::of(cx).check(does.need(), "", About::All).is_ok()
     }
 
-    /// Returns the methods of access control, for operators and agents: `mgp/access/*` (MGP §5.4).
+    /// Returns a router for the methods of access control, `mgp/access/*`, which operators and agents may call (MGP
+    /// §5.4).
     #[must_use]
     pub fn router(&self) -> Router {
         self.0.access.router()
     }
 
-    /// Returns the layer for another server.
+    /// Returns the layer to put before another server.
     pub fn layer(&self, server: impl Into<ServerId>) -> GovernLayer {
         GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Foreign }
     }
 
-    /// Returns the layer for our own tools, whose definitions are not pinned.
+    /// Returns the layer to put before the tools of this process, whose definitions are trusted and not pinned.
     ///
     /// The tools must be [learned](Definitions::learn) under the same id.
     pub fn own(&self, server: impl Into<ServerId>) -> GovernLayer {
         GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Own }
     }
 
-    /// Decides about a call that is not made, and explains the decision; nothing is asked or recorded.
+    /// Returns the decision about a hypothetical call, with an explanation. Asks no questions and records nothing.
     ///
-    /// The credentials of a real call may narrow it further.
+    /// The credentials of a real call may restrict access further.
     ///
     /// ```
     /// use mgp_security::{CallOutcome, Governance, Requirement};
@@ -370,7 +372,7 @@ impl Governance {
         decision::explain(&facts, &Snapshot::of(&sources, principal, server))
     }
 
-    /// Returns whether a caller sees a tool, as [`Visibility`] decides it, by the name of its server.
+    /// As [`Visibility::sees`], with the id of the server as a string; returns whether the caller sees the tool.
     #[must_use]
     pub fn shows(&self, cx: &Context, server: &str, tool: &str) -> bool {
         decision::see(&self.0.access, &self.0.definitions, cx, Some(server), tool).is_ok()
@@ -378,7 +380,7 @@ impl Governance {
 
     /// Returns the permissions that every call of a tool would lack now.
     ///
-    /// Limits of approvals count only if no arguments could be within them.
+    /// An approval with limits counts as missing only if no arguments could be within its limits.
     #[must_use]
     pub fn missing_permissions(
         &self,
@@ -388,12 +390,12 @@ impl Governance {
     ) -> Vec<MissingPermission> {
         let sources = self.sources(server, self.origin_of(server));
         let mut missing = decision::missing(&sources, principal, server, tool);
-        // The arguments decide about these.
+        // Whether a call is within these limits depends on its arguments.
         missing.retain(|missing| missing.status != MissingStatus::OutOfScope);
         missing
     }
 
-    /// Returns whether the tools of a server are our own.
+    /// Returns whether the tools of a server belong to this process or to another server.
     fn origin_of(&self, server: &ServerId) -> ToolOrigin {
         match self.0.definitions.tools(Some(server)) {
             Some(tools) if tools.are_own() => ToolOrigin::Own,
@@ -417,13 +419,13 @@ impl Governance {
         }
     }
 
-    /// Returns a receiver of a number that grows with each change of what a caller may see or call.
+    /// Returns a receiver of a counter that increases with each change of what callers may see or call.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }
 
-    /// Runs a hook after each change of what a caller may see or call; it must not wait.
+    /// Registers a hook that runs after each change of what callers may see or call; it must not block.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let again = Arc::clone(&hook);
@@ -432,7 +434,7 @@ impl Governance {
     }
 }
 
-/// A tool is seen if access allows it and its definition does not wait for an operator.
+/// Shows a tool if access allows it and its definition does not wait for an operator.
 impl Visibility for Governance {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
         let server = server.map(ServerId::as_str);
@@ -446,13 +448,13 @@ impl fmt::Debug for Governance {
     }
 }
 
-/// The effect of a method for operators.
+/// The effect of a method for operators, which determines the permission that credentials need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Administration {
-    /// A method that reads.
+    /// The method only reads.
     Reads,
-    /// A method that changes something.
+    /// The method changes something.
     Changes,
 }
 

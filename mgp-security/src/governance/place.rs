@@ -1,6 +1,6 @@
-//! The place of the audit log of a folder, as it was configured last (MGP §6).
+//! The place of a folder's audit log, as last configured (MGP §6).
 //!
-//! Each place has its own chain, so that a log that moves is not taken for one that was changed.
+//! Each place has its own chain of records, so that a moved log is not mistaken for a changed one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::folder::LOG;
 use crate::audit::{AuditLog, LogConfig};
 
-/// The space of the store that has it.
+/// The space of the store in which the place is saved.
 const SPACE: &str = "audit_place";
 
 /// A directory, and the name of a log there.
@@ -27,7 +27,7 @@ impl LogPlace {
         Self { dir: folder.join(LOG), name: LOG.to_owned() }
     }
 
-    /// Returns the place that a configuration names; relative directories are relative to the folder.
+    /// Returns the place in a configuration; a relative directory is relative to the folder.
     pub(super) fn of(folder: &Path, config: &LogConfig) -> Self {
         let (dir, mut name) = (folder.join(&config.dir), config.name.clone());
         if name == LOG && dir != folder.join(LOG) {
@@ -37,7 +37,7 @@ impl LogPlace {
         Self { dir, name }
     }
 
-    /// Returns the place that was stored last.
+    /// Returns the stored place, or the default one if none is stored.
     pub(super) async fn kept(store: &dyn Store, folder: &Path) -> Result<Self, StoreError> {
         let loaded = store.load(SPACE).await?;
         let record = loaded.records.into_iter().find(|record| record.key == LOG);
@@ -53,7 +53,7 @@ impl LogPlace {
         store.commit(change).await.map(drop)
     }
 
-    /// Writes the events that still wait for this log, before another one takes its place.
+    /// Writes the events that still wait in the store for this log, before another log replaces it.
     pub(super) async fn finish(&self, store: &Arc<dyn Store>) -> Result<(), StoreError> {
         if store.pending_events(&self.name, 1).await?.is_empty() {
             return Ok(());

@@ -88,7 +88,8 @@ fn row(event: &AuditEvent) -> String {
     let mut row = String::new();
     for (index, cell) in cells.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        // A spreadsheet would run such a cell as a formula, and callers choose the names.
+        // A spreadsheet runs a cell that begins with one of these characters as a formula, and callers choose the
+        // names.
         let guard = if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
         // Writing to a string cannot fail.
         let _ = write!(row, "{comma}\"{guard}{}\"", cell.replace('"', "\"\""));

@@ -15,10 +15,10 @@ const DEFAULT_LIMIT: usize = 100;
 
 const MAX_LIMIT: usize = 1000;
 
-/// The maximum size of a page in bytes of JSON: an answer is one line on the wire.
+/// The maximum size of a page in bytes of JSON, because a whole answer is one line on the wire.
 const MAX_PAGE_BYTES: usize = 512 * 1024;
 
-/// The maximum number of events that one query reads; the cursor continues after them.
+/// The maximum number of events that one query examines; the returned cursor continues after them.
 const MAX_READ: usize = 100_000;
 
 /// The wanted events; members that are not set match all.
@@ -95,7 +95,7 @@ impl Filter {
             bytes += if is_wanted { size(&event) } else { 0 };
             let is_full = page.events.len() == limit
                 || index - begin == MAX_READ
-                // A single event always fits, or the cursor could not pass it.
+                // A page always takes at least one event; otherwise the cursor could never pass a large event.
                 || bytes > MAX_PAGE_BYTES && !page.events.is_empty();
             if is_full {
                 page.next_cursor = Some(index.to_string());
@@ -128,7 +128,7 @@ impl Filter {
     }
 }
 
-/// Returns whether an event is by an agent or about it.
+/// Returns whether an agent caused an event or is the subject of it.
 fn is_about(event: &AuditEvent, agent: &str) -> bool {
     let acted = event.actor.kind == "agent" && event.actor.id == agent;
     let details = event.details.as_ref();

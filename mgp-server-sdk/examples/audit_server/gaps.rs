@@ -1,4 +1,4 @@
-//! Receipt of events, and requests for missing ones.
+//! Receives events and requests missing ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::log_error;
 /// The maximum number of events in one request.
 const PAGE_SIZE: u64 = 1000;
 
-/// A receiver of events that requests missing ones.
+/// Stores the events that arrive and requests those that are missing.
 #[derive(Clone)]
 pub(crate) struct Gaps {
     journal: Arc<Journal>,
@@ -38,7 +38,8 @@ impl Gaps {
         let is_legacy = cx.caller.era == Era::Legacy;
         let needs = !self.journal.missing().is_empty() && !self.refused.load(Ordering::Relaxed);
         if is_legacy && needs && !self.is_requesting.swap(true, Ordering::AcqRel) {
-            // A handler of notifications must not wait for its peer, so a task does.
+            // A handler of notifications must not wait for an answer from its peer, so a spawned task requests the
+            // events.
             let (own, cx) = (self.clone(), cx.clone());
             tokio::spawn(async move {
                 if let Err(error) = own.close(&cx).await {
@@ -48,7 +49,7 @@ impl Gaps {
                         ErrorCode::INVALID_PARAMS,
                         ErrorCode::PERMISSION_DENIED,
                     ];
-                    // Another request would fail in the same way.
+                    // A refusal with one of these codes is permanent: another request would fail in the same way.
                     own.refused.store(refused.contains(&error.code()), Ordering::Relaxed);
                 }
                 own.is_requesting.store(false, Ordering::Release);
@@ -74,7 +75,7 @@ impl Gaps {
             for event in &events {
                 self.store(event);
             }
-            // Events before a replayed one are lost.
+            // The client no longer has the missing events that precede the last replayed one: they are lost.
             let until = events.last().and_then(|event| number(event)).unwrap_or(to);
             self.journal.give_up(from, until);
         }

@@ -1,4 +1,4 @@
-//! The file of events, one per line, and its index in memory.
+//! The file of events, one per line, and an in-memory index of their offsets.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -13,10 +13,10 @@ use mgp_types::store::StoreError;
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 
-/// The maximum number of gaps; beyond it neighbouring gaps are merged.
+/// The maximum number of recorded gaps; beyond it, neighbouring gaps are merged.
 const MAX_GAPS: usize = 1024;
 
-/// A store of events in a file; a sequence number is stored once.
+/// A store of events in a file; each sequence number is stored at most once.
 pub(crate) struct Journal {
     state: Mutex<JournalState>,
     newest: watch::Sender<u64>,
@@ -31,7 +31,7 @@ struct JournalState {
     end: u64,
     /// The index of each sequence number.
     numbers: BTreeMap<u64, usize>,
-    /// The sequence numbers that are missing, as inclusive ranges.
+    /// The ranges of missing sequence numbers, with inclusive bounds.
     missing: Vec<(u64, u64)>,
     /// The number of missing events that the client no longer has.
     lost: u64,
@@ -89,7 +89,7 @@ impl Journal {
         self.state.lock().missing.clone()
     }
 
-    /// Counts the missing events of a range as lost.
+    /// Removes the gaps within a range and counts their events as lost.
     pub(crate) fn give_up(&self, from: u64, to: u64) {
         let mut state = self.state.lock();
         let inside = |gap: &(u64, u64)| from <= gap.0 && gap.1 <= to;
@@ -109,7 +109,7 @@ impl Journal {
         (missing, state.lost, state.refused)
     }
 
-    /// Calls `visit` for each event in order of arrival, from an index on, until it breaks.
+    /// Calls `visit` for each event in order of arrival, starting at an index, until `visit` returns `Break`.
     pub(crate) fn for_each(
         &self,
         mut index: usize,
@@ -137,7 +137,7 @@ impl JournalState {
         while lines.read_until(b'\n', &mut line)? > 0 {
             let read = serde_json::from_slice::<AuditEvent>(&line);
             let (true, Ok(event)) = (line.ends_with(b"\n"), read) else {
-                // The process ended during this write, so its event was never acknowledged.
+                // The line is incomplete because the process ended during the write; the event was never acknowledged.
                 self.file.set_len(self.end)?;
                 break;
             };
@@ -163,7 +163,7 @@ impl JournalState {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         if let Err(error) = self.file.write_all(&line) {
-            // An incomplete line would corrupt the next one.
+            // Remove what was written: an incomplete line would corrupt the next one.
             self.file.set_len(self.end)?;
             return Err(error);
         }
@@ -172,7 +172,7 @@ impl JournalState {
         Ok(())
     }
 
-    /// Records a sequence number that arrived.
+    /// Records that a sequence number has arrived, and updates the gaps.
     fn insert_number(&mut self, seq: u64) {
         let last = self.numbers.last_key_value().map_or(0, |(last, _)| *last);
         self.numbers.insert(seq, self.offsets.len() - 1);
@@ -200,7 +200,7 @@ impl JournalState {
         let Some(begin) = self.offsets.get(index).copied() else { return Ok(None) };
         let end = self.offsets.get(index + 1).copied().unwrap_or(self.end);
         let mut line = vec![0; usize::try_from(end - begin).map_err(io::Error::other)?];
-        // The file is opened in append mode, so seeking does not affect writes.
+        // Writes are not affected by this seek, because the file is opened in append mode.
         self.file.seek(SeekFrom::Start(begin))?;
         self.file.read_exact(&mut line)?;
         serde_json::from_slice(&line).map(Some).map_err(Into::into)

@@ -34,7 +34,7 @@ use mgp_types::service::{MemoryAudit, Router};
 use gaps::Gaps;
 use journal::Journal;
 
-/// The default maximum of events in the file.
+/// The default of `--most`: the maximum number of events in the file.
 const DEFAULT_MAX_EVENTS: usize = 1_000_000;
 
 fn server(journal: &Arc<Journal>) -> Server {
@@ -43,7 +43,7 @@ fn server(journal: &Arc<Journal>) -> Server {
         gaps.receive(&cx, event);
         async { Ok(()) }
     });
-    // The client that sends the events is the only caller here, and may read them.
+    // The only caller here is the client that sent the events, so it may read all of them.
     let source: Arc<Journal> = Arc::clone(journal);
     let replay = Replay::new(source, Arc::new(MemoryAudit::new())).router_for_origin();
     Server::new("audit", env!("CARGO_PKG_VERSION"))

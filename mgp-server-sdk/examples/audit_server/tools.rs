@@ -1,4 +1,4 @@
-//! Queries of the events.
+//! The tools that query the stored events.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use mgp_types::mgp::AuditEvent;
 use crate::filter::{Filter, Span};
 use crate::journal::Journal;
 
-/// The maximum number of agents, and of tools, that are counted by name; further ones count as `…`.
+/// The maximum number of agents, and of tools, that are counted by name; all others are counted under `…`.
 const MAX_NAMES: usize = 1000;
 
 /// A page of matching events.

@@ -1,4 +1,4 @@
-//! The keys and tokens of an auth fixture file.
+//! Loads the keys and tokens of an authentication fixture file.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ struct Known {
 }
 
 impl From<Value> for Known {
-    /// Accepts a bare key as well.
+    /// Accepts a bare string (the key without a grant) as well as an object.
     fn from(value: Value) -> Self {
         let text = |member: &str| value[member].as_str().map(str::to_owned);
         let key = value.as_str().map(str::to_owned).or_else(|| text("key")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A layer that authenticates requests with the header `X-Test-Mode: auth`, and passes others.
+//! A layer that authenticates requests with the header `X-Test-Mode: auth`, and accepts all others without.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use mgp_transport::http::HttpBody;
 use mgp_types::service::BoxFuture;
 use tower::{Layer, Service};
 
-/// A layer with an authenticated and an open path.
+/// A layer with an authenticated path and an unauthenticated one.
 #[derive(Clone, Debug)]
 pub(crate) struct TestModeLayer(pub(crate) AuthLayer);
 

@@ -66,7 +66,7 @@ fn run(settings: Settings) -> Result<(), Box<dyn std::error::Error>> {
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
-    // The server shares its threads with the tools, as in a program with other tasks.
+    // The server is one task among others, as in a program that also does other work.
     Ok(runtime.block_on(async move { tokio::spawn(serve(settings)).await })??)
 }
 

@@ -23,7 +23,7 @@ const EXTRACTORS: [&str; 10] = [
     "Trace",
 ];
 
-/// Generic types that are extractors.
+/// Extractors with type parameters.
 const GENERIC_EXTRACTORS: [&str; 2] = ["Args", "State"];
 
 /// One parameter of a function.
@@ -58,7 +58,7 @@ struct ParameterAttributes {
     description: Option<LitStr>,
     rename: Option<LitStr>,
     default: Option<Fallback>,
-    /// `#[serde(…)]` and `#[schemars(…)]`, which move to the field.
+    /// The `#[serde(…)]` and `#[schemars(…)]` attributes, which move to the field.
     field_attributes: Vec<Attribute>,
 }
 
@@ -71,7 +71,7 @@ enum Fallback {
 }
 
 impl Parameter {
-    /// Parses a parameter, and removes the attributes that a function cannot have.
+    /// Parses a parameter, and removes the attributes that Rust does not allow on parameters.
     pub(crate) fn take(parameter: &mut PatType) -> syn::Result<Self> {
         let description = describe::text(&parameter.attrs);
         let parsed = ParameterAttributes::take(&mut parameter.attrs)?;
@@ -118,12 +118,13 @@ impl Field {
         quote!(#and #arguments.#name)
     }
 
-    /// Returns whether the function borrows the argument, which then must live as long as it runs.
+    /// Returns whether the function borrows the argument; if so, the owned value must outlive the call of the
+    /// function.
     pub(crate) fn is_borrowed(&self) -> bool {
         self.borrow == Borrow::Yes
     }
 
-    /// Returns the function that computes the default.
+    /// Returns the function that computes the default, or `None` if the argument has no default expression.
     pub(crate) fn default_function(&self) -> Option<TokenStream> {
         let (value, ty, function) = (self.default.as_ref()?, &self.ty, default_name(&self.name));
         // A string literal is converted to the type of the argument.
@@ -215,7 +216,8 @@ fn name(pattern: &Pat) -> syn::Result<Ident> {
     }
 }
 
-/// Returns the type of the field that holds an argument while the function borrows it.
+/// Returns the owned type for an argument's field (`String` for `&str`), and whether the function borrows from
+/// it.
 fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
     let (owned, borrow) = match ty {
         Type::Reference(reference) if reference.mutability.is_none() => {

@@ -1,4 +1,4 @@
-//! Expansion of one function to one expression of the builder.
+//! Expands a function to a builder expression that creates its tool.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -12,7 +12,7 @@ use crate::path;
 
 /// The receiver of a function.
 pub(crate) enum ReceiverKind {
-    /// None: a free function, or an associated one without `self`.
+    /// No receiver: a free function, or an associated function without `self`.
     Nothing,
     /// `&self`.
     Reference,
@@ -28,17 +28,17 @@ pub(crate) struct Function {
     ident: Ident,
     is_async: bool,
     pub(crate) own: ReceiverKind,
-    /// `true` if it is called as `Self::name`.
+    /// `true` for a function in an impl block, which is called as `Self::name`.
     is_associated: bool,
     parameters: Vec<Parameter>,
     output: ReturnType,
 }
 
-/// The maximum number of extractors of a handler, which counts the arguments together as one.
+/// The maximum number of extractors of a handler; all arguments together count as one.
 const MAX_EXTRACTORS: usize = 8;
 
 impl Function {
-    /// Parses a function, and removes the attributes that its parameters cannot have.
+    /// Parses a function, and removes from its parameters the attributes that Rust does not allow there.
     pub(crate) fn take(
         options: Options,
         attributes: &[Attribute],
@@ -79,7 +79,7 @@ impl Function {
         Ok(function)
     }
 
-    /// Marks the function as part of an impl block.
+    /// Marks the function as one in an impl block.
     pub(crate) fn set_associated(&mut self) {
         self.is_associated = true;
     }
@@ -121,7 +121,7 @@ impl Function {
         })
     }
 
-    /// Returns the arguments type and its default functions.
+    /// Returns the struct of the arguments and the functions that compute their defaults; empty without arguments.
     pub(crate) fn arguments_type(&self) -> TokenStream {
         let fields: Vec<_> = self.fields().map(Field::declaration).collect();
         if fields.is_empty() {
@@ -142,7 +142,7 @@ impl Function {
         }
     }
 
-    /// Returns checks of the single types, whose errors are more precise than those of the builder's bounds.
+    /// Returns compile-time checks of each type; their errors are more precise than those of the builder's bounds.
     pub(crate) fn checks(&self) -> TokenStream {
         let sdk = path::sdk();
         let extractors = self.parameters.iter().filter_map(|parameter| match parameter {

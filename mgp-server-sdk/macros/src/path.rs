@@ -1,4 +1,4 @@
-//! Paths in expansions; all of them lead through the SDK, so that a user needs no other crate.
+//! Paths in expansions. All paths begin at the SDK crate, so that a user needs no other dependency.
 
 use proc_macro2::TokenStream;
 use quote::quote;

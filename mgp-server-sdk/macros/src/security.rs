@@ -1,4 +1,4 @@
-//! `security(…)`: security metadata as calls of the builder (MGP §4, §7.3).
+//! Expands `security(…)`, the security metadata, to builder calls (MGP §4, §7.3).
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};

@@ -17,7 +17,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     };
     let (vis, ident, sdk) = (function.vis.clone(), function.sig.ident.clone(), path::sdk());
     write(options, function).unwrap_or_else(|error| {
-        // The name stays defined, so that one mistake causes one error.
+        // The name remains defined, so that one mistake causes only one error.
         let error = error.into_compile_error();
         quote! {
             #error
@@ -56,7 +56,8 @@ fn write(options: TokenStream, mut function: ItemFn) -> syn::Result<TokenStream>
     })
 }
 
-/// Returns whether an attribute belongs on the generated function: docs and conditions do, others on the original one.
+/// Returns whether an attribute belongs on the generated function: docs, `cfg` and `deprecated`. All others
+/// stay on the original function.
 fn is_outside(attribute: &Attribute) -> bool {
     is_doc(attribute) || attribute.path().is_ident("cfg") || attribute.path().is_ident("deprecated")
 }

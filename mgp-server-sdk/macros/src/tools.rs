@@ -9,7 +9,7 @@ use crate::function::{Function, ReceiverKind};
 use crate::options::Options;
 use crate::path;
 
-/// Returns the block, and the `IntoTools` of its type.
+/// Returns the impl block and an implementation of `IntoTools` for its type.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut block: ItemImpl = match syn::parse2(item.clone()) {
         Ok(block) => block,
@@ -82,7 +82,7 @@ fn read(method: &mut ImplItemFn, prefix: Option<&LitStr>) -> syn::Result<Option<
     Ok(Some(tool))
 }
 
-/// Returns whether an attribute is `#[tool]`, by any path.
+/// Returns whether an attribute is `#[tool]`, with or without a path before the name.
 fn is_tool(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "tool")
 }
@@ -95,7 +95,7 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     let shared = uses_self.then(|| quote!(let #this = ::std::sync::Arc::new(self);));
     let each = tools.iter().map(|tool| {
         let (arguments, expression) = (tool.arguments_type(), tool.expression());
-        // The checks cannot name the generic parameters of the block.
+        // Only without generic parameters: the checks are items, which cannot name those of the block.
         let checks = block.generics.params.is_empty().then(|| tool.checks());
         quote!({
             #arguments

@@ -1,4 +1,4 @@
-//! Values of the protocol in options: each is checked and expanded to the variant it names.
+//! Protocol values in options: each one is checked and expanded to the enum variant that it names.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -6,7 +6,7 @@ use syn::LitStr;
 
 use crate::path;
 
-/// The names of the variants of an enum.
+/// An enum of the protocol and the names of its variants.
 pub(crate) struct VariantNames {
     /// The kind of value, for error messages.
     what: &'static str,

@@ -35,8 +35,8 @@ impl<T> Elicited<T> {
 /// A request to show a form to the user; await it to send it.
 ///
 /// # Errors
-/// Code 1000 if the caller does not support it (−32021 in the modern era), −32602 if the answer is not a `T`,
-/// −32603 if `T` is not a flat struct.
+/// Code 1000 if the caller does not support forms (−32021 in the modern era), −32602 if the answer is not a
+/// `T`, −32603 if `T` is not a flat struct.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct Elicitation<T> {
@@ -58,7 +58,7 @@ impl<T> Elicitation<T> {
         self
     }
 
-    /// Sets the name of the question within the call.
+    /// Sets the key of the question, which must be unique within the call. Default: numbered in order of creation.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.question.key = Some(key.into());
         self

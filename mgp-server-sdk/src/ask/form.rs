@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use crate::request::declared_fields;
 
-/// Returns the form of a type, with the fields in the order of declaration, in which a user reads them.
+/// Returns the form of a type. The fields keep the order of their declaration, because the user sees them in
+/// it.
 ///
 /// # Errors
 /// −32603 if the type is not a struct of strings, numbers, booleans, enums and lists of enums.
@@ -56,7 +57,7 @@ impl Serialize for Fields {
     }
 }
 
-/// The keywords of a field that clients support, besides choices.
+/// The schema keywords of a field that clients support, besides those for choices.
 const KEYWORDS: [&str; 13] = [
     "type",
     "title",
@@ -92,7 +93,7 @@ fn field(schema: Value) -> Option<Value> {
             Choices::Plain(words) => ("enum", words),
             Choices::Titled(words) => ("oneOf", words),
         };
-        // Titles in the form of clients before 2025-11-25.
+        // Titles in `enumNames`, the form before revision 2025-11-25.
         if let Some(names @ Value::Array(titles)) = schema.get("enumNames")
             && words.as_array().is_some_and(|words| member == "enum" && words.len() == titles.len())
         {
@@ -142,7 +143,7 @@ fn choices(schema: &Map<String, Value>) -> Option<Choices> {
     let choices = schema.get("oneOf").or_else(|| schema.get("anyOf"))?.as_array()?;
     let mut titled = Vec::new();
     for choice in choices {
-        // `schemars` groups variants without a description.
+        // `schemars` puts all variants without a description into one `enum`.
         if let Some(Value::Array(plain)) = choice.get("enum") {
             for word in plain {
                 titled.push(json!({ "const": word.as_str()?, "title": word }));
@@ -157,7 +158,8 @@ fn choices(schema: &Map<String, Value>) -> Option<Choices> {
     Some(Choices::Titled(Value::Array(titled)))
 }
 
-/// Removes `null` from a schema: a field is optional by not being required, and clients do not support `null`.
+/// Removes `null` from the schema of a field. An optional field is expressed by leaving it out of `required`;
+/// clients do not support `null`.
 fn without_null(mut schema: Value) -> Value {
     let Some(members) = schema.as_object_mut() else { return schema };
     if let Some(Value::Array(kinds)) = members.get_mut("type") {

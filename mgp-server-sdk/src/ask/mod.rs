@@ -57,32 +57,32 @@ pub trait ContextExt {
         message: impl Into<String>,
     ) -> Elicitation<T>;
 
-    /// Asks the user to visit a page.
+    /// Asks the user to visit a URL.
     fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> UrlElicitation;
 
-    /// Notifies the caller that a page was visited, by the id of its [`UrlElicitation`].
+    /// Notifies the caller that the user has visited a page; `id` is the id of the [`UrlElicitation`].
     ///
     /// Only callers of revision 2025-11-25 are notified; for others this does nothing.
     #[must_use = "the notification is sent when it is awaited"]
     fn elicitation_complete(&self, id: impl Into<String>) -> BoxFuture<'static, ()>;
 
-    /// Asks the caller's model for a message.
+    /// Asks the caller's model to generate a message (MCP sampling).
     fn sample(&self, prompt: impl Into<String>) -> Sampling;
 
     /// Asks the caller for its working directories.
     fn roots(&self) -> RootsRequest;
 
-    /// Turns the call into a task now, if the tool and its caller support that; otherwise does nothing.
+    /// Turns the call into an MCP task now, if the tool and its caller support tasks; otherwise does nothing.
     ///
-    /// Later questions to the caller belong to the task.
-    /// A call that takes longer than [`TasksConfig::grace`](mgp_lifecycle::TasksConfig) becomes a task without it.
+    /// Later questions to the caller belong to the task. Without this method, a call becomes a task once it has
+    /// taken longer than [`TasksConfig::grace`](mgp_lifecycle::TasksConfig).
     #[must_use = "the task starts when it is awaited"]
     fn begin_task(&self) -> BoxFuture<'static, Result<(), RpcError>>;
 
-    /// Closes the response stream of the call, which continues; the caller reconnects for the rest.
+    /// Closes the response stream of the call. The call continues, and the caller reconnects to receive the rest.
     ///
-    /// Use it in long calls, so that they do not occupy a connection.
-    /// Returns `false` if the caller cannot reconnect: all but callers of revision 2025-11-25 over HTTP.
+    /// Use it in long calls, so that they do not occupy a connection. Returns `false`, and does nothing, if the
+    /// caller cannot reconnect: only callers of revision 2025-11-25 over HTTP can.
     fn end_stream(&self) -> bool;
 
     /// Sends a log message to the caller: text, or any value that serializes to JSON.
@@ -133,7 +133,7 @@ impl ContextExt for Context {
     }
 }
 
-/// A counter of the questions in one run of a function.
+/// The counter that numbers the questions of one run of a function.
 #[derive(Debug, Default)]
 pub(crate) struct QuestionCounter(AtomicU32);
 
@@ -141,25 +141,25 @@ pub(crate) struct QuestionCounter(AtomicU32);
 #[derive(Clone, Debug)]
 struct Question {
     cx: Context,
-    /// `None` if the order of questions is unknown.
+    /// The key that identifies the question; `None` if the order of questions is unknown and the author set no key.
     key: Option<String>,
 }
 
 impl Question {
-    /// Creates the next question of a call; its number is fixed now, not when it is awaited.
+    /// Creates the next question of a call. Its number is assigned here, not when the question is awaited.
     fn new(cx: &Context, kind: &str) -> Self {
         let key = match (&cx.caller_access, cx.extensions.get::<QuestionCounter>()) {
             (_, Some(order)) => {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
             (CallerAccess::Channel(_), None) => None,
-            // The key is not sent.
+            // Any key will do: it is not sent to this caller.
             (_, None) => Some(kind.to_owned()),
         };
         Self { cx: cx.clone(), key }
     }
 
-    /// Asks the question, after a check for the client capabilities it needs besides the method.
+    /// Asks the question, after checking the client capability that it needs besides support for the method.
     fn ask(
         self,
         needs: ClientCapability,
@@ -199,7 +199,7 @@ impl ClientCapability {
         let elicitation = offered.elicitation.unwrap_or_default();
         let (is_offered, name, needed) = match self {
             Self::Nothing => (true, "", ""),
-            // A client that offers neither member supports forms.
+            // By specification a client that declares neither `form` nor `url` supports forms.
             Self::Form => (
                 elicitation.form.is_some() || elicitation.url.is_none(),
                 "elicitation.form",

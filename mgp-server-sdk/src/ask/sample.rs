@@ -9,13 +9,14 @@ use mgp_types::{OneOrMany, Payload, RpcError};
 
 use super::{ClientCapability, Question, read};
 
-/// The default maximum of tokens in an answer.
+/// The default of the maximum number of tokens in an answer.
 const MAX_TOKENS: u64 = 1_024;
 
 /// A request to the caller's model; await it to send it.
 ///
 /// # Errors
-/// Code 1000 if the caller does not support it (−32021 in the modern era), −32602 if its answer is not a message.
+/// Code 1000 if the caller does not support sampling (−32021 in the modern era), −32602 if its answer is not a
+/// message.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct Sampling {
@@ -36,7 +37,7 @@ impl Sampling {
         self
     }
 
-    /// Sets the maximum of tokens in the answer. Default: 1024.
+    /// Sets the maximum number of tokens in the answer. Default: 1024.
     pub fn max_tokens(mut self, tokens: u64) -> Self {
         self.params.max_tokens = tokens;
         self

@@ -14,7 +14,7 @@ use super::{ClientCapability, Question, read};
 /// The user's answer to a request to visit a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlElicited {
-    /// The user agreed to visit it; the outcome of the visit is not known yet.
+    /// The user agreed to visit the page; whether the visit takes place is not known yet.
     Agreed,
     /// The user declined.
     Declined,
@@ -25,7 +25,7 @@ pub enum UrlElicited {
 /// A request to the user to visit a page; await it to send it.
 ///
 /// # Errors
-/// Code 1000 if the caller does not support it (−32021 in the modern era).
+/// Code 1000 if the caller does not support URLs (−32021 in the modern era).
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct UrlElicitation {
@@ -33,7 +33,7 @@ pub struct UrlElicitation {
     message: String,
     url: String,
     id: Option<String>,
-    /// If set, a legacy call ends with −32042 and does not wait for the answer.
+    /// If set, a call in the legacy era fails with −32042 instead of waiting for the answer.
     call_again: bool,
 }
 
@@ -54,7 +54,7 @@ impl UrlElicitation {
         self
     }
 
-    /// Sets the id by which to report later that the page was visited; random by default.
+    /// Sets the id under which the server later reports that the page was visited. Default: a random id.
     ///
     /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Modern callers do not use
     /// ids.
@@ -63,8 +63,8 @@ impl UrlElicitation {
         self
     }
 
-    /// Ends a call of revision 2025-11-25 with code −32042, which names the page; the caller calls again after the
-    /// visit.
+    /// Makes a call of revision 2025-11-25 fail with code −32042 and the URL of the page; the caller repeats the
+    /// call after the visit.
     ///
     /// A modern caller is asked as usual, because its call does not wait anyway.
     ///
@@ -126,7 +126,7 @@ impl IntoFuture for UrlElicitation {
 }
 
 impl Question {
-    /// Returns −32042, or the error if the caller does not support URLs.
+    /// Returns the error −32042 with the page, or the error for a caller that does not support URLs.
     fn required_url(&self, page: ElicitParams) -> RpcError {
         let cx = &self.cx;
         if let Err(refused) = ClientCapability::Url.check(cx) {
@@ -151,7 +151,7 @@ pub(super) fn complete(cx: &Context, id: String) -> BoxFuture<'static, ()> {
     let (peer, params) = (cx.peer.clone(), ElicitationCompleteParams::new(id));
     Box::pin(async move {
         match Call::tell::<ElicitationComplete>(&params, out) {
-            // A caller that left needs no notification.
+            // Ignore the outcome: a caller that has disconnected needs no notification.
             Ok(call) => drop(peer.send(call).await),
             Err(error) => tracing::debug!(%error, "elicitation/complete not sent"),
         }

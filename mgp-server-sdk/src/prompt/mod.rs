@@ -44,8 +44,8 @@ impl Prompt {
     /// Creates a prompt from an async function whose parameters are extracted from the call: [`Args`](crate::Args),
     /// `Context` and so on.
     ///
-    /// The fields of the type in `Args` become the arguments of the prompt; they are text on the wire, parsed as
-    /// numbers, booleans and enum variants if the type declares them so.
+    /// The fields of the type in `Args` become the arguments of the prompt; they are strings on the wire, and are
+    /// parsed as numbers, booleans or enum variants where the field has such a type.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<GetPromptResult, M>,
@@ -56,7 +56,7 @@ impl Prompt {
         Self { definition, function: Function::new(handler), completers: Completers::default() }
     }
 
-    /// Adds an argument that no type declares, or replaces the one with this name.
+    /// Adds an argument that the function's types do not declare, or replaces the argument with the same name.
     pub fn argument(mut self, argument: PromptArgument) -> Self {
         let arguments = &mut self.definition.arguments;
         match arguments.iter_mut().find(|known| known.name == argument.name) {
@@ -78,13 +78,13 @@ impl Prompt {
         self
     }
 
-    /// Changes the definition: `_meta` and so on.
+    /// Changes any member of the definition, e.g. `_meta`.
     pub fn define(mut self, change: impl FnOnce(&mut mcp::Prompt)) -> Self {
         change(&mut self.definition);
         self
     }
 
-    /// Sets the function that proposes values of an argument.
+    /// Sets the function that proposes values for an argument.
     pub fn complete<H, M>(mut self, argument: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Completion, M>,
@@ -93,7 +93,7 @@ impl Prompt {
         self
     }
 
-    /// Returns the errors that keep the prompt from being served.
+    /// Returns the errors that prevent the prompt from being served.
     fn errors(&self, state: &Extensions) -> Vec<BuildError> {
         let what = format!("the prompt `{}`", self.definition.name);
         let arguments = self.definition.arguments.iter();

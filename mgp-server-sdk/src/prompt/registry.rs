@@ -49,7 +49,7 @@ impl Entry for Prompt {
     }
 }
 
-/// The params of `prompts/get`, parsed so that an error names the argument.
+/// The params of `prompts/get`, parsed so that an error can name the invalid argument.
 #[derive(Deserialize)]
 struct GetParams {
     name: String,
@@ -62,12 +62,12 @@ impl Prompts {
         Self(Catalog::new(subscribers))
     }
 
-    /// Adds a prompt, or replaces the one with its name.
+    /// Adds a prompt, or replaces the prompt with the same name.
     pub fn add(&self, prompt: Prompt) {
         self.0.add(prompt);
     }
 
-    /// Adds a prompt whose name is not taken.
+    /// Adds a prompt; fails if another prompt has the same name.
     pub(crate) fn declare(&self, prompt: Prompt) -> Result<(), BuildError> {
         let name = &prompt.definition.name;
         if self.0.get(name).is_some() {
@@ -77,7 +77,7 @@ impl Prompts {
         Ok(())
     }
 
-    /// Returns the errors that keep prompts from being served.
+    /// Returns the errors that prevent prompts from being served.
     pub(crate) fn errors(&self, state: &Extensions) -> Vec<BuildError> {
         self.0.snapshot().entries().iter().flat_map(|prompt| prompt.errors(state)).collect()
     }
@@ -168,7 +168,7 @@ impl Prompts {
     }
 }
 
-/// Returns the arguments as texts; fails if a required one is missing.
+/// Returns the arguments as strings; fails if a required argument is missing.
 fn texts(
     prompt: &Prompt,
     arguments: BTreeMap<String, Payload>,

@@ -3,7 +3,8 @@
 use mgp_types::RpcError;
 use mgp_types::mcp::{Completion, ContentBlock, GetPromptResult, PromptMessage, Role};
 
-/// A return type of such a function, converted to `T`: a prompt, the contents of a resource, proposals.
+/// A return type of a function behind a prompt, a resource or a completion, converted to `T`: the prompt, the
+/// contents or the proposals.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned where `{T}` is expected",
     note = "a prompt is text, a `PromptMessage`, a list of them or a `GetPromptResult`",

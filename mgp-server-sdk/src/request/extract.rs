@@ -29,7 +29,7 @@ pub struct TextRequest {
 }
 
 impl TextRequest {
-    /// Returns the prompt's name, or the resource's URI.
+    /// Returns the name of the requested prompt, or the URI of the requested resource.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -53,7 +53,7 @@ impl TextRequest {
         self.state.get_shared()
     }
 
-    /// Returns the request in the form that extractors of tools take.
+    /// Returns this request as a [`ToolRequest`], the form that the extractors of tools accept.
     fn surroundings(&self) -> ToolRequest {
         static NO_TOOL: LazyLock<Arc<mcp::Tool>> =
             LazyLock::new(|| Arc::new(mcp::Tool::new("", RawObject::empty())));
@@ -96,13 +96,13 @@ pub trait FromRequest: Sized + Send {
     /// The error that the caller receives if the value cannot be extracted.
     fn from_request(request: &TextRequest) -> Result<Self, RpcError>;
 
-    /// Returns the arguments it reads, as a prompt lists them.
+    /// Returns the arguments that the parameter reads, in the form in which a prompt lists them.
     #[must_use]
     fn arguments() -> Option<Vec<PromptArgument>> {
         None
     }
 
-    /// Returns the state it needs of the server; checked when the server is built.
+    /// Returns the state that the parameter needs from the server; checked when the server is built.
     #[must_use]
     fn needs() -> Vec<RequiredState> {
         Vec::new()
@@ -159,7 +159,7 @@ impl FromRequest for PartialArgument {
     }
 }
 
-/// Implements `FromRequest` by `FromCall`.
+/// Implements `FromRequest` with the implementation of `FromCall`.
 macro_rules! as_tools_do {
     ($($extractor:ty),+ $(,)?) => {$(
         impl FromRequest for $extractor {

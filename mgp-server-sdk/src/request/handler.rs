@@ -24,10 +24,10 @@ pub trait RequestHandler<T, M>: Send + Sync + 'static {
     /// Calls the function.
     fn call(&self, request: TextRequest) -> BoxFuture<'static, Result<T, RpcError>>;
 
-    /// Returns the arguments it reads.
+    /// Returns the arguments that the function's parameters read.
     fn arguments() -> Vec<PromptArgument>;
 
-    /// Returns the state its parameters need of the server.
+    /// Returns the state that the function's parameters need from the server.
     #[must_use]
     fn needs() -> Vec<RequiredState>;
 }
@@ -94,7 +94,7 @@ impl<T: 'static> Function<T> {
         (self.run)(request).await
     }
 
-    /// Returns an error if the server lacks state it needs.
+    /// Returns an error if the server lacks state that the function needs.
     pub(crate) fn missing_state(&self, what: &str, state: &Extensions) -> Option<BuildError> {
         let missing = self.needs.iter().find(|need| !need.is_met(state))?;
         Some(BuildError::MissingState { what: what.to_owned(), state: missing.name() })

@@ -1,6 +1,6 @@
 //! Functions behind prompts, resources and completions: their parameters and return types.
 //!
-//! Their arguments are text on the wire; [`Args`](crate::Args) parses them into a type.
+//! Their arguments are strings on the wire; [`Args`](crate::Args) parses them into a type.
 
 mod answer;
 mod extract;

@@ -1,6 +1,7 @@
-//! Running of functions behind prompts, resources and completions.
+//! Runs functions behind prompts, resources and completions.
 //!
-//! Each runs on a task of its own: the connection keeps reading, and dropping the call drops the handler.
+//! Each function runs on a task of its own: the connection continues to read, and dropping the call drops the
+//! function.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,8 @@ impl HandlerConfig {
         handler: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
     ) -> Result<Reply, RpcError> {
         let asking = cx.caller_access.clone();
-        // Questions of a round are collected where the handler is polled, so that a round is one poll.
+        // Poll `asking` inside the task, where the function asks its questions, so that one poll collects all
+        // questions of a round.
         let running = async move { asking.run_round(handler).await };
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));
         match (&mut task.0).await {

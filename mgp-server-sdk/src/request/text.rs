@@ -1,4 +1,4 @@
-//! Deserialization of named texts: numbers, booleans and enum variants are parsed from text.
+//! Deserialization of a map of strings: numbers, booleans and enum variants are parsed from strings.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::forward_to_deserialize_any;
 
 type Error = serde::de::value::Error;
 
-/// Deserializes named texts.
+/// Deserializes a value from named strings.
 pub(super) fn read<T: DeserializeOwned>(texts: &BTreeMap<String, String>) -> Result<T, Error> {
     T::deserialize(MapDeserializer::new(
         texts.iter().map(|(name, text)| (name.as_str(), Text { name, text })),
@@ -43,12 +43,12 @@ pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
     }
 
     let mut fields: &'static [&'static str] = &[];
-    // The deserialization always fails; only the fields it asked for count.
+    // Deserialization always fails here; only the recorded field names are of interest.
     let _ = T::deserialize(FieldRecorder(&mut fields));
     fields
 }
 
-/// A text and its name, for the error.
+/// A string with its name, which an error quotes.
 #[derive(Clone, Copy)]
 struct Text<'a> {
     name: &'a str,

@@ -44,12 +44,12 @@ impl Contents {
         Self { body: Body::Bytes(bytes.into()), mime: None }
     }
 
-    /// Creates the answer that there is no such resource.
+    /// Creates an answer which reports that the resource does not exist.
     pub fn missing() -> Self {
         Self { body: Body::Missing, mime: None }
     }
 
-    /// Sets the media type, if it differs from the resource's own.
+    /// Sets the media type. Default: the media type of the resource.
     pub fn mime(mut self, mime: impl Into<String>) -> Self {
         self.mime = Some(mime.into());
         self

@@ -46,14 +46,14 @@ pub struct Resource {
     pub(crate) completers: Completers,
 }
 
-/// The definition in a list.
+/// The definition, in the form in which it is listed.
 #[derive(Clone, Debug)]
 pub(crate) enum Definition {
     Fixed(mcp::Resource),
     Template(mcp::ResourceTemplate),
 }
 
-/// The source of contents.
+/// The source of a resource's contents.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Ready(Contents),
@@ -73,7 +73,7 @@ impl Source {
 /// The time for which a modern client may cache contents that do not change while the server runs.
 const FIXED_TTL: Duration = Duration::from_mins(1);
 
-/// Sets a field that both kinds of definition have.
+/// Sets a field that the definitions of both resources and templates have.
 macro_rules! both {
     ($self:ident, $field:ident = $value:expr) => {
         match &mut $self.definition {
@@ -121,8 +121,8 @@ impl Resource {
 
     /// Creates a template for resources that a function reads; the variables of the URI are its arguments.
     ///
-    /// A variable `{name}` matches one segment of the URI, `{+name}` any text. Percent-encoding is decoded, so the
-    /// value of a segment may contain `/` or `..`: check it before using it as a path.
+    /// A variable `{name}` matches one segment of the URI, `{+name}` matches any text. Percent-encoding is decoded,
+    /// so the value of a segment may contain `/` or `..`: check it before using it as a path.
     pub fn template<H, M>(template: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Contents, M>,
@@ -187,7 +187,7 @@ impl Resource {
         self
     }
 
-    /// Sets the function that proposes values of a template variable.
+    /// Sets the function that proposes values for a template variable.
     pub fn complete<H, M>(mut self, variable: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Completion, M>,

@@ -114,8 +114,8 @@ impl Resources {
         }
     }
 
-    /// Adds a resource or a template, or replaces the one with its URI; subscribers of a replaced resource are
-    /// notified.
+    /// Adds a resource or a template, or replaces the entry with the same URI; subscribers of a replaced resource
+    /// are notified.
     ///
     /// # Errors
     /// −32603 if a template is invalid.
@@ -123,7 +123,7 @@ impl Resources {
         self.put(resource).map_err(|error| BuildErrors(vec![error]).into())
     }
 
-    /// Adds a resource or a template whose URI is not taken.
+    /// Adds a resource or a template; fails if another entry has the same URI.
     pub(crate) fn declare(&self, resource: Resource) -> Result<(), BuildError> {
         let uri = resource.uri();
         if self.fixed.get(uri).is_some() || self.templates.get(uri).is_some() {
@@ -149,7 +149,7 @@ impl Resources {
         Ok(())
     }
 
-    /// Returns the errors that keep resources from being served.
+    /// Returns the errors that prevent resources from being served.
     pub(crate) fn errors(&self, state: &Extensions) -> Vec<BuildError> {
         let mut errors = Vec::new();
         for fixed in self.fixed.snapshot().entries() {
@@ -183,7 +183,7 @@ impl Resources {
         self.subscribers.updated(uri);
     }
 
-    /// Notifies all clients that the list changed, e.g. when the resources of a set did.
+    /// Notifies all clients that the list changed, e.g. because the resources of a set changed.
     pub fn changed(&self) {
         self.subscribers.changed(ListKind::Resources);
     }
@@ -215,14 +215,15 @@ impl Resources {
         })
     }
 
-    /// Returns whether there could be a resource with this URI.
+    /// Returns whether a resource with this URI may exist.
     pub(crate) fn knows(&self, uri: &str) -> bool {
         self.fixed.get(uri).is_some()
             || self.family(uri).is_some()
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// Returns the completion functions of a template; the templates of sets are not known.
+    /// Returns the completion functions of a template, or `None`: the completions of a set's templates are not
+    /// known.
     pub(crate) fn completable(&self, uri: &str) -> Option<CompletionTarget> {
         if let Some(family) = self.templates.get(uri) {
             return Some(CompletionTarget {
@@ -248,7 +249,7 @@ fn first_set() -> String {
     set_cursor(0, None)
 }
 
-/// Returns the cursor of a set, and of a page in it.
+/// Returns the cursor of a set of the given index, and of a position within the set.
 pub(super) fn set_cursor(index: usize, within: Option<&str>) -> String {
     match within {
         None => format!("s{index}"),

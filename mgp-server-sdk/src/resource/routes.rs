@@ -161,7 +161,7 @@ async fn read_one(
     }
 }
 
-/// Parses a cursor into the index of a set and the cursor in it.
+/// Parses a cursor into the index of a set and the cursor within the set.
 fn in_set(cursor: &str) -> Option<(usize, Option<&str>)> {
     let cursor = cursor.strip_prefix('s')?;
     match cursor.split_once('.') {

@@ -28,7 +28,7 @@ use super::contents::Contents;
 /// # drop(Server::new("notes", "1").resource_set(Notes));
 /// ```
 pub trait ResourceSet: Send + Sync + 'static {
-    /// Lists the resources from a cursor that this set returned; `None` is the start.
+    /// Returns a page of resources. It begins at a cursor that this set returned earlier; `None` means the start.
     ///
     /// # Errors
     /// The error that the caller receives; −32602 for an invalid cursor.
@@ -63,7 +63,7 @@ pub trait ResourceSet: Send + Sync + 'static {
         uri: &str,
     ) -> impl Future<Output = Result<Option<Contents>, RpcError>> + Send;
 
-    /// Returns whether a URI could belong to this set, so that clients may subscribe to it.
+    /// Returns whether a URI may belong to this set; clients may subscribe only to such URIs.
     fn has(&self, uri: &str) -> bool {
         let _ = uri;
         true

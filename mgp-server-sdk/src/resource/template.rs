@@ -7,9 +7,9 @@ use crate::error::BuildError;
 /// A template that URIs are matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
-    /// The text before the first variable.
+    /// The literal text before the first variable.
     head: String,
-    /// The variables, each with the text after it.
+    /// The variables, each with the literal text that follows it.
     rest: Vec<(Variable, String)>,
 }
 
@@ -22,7 +22,7 @@ struct Variable {
 /// The characters that a variable matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// No `/`, `?` or `#`, unless it is percent-encoded.
+    /// Any character except `/`, `?` and `#`; these may occur percent-encoded.
     Segment,
     /// Any character (`{+name}`).
     Anything,
@@ -66,16 +66,17 @@ impl Template {
         self.rest.iter().map(|(variable, _)| variable.name.as_str())
     }
 
-    /// Returns the decoded variables of a URI, or `None` if it does not match.
+    /// Returns the decoded values of the variables in a URI, or `None` if the URI does not match.
     pub(crate) fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let mut left = uri.strip_prefix(self.head.as_str())?;
         let mut found = BTreeMap::new();
         for (place, (variable, behind)) in self.rest.iter().enumerate() {
             let end = if place + 1 == self.rest.len() {
-                // The last variable extends to the end, even if the text after it occurs earlier.
+                // The last variable extends as far as possible, even if the literal text after it also occurs earlier.
                 left.len().checked_sub(behind.len()).filter(|&end| left.is_char_boundary(end))?
             } else {
-                // A variable is not empty, so the text after it cannot begin here.
+                // A variable matches at least one character, so the literal text after it is searched from the second
+                // character on.
                 let first = left.chars().next()?.len_utf8();
                 first + left[first..].find(behind.as_str())?
             };

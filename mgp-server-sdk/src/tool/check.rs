@@ -14,7 +14,7 @@ const RESERVED: [&str; 3] = ["mgp/", "mgp.", "mgp_"];
 const MAX_NAME_LENGTH: usize = 128;
 
 impl Tool {
-    /// Checks everything that does not depend on the server.
+    /// Checks all properties of the tool that do not depend on the server.
     pub(super) fn check(&self) -> Result<(), BuildError> {
         let name = &self.definition.name;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte);
@@ -36,7 +36,7 @@ impl Tool {
         }
     }
 
-    /// Checks that the server has the state it needs.
+    /// Checks that the server has the state that the tool needs.
     pub(super) fn check_state(&self, state: &Extensions) -> Result<(), BuildError> {
         match self.types.needs.iter().find(|need| !need.is_met(state)) {
             None => Ok(()),

@@ -18,13 +18,13 @@ pub trait Handler<M>: Send + Sync + 'static {
     /// Calls the function.
     fn call(&self, request: ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Returns the schema of the arguments it reads.
+    /// Returns the schema of the arguments that the function reads.
     fn input_schema(style: SchemaStyle) -> RawObject;
 
-    /// Returns the schema of its structured content, if it always returns some.
+    /// Returns the schema of the function's structured content, or `None` if it may return none.
     fn output_schema(style: SchemaStyle) -> Option<RawObject>;
 
-    /// Returns the state it needs of the server.
+    /// Returns the state that the function needs from the server.
     fn needs() -> Vec<RequiredState>;
 }
 
@@ -45,7 +45,7 @@ macro_rules! handler {
                     };
                 )*
                 let era = request.cx.caller.era;
-                // The arguments are valid: from here on an error is the function's own.
+                // All parameters could be extracted: an error from here on comes from the function itself.
                 CallRecord::mark_executed(&request.cx);
                 drop(request);
                 let running = self($($value),*);

@@ -16,7 +16,7 @@ use super::extract::ToolRequest;
 #[derive(Clone, Default)]
 pub(super) struct Layers(Vec<Arc<dyn Fn(Stack) -> Stack + Send + Sync>>);
 
-/// The server's state, passed through the layers of a tool.
+/// Carries the server's state through the layers of a tool, as an extension of the call.
 pub(super) struct CarriedState(pub(super) Arc<Extensions>);
 
 impl Layers {
@@ -28,7 +28,7 @@ impl Layers {
         self.0.push(Arc::new(move |stack| Stack::new(layer.layer(stack))));
     }
 
-    /// Wraps the tool in its layers; returns `None` if it has none, for which there is a faster path.
+    /// Wraps the tool in its layers. Returns `None` for a tool without layers, which runs on a faster path.
     pub(super) fn wrap(&self, tool: &Arc<Tool>, definition: &Arc<mcp::Tool>) -> Option<Stack> {
         if self.0.is_empty() {
             return None;

@@ -83,12 +83,11 @@ impl Tool {
     ///
     /// Schemas of arguments and of a [`Json`] result are generated from the function's types.
     ///
-    /// The function runs on a task of its own and should not block its thread; run one that must
-    /// [on the blocking pool](Self::on_blocking_pool).
-    /// If it blocks nevertheless, a multi-thread runtime with a free thread continues to serve everything else,
-    /// including pings. Everything stops if it blocks the only thread (a current-thread runtime), or if calls block
-    /// every thread. A connection stops if the tool has just sent it a chunk, progress or a log message before blocking
-    /// and the connection is served on a spawned task.
+    /// The function runs on a task of its own and should not block its thread. Run a function that has to block [on
+    /// the blocking pool](Self::on_blocking_pool). If it blocks nevertheless, a multi-thread runtime with a free
+    /// thread continues to serve everything else, including pings. Everything stops if it blocks the only thread (a
+    /// current-thread runtime), or if calls block every thread. A connection stops if the tool has just sent it a
+    /// chunk, progress or a log message before blocking and the connection is served on a spawned task.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: Handler<M>,
@@ -160,7 +159,7 @@ impl Tool {
         self
     }
 
-    /// Sets the time limit of a call, in place of the server's.
+    /// Sets the time limit of a call. Default: the limit of the server.
     pub fn timeout(mut self, after: Duration) -> Self {
         self.timeout = Some(after);
         self
@@ -241,7 +240,8 @@ impl Tool {
 
     /// Sets the schema of the structured content to that of a type, for functions that do not return [`Json`].
     ///
-    /// Before 2026-07-28 structured content is an object: callers of earlier revisions do not see another schema.
+    /// Before 2026-07-28 structured content is an object: callers of earlier revisions do not receive a schema of
+    /// any other type.
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.types.output = Some(schema::result_of::<T>);
         self.write_schemas(self.style.unwrap_or_default());
@@ -255,14 +255,14 @@ impl Tool {
         self
     }
 
-    /// Sets where the schemas of inner types are written, in place of the server's choice.
+    /// Sets where the schemas of inner types are placed. Default: the style of the server.
     pub fn schema_style(mut self, style: SchemaStyle) -> Self {
         self.style = Some(style);
         self.write_schemas(style);
         self
     }
 
-    /// Changes the definition in any way.
+    /// Changes any member of the definition.
     pub fn define(mut self, change: impl FnOnce(&mut mcp::Tool)) -> Self {
         change(&mut self.definition);
         self
@@ -274,7 +274,7 @@ impl Tool {
         &self.definition
     }
 
-    /// Generates the schemas that come from types.
+    /// Generates the schemas that derive from the function's types.
     fn write_schemas(&mut self, style: SchemaStyle) {
         if let Some(input) = self.types.input {
             self.definition.input_schema = input(style);

@@ -37,15 +37,16 @@ impl WeakTools {
 #[derive(Debug, Default)]
 struct ToolsState {
     snapshot: Mutex<Arc<Snapshot>>,
-    /// Notified of changes; set when the server is built.
+    /// The listeners that are notified of changes; set when the server is built.
     subscribers: OnceLock<Subscribers>,
-    /// Receives the definitions if the server is governed.
+    /// Receives the definitions after each change; set if the server is governed.
     observer: OnceLock<DefinitionObserver>,
-    /// Decides again about calls that waited below the gates, if the server is governed.
+    /// Repeats the access decision for calls that waited after the gates had accepted them; set if the server is
+    /// governed.
     recheck: OnceLock<Recheck>,
 }
 
-/// Refuses calls that waited and are no longer allowed.
+/// Refuses calls that had to wait and are no longer allowed.
 struct Recheck(Box<CheckFn>);
 
 type CheckFn = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
@@ -59,14 +60,14 @@ type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
 
 mgp_types::opaque_debug!(DefinitionObserver);
 
-/// The tools at one moment; a change replaces the snapshot, so calls and lists never wait.
+/// The tools at one moment. A change replaces the snapshot, so that calls and lists never wait for a lock.
 #[derive(Debug, Default)]
 struct Snapshot {
     order: Vec<Arc<Entry>>,
-    /// The names come from the author, so they are hashed without a seed.
+    /// Hashed without a random seed, because the author, not a caller, chooses the names.
     by_name: FxHashMap<String, Arc<Entry>>,
     settings: Settings,
-    /// `true` if any tool supports tasks: most servers have none, and skip the lookup.
+    /// `true` if any tool supports tasks. Most servers have no such tool and skip the lookup.
     any_task: bool,
     /// `true` if any tool has an output schema.
     any_typed: bool,
@@ -89,11 +90,11 @@ struct Settings {
 struct Entry {
     tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
-    /// The permissions of a call, by standard names.
+    /// The permissions that a call needs, by their standard names.
     permissions: Arc<[Permission]>,
-    /// The arguments that callers over HTTP repeat in headers.
+    /// The arguments that HTTP callers repeat in headers.
     headers: HeaderPlan,
-    /// The tool in its own layers, if it has any.
+    /// The tool wrapped in its own layers; `None` if it has no layers.
     wrapped: Option<Stack>,
     is_enabled: bool,
 }
@@ -106,14 +107,15 @@ impl Entry {
         let mut definition = tool.definition.clone();
         mgp_security::derive_hints(&mut definition);
         let permissions = check::permissions(&definition).into();
-        // `check` refused headers that cannot be parsed.
+        // The headers are valid: `check` has refused a tool whose headers cannot be parsed.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
         Arc::new(Self { tool, definition, permissions, headers, wrapped, is_enabled })
     }
 
-    /// Compares headers with arguments: a proxy that routed the call by its headers must have seen the same values.
+    /// Compares headers with arguments. They must be equal, because a proxy may have routed the call by its
+    /// headers.
     ///
     /// Only the modern era over HTTP has such headers.
     fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
@@ -129,7 +131,7 @@ impl Entry {
 }
 
 impl Tools {
-    /// Adds a tool, or replaces the one with its name.
+    /// Adds a tool, or replaces the tool with the same name.
     ///
     /// An invalid tool is logged and left out; [`Tools::try_add`] returns the error.
     pub fn add(&self, tool: Tool) {
@@ -138,7 +140,7 @@ impl Tools {
         }
     }
 
-    /// Adds a tool, or replaces the one with its name.
+    /// Adds a tool, or replaces the tool with the same name.
     ///
     /// # Errors
     /// −32603 if its name or a permission is invalid, or the server lacks state it needs.
@@ -146,7 +148,7 @@ impl Tools {
         self.put(tool).map_err(|error| BuildErrors(vec![error]).into())
     }
 
-    /// Adds a tool whose name is not taken.
+    /// Adds a tool; fails if another tool has the same name.
     pub(crate) fn declare(&self, tool: Tool) -> Result<(), BuildError> {
         let name = &tool.definition.name;
         if self.snapshot().by_name.contains_key(name) {
@@ -171,7 +173,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Sets how the schemas of the tools are written.
+    /// Sets where the schemas of the tools place the schemas of inner types.
     pub(crate) fn write_schemas(&self, style: SchemaStyle) {
         self.change(|order, settings| {
             settings.style = style;
@@ -190,7 +192,7 @@ impl Tools {
         self.change(|_, settings| settings.hides_refused = true);
     }
 
-    /// Sets the server's state, and returns an error for each tool that lacks some.
+    /// Sets the server's state, and returns an error for each tool that needs state the server lacks.
     pub(crate) fn set_state(&self, state: Arc<Extensions>) -> Vec<BuildError> {
         let snapshot = self.snapshot();
         let missing = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
@@ -199,7 +201,7 @@ impl Tools {
         errors
     }
 
-    /// Returns the permissions the tools need, by standard names, each once.
+    /// Returns the permissions that the tools need, by their standard names and without duplicates.
     pub(crate) fn permissions(&self) -> Vec<Permission> {
         let snapshot = self.snapshot();
         Permission::canonical(snapshot.order.iter().flat_map(|entry| entry.permissions.iter()))
@@ -212,7 +214,7 @@ impl Tools {
             && snapshot.by_name.get(name).is_some_and(|entry| is_typed(&entry.definition))
     }
 
-    /// Returns the time limit of a call's tool, if it has its own.
+    /// Returns the time limit of the tool that a call names, if the tool has its own limit.
     pub(crate) fn timeout_of(&self, call: &Call) -> Option<Duration> {
         let snapshot = self.snapshot();
         if !snapshot.any_timeout {
@@ -221,7 +223,7 @@ impl Tools {
         snapshot.by_name.get(call.tool()?.name)?.tool.timeout
     }
 
-    /// Returns whether a tool may safely run twice.
+    /// Returns whether repeating a call of the tool is safe.
     pub(super) fn is_repeatable(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
         snapshot.by_name.get(name).is_some_and(|entry| retry_hint::is_repeatable(&entry.definition))
@@ -271,7 +273,7 @@ impl Tools {
         self.len() == 0
     }
 
-    /// Returns whether calls of a tool may become tasks.
+    /// Returns the task support of a tool.
     pub(crate) fn task_support(&self, name: &str) -> TaskSupport {
         let snapshot = self.snapshot();
         if !snapshot.any_task {
@@ -286,7 +288,7 @@ impl Tools {
         self.snapshot().any_task
     }
 
-    /// Returns the list as a caller may see it, encoded once per form.
+    /// Returns the list of tools that a caller may see. Each variant of the list is encoded only once.
     pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
         let caller = &cx.caller;
         let form = Form {
@@ -314,7 +316,7 @@ impl Tools {
         (!needed.is_empty()).then(|| Arc::clone(needed))
     }
 
-    /// Starts the tool that a call names.
+    /// Starts the tool that a call names, after checking that the call is allowed.
     pub(crate) fn call(&self, mut call: Call) -> Result<Running, RpcError> {
         let tool =
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
@@ -367,7 +369,7 @@ impl Tools {
         is_first
     }
 
-    /// Sets the decision about calls that waited below the gates.
+    /// Sets the function that decides again about calls that had to wait after the gates.
     pub(crate) fn set_recheck(
         &self,
         check: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
@@ -376,7 +378,7 @@ impl Tools {
         let _ = self.0.recheck.set(Recheck(Box::new(check)));
     }
 
-    /// Refuses a call that waited and is no longer allowed.
+    /// Refuses a call that had to wait and is no longer allowed.
     pub(crate) fn recheck(&self, call: &Call) -> Result<(), RpcError> {
         self.0.recheck.get().map_or(Ok(()), |Recheck(check)| check(call))
     }
@@ -397,7 +399,7 @@ impl Tools {
 
     /// Sets the listeners that are notified of changes.
     pub(crate) fn notify(&self, subscribers: Subscribers) {
-        // A server is built once, so a second value would be the same.
+        // Ignore the result: a server is built only once, so a second value would be the same.
         let _ = self.0.subscribers.set(subscribers);
     }
 
@@ -446,7 +448,7 @@ impl Tools {
     }
 }
 
-/// Returns the task support of a definition; none is declared by default.
+/// Returns the task support that a definition declares. Default: forbidden.
 fn support_of(definition: &mcp::Tool) -> TaskSupport {
     let execution = definition.execution.as_ref();
     execution.and_then(|execution| execution.task_support.clone()).unwrap_or(TaskSupport::Forbidden)
@@ -489,7 +491,8 @@ impl Snapshot {
     }
 }
 
-/// Returns a definition for one kind of peer: the security metadata is in both places or in none (MGP §4).
+/// Returns the form of a definition for one kind of peer. The security metadata is in both of its places or in
+/// neither (MGP §4).
 fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {
@@ -497,7 +500,7 @@ fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
     }
     let mut shown = definition.clone();
     if !form.modern {
-        // Before 2026-07-28 structured content is an object.
+        // Before 2026-07-28 structured content is an object, so schemas of other types are omitted.
         shown.output_schema = shown.output_schema.filter(schema::is_of_objects);
     }
     match (&definition.security, form.security) {
@@ -516,7 +519,7 @@ fn disabled(name: &str) -> RpcError {
     RpcError::new(ErrorCode::TOOL_DISABLED, message)
 }
 
-/// Returns 4001 with the most similar name, or the place to look for one.
+/// Returns error 4001 with the most similar tool name, or with the way to find the right one.
 fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
     let shown = mgp_types::clip(name, 80);
     let near = snapshot

@@ -24,7 +24,8 @@ pub trait IntoToolResult: Send + 'static {
     /// The error that the caller receives instead.
     fn into_tool_result(self) -> Result<Reply, RpcError>;
 
-    /// Converts the value to a reply for a caller of an era, if eras differ.
+    /// Converts the value to a reply for a caller of the given era. Default: the reply of
+    /// [`into_tool_result`](Self::into_tool_result) for both eras.
     ///
     /// # Errors
     /// The error that the caller receives instead.
@@ -35,7 +36,7 @@ pub trait IntoToolResult: Send + 'static {
         self.into_tool_result()
     }
 
-    /// Returns the schema of its structured content, if it always has some.
+    /// Returns the schema of the structured content, or `None` if the value may have none.
     #[must_use]
     fn output_schema(_: SchemaStyle) -> Option<RawObject> {
         None
@@ -50,7 +51,8 @@ pub trait IntoToolResult: Send + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// A failure of the tool for the model to read (`isError`); an [`RpcError`] is a failure of the call instead.
+/// A failure that the model shall read, in a result with `isError`. An [`RpcError`] is a failure of the call
+/// itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolError(pub String);
 
@@ -70,7 +72,7 @@ impl<E: std::error::Error> From<E> for ToolError {
 fn text_reply(text: &str) -> Result<Reply, RpcError> {
     let mut out = String::with_capacity(text.len() + text.len() / 16 + 64);
     out.push_str(r#"{"content":[{"type":"text","text":"#);
-    // Checking all bytes is several times faster than stopping at the first special one.
+    // Branch-free on purpose: checking all bytes is several times faster than stopping at the first special byte.
     if text.bytes().fold(true, |plain, byte| plain & !matches!(byte, 0..=0x1f | b'"' | b'\\')) {
         out.push('"');
         out.push_str(text);

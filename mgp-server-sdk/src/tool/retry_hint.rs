@@ -16,7 +16,8 @@ use tower_service::Service;
 
 use super::Tools;
 
-/// A layer that adds retry hints to the errors of read-only or idempotent tools, including time-outs below it.
+/// A layer that adds retry hints to the errors of read-only or idempotent tools, including time-outs raised by
+/// layers below.
 #[derive(Clone, Debug)]
 pub(crate) struct RetryHintLayer(pub(crate) Tools);
 
@@ -45,7 +46,7 @@ impl<S: MgpService> Service<Call> for RetryHint<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // The tool is looked up only if the call fails.
+        // Keep only what a lookup needs; the tool is looked up only if the call fails.
         let tool = call.params().target().filter(|at| matches!(at, Target::Tool(_))).cloned();
         let tool = tool.map(|tool| (self.tools.clone(), tool));
         ResponseFuture { future: self.inner.call(call), tool }
@@ -78,7 +79,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Adds the hints of a tool that may run twice to an error; hints that the author set stay.
+/// Adds retry hints to the error of a tool that may run twice; hints that the author set are kept.
 fn with_retry_hints(error: RpcError) -> RpcError {
     let Some(usual) = Recovery::default_for(error.code()) else { return error };
     let (Some(said), Some(more)) = (error.as_recovery(), Recovery::for_repeatable(error.code()))
@@ -98,7 +99,7 @@ fn with_retry_hints(error: RpcError) -> RpcError {
     error.recovery(hints)
 }
 
-/// Returns whether a tool may safely run twice, by its definition.
+/// Returns whether the definition allows a call to be repeated safely.
 pub(super) fn is_repeatable(definition: &mcp::Tool) -> bool {
     let security = definition.find_security();
     let declared = security.as_ref().and_then(Lenient::valid);
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
     use crate::Tool;
 
-    /// Returns whether the error of a tool is retryable.
+    /// Returns whether an error of the tool carries a retry hint.
     async fn invites(tool: Tool) -> bool {
         let tools = Tools::default();
         tools.add(tool);

@@ -1,4 +1,4 @@
-//! Running of a tool's function; dropping the call drops the function.
+//! Runs a tool's function; dropping the call drops the function.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
@@ -19,7 +19,8 @@ impl Tool {
             ExecutionMode::Inline => {
                 let function = (self.run)(request);
                 Running::Inline(match asking {
-                    // Only questions of a round need to be driven; the extra box costs as much as a lookup.
+                    // Only a caller that is asked in rounds needs this wrapper; its extra box costs as much as a
+                    // lookup.
                     CallerAccess::Channel(_) => {
                         Box::pin(async move { asking.run_round(function).await })
                     }
@@ -28,8 +29,9 @@ impl Tool {
             }
             ExecutionMode::Task => {
                 let function = (self.run)(request);
-                // Questions of a round are collected where the function is polled, so that a round is one poll.
-                // A function should not block its thread, but pings are answered even if it does.
+                // Poll `asking` inside the task, where the function asks its questions, so that one poll collects all
+                // questions of a round.
+                // A separate task keeps pings answered even if the function blocks its thread, which it should not.
                 Running::Task(AbortOnDrop(spawn_watched(async move {
                     asking.run_round(function).await
                 })))

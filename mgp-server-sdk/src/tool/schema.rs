@@ -1,4 +1,5 @@
-//! JSON Schemas (2020-12) of arguments and results, and the two ways to write shared types.
+//! JSON Schemas (2020-12) of arguments and results, and the two places where schemas of inner types can be
+//! written.
 
 use std::borrow::Cow;
 
@@ -11,33 +12,33 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaStyle {
-    /// In place, because several model APIs reject `$defs`; types that contain themselves still use `$defs`.
+    /// At each place of use, because several model APIs reject `$defs`. Recursive types still use `$defs`.
     #[default]
     Inlined,
-    /// Once each, in `$defs` at the root: shorter where a type is used often.
+    /// Once per type, in `$defs` at the root; this is shorter if a type is used often.
     Hoisted,
 }
 
 /// Returns the schema of a tool's arguments.
 pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     let mut schema = schema_of::<T>(style);
-    // Arguments are always an object; a schema of alternatives does not state that by itself.
+    // A schema of alternatives has no `type` at its root, but arguments are always an object.
     let object = schema.ensure_object();
     object.entry("type").or_insert_with(|| "object".into());
     RawObject::of(&schema).unwrap_or_else(|_| any_object())
 }
 
-/// Returns the schema of a tool's structured content, or `None` if it allows everything.
+/// Returns the schema of a tool's structured content, or `None` if it permits any value.
 pub(super) fn result_of<T: JsonSchema>(style: SchemaStyle) -> Option<RawObject> {
     let schema = schema_of::<T>(style);
-    // `true` allows everything.
+    // The schema `true` permits any value.
     if schema.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;
     }
     RawObject::of(&schema).ok()
 }
 
-/// Returns whether results are objects, which callers before 2026-07-28 rely on.
+/// Returns whether a schema describes an object. Callers before 2026-07-28 accept no other structured content.
 pub(super) fn is_of_objects(schema: &RawObject) -> bool {
     #[derive(Deserialize)]
     struct Kind<'a> {

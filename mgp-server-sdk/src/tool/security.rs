@@ -28,7 +28,8 @@ impl Tool {
         self.secure(|security| security.risk_level = risk)
     }
 
-    /// Sets the permissions a call needs; a short name such as `shell` means standard ones.
+    /// Sets the permissions that a call needs. A short name such as `shell` means the standard permissions of that
+    /// group.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

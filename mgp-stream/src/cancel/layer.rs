@@ -1,4 +1,5 @@
-//! The layer: registers calls where they are dispatched, so that a request and its cancellation cannot race.
+//! The layer that cancels calls. It registers each call when it is dispatched, so that a cancellation cannot miss
+//! it.
 //!
 //! Applies to: inbound.
 
@@ -19,11 +20,11 @@ use tower_service::Service;
 use super::running::{RunningCall, RunningCalls};
 use super::signal::{CancelSignal, Cancellation, Partial};
 
-/// Drops a running call when its caller cancels it.
+/// Layer that drops a running call when its caller cancels it.
 ///
-/// A cancellation finds its call by scope and id, and only if exactly one call has that id.
-/// `notifications/cancelled` leaves the call unanswered;
-/// `mgp/stream/cancel` returns the content sent so far, and so does the call itself.
+/// A cancellation finds its call by scope and id, and has an effect only if exactly one call has that id. After
+/// `notifications/cancelled` the call gets no answer. `mgp/stream/cancel` returns the content sent so far, and the
+/// call is answered with the same content.
 ///
 /// ```
 /// use mgp_stream::CancelLayer;
@@ -125,7 +126,7 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
                 future: ready(self.layer.cancel_with_partial(scope, call.params())),
             };
         }
-        // `initialize` must not be cancelled, and a call without an id cannot be.
+        // `initialize` must not be cancelled, and a call without an id cannot be named by a cancellation.
         let id = match &call.cx().wire_id {
             Some(id) if call.kind() == Kind::Request && !call.is::<Initialize>() => id.clone(),
             _ => {

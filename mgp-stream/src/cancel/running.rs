@@ -49,7 +49,8 @@ impl RunningCalls {
         RunningCall { calls: self.clone(), id, key }
     }
 
-    /// Returns the signal of the call with an id, if exactly one call has it; among several none can be meant.
+    /// Returns the signal of the call with an id; `None` if several calls have it, because it is unclear which is
+    /// meant.
     pub(super) fn get(&self, scope: ScopeId, id: &Id) -> Option<Arc<CancelSignal>> {
         match self.0.lock().get(&(scope, id.clone()))? {
             CallsWithId::One(_, signal) => Some(Arc::clone(signal)),

@@ -10,10 +10,10 @@ use mgp_types::sync::Mutex;
 /// The most bytes of chunks kept for the partial result of a cancelled call.
 const MAX_PARTIAL_BYTES: usize = 1 << 20;
 
-/// The cancellation of one call; found in the call's extensions.
+/// Cancellation signal of one call; handlers find it in the call's extensions.
 ///
-/// By default a cancelled call is dropped where it waits.
-/// A handler that calls [`CancelSignal::listen`] is signalled instead and ends by itself.
+/// By default the future of a cancelled call is dropped. A handler that calls [`CancelSignal::listen`] is notified
+/// instead, and must end by itself.
 #[derive(Default)]
 pub struct CancelSignal(Mutex<SignalState>);
 
@@ -31,7 +31,7 @@ struct SignalState {
 /// The way a call was cancelled, which decides how the call itself is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cancellation {
-    /// `notifications/cancelled`: the call stays unanswered.
+    /// By `notifications/cancelled`: the call gets no answer.
     Silently,
     /// `mgp/stream/cancel`: the call is answered with the content sent so far.
     WithPartial { reason: Option<String> },
@@ -45,7 +45,7 @@ pub(super) struct Partial {
 }
 
 impl CancelSignal {
-    /// Opts into cooperative cancellation (the call is no longer dropped), and waits until the call is cancelled.
+    /// Waits until the call is cancelled. From the first poll on, a cancellation no longer drops the call.
     ///
     /// # Cancel safety
     /// Cancel safe: the future may be dropped and created again.

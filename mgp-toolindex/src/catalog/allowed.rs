@@ -38,7 +38,7 @@ pub trait Allowed: Send + Sync {
         None
     }
 
-    /// Returns what is known without checking each tool.
+    /// Returns how many tools the caller may find, as far as that is known without checking each tool.
     fn extent(&self) -> Extent {
         Extent::Some
     }
@@ -54,7 +54,7 @@ pub enum Extent {
     Some,
 }
 
-/// A key of cached decisions.
+/// The key under which the decisions for one caller are cached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllowedKey {
     caller: String,

@@ -4,7 +4,7 @@ use super::Slot;
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of slots; slots beyond its length are not in it.
+/// A set of slots; a slot beyond the bitmap's length counts as absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bitmap {
     words: Vec<u64>,
@@ -47,7 +47,7 @@ impl Bitmap {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Intersects it with another set.
+    /// Keeps only the slots that are also in the other set.
     pub(crate) fn and(&mut self, other: &Self) {
         self.words.truncate(other.words.len());
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word &= other);
@@ -66,7 +66,7 @@ impl Bitmap {
         &self.words
     }
 
-    /// Returns the bits, to write whole words.
+    /// Returns the bits mutably, so that the caller can write 64 slots at once.
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }

@@ -12,16 +12,16 @@ use super::name_index::NameIndex;
 use super::{ServerNumber, Slot};
 use crate::text::fold_name;
 
-/// The longest id of a server, in bytes.
+/// The maximum length of a server id, in bytes.
 pub(crate) const MAX_SERVER_ID_BYTES: usize = 512;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     tools: ChunkedList<Option<Record>>,
-    /// By folded name.
+    /// The slots of the tools, by folded name.
     names: NameIndex,
     servers: ChunkedList<Option<Arc<ServerRecord>>>,
-    /// By id.
+    /// The numbers of the servers, by id.
     ids: NameIndex,
     hasher: RandomState,
     len: usize,
@@ -29,12 +29,12 @@ pub(crate) struct Catalog {
     bytes: u64,
 }
 
-/// A tool, with the data of filters beside it, so that a scan reads nothing else.
+/// A tool, next to the values that filters test, so that a filter scan need not load the entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) entry: Arc<Entry>,
     pub(crate) server: ServerNumber,
-    /// The number of its list of categories.
+    /// The number of the tool's category list, a `LabelList`.
     pub(crate) categories: u32,
     /// The effective risk, 0 to 3.
     pub(crate) risk: u8,
@@ -62,7 +62,7 @@ impl Catalog {
         self.bytes
     }
 
-    /// Returns a length that is greater than every slot.
+    /// Returns a length that exceeds every slot, for bitmaps over all tools.
     pub(crate) fn reach(&self) -> usize {
         self.tools.reach()
     }
@@ -182,7 +182,7 @@ impl Catalog {
         self.servers.set(number, Some(Arc::new(registered)), generation);
     }
 
-    /// Removes a server; the caller removes its tools.
+    /// Removes a server; the caller must remove the server's tools.
     pub(crate) fn remove_server(&mut self, number: ServerNumber, generation: u64) {
         let Some(id) = self.server(number).map(|known| self.hasher.hash_one(&*known.server.id))
         else {

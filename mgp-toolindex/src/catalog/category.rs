@@ -9,10 +9,10 @@ use super::category_words::{SUBJECTS, VERBS};
 /// The separator of levels.
 pub(crate) const SEPARATOR: char = '/';
 
-/// The most levels of a category.
+/// The maximum number of levels of a category.
 const MAX_LEVELS: usize = 4;
 
-/// The longest name of one level, in bytes.
+/// The maximum length of the name of one level, in bytes.
 const MAX_LEVEL_BYTES: usize = 48;
 
 /// The maximum number of categories per tool.
@@ -43,7 +43,7 @@ pub(crate) fn canonical(given: &str) -> Option<String> {
     (levels > 0).then_some(out)
 }
 
-/// Returns the canonical categories, each once.
+/// Returns the categories in canonical form, without duplicates.
 pub(crate) fn all_canonical<'a>(given: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut all = Vec::new();
     for category in given {
@@ -57,9 +57,10 @@ pub(crate) fn all_canonical<'a>(given: impl IntoIterator<Item = &'a String>) -> 
     all
 }
 
-/// Derives the category of a tool: its subject, and whether it reads or changes it.
+/// Derives the category of a tool: its subject, and below it the kind of action, e.g. reading or changing.
 ///
-/// The words are in lower case. Those of the name count most, then those of the server, then those of the description.
+/// The words must be in lower case. Words of the name count most, then those of the server, then those of the
+/// description.
 pub(crate) fn derive<'a>(
     name: &[&'a str],
     description: impl IntoIterator<Item = &'a str>,
@@ -73,7 +74,8 @@ pub(crate) fn derive<'a>(
     speak(&mut name.iter().copied(), 6);
     speak(&mut server.into_iter(), 3);
     speak(&mut description.into_iter(), 2);
-    // Ties are won by the first one, because the table begins with the plainer subjects.
+    // `max_by_key` returns the last maximum, so the order is reversed: the first subject wins, which is the plainer
+    // one.
     let best = (0..SUBJECTS.len()).rev().max_by_key(|at| scores[*at]);
     let Some(best) = best.filter(|best| scores[*best] > 0) else { return UNCATEGORISED.to_owned() };
     let about = SUBJECTS[best].0;
@@ -86,7 +88,7 @@ pub(crate) fn derive<'a>(
     }
 }
 
-/// The subject of each word.
+/// Maps each word to the index of its subject.
 static SUBJECT_BY_WORD: LazyLock<FxHashMap<&str, usize>> = LazyLock::new(|| {
     let words = SUBJECTS.iter().enumerate().rev();
     words.flat_map(|(at, (_, words))| words.iter().map(move |word| (*word, at))).collect()

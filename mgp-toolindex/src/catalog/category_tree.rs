@@ -12,7 +12,7 @@ use super::{Bitmap, Labels};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CategoryTree {
-    /// The top-level categories, those with most tools first.
+    /// The top-level categories, sorted by number of tools, largest first.
     pub roots: Vec<CategoryNode>,
 }
 
@@ -22,9 +22,9 @@ pub struct CategoryTree {
 pub struct CategoryNode {
     /// The full name, e.g. `filesystem/read`.
     pub path: String,
-    /// The number of tools in it or below it.
+    /// The number of tools in this category or below it.
     pub tools: usize,
-    /// The subcategories, those with most tools first.
+    /// The subcategories, sorted by number of tools, largest first.
     pub below: Vec<Self>,
 }
 
@@ -60,9 +60,9 @@ impl CategoryTree {
         self.roots.is_empty()
     }
 
-    /// Counts the tools of a catalogue, or of a subset.
+    /// Counts the tools of a catalogue by category; with `within`, only the tools in that set.
     pub(crate) fn of(catalog: &Catalog, within: Option<&Bitmap>) -> Self {
-        // Many tools have the same list.
+        // Many tools share one category list, so tools are counted by list first.
         let mut lists: FxHashMap<u32, (&Labels, usize)> = FxHashMap::default();
         for (slot, record) in catalog.records() {
             if within.is_none_or(|within| within.contains(slot)) {
@@ -84,7 +84,7 @@ impl CategoryTree {
     }
 }
 
-/// Returns a category and its parents.
+/// Returns the parents of a category, and the category itself, outermost first.
 fn prefixes(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices(SEPARATOR).map(|(at, _)| &path[..at]).chain([path])
 }

@@ -12,10 +12,10 @@ use crate::tokens;
 /// The top bit of a token count: the count is exact.
 const EXACT: u32 = 1 << 31;
 
-/// A server as its tools refer to it.
+/// The data of a server that all its tools share.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Stable while the server is in the index, used again afterwards.
+    /// The server's number: stable while the server is in the index, reused after it is removed.
     pub(crate) number: u32,
     pub(crate) id: Box<str>,
     /// The display name.
@@ -25,7 +25,7 @@ pub(crate) struct Server {
     pub(crate) categories: Labels,
 }
 
-/// A text: only its position if the definition contains it unescaped.
+/// A text; stored only as a position if the definition contains it unescaped.
 #[derive(Debug)]
 pub(crate) enum Text {
     /// The position and length in the definition.
@@ -45,7 +45,7 @@ pub(crate) struct Entry {
     pub(crate) categories: Labels,
     pub(crate) keywords: Labels,
     pub(crate) hash: [u8; 16],
-    /// Zero until the first use.
+    /// The token count, with [`EXACT`] as a flag; zero until it is first used.
     pub(crate) tokens: AtomicU32,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum SecuritySource {
 }
 
 impl Text {
-    /// Finds the text in the definition.
+    /// Locates the text in the definition; copies it if the definition does not contain it literally.
     pub(crate) fn of(text: &str, definition: &str) -> Self {
         // Name and description are usually near the beginning, so the search is short.
         match definition.find(text).map(|at| (u32::try_from(at), u32::try_from(text.len()))) {
@@ -88,7 +88,8 @@ impl Entry {
         self.description.as_ref().map(|text| text.get(&self.definition))
     }
 
-    /// Returns the effective risk: the decided one, else the worse one of those the server claims, else dangerous.
+    /// Returns the effective risk: the one the kernel decided, else the worse of those the server claims, else
+    /// dangerous.
     pub(crate) fn risk(&self) -> RiskLevel {
         let Some(security) = &self.security else { return RiskLevel::Dangerous };
         match (&security.effective_risk_level, self.security_source) {
@@ -118,7 +119,7 @@ impl Entry {
         self.tokens.load(Ordering::Relaxed) & EXACT != 0
     }
 
-    /// Stores an exact count.
+    /// Stores an exact token count.
     pub(crate) fn count(&self, tokens: u32) {
         self.tokens.store(tokens | EXACT, Ordering::Relaxed);
     }

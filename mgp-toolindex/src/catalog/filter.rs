@@ -9,11 +9,11 @@ use super::entry::Entry;
 use super::{Bitmap, ServerNumber};
 use crate::search::Filter;
 
-/// A prepared filter; types are checked by the keyword index instead.
+/// A filter prepared for a catalogue; it ignores input and output types, which the keyword index checks.
 pub(crate) struct FilterTest<'a> {
     catalog: &'a Catalog,
     categories: Option<Vec<String>>,
-    /// The verdict on a list of categories, by its number.
+    /// Cached verdicts: whether a category list passes, by the number of the list.
     lists: FxHashMap<u32, bool>,
     risk: Option<u8>,
     states: Option<FxHashMap<ServerNumber, bool>>,
@@ -44,7 +44,7 @@ impl<'a> FilterTest<'a> {
         }
     }
 
-    /// Returns whether every tool passes.
+    /// Returns whether the filter has no condition, so that every tool passes.
     pub(crate) fn is_empty(&self) -> bool {
         self.categories.is_none()
             && self.risk.is_none()
@@ -53,7 +53,7 @@ impl<'a> FilterTest<'a> {
             && self.permissions.is_none()
     }
 
-    /// Returns the only servers whose tools may pass.
+    /// Returns the servers to which the filter is restricted, or `None` if it allows all.
     pub(crate) fn servers(&self) -> Option<&[ServerNumber]> {
         self.servers.as_deref()
     }

@@ -64,7 +64,7 @@ impl IndexedTool {
         self.0.security.as_deref()
     }
 
-    /// Returns the effective risk; a tool without one is dangerous.
+    /// Returns the effective risk; a tool without security metadata is dangerous.
     #[must_use]
     pub fn risk(&self) -> RiskLevel {
         self.0.risk()

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// The number of entries from which dead ones are removed.
+/// The minimum number of entries before entries without an owner are purged.
 const LEAST: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Interner<T: ?Sized> {
     known: HashMap<Box<str>, Weak<T>, ahash::RandomState>,
-    /// The number of entries at which dead ones are removed again.
+    /// The number of entries at which entries without an owner are purged next.
     purge_at: usize,
 }
 
@@ -20,7 +20,7 @@ impl<T: ?Sized> Default for Interner<T> {
 }
 
 impl<T: ?Sized> Interner<T> {
-    /// Returns the value of the key; makes it if there is none.
+    /// Returns the value of the key; creates it if no owner holds one.
     pub(crate) fn get(&mut self, key: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         if let Some(known) = self.known.get(key).and_then(Weak::upgrade) {
             return known;

@@ -38,7 +38,7 @@ impl LabelInterner {
             return Arc::clone(&self.empty);
         }
         let key: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-        // No word contains a control character.
+        // A line feed is a safe separator, because no word contains a control character.
         self.lists.get(&key.join("\n"), || {
             let words = key.iter().map(|word| self.words.get(word, || (*word).into()));
             // Numbers wrap after four billion different lists; a list that old was dropped long ago.

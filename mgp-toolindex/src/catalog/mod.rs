@@ -29,8 +29,8 @@ pub(crate) use interner::Interner;
 pub(crate) use labels::{LabelInterner, Labels};
 pub use server_entry::{ServerEntry, ToolEntry};
 
-/// The number of a tool: stable while it is in the index, used again afterwards.
+/// The number of a tool: stable while the tool is in the index, reused after it is removed.
 pub(crate) type Slot = u32;
 
-/// The number of a server: likewise.
+/// The number of a server: stable while the server is in the index, reused after it is removed.
 pub(crate) type ServerNumber = u32;

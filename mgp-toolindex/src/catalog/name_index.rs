@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// The number of shards; a change copies one.
 const SHARDS: usize = 256;
 
-/// The numbers of each hash; the caller compares the names.
+/// Maps the hash of a name to numbers. Different names may share a hash, so the caller compares the names.
 #[derive(Clone, Debug)]
 pub(crate) struct NameIndex {
     /// Pairs of the lower half of the hash and the number, sorted.
@@ -37,7 +37,7 @@ impl NameIndex {
         }
     }
 
-    /// Returns the numbers in order.
+    /// Returns the numbers stored for a hash, in ascending order.
     pub(crate) fn get(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         let (shard, (key, _)) = self.place(hash, 0);
         let shard = &self.shards[shard];

@@ -28,7 +28,7 @@ pub struct ServerEntry {
     pub(crate) tools: Vec<ToolEntry>,
 }
 
-/// A tool with metadata besides its definition.
+/// A tool, with metadata that is not part of its definition.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ToolEntry {
@@ -63,7 +63,7 @@ impl ServerEntry {
         self
     }
 
-    /// Sets the state.
+    /// Sets the connection state.
     pub fn state(mut self, state: ServerState) -> Self {
         self.state = state;
         self
@@ -103,7 +103,8 @@ impl ToolEntry {
         self
     }
 
-    /// Adds categories; `a/b` and `a.b` are `b` below `a`. Without any they are derived.
+    /// Adds categories; `a/b` and `a.b` mean `b` below `a`. Without any, the tool gets those of its server or a
+    /// derived one.
     pub fn categories<C: Into<String>>(mut self, all: impl IntoIterator<Item = C>) -> Self {
         self.categories.extend(all.into_iter().map(Into::into));
         self

@@ -28,7 +28,7 @@ pub trait Embedder: Send + Sync + fmt::Debug {
     /// [`EmbedError`] if the model fails; the index then searches by words and reports that.
     fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
-    /// Returns the cost of a vector.
+    /// Returns how expensive it is to compute a vector.
     fn cost(&self) -> Cost {
         Cost::Small
     }
@@ -40,18 +40,19 @@ pub trait Embedder: Send + Sync + fmt::Debug {
 pub enum Cost {
     /// Microseconds: vectors are made while the tool is added.
     Small,
-    /// Milliseconds: vectors are made in the background; until then older vectors of the same model and words serve.
+    /// Milliseconds: vectors are computed in the background. Until then, search uses words and older vectors of the
+    /// same model.
     Large,
 }
 
-/// A text without a vector: the reason.
+/// The reason why a text has no vector.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbedError {
     /// The model, or the library that runs it, is missing or unsuitable.
     #[error("the model `{model}` cannot be used: {reason}")]
     Unavailable {
-        /// The model.
+        /// The name of the model.
         model: String,
         /// The reason, and the remedy.
         reason: String,
@@ -59,7 +60,7 @@ pub enum EmbedError {
     /// The model ran and failed.
     #[error("the model `{model}` failed: {reason}")]
     Failed {
-        /// The model.
+        /// The name of the model.
         model: String,
         /// The message of the model.
         reason: String,

@@ -8,20 +8,21 @@ use crate::error::RequestError;
 use crate::meta::brief;
 use crate::search::Filter;
 
-/// The longest query, in bytes; the result reports how much of it was read.
+/// The maximum length of a query, in bytes; the search reads only its beginning, and the result reports the
+/// rest.
 const MAX_QUERY_REQUEST_BYTES: usize = 64 << 10;
-/// The longest context, in bytes.
+/// The maximum length of a context, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
-/// The longest word (a capability, a category, a type, a name), in bytes.
+/// The maximum length of a word (a capability, a category, a type, a name), in bytes.
 const MAX_WORD_BYTES: usize = 256;
-/// The most words of one list of a filter or of requirements.
+/// The maximum number of words in one list of a filter or of requirements.
 const MAX_WORDS: usize = 32;
-/// The most capabilities of a request: each is a search.
+/// The maximum number of capabilities in a request; each one costs a search.
 const MAX_CAPABILITIES: usize = 16;
-/// The most tools of one eviction.
+/// The maximum number of tools in one eviction request.
 const MAX_EVICTED: usize = 512;
 
-/// The members of a filter.
+/// The members of a filter, for error messages.
 const FILTERS: &str =
     "categories, risk_level_max, status, servers, permissions, input_types, output_types";
 
@@ -69,7 +70,8 @@ pub(super) fn risk(risk: Option<&RiskLevel>) -> Result<(), RequestError> {
     }
 }
 
-/// Parses a filter; unknown members and words are refused, because the caller meant to restrict the search.
+/// Parses a filter. Unknown members and words are errors: ignoring them would find more than the caller asked
+/// for.
 pub(super) fn filter(given: Option<DiscoverToolsFilter>) -> Result<Filter, RequestError> {
     let Some(given) = given else { return Ok(Filter::new()) };
     if let Some((word, _)) = given.extra.iter().next() {

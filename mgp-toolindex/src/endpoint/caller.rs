@@ -11,11 +11,11 @@ use crate::catalog::{Allowed, AllowedKey, Extent};
 /// Returns a number that changes whenever the decisions about any caller may have changed.
 pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// A caller of the index.
+/// A caller of the index, with the tools it may find.
 pub struct Caller {
     cx: Context,
     visibility: Option<Arc<dyn Visibility>>,
-    /// The source and the version of decisions; `None` if they are not cached.
+    /// The key of cached decisions: the endpoints' id and the version; `None` if decisions are not cached.
     version: Option<(u64, u64)>,
     /// The id of the last server: tools come server by server, and the id is shared.
     last: Mutex<Option<ServerId>>,
@@ -51,7 +51,7 @@ impl Allowed for Caller {
 
     fn cache_key(&self) -> Option<AllowedKey> {
         let principal = &self.cx.principal;
-        // Quoted, so that different names never have the same key.
+        // Names are quoted, so that different names never form the same key.
         let agent = principal.as_agent().map(|agent| format!("{:?}", agent.as_str()));
         let operator = principal.authority() == Authority::Operator;
         let (tenant, subject) = (principal.tenant().as_str(), principal.subject().as_str());

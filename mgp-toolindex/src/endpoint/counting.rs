@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::index::{CountProgress, SharedIndex, ToolIndex};
 
-/// The least time between two batches: building the tables costs more than counting some tools.
+/// The minimum time between two batches: building the tables costs more than counting a few tools.
 const MIN_BATCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The state of counting.

@@ -17,7 +17,7 @@ use crate::error::RequestError;
 use crate::meta::{brief, name_for};
 use crate::search::{Explain, Query, SearchResult};
 
-/// The most categories that an error names.
+/// The maximum number of categories that an error names.
 const MAX_NAMED: usize = 24;
 
 /// Handles `mgp/tools/discover`.
@@ -41,7 +41,7 @@ pub(super) async fn answer(
     Ok(result)
 }
 
-/// Runs work on a blocking thread; aborts it if the caller leaves before it began.
+/// Runs work on a blocking thread; cancels it if the future is dropped before the work began.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
 ) -> Result<T, RpcError> {
@@ -50,7 +50,7 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     done.map_err(|error| RpcError::internal("the search was aborted").because(error))?
 }
 
-/// Work on a blocking thread, or in its unbounded queue, where no abandoned work may stay.
+/// Work on a blocking thread. Dropping it aborts work that still waits in tokio's unbounded queue.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
@@ -79,7 +79,7 @@ fn find(
     Ok((found, result))
 }
 
-/// Searches for tools that are not refused; the list is filled with later hits.
+/// Searches for tools whose availability is not `Refused`; later hits take the places of refused ones.
 fn search_available(
     inner: &EndpointsState,
     query: &Query,
@@ -93,7 +93,7 @@ fn search_available(
     Ok(found)
 }
 
-/// Refuses a category that the caller cannot see, and names the visible ones.
+/// Returns an error that names the visible categories if the filter has a category that the caller cannot see.
 fn known_categories(
     inner: &EndpointsState,
     query: &Query,

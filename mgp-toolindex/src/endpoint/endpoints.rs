@@ -20,10 +20,10 @@ use crate::meta::name_for;
 use crate::search::SearchResult;
 use crate::session::{Session, Sessions};
 
-/// A hook for changes of a session.
+/// The hook that is called when a caller's session has changed.
 type Changed = Arc<dyn Fn(&Context) + Send + Sync>;
 
-/// The number of tools up to which every search decides again, if no version is set.
+/// Without a version, decisions are cached only if the index has more tools than this.
 const MAX_UNCACHED_DECISIONS: usize = 2000;
 
 /// The handlers of `mgp/tools/discover`, `mgp/tools/request`, `mgp/tools/session` and `mgp/tools/session/evict`.
@@ -120,8 +120,8 @@ impl Endpoints {
         self.with(|inner| inner.create = Some(Arc::new(create)))
     }
 
-    /// Sets a hook that is called whenever a request or an eviction has changed the session of a caller, and so its
-    /// list of tools. For calls, [`called`](Self::record_call) returns the same.
+    /// Sets a hook that is called after a request or an eviction has changed a caller's session, and with it the
+    /// caller's list of tools. For calls, [`record_call`](Self::record_call) returns whether the list has changed.
     pub fn on_change(self, hook: impl Fn(&Context) + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.changed = Some(Arc::new(hook)))
     }
@@ -246,7 +246,7 @@ impl EndpointsState {
     }
 }
 
-/// Returns the key of a search and its calls: the session, or else the agent.
+/// Returns the key under which the history relates a search to its calls: the session and the agent, if any.
 fn search_key(cx: &Context, session: Option<&Session>) -> (Option<u64>, Option<AgentId>) {
     (session.map(Session::number), cx.principal.as_agent().cloned())
 }

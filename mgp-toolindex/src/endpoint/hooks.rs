@@ -19,7 +19,7 @@ pub enum Availability {
         /// The way to approve them, e.g. a command to run.
         how: Option<String>,
     },
-    /// The tool cannot be called, and is neither found nor loaded.
+    /// The tool cannot be called; searches do not return it, and requests do not load it.
     Refused,
 }
 
@@ -39,7 +39,7 @@ pub enum Availability {
 /// takes(none_of_files);
 /// ```
 pub trait AvailabilityCheck: Send + Sync {
-    /// Decides about one tool.
+    /// Returns the availability of one tool.
     fn standing(&self, cx: &Context, tool: &IndexedTool) -> Availability;
 }
 
@@ -52,21 +52,21 @@ where
     }
 }
 
-/// A tool to create.
+/// A request for a tool that does not exist yet.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CreationRequest {
-    /// The capabilities of the tool.
+    /// The capabilities that the tool must have.
     pub capabilities: Vec<String>,
-    /// The types that it takes.
+    /// The types that the tool must accept.
     pub input_types: Vec<String>,
-    /// The types that it returns.
+    /// The types that the tool must return.
     pub output_types: Vec<String>,
-    /// The preferred greatest risk.
+    /// The highest risk that the caller prefers.
     pub preferred_risk_level: Option<RiskLevel>,
-    /// The task for which it is needed.
+    /// The task for which the caller needs the tool.
     pub context: Option<String>,
-    /// The trace of the task.
+    /// The trace id of the task.
     pub task_trace_id: Option<String>,
 }
 
@@ -74,21 +74,21 @@ pub struct CreationRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CreationOutcome {
-    /// The tool is being created; the text describes what to expect.
+    /// The tool is being created; the text for the caller describes what happens next.
     Started(String),
-    /// The tool is not created, for this reason.
+    /// The tool is not created; the text is the reason.
     Refused(String),
 }
 
 /// Creates missing tools. There is no default implementation.
 ///
-/// A created tool is registered like any other at run time: `sandboxed`, its code validated, and approved by an
-/// operator. A policy that approves permissions automatically does not replace that approval. The caller learns of the
-/// tool by `notifications/tools/list_changed` and its session.
+/// A created tool must be registered like any other at run time: isolated as `sandboxed`, its code validated, and
+/// approved by an operator. A policy that approves permissions automatically does not replace that approval. The
+/// caller learns of the tool through `notifications/tools/list_changed` and its session.
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
 pub trait ToolCreator: Send + Sync {
-    /// Starts to create a tool. Dropping the future must leave nothing behind.
+    /// Starts to create a tool. If the future is dropped, nothing may remain of the attempt.
     async fn create(&self, cx: Context, wanted: CreationRequest) -> CreationOutcome;
 }

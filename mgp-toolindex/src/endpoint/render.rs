@@ -1,8 +1,8 @@
-//! Search results within their reserve of tokens (MGP §16.5, §16.8).
+//! Fits search results into the tokens reserved for them (MGP §16.5, §16.8).
 //!
-//! A result has everything that a call of the tool needs, as long as the reserve has room for it. If it does not hold
-//! all definitions, large ones are returned with shorter texts and fewer details, the first ones last, and marked as
-//! trimmed. A tool that does not fit at all is left out, and the list continues after it.
+//! As long as the reserve has room, a result contains everything that a call of the tool needs. If not all
+//! definitions fit, large ones are shortened and marked as trimmed, beginning with the last ones. A tool that does
+//! not fit at all is left out, and the list continues after it.
 
 use std::fmt::Write as _;
 
@@ -14,13 +14,14 @@ use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::max_tokens_of;
 
-/// The tokens that are kept for each later tool: enough for four of five real tools, a tenth of the reserve.
+/// The tokens set aside for each later tool: four of five real tools fit into them; a tenth of the default
+/// reserve.
 const KEPT_TOKENS: u32 = 300;
-/// The tokens of the members beside a definition, as far as they are kept for a later tool.
+/// The tokens set aside, per later tool, for the members besides its definition.
 const MEMBER_TOKENS: u32 = 60;
-/// The least tokens of a tool; with less room the list ends.
+/// The minimum number of tokens for a tool; with less room left, all further tools are omitted.
 const MIN_TOOL_TOKENS: u32 = 24;
-/// The tokens that may be added where two tools meet.
+/// The maximum number of tokens that joining a tool to its neighbours adds.
 const JOINT_TOKENS: u32 = 8;
 
 /// Renders a search result within the reserve of a budget.
@@ -122,7 +123,7 @@ impl<'a> RenderedTool<'a> {
             let fitted = fit(tool, max.checked_sub(other.saturating_add(end))?)?;
             (signs_at_end(&fitted) <= end).then_some((fitted, end))
         };
-        // Few schemas end in many brackets.
+        // Few schemas end in many brackets, so small allowances for them are tried first.
         let (fitted, end) = [8, 40, 160].into_iter().find_map(fits)?;
         rendered.trimmed = fitted.is_trimmed.then_some(true);
         rendered.description = fitted.description;
@@ -138,9 +139,10 @@ fn signs_at_end(fitted: &Fitted) -> u32 {
     u32::try_from(signs).unwrap_or(u32::MAX)
 }
 
-/// Renders tools one after the other while there is room; also returns the number of omitted ones.
+/// Renders the tools in order while there is room; also returns the number of omitted ones.
 ///
-/// Each may take what the later ones leave, so nothing is trimmed while the room is not used up.
+/// Each tool may use all the room except what is set aside for later ones, so nothing is trimmed while there is
+/// room.
 fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) {
     let (mut all, mut omitted, mut left) = (Vec::new(), 0, room);
     let kept =
@@ -193,7 +195,7 @@ fn security(tool: &IndexedTool) -> ToolSecurity {
         }
         rendered.side_effects = known.side_effects.clone();
         rendered.validator.clone_from(&known.validator);
-        // What can be undone, and what needs no confirmation, changes nothing for a caller.
+        // `reversible: true` and `confirmation_required: false` change nothing for a caller, so they are left out.
         rendered.reversible = known.reversible.filter(|reversible| !reversible);
         rendered.confirmation_required = known.confirmation_required.filter(|required| *required);
     }

@@ -1,8 +1,8 @@
 //! Mode B: a model requests tools for the rest of its session (MGP §16.6).
 //!
-//! Each capability is a search of its own. A tool fulfils it if its score is high enough and it takes and returns the
-//! requested types; a tool with the wrong types is loaded too, and the result names what is missing. Tools within the
-//! preferred risk come first; if there are none, the result reports that.
+//! Each capability is a search of its own. A tool fulfils a capability if its score is high enough and it accepts
+//! and returns the requested types. A tool with other types is loaded too, and the result names the types it lacks.
+//! Tools within the preferred risk come first; if there are none, the result reports that.
 
 use std::sync::Arc;
 
@@ -23,17 +23,20 @@ use crate::meta::name_for;
 use crate::search::{Explain, Filter, Hit, Query};
 use crate::tokens::max_tokens_of;
 
-/// The conditions under which a tool fulfils a capability: the least coverage of its words, with the least score.
+/// The conditions under which a tool fulfils a capability; one is enough. Each is the minimum share of the
+/// capability's words that the tool has, with the minimum score.
 ///
-/// Every query finds something, so a score alone means little: missing capabilities score up to 0.46 without a common
-/// word, and one of a hundred real queries scores less than that. Words decide where they can, and a meaning without
-/// words has to be near. Chosen with real and absurd requests over two catalogues of 527 and 2,247 tools.
+/// Every query finds something, so a score alone means little: missing capabilities score up to 0.46 without a
+/// common word, and one of a hundred real queries scores less than that. Common words decide where there are any; a
+/// match by meaning alone needs a high score. Chosen with real and absurd requests over two catalogues of 527 and
+/// 2,247 tools.
 const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
-/// The least score, relative to the best one, of a tool that is preferred for its lower risk.
+/// The minimum score of a candidate, relative to the best one, so that a lower risk cannot promote an unfit
+/// tool.
 const MIN_RELATIVE_SCORE: f32 = 0.7;
-/// The weight of the context beside the capability.
+/// The weight of the score for the request's context, relative to the score for the capability.
 const CONTEXT_WEIGHT: f32 = 0.1;
-/// The most tools that are considered for each capability.
+/// The maximum number of tools considered for each capability.
 const MAX_CANDIDATES: usize = 10;
 
 /// The note for tools that are in the session but not in the result.
@@ -49,7 +52,7 @@ pub(super) async fn answer(
     params: RequestToolsParams,
 ) -> Result<RequestToolsResult, RpcError> {
     bounds::request(&params)?;
-    // A foreign handle is refused before anything else.
+    // Refuse an unknown or foreign session handle before any work.
     inner.sessions.find(&cx, params.session_handle.as_deref())?;
     let (working, caller, record_search) = (Arc::clone(&inner), inner.caller(&cx), params.clone());
     let mut result = run_blocking(move || {
@@ -65,11 +68,11 @@ pub(super) async fn answer(
     Ok(result)
 }
 
-/// The tools of a request, and its missing capabilities.
+/// The tools chosen for a request, and the capabilities that no tool fulfils.
 #[derive(Default)]
 struct Decision {
     tools: Vec<IndexedTool>,
-    /// The capabilities of each tool, in the same order.
+    /// For each tool in `tools`, the capabilities for which it was chosen.
     capabilities: Vec<Vec<String>>,
     unmet: Vec<UnavailableTool>,
     pending: usize,
@@ -108,7 +111,7 @@ impl Decision {
         Ok(decision)
     }
 
-    /// Takes the best candidate for a capability.
+    /// Adds the best candidate for a capability to the decision, or the reason why there is none.
     fn choose(
         &mut self,
         inner: &EndpointsState,
@@ -344,7 +347,7 @@ fn untyped(
         parts.push(format!("give {}", wanted.output_types.join(" or ")));
     }
     if parts.is_empty() {
-        // Each type alone matches, but not all together.
+        // The tool matches the input types and the output types, but not both in one search.
         parts.push("do both at once".to_owned());
     }
     Ok(format!("it was loaded, but does not say that it can {}", parts.join(" and ")))

@@ -32,7 +32,7 @@ impl ToolIndexBuilder {
         self
     }
 
-    /// Searches by words only.
+    /// Removes the embedder, so that the index searches by words only.
     pub fn without_embedder(mut self) -> Self {
         self.embedder = None;
         self

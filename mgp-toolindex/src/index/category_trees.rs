@@ -1,4 +1,4 @@
-//! Cached category trees, which every list of tools needs (MGP §16.3).
+//! A cache of category trees; every `tools/list` needs one (MGP §16.3).
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use mgp_types::sync::Mutex;
 use super::snapshot::Snapshot;
 use crate::catalog::{Bitmap, CategoryTree};
 
-/// The most trees; most callers see one of a few sets of tools.
+/// The maximum number of cached trees; most callers see one of a few sets of tools.
 const MAX_TREES: usize = 16;
 
 /// The trees of one generation of the index, the most recently used last.
@@ -48,7 +48,7 @@ impl CachedTrees {
 
     fn put(&mut self, generation: u64, within: Option<Arc<Bitmap>>, tree: &Arc<CategoryTree>) {
         if self.generation > generation {
-            // A search of an older snapshot is about to end.
+            // The tree belongs to an older snapshot, which only searches in progress still use: do not cache it.
             return;
         }
         if self.generation < generation {

@@ -29,10 +29,10 @@ use crate::persist::WriteMode;
 use crate::text::{truncate, words_of};
 use crate::vector::VectorTable;
 
-/// The bytes of a name that a refusal repeats.
+/// The maximum number of bytes of a name that an error repeats.
 const MAX_SHOWN_BYTES: usize = 80;
 
-/// The words of a description from which a category is derived.
+/// The maximum number of words of a description that count when a category is derived.
 const MAX_CATEGORY_WORDS: usize = 24;
 
 /// The steps that the keyword index gets at once.
@@ -46,7 +46,7 @@ pub(super) struct Change<'a> {
     pub(super) writer: &'a mut IndexWriter,
     pub(super) next: Snapshot,
     pub(super) limits: &'a IndexLimits,
-    /// The embedder if its vectors are made at once.
+    /// The embedder, if vectors are computed within the change, i.e. if its cost is small.
     embedder: Option<&'a dyn Embedder>,
     /// Steps that the keyword index has not received yet.
     steps: Vec<Step>,
@@ -54,10 +54,10 @@ pub(super) struct Change<'a> {
     is_written: bool,
     /// The error of the first failed step; later steps are dropped.
     failed: Option<IndexError>,
-    /// Tools with new texts.
+    /// Tools with new texts, which need new vectors.
     pub(super) texts: Vec<Slot>,
     pub(super) server_texts: Vec<ServerNumber>,
-    /// Texts to embed at once.
+    /// Texts that the change itself embeds.
     pub(super) sentences: Vec<(Slot, String)>,
     pub(super) server_sentences: Vec<(ServerNumber, String)>,
     /// New numbers; they are released if the change fails.
@@ -66,7 +66,7 @@ pub(super) struct Change<'a> {
     /// Numbers that are released once the change is published.
     pub(super) freed: Vec<Slot>,
     pub(super) servers_freed: Vec<ServerNumber>,
-    /// If set, there is something to publish.
+    /// If set, the change altered something, so it must be published.
     pub(super) has_changes: bool,
     /// The number of added and removed documents, without restored ones.
     #[cfg(feature = "sqlite")]
@@ -83,7 +83,7 @@ impl<'a> Change<'a> {
         limits: &'a IndexLimits,
         embedder: Option<&'a dyn Embedder>,
     ) -> Self {
-        // A panic may have left an unfinished change.
+        // If the previous change panicked, its unfinished steps are still there.
         writer.keywords.roll_back();
         let mut next = now.clone();
         next.generation += 1;
@@ -119,7 +119,7 @@ impl<'a> Change<'a> {
         put
     }
 
-    /// Replaces the tools of a server; `stored` has what the database knows of them.
+    /// Replaces the tools of a server; `stored` holds what the database stored for each tool.
     pub(super) fn put_stored(
         &mut self,
         mut given: ServerEntry,
@@ -230,7 +230,7 @@ impl<'a> Change<'a> {
         self.has_changes = true;
     }
 
-    /// Returns the server as its tools refer to it; the old one if nothing changed.
+    /// Returns the server data that its tools share; reuses the old object if nothing changed.
     fn server(&mut self, given: &ServerEntry, before: Option<&Arc<Server>>) -> Arc<Server> {
         let categories = self.writer.labels.list(&all_canonical(&given.categories));
         if let Some(before) = before
@@ -387,7 +387,8 @@ impl<'a> Change<'a> {
         self.writer.labels.list(&[derived])
     }
 
-    /// Passes a step to the keyword index, in batches: so it works in parallel, and no change is in memory as a whole.
+    /// Queues a step for the keyword index. Full batches are passed on at once, so that indexing runs in parallel and
+    /// a large change is never in memory as a whole.
     pub(super) fn step(&mut self, step: Step) {
         #[cfg(feature = "sqlite")]
         {
@@ -407,7 +408,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Makes the cheap vectors.
+    /// Computes the vectors that belong to the change itself, if the embedder's cost is small.
     fn embed(&mut self) {
         let Some(embedder) = self.embedder else { return };
         let mut failed = None;
@@ -432,7 +433,8 @@ impl<'a> Change<'a> {
 
     /// Applies the change to all parts of the index; then it can be published.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
-        // Permanent allocations come first, so that the temporary ones of indexing lie behind them and can be freed.
+        // Embed first: the permanent memory of vectors then lies before the temporary memory of indexing, which can be
+        // freed.
         self.embed();
         self.write();
         match self.failed.take() {

@@ -23,14 +23,16 @@ use crate::persist::{
 };
 use crate::vector::VectorTable;
 
-/// Segments are stored again after this many changed documents, and this fraction of all; fewer are indexed quickly.
+/// The segments are stored again once at least this many documents, and at least one in `CHANGED_FRACTION`,
+/// changed;
+/// a smaller number is quickly indexed at the next opening.
 const MIN_CHANGED_DOCUMENTS: usize = 1000;
 const CHANGED_FRACTION: usize = 8;
 
 /// The result of restoring an index.
 #[derive(Debug, Default)]
 pub(super) struct RestoreResult {
-    /// Damaged rows.
+    /// The number of damaged rows.
     dropped: usize,
     /// Tools whose vectors are up to date.
     fresh: Bitmap,
@@ -39,16 +41,16 @@ pub(super) struct RestoreResult {
 impl ToolIndexBuilder {
     /// Opens the index of a database, and stores all later changes there.
     ///
-    /// Each change is written as a whole, in order and in the background; [`ToolIndex::flush`] waits for that. After a
-    /// crash the database has the index after one of these changes. Damaged tools are left out and counted
-    /// ([`IndexStats::dropped`](super::IndexStats::dropped)). Restored servers are disconnected until their state is
-    /// set.
+    /// Changes are written in order, each as a whole, in the background; [`ToolIndex::flush`] waits until all are
+    /// written. After a crash the database has the state after one of the changes. Damaged tools are left out and
+    /// counted ([`IndexStats::dropped`](super::IndexStats::dropped)). Restored servers are disconnected until their
+    /// state is set.
     ///
-    /// For a thousand tools and more the words are stored too, some 220 bytes per tool, and written again when an
-    /// eighth of the tools changed; changed tools are indexed when the index is opened.
+    /// From a thousand tools on, the keyword segments are stored too, some 220 bytes per tool. They are stored again
+    /// when an eighth of the tools has changed; until then, opening the index indexes the changed tools again.
     ///
-    /// Several processes may use one database. Tools of one process are visible to the others when they open it again;
-    /// the last process that put a server wins.
+    /// Several processes may use one database. Tools of one process are visible to the others when they open it
+    /// again; the last process that put a server wins.
     ///
     /// ```
     /// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
@@ -71,7 +73,7 @@ impl ToolIndexBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`IndexError::Store`] if the database cannot be read, [`IndexError::Keywords`] if what it has cannot be indexed.
+    /// [`IndexError::Store`] if the database cannot be read, [`IndexError::Keywords`] if its contents cannot be
     ///
     /// # Cancel safety
     /// Dropping the future leaves the database as it was.
@@ -109,7 +111,7 @@ impl ToolIndex {
 }
 
 impl SharedIndex {
-    /// Stores counted tokens ([`Entry::count`](crate::catalog::Entry::count)).
+    /// Stores exact token counts ([`Entry::count`](crate::catalog::Entry::count)) in the database.
     pub(crate) fn store_counts(&self, tools: Vec<IndexedTool>) {
         if let Some(store) = &self.store
             && !tools.is_empty()
@@ -220,7 +222,7 @@ impl SharedIndex {
     fn restore(self: &Arc<Self>, opened: LoadedIndex) -> Result<(), IndexError> {
         let model = self.embedder.as_ref().map(|embedder| embedder.model());
         let dropped = self.change(|change| {
-            // The database has all of it already.
+            // The restored tools are in the database already, so they are not stored again.
             change.notes = None;
             let restored = change.restore(opened, model);
             change.texts.retain(|slot| !restored.fresh.contains(*slot));
@@ -281,7 +283,7 @@ impl SharedIndex {
         store.push(vec![persist::Change::Segments(NewSegments { key, make })]);
     }
 
-    /// Stores vectors that were made later.
+    /// Stores vectors that were computed in the background.
     pub(super) fn store_vectors(&self, now: &Snapshot, slots: impl Iterator<Item = Slot>) {
         let Some(store) = &self.store else { return };
         store.push(self.vectors(now, slots).into_iter().collect());

@@ -60,7 +60,7 @@ impl Definition {
 /// Hashes everything that the index stores of a tool.
 fn hash(json: &str, given: &ToolEntry, server: &Server) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
-    // Each text follows its length, so that no two lists of texts have the same bytes.
+    // Each text is preceded by its length, so that different lists of texts never hash the same bytes.
     let mut add = |text: &str| {
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());

@@ -1,7 +1,8 @@
-//! Vectors that take long to make, made in the background (MGP §16.4).
+//! Computes costly vectors in the background (MGP §16.4).
 //!
-//! One thread embeds a few tools at a time, those of the most recently changed server first, and ends when the queue is
-//! empty. Until then the tools are found by words, and by their old vectors. A waiting tool takes one bit.
+//! One thread embeds a few tools at a time, those of the most recently changed server first, and ends when the
+//! queue is empty. Until then searches find these tools by words and by their old vectors. A queued tool takes one
+//! bit.
 
 use std::sync::{Arc, Weak};
 use std::{mem, thread};
@@ -26,7 +27,7 @@ const MIN_DEDUPLICATED_LEN: usize = 1024;
 #[cfg(feature = "sqlite")]
 const DISK_WAIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The queue of the embedder's thread.
+/// The queue of tools and servers that wait for the embedder's thread.
 #[derive(Debug, Default)]
 pub(crate) struct EmbeddingQueue {
     state: Mutex<QueueState>,
@@ -38,7 +39,7 @@ pub(crate) struct EmbeddingQueue {
 pub(crate) struct EmbeddingProgress {
     /// If set, the thread is running.
     pub(crate) is_running: bool,
-    /// Tools that wait.
+    /// The number of tools that wait for a vector.
     pub(crate) waiting: usize,
     /// Tools that could not be embedded.
     pub(crate) failed: usize,
@@ -50,7 +51,7 @@ pub(crate) struct EmbeddingProgress {
 struct QueueState {
     tools: Bitmap,
     servers: Bitmap,
-    /// Tools whose vector could not be made.
+    /// The tools that could not be embedded.
     failed: Bitmap,
     /// Servers with waiting tools; the last one is next. A server may be in it twice.
     queue: Vec<ServerNumber>,
@@ -145,10 +146,11 @@ impl EmbeddingQueue {
         answer
     }
 
-    /// Returns the next job, or `None`, after which the thread must end.
+    /// Returns the next job, or `None` if the queue is empty; the thread must then end, because it counts as
+    /// stopped.
     fn next(&self, shared: &SharedIndex) -> Option<EmbeddingJob> {
         let mut state = self.state.lock();
-        // A snapshot taken after the lock has everything in the queue.
+        // The snapshot is read while the lock is held, so it contains everything that is queued.
         let now = shared.snapshot();
         while let Some(number) = state.queue.last().copied() {
             if let Some(ServerRecord { server, slots, .. }) = now.catalog.server(number) {
@@ -210,7 +212,7 @@ impl EmbeddingQueue {
 // === impl QueueState ===
 
 impl QueueState {
-    /// Removes duplicates from the queue; the last one of each counts.
+    /// Removes duplicates from the queue; of each server, the last occurrence stays.
     fn deduplicate(&mut self) {
         if self.queue.len() <= self.deduplicate_at.max(MIN_DEDUPLICATED_LEN) {
             return;

@@ -6,23 +6,23 @@ use crate::text::TextLimits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexLimits {
-    /// Characters of a tool's name (256).
+    /// The maximum number of characters in a tool's name (256).
     pub name: usize,
-    /// Bytes of a definition (1 MiB).
+    /// The maximum number of bytes in a definition (1 MiB).
     pub definition: usize,
-    /// The nesting of a definition (120: most programs read no deeper).
+    /// The maximum nesting depth of a definition (120: most programs cannot read deeper JSON).
     pub depth: usize,
-    /// Bytes of a description that are searchable (8 KiB); the rest is stored, but not searched.
+    /// The number of searchable bytes of a description (8 KiB); the rest is stored, but not searched.
     pub description: usize,
-    /// Bytes of each text of a parameter that are searchable (512).
+    /// The number of searchable bytes of each text of a parameter (512).
     pub parameter: usize,
-    /// Parameters that are searchable (128).
+    /// The number of searchable parameters of a tool (128).
     pub parameters: usize,
-    /// Tools of one server (100,000).
+    /// The maximum number of tools of one server (100,000).
     pub tools_of_server: usize,
-    /// Tools in all (4,000,000).
+    /// The maximum number of tools in the index (4,000,000).
     pub tools: usize,
-    /// Bytes of all definitions (8 GiB).
+    /// The maximum total size of all definitions, in bytes (8 GiB).
     pub bytes: u64,
 }
 

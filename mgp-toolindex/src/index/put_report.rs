@@ -2,19 +2,19 @@
 
 use std::ops::AddAssign;
 
-/// The result of putting a server: the number of its tools by what happened to them.
+/// The result of putting a server: how many of its tools were added, changed, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PutReport {
-    /// New tools.
+    /// The number of new tools.
     pub added: usize,
-    /// Tools that were indexed again, because their definition or the texts of their server changed.
+    /// The number of tools that were indexed again, because their definition or their server's texts changed.
     pub changed: usize,
-    /// Tools that the server no longer lists.
+    /// The number of tools that the server no longer lists.
     pub removed: usize,
-    /// Tools without a change.
+    /// The number of unchanged tools.
     pub unchanged: usize,
-    /// Tools that are not in the index.
+    /// The tools that were refused, each with the reason.
     pub refused: Vec<RefusedTool>,
 }
 
@@ -38,7 +38,7 @@ pub enum ToolRefusal {
     /// The tool has no name.
     #[error("it has no name")]
     NoName,
-    /// The name is too long for other programs.
+    /// The name is so long that other programs may not accept it.
     #[error("its name has {length} characters, at most {most} are allowed")]
     LongName {
         /// The characters of the name.

@@ -11,7 +11,7 @@ use crate::catalog::{Allowed, Bitmap, Extent};
 use crate::error::IndexError;
 use crate::search::{Filter, Hit, Query, SearchResult, View, rank};
 
-/// The most attempts to fill the list if decisions change during a search.
+/// The maximum number of attempts to fill the list of hits if decisions change during a search.
 const ROUNDS: usize = 4;
 
 impl ToolIndex {

@@ -28,7 +28,7 @@ use crate::vector::VectorTable;
 /// The number of segments at which a change waits for a merge.
 const MAX_SEGMENTS: usize = 40;
 
-/// The state that all handles share.
+/// The state shared by all handles of an index.
 #[derive(Debug)]
 pub(crate) struct SharedIndex {
     now: RwLock<Arc<Snapshot>>,
@@ -40,11 +40,11 @@ pub(crate) struct SharedIndex {
     pub(crate) limits: IndexLimits,
     pub(crate) history: Option<History>,
     pub(super) embedding: EmbeddingQueue,
-    /// The ids of servers that were removed: no other server has tools of their names.
+    /// The ids of removed servers; `resolve` still protects them from tools whose names begin with such an id.
     pub(super) removed: Mutex<HashSet<String>>,
     #[cfg(feature = "sqlite")]
     pub(super) store: Option<IndexStore>,
-    /// Damaged tools of the database.
+    /// The number of damaged tools in the database.
     #[cfg(feature = "sqlite")]
     pub(super) dropped: AtomicUsize,
 }
@@ -136,7 +136,7 @@ impl SharedIndex {
         }
     }
 
-    /// Changes only vectors, as background embedding does.
+    /// Publishes new vectors without any other change, for background embedding.
     pub(crate) fn set_vectors(&self, change: impl FnOnce(&mut Snapshot)) {
         let _writer = self.writer();
         let mut next = Snapshot::clone(&self.snapshot());
@@ -149,16 +149,16 @@ impl SharedIndex {
         let mut now = self.now.write();
         let before = std::mem::replace(&mut *now, next);
         drop(now);
-        // Readers do not wait while the old snapshot is dropped.
+        // Drop the old snapshot without the lock, because that may take long and searches would wait.
         drop(before);
     }
 
     fn writer(&self) -> MutexGuard<'_, IndexWriter> {
-        // A panic within a change leaks some numbers and does no other harm.
+        // Ignoring a panic of another change is safe: such a panic only leaks some numbers.
         self.writer.lock()
     }
 
-    /// Returns whether vectors are made in the background.
+    /// Returns whether vectors are computed in the background, because the embedder is slow.
     fn is_costly(&self) -> bool {
         self.embedder.as_ref().is_some_and(|embedder| embedder.cost() != Cost::Small)
     }
@@ -216,7 +216,7 @@ impl MergeWorker {
 
 impl Drop for MergeWorker {
     fn drop(&mut self) {
-        // A waiting caller must not wait for a thread that failed.
+        // The merge panicked: release the callers that wait for it.
         if !self.pending_merge.is_done() {
             self.pending_merge.finish(None);
         }

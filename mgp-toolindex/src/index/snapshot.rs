@@ -1,4 +1,4 @@
-//! The index at one moment: searches read it while the next one is made (MGP §16.4).
+//! The index at one moment: searches read one snapshot while a change prepares the next (MGP §16.4).
 
 use crate::catalog::Catalog;
 use crate::keyword::KeywordReader;
@@ -7,13 +7,13 @@ use crate::vector::VectorTable;
 /// The index at one moment; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    /// The number of changes.
+    /// The number of changes so far.
     pub(crate) generation: u64,
     pub(crate) catalog: Catalog,
-    /// `None` before the first change.
+    /// The keyword index; `None` before the first change.
     pub(crate) keywords: Option<KeywordReader>,
     /// Vectors of tools, by slot.
     pub(crate) vectors: Option<VectorTable>,
-    /// Vectors of servers, by their number.
+    /// The vectors of the servers, by server number.
     pub(crate) servers: Option<VectorTable>,
 }

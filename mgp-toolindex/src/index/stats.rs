@@ -8,36 +8,36 @@ use crate::catalog::IndexedTool;
 use crate::keyword::KeywordReader;
 use crate::vector::VectorTable;
 
-/// The most exported keywords of a tool without keywords.
+/// The maximum number of exported keywords that are derived for a tool without its own.
 const KEYWORDS: usize = 12;
 
 /// Statistics of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexStats {
-    /// Tools.
+    /// The number of tools.
     pub tools: usize,
-    /// Servers.
+    /// The number of servers.
     pub servers: usize,
-    /// Bytes of all definitions.
+    /// The total size of all definitions, in bytes.
     pub bytes: u64,
-    /// Tokens of all definitions, or an upper bound if not all are counted.
+    /// The tokens of all definitions; an upper bound unless all of them are counted.
     pub tokens_all: u64,
-    /// Tools whose tokens are counted exactly.
+    /// The number of tools whose tokens are counted exactly.
     pub counted: usize,
-    /// The number of changes.
+    /// The number of changes so far.
     pub generation: u64,
-    /// The model of the embedder, if there is one.
+    /// The name of the embedder's model, if there is an embedder.
     pub model: Option<String>,
-    /// Tools with a vector.
+    /// The number of tools with a vector.
     pub embedded: usize,
-    /// Tools that wait for their vector.
+    /// The number of tools that wait for a vector.
     pub embedding: usize,
-    /// Tools that the model could not embed; they are found by words only.
+    /// The number of tools that the model could not embed; searches find them by words only.
     pub not_embedded: usize,
-    /// Damaged tools of the database.
+    /// The number of damaged tools in the database, which were left out.
     pub dropped: usize,
-    /// Segments of the keyword index.
+    /// The number of segments of the keyword index.
     pub segments: usize,
 }
 

@@ -50,11 +50,11 @@ pub struct ToolIndex {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Resolved {
-    /// One tool.
+    /// The name refers to one tool.
     One(IndexedTool),
-    /// Several tools of different servers; a qualified name is needed.
+    /// Several servers have a tool of this name; the caller needs a qualified name.
     Ambiguous(Vec<IndexedTool>),
-    /// No tool, or none that the caller may call.
+    /// The tool does not exist, or the caller may not call it.
     Unknown,
 }
 
@@ -81,10 +81,10 @@ impl ToolIndex {
         self.put_all([server])
     }
 
-    /// Replaces the tools of several servers, in one commit: a thousand times faster than one by one.
+    /// Replaces the tools of several servers in one commit: a thousand times faster than one commit per server.
     ///
     /// # Errors
-    /// Those of [`Self::put`]; one invalid id keeps all servers out.
+    /// Those of [`Self::put`]; if one id is invalid, no server is put.
     pub fn put_all(
         &self,
         servers: impl IntoIterator<Item = ServerEntry>,
@@ -115,30 +115,31 @@ impl ToolIndex {
         Ok(count)
     }
 
-    /// Sets the state of a server, for filters; nothing is indexed again.
+    /// Sets the connection state of a server, which filters can test; no tool is indexed again.
     pub fn set_state(&self, server: &str, state: ServerState) {
         self.shared.set_state(server, state);
     }
 
-    /// Returns a tool of a server.
+    /// Returns a tool by the id of its server and its name.
     #[must_use]
     pub fn get(&self, server: &str, tool: &str) -> Option<IndexedTool> {
         let now = self.shared.snapshot();
         now.catalog.listed(now.catalog.find(server, tool)?)
     }
 
-    /// Returns the tools of a server, in its order.
+    /// Returns the tools of a server, in the order in which the server lists them.
     #[must_use]
     pub fn tools_of(&self, server: &str) -> Vec<IndexedTool> {
         let now = self.shared.snapshot();
         now.catalog.slots_of(server).iter().filter_map(|slot| now.catalog.listed(*slot)).collect()
     }
 
-    /// Resolves a name for a caller: `server.tool`, else the name of exactly one tool that it may call.
+    /// Resolves a name for a caller: as `server.tool`, else as the name of the only such tool that the caller may
+    /// call.
     ///
-    /// Server ids are chosen by the operator and tool names by servers, so a qualified name has precedence: no server
-    /// can take it over with a tool of that name, not even for callers without access to the qualified one, or while
-    /// that server has no such tool or was removed.
+    /// Operators choose server ids, but servers choose tool names, so a qualified name has precedence. No server can
+    /// capture `server.tool` with a tool that has this as its own name: not for callers without access to the real
+    /// tool, not while `server` has no such tool, and not after `server` was removed.
     #[must_use]
     pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();
@@ -191,9 +192,9 @@ impl ToolIndex {
         Ok(CategoryTree::of(&now.catalog, within.as_deref()))
     }
 
-    /// Waits until all vectors are made.
+    /// Waits until all vectors are computed.
     ///
-    /// Searches do not need it; measurements and exports may.
+    /// Searches do not need to wait; measurements and exports may.
     ///
     /// # Errors
     /// [`EmbedError`] if the model is unavailable; embedding is retried after the next change.

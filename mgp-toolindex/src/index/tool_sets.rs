@@ -14,10 +14,10 @@ use crate::error::IndexError;
 use crate::search::Filter;
 use crate::text::{Analyzer, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
 
-/// The most sets of each kind; the least recently used one is evicted.
+/// The maximum number of cached sets of each kind; the least recently used one is evicted.
 const MAX_SETS: usize = 64;
 
-/// The most words of a type of input or output that are looked up.
+/// The maximum number of words of an input or output type that are looked up.
 const MAX_TYPE_WORDS: usize = 6;
 
 /// The age after which a set of allowed tools is computed again: grants also end by the clock.
@@ -38,7 +38,7 @@ struct SetCache<K> {
 #[derive(Clone, Debug)]
 struct CachedSet {
     set: Arc<Bitmap>,
-    /// The generation of the index it was computed from.
+    /// The generation of the index from which the set was computed.
     generation: u64,
     computed_at: Instant,
     used: u64,
@@ -76,7 +76,7 @@ impl ToolSets {
         Ok(Some(set))
     }
 
-    /// Returns the tools that a caller may call, of those that pass a filter; `None` means all.
+    /// Returns the tools that pass a filter and that the caller may call; `None` means all tools.
     pub(crate) fn allowed(
         &self,
         now: &Snapshot,
@@ -105,7 +105,7 @@ impl ToolSets {
         }
         let set = Arc::new(update_set(now, before.as_ref(), allows));
         match before {
-            // Most of its decisions are as old as before.
+            // Most decisions were copied from the older set, so the new set keeps that set's age.
             Some(before) => {
                 self.allowed.lock().replace(&key, &set, now.generation, before.computed_at);
             }
@@ -131,7 +131,7 @@ fn kinds(
         let mut any = Bitmap::with_len(now.catalog.reach());
         for kind in wanted {
             let mut all: Option<Bitmap> = None;
-            // Each word costs a set of all tools; no real type has many words.
+            // Each word costs a set as large as the index; no real type has many words.
             for word in kind_words(sign, kind, analyzer).into_iter().take(MAX_TYPE_WORDS) {
                 let Some(reader) = &now.keywords else { break };
                 let having = reader.of_kind(&word)?;
@@ -162,9 +162,10 @@ fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -
     }
 }
 
-/// Computes the tools that pass; copies an older set where nothing has changed.
+/// Computes the set of tools that pass; copies an older set's bits for chunks that have not changed since.
 ///
-/// A search that began before a change may find a set that was made after it; that set must not be used.
+/// A set newer than the snapshot is ignored: a search that began before a change may find one that was computed
+/// after it.
 fn update_set(
     now: &Snapshot,
     before: Option<&CachedSet>,

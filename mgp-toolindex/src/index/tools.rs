@@ -10,18 +10,19 @@ use crate::tokens::{Exactness, TokenCounter, lean};
 /// The tools that are counted at once, so that the texts of a million tools are not copied together.
 const BATCH: usize = 10_000;
 
-/// The size from which a search takes longer than a change of threads.
+/// The index size from which a search takes longer than handing it to another thread: number of tools, or
+/// bytes.
 const MIN_LARGE_TOOLS: usize = 2000;
 const MIN_LARGE_BYTES: u64 = 8 << 20;
 
 /// The result of counting some tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountProgress {
-    /// The number of counted tools; there may be more.
+    /// This many tools were counted; more may be left.
     Some(usize),
     /// All tools were counted before.
     All,
-    /// Counting is not possible now.
+    /// Counting is not possible, e.g. without the feature `tokens`.
     Failed,
 }
 
@@ -54,7 +55,7 @@ impl ToolIndex {
         slots.filter_map(|slot| now.catalog.listed(*slot)).filter(is_allowed).collect()
     }
 
-    /// Returns the number of tools that a caller may call, and their categories.
+    /// Returns the number and the categories of the tools that a caller may call.
     pub(crate) fn caller_overview(&self, allowed: &dyn Allowed) -> (usize, Arc<CategoryTree>) {
         let now = self.shared.snapshot();
         let Ok(within) = self.shared.within(&now, &Filter::new(), allowed) else {
@@ -64,7 +65,7 @@ impl ToolIndex {
         (tools, self.shared.trees.of(&now, within.as_ref()))
     }
 
-    /// Returns the weight of these words in a text, as a share of all its words, 0 to 1; rare words weigh more.
+    /// Returns the share of a text's words that are among `words`, 0 to 1; rare words weigh more.
     pub(crate) fn coverage(&self, text: &str, words: &[String]) -> f32 {
         let now = self.shared.snapshot();
         let Some(reader) = &now.keywords else { return 0.0 };

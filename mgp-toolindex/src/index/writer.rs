@@ -10,7 +10,7 @@ use mgp_types::sync::Mutex;
 use crate::catalog::{Interner, LabelInterner};
 use crate::keyword::{KeywordWriter, Merged};
 
-/// The state of the writer.
+/// The state that belongs to the change in progress or to the next one.
 #[derive(Debug)]
 pub(crate) struct IndexWriter {
     pub(super) keywords: KeywordWriter,
@@ -21,7 +21,7 @@ pub(crate) struct IndexWriter {
     /// The documents that changed since the segments were stored.
     #[cfg(feature = "sqlite")]
     pub(super) unstored_documents: usize,
-    /// The merge that is running.
+    /// The segment merge that is running or waits to be applied.
     pub(super) pending_merge: Option<Arc<PendingMerge>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct PendingMerge {
 enum MergeState {
     #[default]
     Running,
-    /// `None` if the merge failed, or if its result was taken.
+    /// The merge has ended; `None` if it failed, or if the result was already taken.
     Done(Option<Box<Merged>>),
 }
 
@@ -73,7 +73,7 @@ impl PendingMerge {
         matches!(*self.state.lock(), MergeState::Done(_))
     }
 
-    /// Waits for the result and takes it; it can be taken once.
+    /// Waits for the merge and takes its result; only the first call gets it.
     pub(super) fn take(&self) -> Option<Merged> {
         let is_running = |state: &mut MergeState| matches!(state, MergeState::Running);
         let state = self.changed.wait_while(self.state.lock(), is_running);

@@ -12,32 +12,32 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::QueryWords;
 
-/// Shorter words must match exactly: too many others are similar.
+/// The minimum length of a word that may differ; for a shorter one, too many others would be similar.
 const MIN_LETTERS: usize = 4;
 
-/// From this length on two letters may differ.
+/// The minimum length of a word in which two letters may differ; in shorter ones only one may.
 const MIN_LETTERS_OF_TWO: usize = 8;
 
-/// The longest word that is compared; longer ones are not names.
+/// The maximum length of a word that may differ; longer ones are not parts of names.
 const MAX_LETTERS: usize = 64;
 
-/// The most words of a query that may be a name.
+/// The maximum number of words in a query that is compared with names as a whole.
 const MAX_NAME_WORDS: usize = 8;
 
-/// The most words that are compared.
+/// The maximum number of words of a query that are compared.
 const MAX_WORDS: usize = 12;
 
-/// The most tools of one word of a name; more frequent words are skipped.
+/// The maximum number of tools whose names have a word; more frequent words are skipped.
 const MAX_TOOLS: u64 = 20_000;
 
-/// The score of all words of a name, where the whole name scores one.
+/// The score of a name that matches word by word; one that matches as a whole scores 1.
 const WORDS_SHARE: f32 = 0.9;
 
-/// Words of names that are similar to a word.
+/// The indexed words of names that are similar to one word of the query.
 struct SimilarWords {
     /// The segment of each word, its postings, and its similarity.
     found: Vec<(usize, TermInfo, f32)>,
-    /// The number of tools with one of them.
+    /// The number of tools whose names have a similar word.
     tools: u64,
 }
 
@@ -81,7 +81,7 @@ impl KeywordReader {
         Ok(top.into_sorted())
     }
 
-    /// Finds the words of names that are similar to a word.
+    /// Finds indexed words of names that are similar to a word; only the word itself, if it is indexed.
     fn similar(&self, word: &str) -> Result<SimilarWords, IndexError> {
         let (mut found, mut tools) = (Vec::new(), 0);
         for (at, segment) in self.segments.iter().enumerate() {

@@ -1,7 +1,8 @@
-//! Merges segments, so that there are few (MGP §16.4).
+//! Merges segments, to keep their number small (MGP §16.4).
 //!
-//! Four segments of about one size are merged, and one with a quarter of its documents deleted is rewritten.
-//! So there are about three of each size, sizes four apart: some ten segments for a hundred thousand tools.
+//! Four segments of about one size are merged, and so is a segment with more than a quarter of its documents
+//! deleted. So there are at most three segments per size class, and a class is four times as large as the next
+//! smaller one: some ten segments for a hundred thousand tools.
 
 use super::segment::{Format, IndexSegment, SegmentBody};
 use crate::error::IndexError;
@@ -9,13 +10,13 @@ use crate::error::IndexError;
 /// The number of segments of one size that are merged.
 const MERGE_FACTOR: usize = 4;
 
-/// The size of the smallest class, in documents.
+/// The minimum size used for classes, in documents: all smaller segments are in one class.
 const MIN_CLASS_SIZE: u32 = 2_000;
 
 /// The ratio between the largest and the smallest segment of a class.
 const CLASS_RATIO: u32 = 4;
 
-/// One deleted document in this many is acceptable.
+/// A segment is due for a merge if more than one in this many of its documents is deleted.
 const MAX_DELETED_RATIO: u32 = 4;
 
 /// Segments that are due for a merge.
@@ -26,21 +27,21 @@ pub(crate) struct Merge {
 
 /// The result of a merge.
 pub(crate) struct Merged {
-    /// The segments before the merge.
+    /// The segments that were merged, as they were before the merge.
     pub(super) segments: Vec<IndexSegment>,
-    /// `None` if no document is left.
+    /// The merged segment; `None` if no document is left.
     pub(super) body: Option<SegmentBody>,
 }
 
 impl Merge {
-    /// Merges the segments. Takes about a second per 100,000 tools; may run on any thread.
+    /// Merges the segments; takes about a second per 100,000 tools. Can run on any thread.
     pub(crate) fn run(self) -> Result<Merged, IndexError> {
         let body = self.format.merge(&self.segments)?;
         Ok(Merged { segments: self.segments, body })
     }
 }
 
-/// Returns the segments to merge next, smallest first; empty if there are few enough.
+/// Returns the segments to merge next: those of the smallest size class that is due. Empty if no class is due.
 pub(super) fn segments_to_merge(segments: &[IndexSegment]) -> Vec<IndexSegment> {
     let mut sorted: Vec<&IndexSegment> = segments.iter().collect();
     sorted.sort_by_key(|segment| std::cmp::Reverse(segment.documents()));

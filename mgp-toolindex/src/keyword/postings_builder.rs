@@ -14,7 +14,7 @@ const WORD_BYTES: usize = 80;
 /// The memory of a posting, in bytes.
 const POSTING_BYTES: usize = size_of::<Posting>();
 
-/// The postings of a chunk. One long list would move when it grows, and leave a hole of its size.
+/// The number of postings in a chunk. A single growing list would be moved, and leave a hole of its old size.
 const CHUNK_LEN: usize = 4096;
 
 /// The words of one field of some documents.
@@ -25,9 +25,9 @@ pub(super) struct PostingsBuilder {
     posts: PostingChunks,
     /// The length of each document, encoded in a byte.
     lengths: Vec<u8>,
-    /// The words of all documents.
+    /// The number of words in all documents.
     total: u64,
-    /// The bytes of all different words.
+    /// The number of bytes of all distinct words.
     letters: usize,
 }
 
@@ -48,7 +48,7 @@ struct PostingChunks {
 struct Posting {
     doc: u32,
     times: u32,
-    /// The next posting of the word, or `u32::MAX`.
+    /// The index of the word's next posting, or `u32::MAX` at the end.
     next: u32,
 }
 
@@ -131,7 +131,8 @@ impl PostingChunks {
 
     fn push(&mut self, post: Posting) {
         if self.len.is_multiple_of(CHUNK_LEN) {
-            // The first chunk grows with its contents; more documents follow after it.
+            // The first chunk grows with its contents; later ones get their full size at once, because more is to
+            // come.
             let room = if self.len == 0 { 0 } else { CHUNK_LEN };
             self.chunks.push(Vec::with_capacity(room));
         }

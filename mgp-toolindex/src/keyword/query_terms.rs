@@ -1,7 +1,7 @@
 //! The words of a query, looked up in one state of the keyword index and scored by BM25 (MGP §16.4).
 //!
-//! All tools with one of the words are scored, word by word: a query has many words and the texts are short, so nearly
-//! every tool has one of them, and skipping would cost more than it saves.
+//! Every tool that has one of the words is scored, word by word. Queries have many words and texts are short, so
+//! nearly every tool has one, and skipping tools as top-k algorithms do would cost more than it saves.
 
 use tantivy::TantivyError;
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
@@ -27,7 +27,7 @@ pub(crate) struct QueryTerms<'a> {
 #[derive(Debug)]
 struct QueryTerm {
     field: Field,
-    /// The highest score of the word.
+    /// The maximum score that the word can contribute.
     weight: f32,
     /// The postings in each segment.
     postings: Vec<Option<TermInfo>>,

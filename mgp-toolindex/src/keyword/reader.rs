@@ -35,16 +35,16 @@ impl Default for DocumentAddress {
 pub(crate) struct KeywordReader {
     pub(super) segments: Arc<[IndexSegment]>,
     pub(super) addresses: ChunkedList<DocumentAddress>,
-    /// The number of documents.
+    /// The number of documents, deleted ones included.
     documents: u64,
     /// The norm of each encoded length: in texts, in names.
     norms: Arc<[[f32; 256]; 2]>,
 }
 
-/// The saturation of frequency in BM25.
+/// The BM25 parameter k1: how soon a repeated word stops adding to the score.
 pub(super) const K1: f32 = 1.2;
 
-/// The weight of length in BM25.
+/// The BM25 parameter b: how much long texts are penalised.
 const B: f32 = 0.75;
 
 impl KeywordReader {

@@ -47,7 +47,7 @@ pub(super) struct SegmentBody {
     pub(super) kinds: Arc<InvertedIndexReader>,
     /// The tool of each document.
     pub(super) slots: Box<[Slot]>,
-    /// `false` after a merge that dropped documents: its number of words is then an estimate.
+    /// `false` after a merge that dropped documents: the total number of words is then an estimate.
     pub(super) is_exact: bool,
 }
 
@@ -73,7 +73,7 @@ impl Format {
     pub(super) fn new() -> Self {
         let mut fields = Schema::builder();
         let words = |record| {
-            // Words are separated already, so there is no tokenizer.
+            // The words are already split and separated by spaces, so no tokenizer is needed.
             let indexing = TextFieldIndexing::default().set_index_option(record);
             TextOptions::default().set_indexing_options(indexing)
         };
@@ -84,7 +84,7 @@ impl Format {
             .set_fieldnorms(false);
         let kinds = TextOptions::default().set_indexing_options(kinds);
         let kinds = fields.add_text_field("kinds", kinds);
-        // Nothing is stored, so a thread for compression has nothing to do.
+        // No text is stored, so tantivy's compression thread would have nothing to do.
         let settings =
             IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() };
         Self { schema: fields.build(), settings, text, name, kinds }

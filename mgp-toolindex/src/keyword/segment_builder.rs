@@ -13,30 +13,30 @@ use crate::catalog::Slot;
 use crate::error::IndexError;
 use crate::text::{Document, Indexer};
 
-/// From this number of documents on, threads build the segments; fewer are done before a thread has started.
+/// The minimum number of documents for which threads are used; fewer are indexed before a thread has started.
 const MIN_DOCUMENTS_FOR_THREADS: usize = 256;
 
 /// The number of threads: each builds a segment of its own, and every segment makes searches slower.
 const MAX_THREADS: usize = 2;
 
-/// The most batches that wait for a thread.
+/// The maximum number of batches that wait for a thread.
 const MAX_WAITING_BATCHES: usize = 2;
 
 /// The size in memory at which a segment is closed and the next one begun.
 const MAX_BATCH_BYTES: usize = 14_000_000;
 
-/// Splits a tool into words, on any thread.
+/// A function that splits a tool into words; it may run on any thread.
 pub(crate) type MakeDocument = Box<dyn FnOnce(&mut Indexer) -> Document + Send>;
 
 /// A document to index: its number within the change, its tool, its words.
 pub(super) type DocumentJob = (u32, Slot, MakeDocument);
 
-/// The segments of a change.
+/// The segments that a change is building.
 #[derive(Default)]
 pub(super) enum Building {
     #[default]
     Idle,
-    /// Built by the caller.
+    /// Built on the caller's thread.
     Inline(Box<SegmentBuilder>),
     /// Built by threads.
     Threads(BuilderThreads),
@@ -86,14 +86,14 @@ impl Building {
         match self {
             Self::Idle => Ok(()),
             Self::Inline(builder) => Ok(builder.add(jobs)?),
-            // A thread that ended reports its error when it is joined.
+            // If the threads have ended, joining them returns the error.
             Self::Threads(threads) => {
                 threads.jobs.send(jobs).map_err(|_| mem::take(self).failure())
             }
         }
     }
 
-    /// Closes all segments.
+    /// Finishes the current segments, and returns all that were built.
     pub(super) fn finish(self) -> Result<Vec<BuiltSegment>, IndexError> {
         match self {
             Self::Idle => Ok(Vec::new()),
@@ -149,7 +149,7 @@ impl SegmentBuilder {
         jobs: &Mutex<Receiver<Vec<DocumentJob>>>,
     ) -> tantivy::Result<Vec<BuiltSegment>> {
         loop {
-            // The waiting thread holds the lock, and the next one waits for the lock.
+            // Holding the lock while waiting is intended: one thread waits for a batch, the others for the lock.
             let next = jobs.lock().recv();
             match next {
                 Ok(jobs) => self.add(jobs)?,

@@ -1,4 +1,5 @@
-//! Stored segments of the keyword index: an index that is opened reads its words instead of making them (MGP §16.4).
+//! Stored segments of the keyword index: opening an index reads its words instead of splitting all texts again
+//! (MGP §16.4).
 //!
 //! A segment is stored with the hash of the tool of each document, and restored only if each of these tools is
 //! unchanged. All other tools are indexed again, so that an opened index finds the same as a new one.
@@ -29,10 +30,11 @@ const FILES: [SegmentComponent; FILE_COUNT] = [
     SegmentComponent::Store,
 ];
 
-/// The most bytes of all stored segments; tools without room are indexed again.
+/// The maximum size of all stored segments, in bytes; tools beyond it are indexed again when the index is
+/// opened.
 const MAX_STORED_BYTES: usize = 128 << 20;
 
-/// The slot of a document without a tool.
+/// Marks a document to which no tool has been assigned yet.
 const NO_SLOT: u32 = u32::MAX;
 
 /// Returns a key of everything that determines the words: the analyser, the limits and the format.
@@ -57,7 +59,7 @@ pub(crate) struct StoredDocument {
     doc: usize,
 }
 
-/// A stored segment; its documents have no tools yet.
+/// A stored segment whose documents have no slots yet.
 struct StoredSegment {
     built: BuiltSegment,
     hashes: Vec<ToolHash>,
@@ -169,7 +171,8 @@ impl KeywordReader {
         let mut room = MAX_STORED_BYTES;
         let mut stored = Vec::new();
         for segment in whole.filter(|segment| segment.body.is_exact) {
-            // A segment that is not stored is indexed again.
+            // A segment that fails or does not fit is not stored; its tools are indexed again when the index is
+            // opened.
             if let Ok(Some(bytes)) = save(key, &segment.body, catalog, room) {
                 room -= bytes.len();
                 stored.push(bytes);

@@ -8,11 +8,11 @@ use crate::catalog::Slot;
 #[derive(Debug)]
 pub(crate) struct TopTools {
     max: usize,
-    /// The worst one is on top.
+    /// A heap with the worst of the best tools on top.
     best: BinaryHeap<Reverse<Scored>>,
 }
 
-/// Greater is better: the higher score, then the lower slot.
+/// A scored tool; greater is better: first the higher score, then the lower slot.
 #[derive(Clone, Copy, Debug)]
 struct Scored {
     score: f32,

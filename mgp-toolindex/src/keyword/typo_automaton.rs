@@ -4,13 +4,13 @@
 
 use tantivy_fst::Automaton;
 
-/// The most letters that may differ.
+/// The maximum number of edits.
 const MAX_CHANGES: usize = 2;
 
-/// The number of positions that a letter may have moved to.
+/// The number of alignments within [`MAX_CHANGES`]: a letter may be shifted by that many positions either way.
 const BAND: usize = 2 * MAX_CHANGES + 1;
 
-/// Any number above the maximum.
+/// Any distance above [`MAX_CHANGES`].
 const TOO_MANY: u8 = 100;
 
 /// An automaton for words in which at most `max` letters are missing, wrong, added or swapped with their neighbour.
@@ -25,9 +25,9 @@ pub(super) struct TypoAutomaton {
 pub(super) struct TypoState {
     /// The distance of the letters so far to each prefix of the word in the band.
     row: [u8; BAND],
-    /// The same before the last letter.
+    /// The row before the last letter was read.
     before: [u8; BAND],
-    /// The number of letters.
+    /// The number of letters read.
     read: usize,
     last: char,
     /// The bits of an incomplete letter, and the number of its missing bytes.
@@ -50,7 +50,7 @@ impl TypoAutomaton {
         let mut row = [TOO_MANY; BAND];
         for band in 0..BAND {
             let Some(field) = self.field(band, read) else { continue };
-            // All that was read is too much here.
+            // Compared with the empty prefix, every letter read so far is an edit.
             let mut differ =
                 if field == 0 { u8::try_from(read).unwrap_or(TOO_MANY) } else { TOO_MANY };
             if field > 0 {

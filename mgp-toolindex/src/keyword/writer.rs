@@ -1,4 +1,4 @@
-//! The writer of the keyword index: one commit per change, and few segments (MGP §16.4).
+//! The writer of the keyword index; commits once per change and keeps the number of segments small (MGP §16.4).
 
 use rustc_hash::FxHashMap;
 #[cfg(feature = "sqlite")]
@@ -13,7 +13,7 @@ use super::stored_segments::{StoredDocument, StoredSegments};
 use crate::catalog::{ChunkedList, Slot};
 use crate::error::IndexError;
 
-/// The number of documents up to which deleted ones are removed at once; it takes a millisecond or two.
+/// The maximum number of documents of an index that is merged within a commit, which takes a millisecond or two.
 const MAX_DOCUMENTS_MERGED_AT_ONCE: u32 = 200;
 
 /// The writer. Between changes it holds nothing but what the readers have.
@@ -100,7 +100,7 @@ impl KeywordWriter {
         if jobs.is_empty() { Ok(()) } else { self.building.add(&self.format, jobs) }
     }
 
-    /// Commits the current change; the returned reader sees all of it.
+    /// Commits the current change; the returned reader sees all of the change.
     pub(crate) fn commit(&mut self) -> Result<KeywordReader, IndexError> {
         let built = std::mem::take(&mut self.building).finish()?;
         #[cfg(feature = "sqlite")]
@@ -148,8 +148,8 @@ impl KeywordWriter {
         self.reader()
     }
 
-    /// Merges a small index at once, so that equal catalogues have equal scores: there, deleted documents would show in
-    /// them. A thread would need more memory than the segments have.
+    /// Merges a small index at once: deleted documents affect scores, and small catalogues that are equal should score
+    /// equally. A background thread would need more memory than the segments.
     fn merge_if_small(&mut self) {
         let documents: u32 = self.segments.iter().map(IndexSegment::documents).sum();
         let is_clean =
@@ -162,7 +162,7 @@ impl KeywordWriter {
         let all = Merge { format: self.format.clone(), segments: self.segments.clone() };
         match all.run() {
             Ok(merged) => self.replace(merged),
-            // The segments still work.
+            // Not an error: the unmerged segments still work.
             Err(error) => tracing::debug!(%error, "segment merge failed"),
         }
     }

@@ -11,68 +11,69 @@ use mgp_types::service::{Principal, TenantId};
 #[non_exhaustive]
 #[must_use]
 pub struct HistoryConfig {
-    /// The subjects that learn from each other. Default: [`HistoryScope::Subject`].
+    /// The scope in which queries and calls are shared. Default: [`HistoryScope::Subject`].
     pub scope: HistoryScope,
-    /// The stored parts of a query. Default: [`Retention::Text`].
+    /// The parts of a query that are stored. Default: [`Retention::Text`].
     pub retention: Retention,
-    /// The most queries in all. Default: 65,536.
+    /// The maximum number of queries in total. Default: 65,536.
     pub max_queries: usize,
-    /// The most queries of one ranking: of a subject, or of a tenant if its subjects share. Default: 10,000.
+    /// The maximum number of queries of one ranking: of a subject, or of a tenant with a shared history. Default:
+    /// 10,000.
     pub max_queries_per_ranking: usize,
-    /// The most queries of one subject for one tool. Default: 64.
+    /// The maximum number of queries of one subject for one tool. Default: 64.
     pub max_queries_per_tool: usize,
-    /// The time a query is stored after its last call. Default: 180 days.
+    /// The time for which a query is stored after the last call that followed it. Default: 180 days.
     pub forget_after: Duration,
 }
 
-/// The subjects that learn from each other. Tenants never learn from each other.
+/// The scope in which queries and calls are shared. Tenants never share theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HistoryScope {
-    /// Each subject learns from itself, through any agent.
+    /// Each subject learns from its own calls only, made through any agent.
     #[default]
     Subject,
-    /// All subjects of a tenant learn from each other; one subject has at most a quarter of the queries.
+    /// All subjects of a tenant learn from each other; one subject may have at most a quarter of the queries.
     Tenant,
 }
 
-/// The stored parts of a query, in memory and in the database alike.
+/// The parts of a query that are stored, in memory and in the database alike.
 ///
-/// Always stored: tenant and subject, the ids of the tools, the number and the time of their calls, and a hash that
-/// identifies the query.
+/// Some data is always stored: tenant and subject, the ids of the called tools, the number and time of the calls,
+/// and a hash that identifies the query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Retention {
-    /// The first 1,024 bytes, the hashes of the words, and the vector.
+    /// The first 1,024 bytes of the text, the hashes of the words, and the vector.
     #[default]
     Text,
     /// The hashes of the words, and the vector. A vector roughly reveals the meaning of a text.
     Vector,
     /// The hashes of the words.
     ///
-    /// Their key is in the same database: a reader of the database can test words.
+    /// The hash key is in the same database, so a reader of the database can check whether a guessed word occurs.
     Words,
 }
 
-/// The result of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UseOutcome {
-    /// The call returned a result.
+    /// The call succeeded; it is stored.
     Answered,
-    /// The call failed, or its result is an error: nothing is learned from it.
+    /// The call failed, or its result is an error; nothing is learned from it.
     Failed,
 }
 
-/// The data to erase.
+/// The data that [`History::erase`](crate::History::erase) removes.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Erase<'a> {
     /// All data.
     All,
-    /// All calls of a tool, and the queries without another call.
+    /// All calls of a tool, and those queries that no other call followed.
     Tool(&'a str),
-    /// All data of the subject of a principal, through any agent.
+    /// All data of a principal's subject, whatever agent it used.
     Principal(&'a Principal),
     /// All data of a tenant.
     Tenant(&'a TenantId),
@@ -82,13 +83,13 @@ pub enum Erase<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryStats {
-    /// Queries.
+    /// The number of queries.
     pub queries: usize,
-    /// Queries with a vector.
+    /// The number of queries with a vector.
     pub vectors: usize,
-    /// Tools that were called.
+    /// The number of tools that were called.
     pub tools: usize,
-    /// Rankings that learn separately: subjects, or tenants.
+    /// The number of rankings: one per subject, or per tenant if its subjects share.
     pub rankings: usize,
 }
 
@@ -106,36 +107,36 @@ impl Default for HistoryConfig {
 }
 
 impl HistoryConfig {
-    /// Returns the defaults.
+    /// Creates options with the default values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the subjects that learn from each other.
+    /// Sets the scope in which queries and calls are shared.
     pub fn scope(mut self, scope: HistoryScope) -> Self {
         self.scope = scope;
         self
     }
 
-    /// Sets the stored parts of a query.
+    /// Sets the parts of a query that are stored.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Sets the most queries: in all, and of one ranking.
+    /// Sets the maximum number of queries: in total, and of one ranking.
     pub fn max_queries(mut self, in_all: usize, each: usize) -> Self {
         (self.max_queries, self.max_queries_per_ranking) = (in_all.max(1), each.max(1));
         self
     }
 
-    /// Sets the most queries of one subject for one tool.
+    /// Sets the maximum number of queries of one subject for one tool.
     pub fn max_queries_per_tool(mut self, max: usize) -> Self {
         self.max_queries_per_tool = max.max(1);
         self
     }
 
-    /// Sets the time a query is stored after its last call.
+    /// Sets the time for which a query is stored after the last call that followed it.
     pub fn forget_after(mut self, time: Duration) -> Self {
         self.forget_after = time;
         self

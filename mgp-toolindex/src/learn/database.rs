@@ -48,7 +48,7 @@ pub(super) struct HistoryDatabase {
     /// Held until a write has finished.
     writing: tokio::sync::Mutex<()>,
     is_writing: AtomicBool,
-    /// Vectors that wait for the embedder of their model.
+    /// Stored vectors, until an embedder of their model is set.
     vectors: Mutex<Vec<StoredVector>>,
 }
 
@@ -130,13 +130,13 @@ impl History {
         Ok(history)
     }
 
-    /// Waits until all queries so far are in the database; without a database there is nothing to wait for.
+    /// Waits until all queries so far are in the database; returns at once without a database.
     ///
     /// # Errors
     /// [`StoreError`] if they cannot be written; the write is retried after the next stored call.
     ///
     /// # Cancel safety
-    /// Safe to drop at any time; what was passed to the database is written all the same.
+    /// Safe to drop at any time; data that was already passed to the database is still written.
     pub async fn flush(&self) -> Result<(), StoreError> {
         let Some(database) = &self.0.database else { return Ok(()) };
         let _guard = database.writing.lock().await;
@@ -215,7 +215,7 @@ impl HistoryDatabase {
         Box::pin(async move { done.await.map(|()| erased) })
     }
 
-    /// Restores the stored vectors if they are of the embedder's model.
+    /// Restores the stored vectors that the embedder's model made.
     pub(super) fn restore_vectors(&self, state: &HistoryState) {
         let Some(embedder) = state.embedder() else { return };
         let vectors = std::mem::take(&mut *self.vectors.lock());
@@ -227,7 +227,7 @@ impl HistoryDatabase {
         }
     }
 
-    /// Passes some changed queries to the database; returns `None` if there are none.
+    /// Passes some changed queries to the database; returns `None` if no query has changed.
     fn start_write(&self, state: &HistoryState) -> Option<(Vec<QueryKey>, WriteFuture)> {
         let _order = self.order.lock();
         let model = state.embedder().map(|embedder| embedder.model().to_owned());

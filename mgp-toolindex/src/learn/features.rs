@@ -9,13 +9,14 @@ use super::table::HistoryTable;
 const MAX_VOTERS: usize = 12;
 const VOTE_EXPONENT: i32 = 4;
 
-/// The candidates that are compared exactly, by words and by vector each.
+/// The number of candidate queries that are compared exactly: this many by words, and as many by vector.
 const MAX_CANDIDATES: usize = 40;
 
-/// The most tools with a share.
+/// The maximum number of tools that get a share.
 const MAX_TOOLS: usize = 24;
 
-/// The number of average queries that every tool is assumed to have had.
+/// The number of average queries that every tool is assumed to have had, so that few real ones do not decide
+/// alone.
 const AVERAGE_QUERIES: f32 = 2.0;
 
 /// The divisor that brings the word feature near one, and how quickly a worse mean vector falls behind the best.
@@ -27,7 +28,7 @@ const MEAN_DECAY: f32 = 8.0;
 pub(super) struct Lookup<'a> {
     pub(super) words: &'a [WordHash],
     pub(super) vector: Option<&'a [f32]>,
-    /// The stored query itself, which must not count.
+    /// The stored query that is being looked up, excluded from its own features; `None` for a new query.
     pub(super) exclude: Option<(QueryId, &'a StoredQuery)>,
 }
 
@@ -45,19 +46,19 @@ pub(super) struct RankedTools {
     pub(super) features: Features,
 }
 
-/// The word matches of a query.
+/// The stored queries and tools that share words with a query.
 struct WordMatches {
-    /// For each stored query, the weight of the common words.
+    /// For each stored query, the weight of the words it shares with the query.
     shared: Vec<f32>,
-    /// The stored queries with a common word.
+    /// The stored queries that share a word with the query.
     query_ids: Vec<QueryId>,
     length: f32,
-    /// For each tool, how much more frequent these words are in its queries than in others.
+    /// For each tool, how much more frequent the query's words are in its past queries than in all queries.
     tools: Vec<f32>,
 }
 
 impl HistoryTable {
-    /// Returns the features of each tool after a query; empty if nothing is stored.
+    /// Returns the features of the tools for a query; empty if no query is stored.
     pub(super) fn features(&self, partition: &Partition, lookup: Lookup<'_>) -> RankedTools {
         let of = partition.len().saturating_sub(usize::from(lookup.exclude.is_some()));
         if of == 0 {

@@ -23,10 +23,10 @@ use super::table::{HistoryTable, NewQuery};
 use crate::embed::{Cost, Embedder};
 use crate::text::{Analyzer, QueryWords, truncate};
 
-/// The most stored queries that a model is fitted to.
+/// The maximum number of stored queries to which a model is fitted.
 const MAX_EXAMPLES: usize = 256;
 
-/// The least share that counts.
+/// The minimum share of a tool that is lifted.
 const MIN_SHARE: f32 = 1e-3;
 
 /// The tools that were called after each query, which improve later searches.
@@ -56,7 +56,7 @@ pub(super) struct HistoryState {
     analyzer: Analyzer,
     embedder: RwLock<Option<Arc<dyn Embedder>>>,
     pub(super) secret: HashKey,
-    /// If set, a background task is about to settle.
+    /// If set, a background task is settling or about to.
     is_settling: AtomicBool,
     /// Held while settling, so that a second caller waits for the result.
     settling: Mutex<()>,
@@ -67,7 +67,7 @@ pub(super) struct HistoryState {
 /// A tool that is ranked higher because of past calls.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lift {
-    /// The id that [`History::record_call`] was given.
+    /// The tool's id, as passed to [`History::record_call`].
     pub(crate) tool: Arc<str>,
     /// The probability of a call, 0 to 1.
     pub(crate) share: f32,
@@ -95,9 +95,9 @@ impl History {
         Self(Arc::new(state))
     }
 
-    /// Records a search and its tools; a call may follow.
+    /// Records a search and the tools it found, to which a later call is related.
     ///
-    /// The search waits for ten minutes, as one of at most eight of its session.
+    /// The search is remembered for ten minutes; a session keeps its newest eight searches.
     pub fn record_search<T: AsRef<str>>(
         &self,
         principal: &Principal,
@@ -193,8 +193,9 @@ impl History {
         self.0.table.read().stats()
     }
 
-    /// Does the background work now: makes missing vectors and fits the models to all stored queries. It takes some ten
-    /// milliseconds, and the time of the embedder.
+    /// Does the background work now, on this thread: computes missing vectors, and fits the models to the stored
+    /// queries.
+    /// Takes some ten milliseconds in addition to the time of the embedder.
     pub fn settle(&self) {
         let _guard = self.0.settling.lock();
         self.embed_missing();
@@ -209,7 +210,7 @@ impl History {
         }
     }
 
-    /// Sets the embedder, which must also be the one of the queries.
+    /// Sets the embedder; the index must embed its queries with the same one.
     pub(crate) fn set_embedder(&self, embedder: Option<Arc<dyn Embedder>>) {
         let dimensions = embedder.as_ref().map(|embedder| embedder.dimensions());
         {
@@ -232,7 +233,7 @@ impl History {
         self.start_due_work();
     }
 
-    /// Returns the lifts of tools after a query, greatest share first.
+    /// Returns the tools that past calls raise for a query, greatest share first.
     pub(crate) fn lifts(
         &self,
         principal: &Principal,
@@ -307,7 +308,7 @@ impl History {
             after = Some(query_id);
             let Ok(vector) = embedder.embed(&text) else { return };
             let mut table = self.0.table.write();
-            // The query may have been removed meanwhile, and its number used again.
+            // The query may have been removed meanwhile, and its number given to another one.
             if table.queries.get(query_id).is_some_and(|query| query.key == key) {
                 table.set_vector(query_id, &vector);
             }

@@ -1,13 +1,13 @@
-//! Usage learning: which tool was called after which query makes the next search better (MGP §16.4, opt-in).
+//! Usage learning: which tool was called after which query improves later searches (MGP §16.4, opt-in).
 //!
-//! A [`History`] stores queries and the tools that were called after them.
-//! For a new query each of those tools gets a share, the probability that it is called: by the nearest past queries, by
-//! the words of the tool's past queries, and by their mean vector. The rest is the share of *none of them*.
-//! The weights of these features are fitted to the history itself: every stored query is treated as new, and the tools
-//! that were called after it should get the most. An unfamiliar query gives *none* nearly everything, and the ranking
+//! A [`History`] stores queries and the tools that were called after them. For a new query each of those tools gets
+//! a share, the probability that it is called. It is computed from the nearest past queries, the words of the
+//! tool's past queries, and their mean vector. The rest is the share of *none of them*. The weights of these
+//! features are fitted to the history itself: every stored query is treated as new, and the tools that were called
+//! after it should get the greatest shares. For an unfamiliar query, *none* gets nearly everything, and the ranking
 //! does not change.
 //!
-//! `docs/tool-learning.md` describes what is stored, for how long, and what it gains.
+//! `docs/tool-learning.md` describes what is stored, for how long, and how much it improves searches.
 
 mod config;
 #[cfg(feature = "sqlite")]

@@ -12,10 +12,11 @@ const WEIGHTS: usize = TOOL_FEATURES + 2;
 const PRIOR: Prior<WEIGHTS> =
     Prior { weights: [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5], strength: 0.25 };
 
-/// The weight of *none* against a share.
+/// The factor of the share of *none* in the ratio that determines a lift.
 const NONE_WEIGHT: f32 = 0.2;
 
-/// The lift of a share: little if past calls seldom predict calls, up to the maximum if they always do.
+/// The scale of lifts: it grows with the model's reach, from `LIFT_SCALE / LIFT_LIMIT` at reach 0 to at most
+/// `MOST_LIFT`.
 const LIFT_SCALE: f32 = 0.1;
 const LIFT_LIMIT: f32 = 1.05;
 const MOST_LIFT: f32 = 0.8;
@@ -23,7 +24,7 @@ const MOST_LIFT: f32 = 0.8;
 /// The number of unpredicted queries that are added before the reach is computed.
 const REACH_DOUBT: f32 = 8.0;
 
-/// The least share of *none*, so that a lift is finite.
+/// The minimum share of *none* in a division, so that a lift is finite.
 const MIN_SHARE: f32 = 1e-3;
 
 /// The features of the tools that may be called after a query.
@@ -34,7 +35,7 @@ pub(super) struct Features {
     pub(super) nearest: f32,
 }
 
-/// Features, and the tools that were called.
+/// A stored query for fitting: its features, and the tools that were called.
 #[derive(Clone, Debug)]
 pub(super) struct Example {
     pub(super) features: Features,
@@ -42,11 +43,11 @@ pub(super) struct Example {
     pub(super) called: Vec<f32>,
 }
 
-/// The fitted weights.
+/// The fitted weights and their reach.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Model {
     weights: [f64; WEIGHTS],
-    /// The share of stored queries whose calls the others predict, 0 to 1.
+    /// The average share that the model gives to tools instead of *none* for stored queries, 0 to 1.
     reach: f32,
 }
 
@@ -85,7 +86,7 @@ impl Model {
     }
 }
 
-/// Returns one row for each tool, then the one of *none of them*.
+/// Returns one row of features for each tool, followed by the row of *none of them*.
 fn rows(features: &Features) -> Vec<[f32; WEIGHTS]> {
     let tools = features.tools.iter().map(|of_tool| {
         let mut row = [0.0; WEIGHTS];
@@ -107,7 +108,7 @@ fn choice(example: &Example) -> Choice<WEIGHTS> {
 mod tests {
     use super::*;
 
-    /// Two tools; one feature predicts which of them is called, if any.
+    /// Returns an example of two tools; one feature predicts which of them is called, if any.
     fn example(at: usize, called: &[f32]) -> Example {
         let mut tools = vec![[0.0; TOOL_FEATURES]; 2];
         tools[0][at] = 1.0;

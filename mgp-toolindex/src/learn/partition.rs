@@ -10,7 +10,7 @@ use super::model::Model;
 use super::query::{QueryId, StoredQuery, WordHash};
 use crate::catalog::Bitmap;
 
-/// A tenant, and a subject unless the tenant shares.
+/// The key of a ranking: a tenant, and a subject unless the tenant's subjects share.
 pub(super) type PartitionKey = (TenantId, Option<Subject>);
 
 /// The data that one ranking learns from.
@@ -22,11 +22,11 @@ pub(super) struct Partition {
     pub(super) query_ids: Bitmap,
     /// The queries by their last use.
     pub(super) by_last_use: BTreeMap<u64, QueryId>,
-    /// The same for each subject.
+    /// The queries of each subject, by the counter of their last use.
     pub(super) by_subject: FxHashMap<Subject, BTreeMap<u64, QueryId>>,
     pub(super) words: FxHashMap<WordHash, WordUse>,
     pub(super) names: FxHashMap<Arc<str>, u32>,
-    /// All tools.
+    /// The numbers of all tools of this ranking.
     pub(super) tools: Bitmap,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct WordUse {
 #[derive(Debug)]
 pub(super) struct ToolUse {
     pub(super) id: Arc<str>,
-    /// The weighted sum of the vectors of the queries before its calls.
+    /// The sum of the vectors of the queries after which the tool was called, weighted by calls.
     pub(super) sum: Vec<f32>,
-    /// The queries it was called after, for each subject.
+    /// For each subject, the queries after which the tool was called.
     pub(super) of: FxHashMap<Subject, Vec<QueryId>>,
 }
 
@@ -118,7 +118,7 @@ impl Partition {
             match of.tools.iter_mut().position(|(known, _)| *known == tool) {
                 Some(at) => {
                     of.tools[at].1 += weight;
-                    // Zero, up to rounding.
+                    // The weight is zero except for rounding errors.
                     if of.tools[at].1 < 1e-3 {
                         of.tools.swap_remove(at);
                     }

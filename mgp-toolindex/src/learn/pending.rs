@@ -1,4 +1,4 @@
-//! Recent searches that wait for a call of one of their tools.
+//! Recent searches for which a call of one of the found tools may follow.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -11,14 +11,15 @@ use super::query::Owner;
 
 const PENDING_TTL: Duration = Duration::from_mins(10);
 
-/// The most waiting searches of a session; the oldest is dropped.
+/// The maximum number of remembered searches of a session; the oldest is dropped.
 const MAX_PER_SESSION: usize = 8;
 
-/// The most sessions with waiting searches, in all and per subject; the least recently used is dropped.
+/// The maximum number of sessions with remembered searches, in total and per subject; the least recently used
+/// is dropped.
 const MAX_SESSIONS: usize = 1024;
 const MAX_SESSIONS_PER_SUBJECT: usize = 256;
 
-/// The most tools of a search that are stored: as many as a search returns at most.
+/// The maximum number of found tools remembered per search: as many as a search can return.
 const MAX_TOOLS_PER_SEARCH: usize = 50;
 
 #[derive(Debug, Default)]
@@ -73,7 +74,8 @@ impl PendingSearches {
         }
     }
 
-    /// Returns the newest search that found this tool; a second call of the tool counts for an older search.
+    /// Takes the newest search that found this tool and returns its query; the tool is then removed from that search,
+    /// so a second call counts for an older one.
     pub(super) fn take(
         &mut self,
         owner: &Owner,

@@ -4,16 +4,16 @@ use mgp_types::service::{Principal, Subject, TenantId};
 
 use crate::text::QueryWords;
 
-/// The most bytes of text of a query.
+/// The maximum number of bytes stored of a query's text.
 pub(super) const MAX_TEXT_BYTES: usize = 1024;
 
-/// The most different words of a query.
+/// The maximum number of distinct words of a query.
 const MAX_WORDS: usize = 64;
 
-/// The most tools of a query.
+/// The maximum number of tools of a query.
 pub(super) const MAX_TOOLS_PER_QUERY: usize = 64;
 
-/// The greatest weight of a tool after a query, after any number of calls.
+/// The maximum weight of a tool after a query, however many calls there were.
 const MAX_WEIGHT: f32 = 4.0;
 
 pub(super) type WordHash = u64;
@@ -49,7 +49,7 @@ pub(super) struct ToolCalls {
     pub(super) count: u32,
 }
 
-/// The key of all hashes.
+/// The secret key of all hashes in a history.
 #[derive(Clone)]
 pub(super) struct HashKey(pub(super) [u8; 32]);
 

@@ -1,15 +1,15 @@
 //! Fits the weights of a softmax to examples, with a Gaussian prior.
 
-/// The alternatives of one example, and the chosen ones.
+/// One example: the alternatives, and how often each was chosen.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<const N: usize> {
     /// The features of each alternative.
     pub(crate) rows: Vec<[f32; N]>,
-    /// The share of each alternative in the choice; they add up to one.
+    /// The share of each alternative in the choices; the shares add up to one.
     pub(crate) chosen: Vec<f32>,
 }
 
-/// Initial weights, and their strength in examples.
+/// A Gaussian prior: its mean weights, and its strength relative to one example.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prior<const N: usize> {
     pub(super) weights: [f64; N],
@@ -41,7 +41,7 @@ impl<const N: usize> Prior<N> {
         let mut loss = self.loss(&weights, choices);
         for _ in 0..20 {
             let Some(step) = self.step(&weights, choices) else { break };
-            // A full step may be too far where the softmax is flat.
+            // A full Newton step may overshoot where the softmax is flat, so it is halved until the loss falls.
             let shorter = (0..8).map(|halved| 0.5_f64.powi(halved)).find_map(|length| {
                 let mut next = weights;
                 next.iter_mut().zip(&step).for_each(|(weight, step)| *weight -= length * step);
@@ -70,7 +70,7 @@ impl<const N: usize> Prior<N> {
         self.strength * held.sum::<f64>() + missed.sum::<f64>()
     }
 
-    /// Returns a Newton step, or `None` if there is none.
+    /// Returns a Newton step, or `None` if the linear system cannot be solved.
     fn step(&self, weights: &[f64; N], choices: &[Choice<N>]) -> Option<[f64; N]> {
         let mut slope = [0.0; N];
         let mut bend = [[0.0; N]; N];

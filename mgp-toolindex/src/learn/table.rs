@@ -1,4 +1,4 @@
-//! All stored queries, and their bounds.
+//! The table of all stored queries, with its bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -17,7 +17,7 @@ use crate::vector::VectorTable;
 /// A model is fitted again after this many calls, and after a fifth of the queries.
 const MIN_NEW_CALLS: usize = 8;
 
-/// The fraction of a tenant's queries that one subject may have.
+/// One subject may have one in this many of a tenant's queries.
 const SUBJECT_FRACTION: usize = 4;
 
 /// All stored queries and tools; each partition has its own.
@@ -29,7 +29,7 @@ pub(super) struct HistoryTable {
     pub(super) partitions: FxHashMap<PartitionKey, Partition>,
     /// The length of the TF-IDF vector of each query, as of the last fit.
     pub(super) lengths: Vec<f32>,
-    /// The weight of each tool. Searches scan this and `lengths`, so they are dense.
+    /// The weight of each tool. Dense vectors, like `lengths`, because searches scan both.
     pub(super) weights: Vec<f32>,
     /// The vectors of the queries.
     pub(super) rows: Option<VectorTable>,
@@ -46,7 +46,7 @@ pub(super) struct HistoryTable {
     pub(super) changed: Option<FxHashSet<QueryKey>>,
 }
 
-/// Values by small numbers that are used again.
+/// A map from small numbers to values; freed numbers are used again.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     values: Vec<Option<T>>,
@@ -61,7 +61,7 @@ pub(super) struct NewQuery<'a> {
     pub(super) text: Option<&'a str>,
     pub(super) words: Vec<WordHash>,
     pub(super) vector: Option<Vec<f32>>,
-    /// In seconds since 1970.
+    /// The current time, in seconds since 1970.
     pub(super) now: u64,
 }
 
@@ -123,7 +123,7 @@ impl HistoryTable {
         Some((query_id, self.queries.get(query_id)?))
     }
 
-    /// Sets the vector of a query, and adds it to those of its tools.
+    /// Sets the vector of a query, and adds it to the sums of the query's tools.
     pub(super) fn set_vector(&mut self, query_id: QueryId, vector: &[f32]) {
         self.without_vector.remove(&query_id);
         let Some(rows) = &mut self.rows else { return };
@@ -213,7 +213,7 @@ impl HistoryTable {
         }
     }
 
-    /// Computes the lengths of a partition's queries again.
+    /// Recomputes the TF-IDF lengths of a partition's queries.
     pub(super) fn update_lengths(&mut self, partition_key: &PartitionKey) {
         let Some(partition) = self.partitions.get(partition_key) else { return };
         for query_id in partition.by_last_use.values() {
@@ -299,7 +299,7 @@ impl HistoryTable {
         self.enforce_tool_bound(partition_key, query_id, tool);
     }
 
-    /// Removes a tool from a query.
+    /// Removes a tool from a query; removes the tool itself if no query is left.
     fn remove_call(&mut self, partition_key: &PartitionKey, query_id: QueryId, call: ToolCalls) {
         self.add_weight(partition_key, query_id, call.tool, -call.weight());
         let Some(query) = self.queries.get_mut(query_id) else { return };
@@ -325,7 +325,7 @@ impl HistoryTable {
         }
     }
 
-    /// Adds to the weight of a tool, by word and by vector.
+    /// Adds to the weight of a tool: in total, for each word of the query, and for the query's vector.
     fn add_weight(
         &mut self,
         partition_key: &PartitionKey,

@@ -8,7 +8,7 @@ use crate::catalog::{Allowed, IndexedTool};
 use crate::error::RequestError;
 use crate::index::{Resolved, ToolIndex};
 
-/// The most tools that an error about an ambiguous name lists.
+/// The maximum number of tools that an error about an ambiguous name lists.
 const MAX_NAMED: usize = 16;
 
 /// A call of a found tool, with its arguments.
@@ -24,11 +24,11 @@ pub struct ForwardedCall {
 impl ForwardedCall {
     /// Parses the arguments of `mgp_tools_call`: `name`, `arguments`, and `server_id` if the name is ambiguous.
     ///
-    /// This does not decide whether the tool may run: the call passes all gates like one that names the tool directly.
+    /// Parsing does not permit the call: the kernel checks it exactly like a call that names the tool directly.
     ///
     /// # Errors
-    /// −32602 if the arguments are invalid; 4001 if there is no such tool that the caller may call; 4003 if there are
-    /// several, with their names.
+    /// −32602 if the arguments are invalid; 4001 if the caller may call no such tool; 4003 if several tools match,
+    /// with their names.
     pub fn read(
         arguments: &RawObject,
         index: &ToolIndex,
@@ -54,7 +54,7 @@ fn resolve(
     let is_allowed = |tool: &IndexedTool| allowed.allows(tool.server_id(), tool.name());
     let unknown = || RequestError::UnknownTool(brief(name));
     if let Some(server) = server {
-        // Both `read` and `files.read` of `files` are accepted.
+        // With the server `files`, the names `read` and `files.read` both mean the tool `read`.
         let own = name.strip_prefix(server).and_then(|rest| rest.strip_prefix('.'));
         let find = |name| index.get(server, name).filter(is_allowed);
         return find(name).or_else(|| own.and_then(find)).ok_or_else(unknown);
@@ -66,7 +66,7 @@ fn resolve(
             let mut names: Vec<_> =
                 tools.iter().take(MAX_NAMED).map(IndexedTool::tool_id).collect();
             names.dedup();
-            // `a.b` of `c` and `b` of `c.a` are both `c.a.b`.
+            // Tool `a.b` of server `c` and tool `b` of server `c.a` have the same id, `c.a.b`.
             if let [_] = names[..] {
                 let servers = tools.iter().take(MAX_NAMED).map(IndexedTool::server_id);
                 names = servers.map(|server| format!("`server_id` {server}")).collect();

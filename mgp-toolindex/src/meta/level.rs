@@ -11,17 +11,19 @@ use crate::index::ToolIndex;
 use crate::session::{SessionTool, SessionView, one};
 use crate::tokens::lean;
 
-/// Returns the tools that `tools/list` has for a caller at a level; an unknown level is L3, the default.
+/// Returns the tools that a caller's `tools/list` contains at a level; an unknown level counts as L3, the
+/// default.
 ///
-/// Tools of servers have their security metadata, which only callers with `tool_security` may receive.
+/// Servers' tools carry their security metadata; the caller of this function must remove it for peers that did not
+/// negotiate `tool_security`.
 ///
 /// - L0: every tool with its full definition.
-/// - L1: the meta tools; the one that searches lists the categories.
+/// - L1: the meta tools; the search tool's description lists the categories.
 /// - L2: the meta tools.
 /// - L3: the meta tools, the pinned tools and the used ones.
 ///
-/// A tool has its own name if the caller sees one tool of that name, else `server.name`. Names that begin like those of
-/// the kernel's tools (`mgp_`, `mgp.`, `mgp/`) are always listed as `server.name`.
+/// A tool is listed under its own name if the caller sees only one tool of that name, else as `server.name`. Names
+/// that begin like those of the kernel's tools (`mgp_`, `mgp.`, `mgp/`) are always listed as `server.name`.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, MetaTools, ServerEntry, Sessions, ToolIndex, listed_tools};

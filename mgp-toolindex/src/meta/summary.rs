@@ -9,13 +9,13 @@ use crate::catalog::{Allowed, CategoryNode, CategoryTree};
 use crate::index::ToolIndex;
 use crate::tokens::max_tokens_of;
 
-/// The most tokens of the short summary.
+/// The maximum number of tokens of the short summary.
 const MAX_SHORT_TOKENS: u32 = 64;
-/// The most tokens of the index of categories; with the meta tools it stays below 5,000.
+/// The maximum number of tokens of the category list; together with the meta tools it stays below 5,000.
 const MAX_LONG_TOKENS: u32 = 4500;
-/// The most categories of the short summary.
+/// The maximum number of categories in the short summary.
 const MAX_NAMED: usize = 8;
-/// The longest category name that is listed, in bytes.
+/// The maximum length of a category name that is listed, in bytes.
 const MAX_NAME_BYTES: usize = 32;
 
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Summary {
     }
 }
 
-/// The tools of a caller.
+/// The number and the categories of the tools that a caller may call.
 struct CallerTools {
     tools: usize,
     categories: Arc<CategoryTree>,

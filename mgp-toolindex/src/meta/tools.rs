@@ -10,7 +10,7 @@ use super::summary::Summary;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spelling {
-    /// `mgp_tools_discover`: the only one that all model providers accept.
+    /// `mgp_tools_discover`: the only spelling that all model providers accept.
     #[default]
     Underscores,
     /// `mgp.tools.discover`.
@@ -71,7 +71,7 @@ impl MetaTool {
     }
 }
 
-/// Returns the dotted tool name of a method.
+/// Returns the name of a method's tool in the spelling with dots.
 fn dotted(method: &'static str) -> &'static str {
     find_kernel_tool(method).map_or(method, |tool| tool.name)
 }
@@ -98,7 +98,7 @@ impl MetaTools {
         self
     }
 
-    /// Removes a tool from the list; calls of it are still accepted.
+    /// Removes a tool from the list; calls of the tool are still accepted.
     pub fn without(mut self, tool: MetaTool) -> Self {
         self.listed.retain(|listed| *listed != tool);
         self
@@ -156,7 +156,7 @@ mod tests {
     use crate::tokens::lean::lean;
     use crate::{AllTools, ServerEntry, TokenCounter, ToolEntry, ToolIndex};
 
-    /// An index with the longest and most categories.
+    /// Returns an index with as many categories as possible, with the longest names.
     fn worst() -> ToolIndex {
         let index = ToolIndex::new();
         let server = |server: usize| {

@@ -38,21 +38,21 @@ struct SharedQueue {
 #[derive(Default)]
 struct QueueState {
     queue: Queue,
-    /// If set, the handle was dropped.
+    /// If set, the handle was dropped, and the thread ends once the queue is empty.
     is_closed: bool,
-    /// If set, nothing can be written any more.
+    /// If set, the thread has given up, and nothing can be written any more.
     is_broken: bool,
-    /// If set, a caller waits for a failed write.
+    /// If set, a caller waits in `flush`, so a failed write is retried at once.
     is_urgent: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct WriteProgress {
-    /// The last change in the file.
+    /// The number of the last change that is in the file.
     through: u64,
     /// The number of failed writes.
     failures: u64,
-    /// The last error.
+    /// The error of the last failed write.
     error: Option<StoreError>,
     /// If set, the thread has ended.
     is_closed: bool,
@@ -153,7 +153,7 @@ impl fmt::Debug for IndexStore {
 struct StoreWriter {
     shared: Arc<SharedQueue>,
     db: Db,
-    /// Waits for the database; needs neither timers nor sockets.
+    /// The runtime on which the thread waits for the database; it needs neither timers nor sockets.
     runtime: Runtime,
     progress: watch::Sender<WriteProgress>,
 }
@@ -207,7 +207,7 @@ impl StoreWriter {
         self.runtime.block_on(self.db.write(move |conn| tables::apply(conn, &changes)))
     }
 
-    /// Waits before a retry, unless a caller waits for it or the handle was dropped.
+    /// Waits before a retry; ends early if a caller waits in `flush` or the handle is dropped.
     fn wait_before_retry(&self, delay: Duration) {
         let state = self.shared.state.lock();
         let is_waiting = |state: &mut QueueState| !state.is_urgent && !state.is_closed;

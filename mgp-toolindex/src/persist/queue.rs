@@ -9,10 +9,11 @@ use std::mem;
 use super::rows::{NewSegments, NewServer, NewVector};
 use crate::catalog::IndexedTool;
 
-/// The most changes that wait separately.
+/// The number of queued changes above which all of them are merged.
 pub(super) const MAX_QUEUED: usize = 1024;
 
-/// The most tools of one transaction, unless one change has more: other processes use the database too.
+/// The maximum number of tools in one transaction, unless a single change has more: other processes wait
+/// meanwhile.
 const MAX_TRANSACTION_TOOLS: usize = 512;
 
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(crate) enum Change {
     Vectors(Vec<NewVector>),
     /// Token counts of tools that were put before.
     Counts(Vec<IndexedTool>),
-    /// Segments of the keyword index; the file may have other tools.
+    /// Replaces the segments of the keyword index; the tools in the file may be older or newer.
     Segments(NewSegments),
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Queue {
     waiting: VecDeque<AtomicChanges>,
     /// The number of the newest change.
     pub(super) newest: u64,
-    /// Servers that are in the file or on the way to it.
+    /// The ids of the servers that are in the file, or in a change already passed to it.
     stored: HashSet<String, ahash::RandomState>,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Batch {
 }
 
 impl Change {
-    /// Returns the number of tools.
+    /// Returns the cost of the change, counted in tools.
     fn weight(&self) -> usize {
         match self {
             Self::Put(new) => new.tools.len(),
@@ -90,7 +91,7 @@ impl Queue {
     pub(super) fn push(&mut self, changes: Vec<Change>) {
         self.newest += 1;
         if changes.iter().any(Change::is_segments) {
-            // Segments are of all tools: only the last ones count.
+            // Segments cover all tools, so newer ones replace those in the queue.
             for whole in &mut self.waiting {
                 whole.changes.retain(|change| !change.is_segments());
             }
@@ -101,7 +102,7 @@ impl Queue {
         self.waiting.push_back(AtomicChanges { changes, through: self.newest });
     }
 
-    /// Takes the next changes; at least one, if there is one.
+    /// Takes the changes of the next transaction; `None` if the queue is empty.
     pub(super) fn next(&mut self) -> Option<Batch> {
         let AtomicChanges { mut changes, mut through } = self.waiting.pop_front()?;
         let mut weight: usize = changes.iter().map(Change::weight).sum();
@@ -124,7 +125,7 @@ impl Queue {
         Some(Batch { changes, through })
     }
 
-    /// Merges all waiting changes.
+    /// Merges all waiting changes into the last state of each server.
     fn merge(&mut self) {
         let mut servers: HashMap<String, Option<NewServer>, ahash::RandomState> =
             HashMap::default();
@@ -163,7 +164,7 @@ impl Queue {
                 _ => {}
             }
         }
-        // Those of tools that changed meanwhile match no row, and do nothing.
+        // Vectors of tools that have changed meanwhile match no row, so they do no harm.
         if !vectors.is_empty() {
             changes.push(Change::Vectors(vectors.into_values().collect()));
         }
@@ -171,7 +172,7 @@ impl Queue {
             changes.push(Change::Counts(counted.into_values().collect()));
         }
         changes.extend(words.map(Change::Segments));
-        // The change that is being added comes after this one.
+        // `newest` already counts the change being added, which comes after the merged ones.
         self.waiting.push_back(AtomicChanges { changes, through: self.newest - 1 });
     }
 }

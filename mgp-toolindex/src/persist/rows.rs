@@ -1,4 +1,4 @@
-//! The rows that are written and read.
+//! The data of the rows that are written and read.
 
 use std::mem;
 use std::sync::Arc;
@@ -25,19 +25,19 @@ pub(crate) struct NewServer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteMode {
-    /// Always written.
+    /// The tool is always written.
     Always,
-    /// Written unless the file has the same hash.
+    /// The tool is written unless the file has it with the same hash.
     IfChanged,
 }
 
 #[derive(Debug)]
 pub(crate) struct NewTool {
     pub(crate) mode: WriteMode,
-    /// Tools are read in the order of their slots.
+    /// The slot, which is stored because tools are read in this order.
     pub(crate) slot: Slot,
     pub(crate) tool: IndexedTool,
-    /// The given categories; the entry may have derived ones.
+    /// The categories as given; those of the index entry may be derived.
     pub(crate) categories: Vec<String>,
     pub(crate) keywords: Vec<String>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct LoadedIndex {
     pub(crate) servers: Vec<LoadedServer>,
     /// Segments of the keyword index, each with its key.
     pub(crate) words: Vec<(String, Vec<u8>)>,
-    /// The number of damaged rows.
+    /// The number of damaged rows, which were skipped.
     pub(crate) unreadable: usize,
 }
 
@@ -76,20 +76,20 @@ pub(crate) struct LoadedServer {
     pub(crate) tools: Vec<LoadedTool>,
 }
 
-/// A stored tool; its hash is not checked yet.
+/// A stored tool whose hash has not been checked yet.
 #[derive(Debug)]
 pub(crate) struct LoadedTool {
-    /// The former slot.
+    /// The slot that the tool had when it was written.
     pub(crate) place: i64,
     pub(crate) definition: String,
     /// The parsed definition.
     pub(crate) parsed: Option<Tool>,
-    /// The decided metadata; claims are in the definition.
+    /// The metadata that the kernel decided; the server's claims are in the definition.
     pub(crate) security: Option<ToolSecurity>,
     pub(crate) categories: Vec<String>,
     pub(crate) keywords: Vec<String>,
     pub(crate) hash: [u8; 16],
-    /// `None` if the tokens are not counted.
+    /// The exact token count; `None` if the tool was not counted.
     pub(crate) tokens: Option<u32>,
     pub(crate) vector: Option<LoadedVector>,
 }

@@ -16,15 +16,15 @@ use super::rows::{
 };
 use crate::catalog::{IndexedTool, SecuritySource};
 
-/// The tools of a batch for the parser, and the most batches that wait.
+/// The number of tools in a batch for the parser thread, and the maximum number of batches that wait for it.
 const BATCH: usize = 256;
 const MAX_WAITING_BATCHES: usize = 4;
 
 pub(super) const NAMESPACE: &str = "toolindex";
 
-/// The migrations.
+/// The migrations of the schema.
 ///
-/// Short columns come first, so that comparisons do not read the long ones.
+/// Short columns come first, so that comparing hashes does not read the long columns.
 pub(super) const STEPS: &[&str] = &[
     "
     CREATE TABLE toolindex_server (
@@ -49,7 +49,7 @@ pub(super) const STEPS: &[&str] = &[
 
 // === writing ===
 
-/// Writes changes in order.
+/// Writes changes to the database, in order.
 pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreError> {
     let mut tables = Statements::new(conn)?;
     for change in changes {
@@ -134,14 +134,14 @@ impl<'c> Statements<'c> {
         Ok(())
     }
 
-    /// Returns the stored tools of a server: their numbers and hashes by name.
+    /// Returns the stored tools of a server, by name: the row number and the hash of each.
     fn known(&mut self, server: &str) -> Result<HashMap<String, (i64, Vec<u8>)>, StoreError> {
         let mut known = HashMap::new();
         let mut unnamed = Vec::new();
         let mut rows = self.known.query([server])?;
         while let Some(row) = rows.next()? {
             let number = row.get(1)?;
-            // Damaged rows are written again, or removed.
+            // Rows with a damaged name are removed; if the tool still exists, it is written again.
             let Some(name) = text(row, 0) else {
                 unnamed.push(number);
                 continue;
@@ -225,7 +225,7 @@ fn checked(tokens: u32, hash: &[u8; 16]) -> i64 {
     i64::from(mixed >> 1) << 32 | i64::from(tokens)
 }
 
-/// Returns stored tokens; `None` if their checksum is wrong, so that they are counted again.
+/// Returns a stored token count, or `None` if its checksum is wrong, so that the tool is counted again.
 fn tokens(kept: i64, hash: &[u8; 16]) -> Option<u32> {
     let tokens = u32::try_from(kept & i64::from(u32::MAX)).ok()?;
     (checked(tokens, hash) == kept).then_some(tokens)
@@ -286,7 +286,7 @@ pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
                 break;
             }
         }
-        // A parser that ended reports its error below.
+        // A failed send means that the parser has ended; joining it below reports the error.
         drop(give.send(batch));
         drop(give);
         let died =
@@ -341,7 +341,7 @@ impl Models {
         }
         let name: Arc<str> = name.into();
         self.0.push(Arc::clone(&name));
-        // A damaged file may have a name per row.
+        // Keep the list short: in a damaged file every row may name another model.
         if self.0.len() > 16 {
             self.0.remove(0);
         }

@@ -12,7 +12,7 @@ pub(super) fn browse(
     k: usize,
     is_wanted: &dyn Fn(Slot, &Record) -> bool,
 ) -> Vec<Slot> {
-    // The last one is on top.
+    // A heap with the last of the kept tools on top.
     let mut first: BinaryHeap<Item<'_>> = BinaryHeap::with_capacity(k + 1);
     for (slot, record) in catalog.records() {
         if within.is_some_and(|within| !within.contains(slot)) || !is_wanted(slot, record) {

@@ -48,7 +48,7 @@ pub(super) fn rank(
         hit.score = 0.7 * fit + 0.3 * own;
     }
     if let Some(named) = named {
-        // Other tools of the named category.
+        // Add the other tools of a category that the query names.
         let has = |hit: &Ranked, slot| hit.slot == slot;
         let rest = browse(view.catalog, within, k, &|slot, record| {
             record.entry.categories.words.iter().any(|label| is_in(label, &named))
@@ -56,7 +56,7 @@ pub(super) fn rank(
         });
         hits.extend(rest.into_iter().map(|slot| Ranked { slot, score: 0.35, reason: None }));
     }
-    // The sort is stable: ties keep their order.
+    // The sort is stable, so tools with equal scores stay in order.
     hits.sort_by(|a, b| b.score.total_cmp(&a.score));
     hits.truncate(k);
     Ok(Ranking { hits, ran: SearchStrategy::Category, fallback: None })

@@ -1,17 +1,17 @@
-//! Splits a query for several things into clauses (MGP §16.5).
+//! Splits a query that asks for several things into clauses (MGP §16.5).
 //!
-//! A clause ends with its sentence, and before words that begin another request (`then`, `also`, `, and`). A comma
-//! alone ends nothing: it more often separates words for the same thing.
+//! A clause ends at the end of a sentence, and before words that begin another request (`then`, `also`, `, and`). A
+//! comma alone ends no clause: more often it separates words for the same thing.
 
 use crate::text::is_stop_word;
 
-/// The most clauses of a query; the last one has the rest of the text.
+/// The maximum number of clauses of a query; the last one contains the rest of the text.
 pub(super) const MAX_CLAUSES: usize = 8;
 
-/// The least content words of a sentence of its own.
+/// The minimum number of content words in a sentence that is a clause of its own.
 const MIN_SENTENCE_WORDS: usize = 2;
 
-/// The least content words of a clause within a sentence.
+/// The minimum number of content words in a clause within a sentence.
 const MIN_PART_WORDS: usize = 3;
 
 /// Words that begin another request.
@@ -31,7 +31,7 @@ const SEPARATORS: &[&[&str]] = &[
     &["plus"],
 ];
 
-/// Returns the clauses of a query; empty if there is only one.
+/// Returns the clauses of a query; empty if the query is a single clause.
 pub(super) fn clauses(text: &str) -> Vec<&str> {
     let mut all: Vec<ClauseRange> = Vec::new();
     for (start, end) in sentences(text) {
@@ -106,7 +106,7 @@ fn sentences(text: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// Returns the ranges of the clauses of a sentence, without the words between them.
+/// Returns the byte ranges of the clauses of a sentence, without the separating words.
 fn parts_of(text: &str, start: usize, end: usize) -> Vec<(usize, usize)> {
     let sentence = &text[start..end];
     let words: Vec<(usize, &str)> = words(sentence).collect();
@@ -118,7 +118,7 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<(usize, usize)> {
             0 => at += 1,
             length => {
                 let (last, word) = words[at + length - 1];
-                // There is no clause before the first word.
+                // No clause precedes a separator at the first word.
                 if at > 0 {
                     all.push((start + from, start + words[at].0));
                 }
@@ -132,7 +132,7 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<(usize, usize)> {
     all
 }
 
-/// Returns the number of words at the beginning that separate two requests.
+/// Returns how many of the first words separate two requests; 0 if none do.
 fn separator(words: &[(usize, &str)], after_comma: bool) -> usize {
     let begins = |separator: &&&[&str]| {
         separator.len() < words.len()

@@ -1,4 +1,5 @@
-//! The evidence for each candidate: exact scores of all units for all of them (MGP §16.5).
+//! The evidence for each candidate: exact scores for every unit, i.e. the whole query and each clause (MGP
+//! §16.5).
 
 use rustc_hash::FxHashMap;
 
@@ -8,21 +9,22 @@ use super::weight::{self, Weights};
 use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::error::IndexError;
 
-/// The most candidates by words. The words of a clause are words of the query, so one list serves all units.
+/// The minimum number of candidates by words. All words of a clause are in the query, so one list serves all
+/// units.
 const MAX_BY_WORDS: usize = 60;
 
-/// The most candidates by meaning, for each unit.
+/// The minimum number of candidates by meaning, for each unit.
 const MAX_BY_MEANING: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// The candidates, sorted.
+    /// The candidates, sorted by slot.
     pub(super) slots: Vec<Slot>,
     /// The evidence for each candidate, unit by unit.
     pub(super) strength: Vec<f32>,
     /// The score of each word for each candidate, word by word.
     pub(super) word_scores: Vec<f32>,
-    /// The cosine of the whole query and each candidate.
+    /// The cosine of the whole query and each candidate; `None` for a candidate without a vector.
     pub(super) meaning: Vec<Option<f32>>,
     /// The cosine of the whole query and each candidate's server.
     pub(super) server: Vec<f32>,
@@ -54,7 +56,7 @@ impl Evidence {
         slots.extend_from_slice(more);
         slots.sort_unstable();
         slots.dedup();
-        // The words of a name are also words of the tool, so names are only looked up for these tools.
+        // Every word of a name is also a word of the tool, so looking up names adds no candidates, only scores.
         let mut word_scores = terms.each(&slots)?;
         let named = view.keywords.look_up(&parsed.names)?.each(&slots)?;
         word_scores.iter_mut().zip(named).for_each(|(score, named)| *score += named);
@@ -102,7 +104,7 @@ impl Evidence {
         }
     }
 
-    /// Adds cosines, without the part that all tools have in common.
+    /// Adds the cosines of queries and tools, after subtracting the part that all tools' vectors share.
     fn add_meaning(&mut self, view: &View<'_>, vectors: &[(usize, &[f32])], weight: f32) {
         let Some(table) = view.vectors.filter(|_| weight > 0.0) else { return };
         let count = self.slots.len();
@@ -164,12 +166,13 @@ impl Evidence {
 /// The common part of all vectors. It does not distinguish tools, but pulls some of them to every query.
 struct CommonPart {
     vector: Vec<f32>,
-    /// The square of its length.
+    /// The squared length of `vector`.
     square: f32,
 }
 
 impl CommonPart {
-    /// Computes the common part from the mean of `many` vectors; the fewer there are, the smaller it is.
+    /// Computes the common part from the mean of `many` vectors; with few vectors, less of the mean counts as
+    /// common.
     #[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]
     fn of((mut vector, many): (Vec<f32>, usize)) -> Self {
         let share = many as f32 / (many as f32 + weight::HALF_COMMON_TOOLS);
@@ -184,7 +187,8 @@ impl CommonPart {
         self.vector.iter().zip(query).map(|(a, b)| a * b).sum()
     }
 
-    /// Returns the factor for a tool without the common part, from its product with it.
+    /// Returns the factor that scales a tool's vector to length one after the common part is subtracted, from the dot
+    /// product of the two.
     fn scale(&self, product: f32) -> f32 {
         (1.0 - 2.0 * product + self.square).max(0.01).sqrt().recip()
     }

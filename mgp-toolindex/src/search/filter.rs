@@ -2,31 +2,32 @@
 
 use mgp_types::mgp::{Permission, RiskLevel, ServerState};
 
-/// The tools that a search may find; each member restricts it, an empty filter matches all tools.
+/// The condition on the tools that a search may find. Each member restricts it; an empty filter matches all
+/// tools.
 ///
-/// - A category matches its tools and those of its subcategories; one of several is enough.
-/// - The risk is the effective one; a tool without a risk is dangerous.
-/// - Permissions are the allowed ones: a tool that needs another permission does not match. A tool without permissions
-///   needs none.
-/// - A type of input matches a tool that has a word of the type in a parameter's name, `format` or content type
-///   (`csv` matches `csv_path` and `text/csv`); a type of output the same in its output schema, or, for a tool without
-///   one, in its name. Plural and singular are the same. One of several is enough.
+/// - Categories: a tool must be in one of them or in a subcategory of one.
+/// - Risk: the effective risk counts; a tool without a risk is dangerous.
+/// - Permissions: those that are allowed. A tool that needs any other permission does not match; a tool that
+///   declares none needs none.
+/// - Input types: a tool must have a word of one of the types in a parameter's name, `format` or content type
+///   (`csv` matches `csv_path` and `text/csv`). Singular and plural are the same.
+/// - Output types: likewise in the output schema, or, for a tool without one, in its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Filter {
-    /// The tool is in one of these categories.
+    /// The categories of which the tool must be in one.
     pub categories: Vec<String>,
-    /// The tool is not more dangerous than this.
+    /// The highest risk that the tool may have.
     pub risk_level_max: Option<RiskLevel>,
-    /// The server of the tool is in this state.
+    /// The state that the tool's server must have.
     pub status: Option<ServerState>,
-    /// The tool belongs to one of these servers.
+    /// The ids of the servers to which the tool may belong.
     pub servers: Vec<String>,
-    /// The tool needs no other permission than these.
+    /// The permissions that the tool may need; `None` allows all.
     pub permissions: Option<Vec<Permission>>,
-    /// The tool takes one of these types.
+    /// The input types of which the tool must accept one.
     pub input_types: Vec<String>,
-    /// The tool returns one of these types.
+    /// The output types of which the tool must return one.
     pub output_types: Vec<String>,
 }
 
@@ -37,49 +38,49 @@ impl Filter {
         Self::default()
     }
 
-    /// Adds a category.
+    /// Adds a category; the tool must be in one of those added.
     #[must_use]
     pub fn category(mut self, category: impl Into<String>) -> Self {
         self.categories.push(category.into());
         self
     }
 
-    /// Sets the greatest risk.
+    /// Sets the highest risk that the tool may have.
     #[must_use]
     pub fn risk_level_max(mut self, most: RiskLevel) -> Self {
         self.risk_level_max = Some(most);
         self
     }
 
-    /// Sets the state of the server.
+    /// Sets the state that the tool's server must have.
     #[must_use]
     pub fn status(mut self, state: ServerState) -> Self {
         self.status = Some(state);
         self
     }
 
-    /// Adds a server.
+    /// Adds a server by its id; the tool must belong to one of those added.
     #[must_use]
     pub fn server(mut self, server: impl Into<String>) -> Self {
         self.servers.push(server.into());
         self
     }
 
-    /// Sets the allowed permissions.
+    /// Sets the permissions that the tool may need.
     #[must_use]
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions = Some(permissions.into_iter().collect());
         self
     }
 
-    /// Adds a type of input.
+    /// Adds an input type; the tool must accept one of those added.
     #[must_use]
     pub fn input_type(mut self, kind: impl Into<String>) -> Self {
         self.input_types.push(kind.into());
         self
     }
 
-    /// Adds a type of output.
+    /// Adds an output type; the tool must return one of those added.
     #[must_use]
     pub fn output_type(mut self, kind: impl Into<String>) -> Self {
         self.output_types.push(kind.into());

@@ -1,8 +1,8 @@
-//! Combines the evidence of the whole query and of its clauses into one score (MGP §16.5).
+//! Combines the evidence for the whole query and for its clauses into one score (MGP §16.5).
 //!
-//! A query with several requests needs a tool for each, so a tool counts as much as for its best clause, relative to
-//! the best tool of that clause. The score is that share, times the confidence of the evidence for the best tool, so
-//! that scores of different queries are comparable.
+//! A query with several requests needs a tool for each of them. So each tool gets a share: its evidence for its
+//! best clause, relative to the best tool for that clause. The score is this share times the confidence that the
+//! evidence for the best tool gives, so that scores of different queries are comparable.
 
 use super::evidence::Evidence;
 use super::weight::{
@@ -13,7 +13,7 @@ use super::weight::{
 /// The score of each candidate, and its best clause.
 #[derive(Debug, Default)]
 pub(super) struct FusedScores {
-    /// From 0 to [`MAX_FUSED_SCORE`].
+    /// The scores, each from 0 to [`MAX_FUSED_SCORE`].
     pub(super) scores: Vec<f32>,
     /// The number of the unit; the whole query if there are no clauses.
     pub(super) clauses: Vec<usize>,
@@ -65,7 +65,7 @@ impl FusedScores {
 /// The lift at which past calls alone give half the confidence.
 const HALF_CONFIDENCE_LIFT: f32 = 0.5;
 
-/// Returns the maximum, above zero for a division.
+/// Returns the maximum, or the smallest positive number, so that it can be a divisor.
 fn maximum(all: &[f32]) -> f32 {
     all.iter().copied().fold(f32::MIN_POSITIVE, f32::max)
 }

@@ -6,16 +6,16 @@ use crate::catalog::{Bitmap, MAX_SERVER_ID_BYTES, Slot};
 use crate::error::IndexError;
 use crate::text::{QueryWords, fold_name};
 
-/// The longest query that may be a name, in letters and digits.
+/// The maximum length of a query that may be a name, in bytes of its letters and digits.
 const MAX_NAME_LETTERS: usize = 96;
 
-/// The most words of a query that may be a name with a typing error.
+/// The maximum number of words in a query that may be a misspelt name.
 const MAX_WORDS: usize = 8;
 
-/// Up to this many words a query may be a name with a typing error even if all its words occur.
+/// The maximum number of words in a query that may be a misspelt name although every word occurs in some tool.
 const MAX_KNOWN_WORDS: usize = 3;
 
-/// The most tools of one name that come first.
+/// The maximum number of tools that are returned for a name.
 const MAX_TOOLS: usize = 50;
 
 /// The nearness of a name that differs only in case and separators.
@@ -40,7 +40,7 @@ pub(super) fn named(
     }
     let visible = |slot: &Slot| within.is_none_or(|within| within.contains(*slot));
     let text = text.trim();
-    // `server.tool`, with any split, because server ids may contain dots.
+    // Try `server.tool` with every split, because server ids may contain dots.
     let mut signs =
         text.match_indices(['.', '/', ':']).take_while(|(at, _)| *at <= MAX_SERVER_ID_BYTES);
     let qualified = signs.find_map(|(at, sign)| {

@@ -5,24 +5,24 @@ use super::weight::Weights;
 use super::{FallbackReason, View};
 use crate::text::{Analyzer, Field, QueryWords, Term};
 
-/// The bytes that are read of a query; a longer one is a pasted document.
+/// The maximum number of bytes that are read of a query; anything longer is a pasted document.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ParsedQuery<'a> {
-    /// All words to look up.
+    /// All words, to look up in the texts of tools.
     pub(super) words: QueryWords,
-    /// The same, to look up in names.
+    /// The same words, to look up in the names of tools.
     pub(super) names: QueryWords,
     /// The whole query, then its clauses.
     pub(super) units: Vec<Unit<'a>>,
 }
 
-/// The query, or a clause of it.
+/// A part of the query that is scored separately: the whole query or a clause.
 #[derive(Debug)]
 pub(super) struct Unit<'a> {
     pub(super) text: &'a str,
-    /// The indices of its words.
+    /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,
     /// The vector; `None` if it is not needed, or if the embedder knows nothing of the text.
     pub(super) vector: Option<Vec<f32>>,
@@ -63,7 +63,7 @@ impl<'a> ParsedQuery<'a> {
         let (Some(embedder), Some(table)) = (view.embedder, view.vectors) else {
             return Err(FallbackReason::NoEmbedder);
         };
-        // If most vectors are missing, the tools without one would be ranked behind all others.
+        // If most vectors are missing, the few tools with one would rank before all others.
         if 2 * table.len() < view.catalog.len() {
             return Err(FallbackReason::Embedding);
         }

@@ -1,4 +1,4 @@
-//! Lifts from past calls for a query (MGP §16.4).
+//! Raises the scores of tools that were called after similar queries (MGP §16.4).
 
 use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
@@ -7,7 +7,7 @@ use super::parsed_query::ParsedQuery;
 use super::{Query, View};
 use crate::catalog::{Bitmap, Slot};
 
-/// The tools that past calls lift.
+/// The tools whose scores past calls raise.
 #[derive(Debug, Default)]
 pub(super) struct PastCalls {
     tools: FxHashMap<Slot, PastCall>,
@@ -20,7 +20,7 @@ struct PastCall {
 }
 
 impl PastCalls {
-    /// Looks the query up in the history; empty unless the search is hybrid and names its principal.
+    /// Looks the query up in the history; empty unless the search is hybrid and the query names a principal.
     pub(super) fn look_up(
         view: &View<'_>,
         query: &Query,
@@ -54,12 +54,12 @@ impl PastCalls {
         self.tools.keys().copied()
     }
 
-    /// Returns how likely a call of this tool is, 0 to 1.
+    /// Returns the probability that this tool is called, 0 to 1; `None` if past calls do not raise it.
     pub(super) fn share(&self, slot: Slot) -> Option<f32> {
         self.tools.get(&slot).map(|past| past.share)
     }
 
-    /// Returns what is added to the score of each of these tools; empty if nothing is added to any.
+    /// Returns the amounts to add to the scores of these tools; empty if no tool is raised.
     pub(super) fn lifts(&self, slots: &[Slot]) -> Vec<f32> {
         if self.tools.is_empty() {
             return Vec::new();

@@ -10,14 +10,14 @@ use crate::text::truncate;
 /// The choice between hits with and without a [`Reason`](crate::Reason).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Explain {
-    /// Hits have no reason.
+    /// Hits carry no reason.
     #[default]
     No,
     /// Hits have a reason; this takes a little longer.
     Yes,
 }
 
-/// A search: a text in any words, and its options.
+/// A search: free text and options.
 ///
 /// ```
 /// use mgp_toolindex::{Filter, Query};
@@ -37,9 +37,9 @@ pub struct Query {
 }
 
 impl Query {
-    /// The default number of tools.
+    /// The number of tools that a query returns at most by default.
     pub const DEFAULT_MOST: usize = 5;
-    /// The greatest number of tools.
+    /// The largest allowed limit on the number of tools.
     pub const CAP: usize = 50;
 
     /// Searches for a text; an empty text browses. Only the first 4 KiB are read
@@ -61,7 +61,7 @@ impl Query {
         self
     }
 
-    /// Sets the greatest number of tools, from 1 to [`Query::CAP`].
+    /// Sets the maximum number of tools; clamped to 1 to [`Query::CAP`].
     pub fn limit(mut self, most: usize) -> Self {
         self.limit = most.clamp(1, Self::CAP);
         self
@@ -79,8 +79,8 @@ impl Query {
         self
     }
 
-    /// Sets the principal whose past calls improve the ranking, if the index has a [`History`](crate::History). Without
-    /// it no past call counts.
+    /// Sets the principal whose past calls improve the ranking, if the index has a [`History`](crate::History).
+    /// Without a principal no past calls are used.
     pub fn principal(mut self, principal: &Principal) -> Self {
         self.principal = Some(principal.clone());
         self
@@ -92,7 +92,7 @@ impl Query {
         &self.text
     }
 
-    /// Returns the number of ignored bytes at the end.
+    /// Returns the number of bytes at the end of the text that the search ignores.
     pub(crate) fn unread(&self) -> usize {
         self.text.len() - truncate(&self.text, MAX_QUERY_BYTES).len()
     }

@@ -18,9 +18,9 @@ pub struct SearchResult {
     pub total_available: usize,
     /// The strategy that was used.
     pub ran: SearchStrategy,
-    /// The reason, if it is not the requested one.
+    /// The requested strategy and the reason, if the search used another one.
     pub fallback: Option<Fallback>,
-    /// The bytes at the end of the query that were ignored, because it is too long.
+    /// The number of bytes at the end of the query that were ignored because it is too long.
     pub unread: usize,
     /// The duration of the search.
     pub took: Duration,
@@ -32,19 +32,19 @@ pub struct SearchResult {
 pub struct Hit {
     /// The tool.
     pub tool: IndexedTool,
-    /// The score, 0 to 1, in falling order.
+    /// The score, 0 to 1; hits are sorted by it, highest first.
     pub score: f32,
-    /// The reason, if the query requests one.
+    /// The reason why the tool was found, if the query asks for reasons.
     pub reason: Option<Reason>,
 }
 
-/// A strategy other than the requested one.
+/// The reason why the search did not use the requested strategy.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Fallback {
     /// The requested strategy.
     pub from: SearchStrategy,
-    /// The reason.
+    /// The reason for using another one.
     pub reason: FallbackReason,
 }
 
@@ -52,7 +52,7 @@ pub struct Fallback {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FallbackReason {
-    /// The index has no embedder.
+    /// The index has no embedder, so words alone were used.
     NoEmbedder,
     /// The embedder failed on the query.
     EmbedderFailed(String),

@@ -8,23 +8,23 @@ use crate::learn::History;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
-/// The index at one moment, as a search reads it.
+/// The snapshot and the shared parts of an index, as a search reads them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) keywords: &'a KeywordReader,
-    /// By slot.
+    /// The vectors of the tools, by slot.
     pub(crate) vectors: Option<&'a VectorTable>,
-    /// By the number of the server.
+    /// The vectors of the servers, by server number.
     pub(crate) servers: Option<&'a VectorTable>,
     pub(crate) embedder: Option<&'a dyn Embedder>,
     pub(crate) analyzer: &'a Analyzer,
-    /// Past calls, if the index learns from them.
+    /// The history of calls, if the index has one.
     pub(crate) history: Option<&'a History>,
 }
 
 impl<'a> View<'a> {
-    /// Returns `None` for an empty index.
+    /// Returns the view of a snapshot, or `None` if the index is empty.
     pub(crate) fn of(now: &'a Snapshot, shared: &'a SharedIndex) -> Option<Self> {
         Some(Self {
             catalog: &now.catalog,

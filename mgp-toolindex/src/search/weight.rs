@@ -1,15 +1,15 @@
 //! The weights of the ranking (MGP §16.5).
 //!
-//! Chosen by the mean over seven labelled sets, with two embedders; `docs/tool-ranking.md` has the figures. Evidence is
-//! not scaled to the best of its list: the sum over the words of a query grows with its length, so words count more in
-//! long queries and meaning in short ones.
+//! They were chosen by the mean over seven labelled sets, with two embedders; `docs/tool-ranking.md` has the
+//! figures. Evidence is not normalised per list: the sum of word scores grows with the length of the query, so
+//! words count more in long queries and meaning in short ones.
 
 /// The weight of each kind of evidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Weights {
-    /// BM25 over all words of a tool.
+    /// The weight of BM25 over all words of a tool.
     pub(super) words: f32,
-    /// BM25 over the words of its name.
+    /// The weight of BM25 over the words of the tool's name.
     pub(super) name: f32,
     /// The cosine of query and tool.
     pub(super) meaning: f32,
@@ -35,7 +35,7 @@ pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 /// The evidence at which the confidence is one half.
 pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
 
-/// The greatest score of words and meaning; above it are tools that the query names.
+/// The maximum score by words and meaning; only tools that the query names score higher.
 pub(super) const MAX_FUSED_SCORE: f32 = 0.9;
 
 /// The evidence of a name with one or two other letters if no word occurs.

@@ -5,7 +5,7 @@ use mgp_types::mgp::ContextBudget;
 use crate::catalog::IndexedTool;
 use crate::error::BudgetError;
 
-/// The most tokens of the meta tools; they are always present, so they count as pinned.
+/// The maximum number of tokens of the meta tools; they are always listed, so they count as pinned.
 pub(crate) const META_TOKENS: u64 = 450;
 
 /// Returns the budget of the specification: 8000 tokens, of which 2000 are for pinned tools, 3000 for search results
@@ -57,9 +57,9 @@ pub fn check_budget(budget: &ContextBudget, pins: &[IndexedTool]) -> Result<(), 
 /// The tokens available for the tools of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionRoom {
-    /// For pinned tools, without the meta tools.
+    /// The tokens for pinned tools; those of the meta tools are already subtracted.
     pub(super) pinned: u64,
-    /// For cached tools.
+    /// The maximum number of tokens for cached tools.
     pub(super) cached: u64,
 }
 

@@ -8,7 +8,7 @@ use mgp_types::sync::Mutex;
 
 use crate::catalog::IndexedTool;
 
-/// The most tools of a session, even if they cost little.
+/// The maximum number of tools in a session, however few tokens they cost.
 const MAX_TOOLS: usize = 512;
 
 /// A tool in a session, as the model sees it.
@@ -17,7 +17,7 @@ const MAX_TOOLS: usize = 512;
 pub struct SessionTool {
     /// The tool.
     pub tool: IndexedTool,
-    /// The cost: exact once counted, before that an upper bound.
+    /// The tokens it costs the model: exact once counted, an upper bound until then.
     pub tokens: u32,
     /// The reduced definition, if the full one does not fit.
     pub(crate) trimmed: Option<ByteString>,
@@ -38,16 +38,16 @@ impl SessionTool {
 /// The tools of one session, shared by its calls.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    /// Unique in the process.
+    /// The number of the session, unique in the process.
     number: u64,
     state: Mutex<CacheState>,
 }
 
 #[derive(Debug, Default)]
 struct CacheState {
-    /// The least recently used one is first.
+    /// The cached tools, least recently used first.
     tools: VecDeque<SessionTool>,
-    /// The pinned tools as of the last view; they take no room here.
+    /// The pinned tools as of the last view; they do not count against the limit of cached tools.
     pinned: Vec<IndexedTool>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Inserted {
     Added,
     /// The tool was present, and now counts as used.
     Known,
-    /// The tool alone exceeds the room.
+    /// The tool was not inserted: it alone exceeds the limit.
     TooLarge,
 }
 
@@ -108,7 +108,7 @@ impl Cache {
         pinned: &[SessionTool],
         mut look: impl FnMut(&SessionTool) -> Option<SessionTool>,
     ) -> Vec<SessionTool> {
-        // `look` runs without the lock, because it checks what the caller may call.
+        // Call `look` without the lock, because it checks visibility, which is foreign code.
         let before: Vec<SessionTool> = self.state.lock().tools.iter().cloned().collect();
         let now: Vec<Option<SessionTool>> = before.iter().map(&mut look).collect();
         let mut state = self.state.lock();

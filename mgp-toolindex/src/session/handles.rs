@@ -1,8 +1,9 @@
 //! Sessions of stateless requests: each has a handle that only its principal can use (MGP §16.7).
 //!
-//! A handle is 128 random bits, so it cannot be guessed; its digest is stored, so that look-ups do not leak others by
-//! their timing. Unused handles expire. Their number is bounded per principal and in all; at a bound the least recently
-//! used one is removed: of the same principal, or of the principal with most handles.
+//! A handle is 128 random bits, so it cannot be guessed. Only its digest is stored, so that the timing of look-ups
+//! reveals nothing about other handles. Unused handles expire. Their number is limited per principal and in total.
+//! At a limit, the least recently used handle is removed: of the same principal, or of the principal that has most
+//! handles.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use crate::error::SessionError;
 pub struct SessionLimits {
     /// The time after which an unused session expires: an hour.
     pub idle: Duration,
-    /// The most sessions of a principal: 32.
+    /// The maximum number of sessions of a principal. Default: 32.
     pub max_per_principal: usize,
-    /// The most sessions in all: 10,000.
+    /// The maximum number of sessions in total. Default: 10,000.
     pub max_total: usize,
 }
 
@@ -67,7 +68,7 @@ impl Handles {
         Ok((name, cache))
     }
 
-    /// Finds the session of a handle; fails for that of another principal.
+    /// Finds the session of a handle; returns an error if the handle belongs to another principal or has expired.
     pub(super) fn find(
         &self,
         name: &str,

@@ -47,13 +47,13 @@ impl Pins {
         self
     }
 
-    /// Returns the pinned tools of a principal, in their order.
+    /// Returns the names of a principal's pinned tools: first those for all callers, then its agent's own.
     pub fn of<'a>(&'a self, principal: &Principal) -> impl Iterator<Item = &'a str> {
         let own = principal.as_agent().and_then(|agent| self.agents.get(agent));
         self.everyone.iter().chain(own.into_iter().flatten()).map(String::as_str)
     }
 
-    /// Returns the pinned tools of all profiles, to check a configuration.
+    /// Returns the pinned tools of each profile (`None`: without an agent), so that a configuration can be checked.
     pub fn profiles(&self) -> impl Iterator<Item = (Option<&AgentId>, Vec<&str>)> {
         let everyone = || self.everyone.iter().map(String::as_str);
         let own = self.agents.iter().map(move |(agent, names)| {

@@ -19,12 +19,12 @@ use crate::error::SessionError;
 use crate::index::{Resolved, ToolIndex};
 use crate::tokens::{Exactness, TokenCounter, lean_of};
 
-/// The most principals with a session on one connection; the least recently used one is removed.
+/// The maximum number of principals with a session on one connection; the least recently used one is removed.
 const MAX_PRINCIPALS: usize = 16;
 
-/// The sessions of all callers: the pinned tools, the used tools, and their budget.
+/// The sessions of all callers, with the plan of budgets and pinned tools.
 ///
-/// A session belongs to a connection or a legacy session and to a principal, and ends with the connection.
+/// A session belongs to one principal on one connection or in one legacy session, and ends with the latter.
 /// Stateless requests use a handle instead, which only its principal can use.
 ///
 /// ```
@@ -69,11 +69,11 @@ pub struct Session {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionView {
-    /// The pinned tools that fit.
+    /// The pinned tools, without those that do not fit.
     pub pinned: Vec<SessionTool>,
     /// The used and requested tools, most recently used first.
     pub cached: Vec<SessionTool>,
-    /// The tokens of these tools and of the meta tools.
+    /// The tokens of these tools together with the meta tools.
     pub total_tokens: u64,
     /// The maximum of tokens, search results included.
     pub max_tokens: u64,
@@ -82,7 +82,7 @@ pub struct SessionView {
 /// The result of loading tools into a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
-    /// The tokens of new tools.
+    /// The tokens of the tools that were added.
     pub(crate) tokens: u64,
     /// For each tool, whether it is in the session now.
     pub(crate) is_in: Vec<bool>,
@@ -186,7 +186,7 @@ impl Sessions {
         !is_known
     }
 
-    /// Inserts tools into a session; none of them evicts another one of the same request.
+    /// Inserts requested tools into a session; stops adding before one would evict another of the same request.
     fn put(session: &Session, held: &[Option<SessionTool>], room: u64) -> Loaded {
         let (mut tokens, mut all) = (0_u64, 0_u64);
         let mut insert = |held: &SessionTool| {
@@ -247,7 +247,7 @@ impl Sessions {
         loaded
     }
 
-    /// Returns the contents of a session in their current state, restricted to what the caller may call.
+    /// Returns the current contents of a session, restricted to the tools that the caller may call.
     pub fn view(
         &self,
         principal: &Principal,
@@ -372,7 +372,7 @@ fn outlives_requests(scope: &Scope) -> bool {
     matches!(scope.kind(), ScopeKind::Connection | ScopeKind::Session)
 }
 
-/// Fits a tool into some room, reduced if necessary.
+/// Fits a tool into `room` tokens, with a reduced definition if necessary; `None` if it does not fit.
 fn hold(tool: &IndexedTool, room: u64) -> Option<SessionTool> {
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     if tool.tokens() <= room {
@@ -406,7 +406,7 @@ fn hold_all(
     tools.iter().map(hold).collect()
 }
 
-/// Resolves a name to a single tool.
+/// Returns the tool if the name resolves to exactly one.
 pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<IndexedTool> {
     match index.resolve(name, allowed) {
         Resolved::One(tool) => Some(tool),

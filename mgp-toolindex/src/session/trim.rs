@@ -14,22 +14,22 @@ use crate::tokens::{lean, lean_of, max_tokens_of};
 pub(crate) struct Fitted {
     pub(crate) description: Option<String>,
     pub(crate) schema: RawObject,
-    /// The tokens of name, description and schema, or an upper bound.
+    /// The tokens of name, description and schema: an exact count or an upper bound.
     pub(crate) tokens: u32,
     pub(crate) is_trimmed: bool,
 }
 
 /// The limits of a reduction step.
 struct Step {
-    /// The bytes of the tool's description.
+    /// The maximum number of bytes of the tool's description.
     description: usize,
-    /// The bytes of a parameter's description.
+    /// The maximum number of bytes of a parameter's description.
     text: usize,
-    /// The nesting of schemas.
+    /// The maximum nesting depth of schemas.
     depth: usize,
-    /// The words of an enumeration.
+    /// The maximum number of values of an enumeration.
     words: usize,
-    /// The members of a schema.
+    /// The members of a schema that are kept.
     members: &'static [&'static str],
     properties: Properties,
 }
@@ -41,7 +41,7 @@ enum Properties {
     None,
 }
 
-/// The longest schema that is reduced, in bytes: three times the longest known one of a real tool.
+/// The maximum size of a schema that is reduced, in bytes: three times the longest known one of a real tool.
 const MAX_REDUCED_BYTES: usize = 128 << 10;
 
 /// Members that constrain a value.
@@ -64,7 +64,7 @@ const CONSTRAINTS: &[&str] = &[
 /// Members without which a call would be guesswork.
 const ESSENTIALS: &[&str] = &["type", "enum", "const"];
 
-/// From the mildest step to one that leaves a name and a sentence.
+/// The reduction steps, from the mildest to one that leaves only a name and a sentence.
 const STEPS: [Step; 6] = [
     Step {
         description: 1000,
@@ -116,7 +116,7 @@ const STEPS: [Step; 6] = [
     },
 ];
 
-/// Fits a tool into `max` tokens; returns `None` if not even its name and a sentence fit.
+/// Fits a tool into `max` tokens with the mildest step that suffices; returns `None` if no step does.
 pub(crate) fn fit(tool: &IndexedTool, max: u32) -> Option<Fitted> {
     fit_definition(tool.definition(), tool.tokens(), max)
 }
@@ -144,7 +144,7 @@ fn fit_definition(definition: &str, tokens: u32, max: u32) -> Option<Fitted> {
     })
 }
 
-/// Returns a valid schema of arguments, which is always an object.
+/// Returns a valid argument schema; any schema that is not an object or is empty becomes `{"type":"object"}`.
 fn object(schema: &Value) -> Result<RawObject, RpcError> {
     match schema {
         Value::Object(members) if !members.is_empty() => RawObject::of(schema),
@@ -152,7 +152,7 @@ fn object(schema: &Value) -> Result<RawObject, RpcError> {
     }
 }
 
-/// Reduces a schema; the parser of JSON bounds its nesting too.
+/// Reduces a schema. The recursion is bounded by the JSON parser's nesting limit too.
 fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     let Value::Object(members) = schema else { return schema.clone() };
     let mut out = Map::new();

@@ -8,10 +8,11 @@ use super::split::{Piece, split};
 use super::stem::{StemCache, WordStemmer};
 use super::stop::is_stop_word;
 
-/// The weight of one character of a pair; a pair has 1. It finds words of one character, and particles too.
+/// The weight in a query of a single character that is part of a pair; a pair weighs 1. Single characters find
+/// words of one character, but particles too, so they weigh little.
 const SINGLE_WEIGHT: f32 = 0.2;
 
-/// The most different words of a query; only pasted documents have more.
+/// The maximum number of distinct words of a query; only pasted documents have more.
 const MAX_TERMS: usize = 64;
 
 /// Splits queries into the same words as [`Indexer`] does tools.
@@ -143,7 +144,8 @@ mod tests {
         #[test]
         fn any_text_becomes_clean_words(text in "\\PC{0,200}|[\\x00-\\x7f]{0,200}|[一-龥가-힣ぁ-ヿ_A-z0-9 ]{0,100}") {
             let indexed = index(&text);
-            // At most each part, the whole, and for dense scripts a single and a pair.
+            // A text yields at most each part, each whole identifier, and for dense scripts a single character and a
+            // pair.
             prop_assert!(indexed.len() <= 16 * text.len().max(1));
             prop_assert!(indexed.split(' ').all(|word| word.len() <= 80));
             prop_assert!(!indexed.contains(char::is_control) && !indexed.contains("  "));

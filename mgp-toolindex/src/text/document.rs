@@ -1,4 +1,4 @@
-//! The words that are indexed of a tool, and the text that is embedded (MGP §16.4).
+//! The words of a tool that are indexed, and its text that is embedded (MGP §16.4).
 
 use super::analyzer::{Analyzer, Indexer};
 use super::fold::fold_name;
@@ -9,22 +9,23 @@ use super::tool_text::{ToolText, truncate};
 /// The number of times the name is indexed: a word of the name counts more than one of the description.
 const NAME_REPEATS: usize = 2;
 
-/// The bytes of a server's description that are part of each of its tools.
+/// The maximum number of bytes of a server's description that are indexed with each of its tools.
 const MAX_SERVER_BYTES: usize = 400;
 
-/// The bytes of text that are embedded; sentence encoders read no more.
+/// The maximum number of bytes of text that are embedded; sentence encoders read no more.
 const MAX_SENTENCE_BYTES: usize = 1200;
 
-/// The bytes of the description that are embedded: its beginning names the purpose of the tool.
+/// The maximum number of bytes of a description that are embedded: its beginning names the purpose of the tool.
 const MAX_ABOUT_BYTES: usize = 250;
 
-/// Increases when the words of a tool change; stored words of another version are made again.
+/// The version of the indexed words. Increase it when the words of a tool change; stored words of other versions
+/// are then indexed again.
 #[cfg(feature = "sqlite")]
 pub(crate) const DOCUMENT_VERSION: u32 = 1;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
-    /// Words of the name and their stems, and the folded name.
+    /// The words of the name, as stems, and the folded name.
     pub(crate) name: String,
     pub(crate) text: String,
     /// Types of input and output, e.g. `i:csv`, `o:chart`.
@@ -62,7 +63,7 @@ impl ToolText<'_> {
     /// Returns the text to embed.
     pub(crate) fn sentence(&self) -> String {
         let mut text = String::new();
-        // The server describes the purpose of a tool, and its name does so most of all.
+        // The server and the tool's name come first, because they describe the purpose best.
         push_words(self.server_name.unwrap_or(self.server_id), &mut text);
         text.push_str(": ");
         push_words(self.name, &mut text);

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// The longest name that is compared as a whole, in bytes.
+/// The maximum length of a name that is compared as a whole, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 128;
 
-/// Replaces compatibility forms and accented letters by plain ones; keeps case, because it separates words.
+/// Replaces compatibility forms and accented letters by plain ones. Keeps case, because changes of case
+/// separate words.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -16,7 +17,8 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.nfkc().flat_map(strip_accents).collect())
 }
 
-/// Removes the accents of a Latin, Greek or Cyrillic letter; in Japanese the marks make other syllables.
+/// Removes the accents of a Latin, Greek or Cyrillic letter. Other scripts keep theirs: in Japanese they change
+/// syllables.
 fn strip_accents(letter: char) -> impl Iterator<Item = char> {
     let accented = matches!(letter, '\u{c0}'..='\u{52f}' | '\u{1e00}'..='\u{1fff}');
     let mut plain = [letter, '\0'];
@@ -27,9 +29,9 @@ fn strip_accents(letter: char) -> impl Iterator<Item = char> {
     plain.into_iter().filter(|part| *part != '\0')
 }
 
-/// Returns the letters and digits of a name in lower case: `read_file` and `Read File` are the same.
+/// Returns the letters and digits of a name in lower case, so that `read_file` and `Read File` become equal.
 ///
-/// Empty if there are none, or if the name is too long.
+/// Returns an empty string if the name has neither, or is too long.
 pub(crate) fn fold_name(name: &str) -> String {
     if name.len() > MAX_NAME_BYTES {
         return String::new();

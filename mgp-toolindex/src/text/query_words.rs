@@ -14,16 +14,16 @@ pub(crate) enum Field {
 pub(crate) struct Term {
     /// The word as it is indexed.
     pub(crate) text: String,
-    /// One, or less for a part of a word; a repeated word does not count twice.
+    /// The weight in the score: 1, or less for a single character of a pair; a repeated word does not count twice.
     pub(crate) weight: f32,
     pub(crate) place: Field,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct QueryWords {
-    /// The words to look up, each once.
+    /// The words to look up, without duplicates.
     pub(crate) terms: Vec<Term>,
-    /// The words in lower case before stemming, each once; for words with typing errors.
+    /// The words in lower case before stemming, without duplicates; used to find misspelt words.
     pub(crate) raw: Vec<String>,
     /// The folded query if it may be a name; for names with typing errors.
     pub(crate) whole: String,
@@ -34,7 +34,7 @@ impl QueryWords {
         self.terms.is_empty()
     }
 
-    /// Adds a word; a word that occurs again has the higher of both weights.
+    /// Adds a word; if it is already there, keeps the higher weight.
     pub(crate) fn add(&mut self, text: &str, weight: f32) {
         match self.terms.iter_mut().find(|term| term.text == text && term.place == Field::Text) {
             Some(term) => term.weight = term.weight.max(weight),

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 /// The deepest nesting that is read; no useful parameter is nested deeper.
 const MAX_DEPTH: usize = 64;
 
-/// The most values of an enumeration that are read.
+/// The maximum number of values that are read from an enumeration.
 const MAX_VALUES: usize = 16;
 
 /// A parameter: a property at any depth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameter<'a> {
     pub(crate) name: Cow<'a, str>,
-    /// The description, or else the title.
+    /// The description, or the title if there is none.
     pub(crate) description: Cow<'a, str>,
     /// The `format` and content type.
     pub(crate) kinds: Vec<Cow<'a, str>>,
@@ -20,7 +20,8 @@ pub(crate) struct Parameter<'a> {
     pub(crate) values: Vec<Cow<'a, str>>,
 }
 
-/// Returns the first `max` parameters of a schema in the order of the text; invalid JSON may have none.
+/// Returns the first `most` parameters of a schema, in the order of the text. For invalid JSON the result is
+/// incomplete.
 pub(crate) fn parameters(schema: &str, most: usize) -> Vec<Parameter<'_>> {
     let mut reader = Reader { text: schema, most, all: Vec::new(), frames: Vec::new(), key: "" };
     reader.read();
@@ -78,7 +79,7 @@ enum Kind {
     Schema,
     /// The `properties` of a schema.
     Properties,
-    /// Schemas without a parameter of their own.
+    /// A container of schemas that are not parameters themselves, e.g. `anyOf`.
     Schemas,
     /// The values of an `enum`.
     Values,
@@ -88,10 +89,10 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     kind: Kind,
-    /// The parameter that it describes.
+    /// The index of the parameter that this object or array describes.
     parameter: Option<usize>,
     is_object: bool,
-    /// If set, the next string is a key.
+    /// If set, the next string is a key of the object.
     at_key: bool,
 }
 
@@ -108,7 +109,7 @@ impl<'a> Reader<'a> {
     fn read(&mut self) {
         let bytes = self.text.as_bytes();
         let mut at = 0;
-        // Containers below the maximum depth are only counted.
+        // Objects and arrays below the maximum depth are only counted, to find their end.
         let mut below = 0usize;
         while let Some(byte) = bytes.get(at) {
             match byte {
@@ -125,7 +126,7 @@ impl<'a> Reader<'a> {
                 }
                 b'"' => {
                     let end = string_end(bytes, at);
-                    // Invalid JSON may end within a character or a string.
+                    // In invalid JSON the string may not end, or `end` may not be at a character boundary.
                     let Some(text) = self.text.get(at + 1..end) else { return };
                     if below == 0 {
                         self.string(text);
@@ -160,7 +161,7 @@ impl<'a> Reader<'a> {
                 };
                 (kind, parameter)
             }
-            // `items` of older drafts may be a list of schemas.
+            // In older drafts `items` may be a list of schemas.
             Some(Frame { kind: Kind::Schema | Kind::Schemas, parameter, .. }) => {
                 (Kind::Schema, parameter)
             }

@@ -2,10 +2,10 @@
 
 use super::fold::plain;
 
-/// The longest word, in bytes; longer ones are keys, hashes and blobs.
+/// The maximum length of a word, in bytes; longer ones are keys, hashes and blobs.
 const MAX_WORD_BYTES: usize = 64;
 
-/// The most parts of an identifier that is also kept whole.
+/// The maximum number of parts of an identifier that is also kept as a whole.
 const MAX_PARTS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +16,10 @@ pub(super) enum Piece<'a> {
     Whole(&'a str),
     /// Two adjacent characters of a script without spaces.
     Pair(&'a str),
-    /// One character of such a script.
+    /// A single character of a script without spaces.
     Single {
         text: &'a str,
-        /// `true` if it is the only one of its run.
+        /// `true` if the character is the only one in its run.
         alone: bool,
     },
 }
@@ -64,7 +64,7 @@ pub(crate) fn words_of(text: &str, max: usize) -> Vec<String> {
 
 /// Returns whether a character belongs to a script that is written without spaces, or whose words carry particles.
 fn is_dense(c: char) -> bool {
-    // Most texts end here.
+    // Most characters are below this range, so the test ends here for most texts.
     c >= '\u{0e00}'
         && matches!(c,
         '\u{0e00}'..='\u{0eff}'      // Thai, Lao
@@ -84,7 +84,7 @@ fn is_dense(c: char) -> bool {
         && c != '\u{30a0}'
 }
 
-/// A change between these splits an identifier.
+/// The kind of a character; an identifier is split where the kind changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CharKind {
     Lower,
@@ -111,7 +111,7 @@ impl CharKind {
 struct Identifier {
     /// All parts so far, in lower case.
     whole: String,
-    /// The start of each part.
+    /// The position in `whole` at which each part starts.
     starts: Vec<usize>,
     last: Option<CharKind>,
 }
@@ -142,7 +142,7 @@ impl Identifier {
         self.whole.len() - self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Ends the part.
+    /// Ends the current part; the next character starts a new one.
     fn part(&mut self) {
         self.last = None;
     }
@@ -163,7 +163,7 @@ impl Identifier {
     }
 }
 
-/// The current run of characters without spaces; only its last one is stored.
+/// A run of characters of a script without spaces; only its last character is stored.
 #[derive(Debug, Default)]
 struct DenseRun {
     last: Option<char>,

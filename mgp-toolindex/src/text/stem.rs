@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use rust_stemmers::{Algorithm, Stemmer};
 use rustc_hash::FxHashMap;
 
-/// The most cached stems; a full cache is cleared, which costs less than eviction.
+/// The maximum number of cached stems. A full cache is cleared, because that costs less than evicting single
+/// stems.
 const MAX_CACHED: usize = 32 * 1024;
 
 const MIN_STEMMED_BYTES: usize = 3;

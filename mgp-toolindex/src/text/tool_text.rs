@@ -25,7 +25,7 @@ pub(crate) struct ToolText<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextLimits {
     pub(crate) description: usize,
-    /// Bytes of the name, description and each value of a parameter.
+    /// The maximum number of bytes of a parameter's name, its description, and each of its values.
     pub(crate) parameter: usize,
     pub(crate) parameters: usize,
 }

@@ -16,9 +16,10 @@ pub enum Exactness {
     AtMost,
 }
 
-/// A counter of tokens; drop it after use.
+/// A counter of tokens. Drop it after use, because it holds large tables.
 ///
-/// Creating one takes 100 ms and 50 MB; without feature `tokens` it returns upper bounds and costs nothing.
+/// Creating one takes 100 ms and 50 MB. Without the feature `tokens` it costs nothing, but returns only upper
+/// bounds.
 ///
 /// ```
 /// use mgp_toolindex::{TokenCounter, max_tokens_of};
@@ -49,7 +50,7 @@ impl TokenCounter {
         }
     }
 
-    /// Returns the quality of its counts.
+    /// Returns the quality of this counter's results.
     #[must_use]
     pub fn exactness(&self) -> Exactness {
         #[cfg(feature = "tokens")]
@@ -86,11 +87,11 @@ impl TokenCounter {
 
     /// Counts many texts with temporary tables, and returns the quality of the counts.
     ///
-    /// Blocks for 100 ms and more. One batch is counted at a time, so that the tables are in memory once; with four
-    /// callers waiting, or without tables, the counts are upper bounds.
+    /// Blocks for at least 100 ms. Only one batch is counted at a time, so that only one copy of the tables is in
+    /// memory. If four callers wait already, or without tables, the counts are upper bounds.
     #[must_use]
     pub fn count_all<T: AsRef<str> + Sync>(texts: &[T]) -> (Vec<u32>, Exactness) {
-        // Allocated before the thread runs, apart from the memory that the thread frees.
+        // Allocate this before the thread runs, so that it does not lie within the memory that the thread frees.
         let mut counts = vec![0; texts.len()];
         let fill = |counts: &mut [u32], count: &dyn Fn(&str) -> u32| {
             counts.iter_mut().zip(texts).for_each(|(slot, text)| *slot = count(text.as_ref()));
@@ -133,7 +134,7 @@ impl fmt::Debug for TokenCounter {
     }
 }
 
-/// The permission to count.
+/// The permission to count, which one caller holds at a time.
 #[cfg(feature = "tokens")]
 struct CountPermit {
     _guard: std::sync::MutexGuard<'static, ()>,
@@ -141,14 +142,14 @@ struct CountPermit {
 
 #[cfg(feature = "tokens")]
 impl CountPermit {
-    /// The most callers that wait.
+    /// The maximum number of callers that wait for the permission.
     const MAX_WAITING: usize = 4;
 
     /// Waits for the permission; returns `None` if too many callers wait already.
     fn wait() -> Option<Self> {
         static COUNTING: mgp_types::sync::Mutex<()> = mgp_types::sync::Mutex::new(());
         static WAITING_CALLERS: AtomicUsize = AtomicUsize::new(0);
-        // The caller that counts is not one of the waiting ones.
+        // The caller that counts at the moment is not counted as waiting.
         let enter = |waiting| (waiting < Self::MAX_WAITING).then_some(waiting + 1);
         WAITING_CALLERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
         let guard = COUNTING.lock();
@@ -173,7 +174,7 @@ fn trim_allocator() {
     }
 }
 
-/// The longest text that is encoded at once.
+/// The minimum length, in bytes, of a stretch that is too long to be encoded; its count is an upper bound.
 #[cfg(feature = "tokens")]
 const MAX_ENCODED_BYTES: usize = 64 << 10;
 

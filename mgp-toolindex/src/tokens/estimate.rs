@@ -1,8 +1,10 @@
-//! A token count that is never too low, without the tables of the encoding (MGP §16.8).
+//! Estimates token counts without the tables of the encoding; an estimate is never too low (MGP §16.8).
 //!
-//! The encoding splits a text into pieces, and a piece into tokens such that no two adjacent tokens form a token.
-//! So two letters that form a token are never two tokens, and a word whose piece is one token costs one.
-//! The facts used here were taken from the tables; tests compare them.
+//! The encoding splits a text into pieces, and each piece into tokens such that no two adjacent tokens form a
+//! token.
+//! So two letters that form a token never cost two tokens, and a word that is a token as a whole piece costs
+//! one.
+//! The facts about tokens used here were taken from the tables; tests compare them with the tables.
 
 use super::o200k::{FIRST_TWO_BYTES, NO_TOKEN_PAIRS, SIGN_RUNS};
 use super::words::is_one_token;
@@ -29,7 +31,7 @@ pub fn max_tokens_of(text: &str) -> u32 {
     count
 }
 
-/// The kind of run that begins at a byte; a space before letters or signs belongs to them.
+/// The kind of the run that begins at a byte; a space before letters or punctuation belongs to the run.
 enum Kind {
     Letters,
     Digits,
@@ -84,7 +86,7 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
 
 /// Returns the most tokens of a run of letters, given that two letters of a known pair are never two tokens.
 fn within(run: &[u8], ends_here: bool) -> usize {
-    // The most tokens up to a byte: if the last token is that byte alone, and if it is longer.
+    // The most tokens up to the current byte, if the last token is only that byte, and if the last token is longer.
     let (mut alone, mut longer) = (1, 0);
     let mut before = 0;
     for pair in run.windows(2) {
@@ -93,7 +95,7 @@ fn within(run: &[u8], ends_here: bool) -> usize {
         before = alone.max(longer);
         (alone, longer) = (next_alone, next_longer);
     }
-    // A token that continues after the run may begin with its last byte.
+    // A token that continues beyond the run may begin with the run's last byte.
     alone.max(longer).max(if ends_here { 0 } else { before + 1 })
 }
 
@@ -107,7 +109,7 @@ fn is_pair(first: u8, second: u8) -> bool {
     }
 }
 
-/// Counts a run of digits: any three of them are a token.
+/// Returns the end of a run of digits, and the most tokens it can have; every three digits are one token.
 fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| byte.is_ascii_digit());
     let count = end - start;
@@ -120,7 +122,8 @@ fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     }
 }
 
-/// Counts a run of signs; the common ones of JSON are in a table.
+/// Returns the end of a run of punctuation, and the most tokens it can have; runs common in JSON are in a
+/// table.
 fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let end = end_of(bytes, first, is_sign);
@@ -129,7 +132,7 @@ fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     let ends_here = bytes.get(end).is_none_or(|byte| byte.is_ascii() && !b"\r\n".contains(byte));
     let begins_here =
         start.checked_sub(1).is_none_or(|at| bytes[at].is_ascii() && !b"\r\n".contains(&bytes[at]));
-    // In `it."'s` the last sign belongs to the next piece only if it is alone, so two and more stay together.
+    // In `it."'s` a single last sign would belong to the next piece, but runs of two and more stay together.
     if run.len() > 1
         && begins_here
         && ends_here
@@ -140,7 +143,8 @@ fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     (end, run.len())
 }
 
-/// Counts a run of characters beyond ASCII, by their first two bytes.
+/// Returns the end of a run of non-ASCII characters, and the most tokens it can have, by the first two bytes of
+/// each.
 fn foreign(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| !byte.is_ascii());
     let mut cost = end - start;
@@ -149,7 +153,7 @@ fn foreign(bytes: &[u8], start: usize) -> (usize, usize) {
             0xc2..=0xf4 => FIRST_TWO_BYTES[usize::from(pair[0] - 0xc2)],
             _ => 0,
         };
-        // Only a leading byte has a mask, so each character saves one at most.
+        // Only leading bytes have a mask, so each character saves at most one token.
         cost -= usize::from(pair[1] >= 0x80 && mask >> (pair[1] & 0x3f) & 1 == 1);
     }
     (end, cost)

@@ -11,7 +11,7 @@ use crate::text::compact;
 
 #[derive(Deserialize)]
 pub(crate) struct Members<'a> {
-    /// Still JSON.
+    /// The name as JSON, with quotes and escapes.
     #[serde(skip)]
     pub(crate) name: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -49,14 +49,14 @@ pub(crate) fn members(definition: &str) -> Members<'_> {
 
 /// Returns the compact JSON of name, description and `inputSchema`, in this order.
 ///
-/// Hosts show a model these three; titles, icons, hints and output schemas cost it nothing.
+/// Hosts show only these three to a model; titles, icons, hints and output schemas cost it no tokens.
 pub(crate) fn lean(definition: &str) -> String {
     let members = members(definition);
     let schema = members.schema();
     lean_of(&members.name, members.description.as_deref(), schema.as_payload().as_str())
 }
 
-/// Returns the same from its parts; the name is JSON.
+/// Returns the compact JSON of [`lean`] from its parts; `name` and `schema` must be JSON.
 pub(crate) fn lean_of(name: &str, description: Option<&str>, schema: &str) -> String {
     let length = name.len() + description.map_or(0, str::len) + schema.len() + 48;
     let mut out = String::with_capacity(length);

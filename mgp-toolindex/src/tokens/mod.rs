@@ -18,12 +18,13 @@ pub use self::counter::{Exactness, TokenCounter};
 pub use self::estimate::max_tokens_of;
 pub(crate) use self::lean::lean_of;
 
-/// The longest definition that is estimated closely, in bytes.
+/// The maximum length of a definition that is estimated closely, in bytes.
 const MAX_ESTIMATED_BYTES: usize = 256 << 10;
 
 /// Returns an upper bound of the tokens of a definition.
 pub(crate) fn estimate(definition: &str) -> u32 {
-    // Such a definition is never sent as a whole, so a rough bound does: a token has at least one byte.
+    // A definition this long is never sent as a whole, so a rough bound is enough: every token has at least one
+    // byte.
     if definition.len() > MAX_ESTIMATED_BYTES {
         return u32::try_from(definition.len()).unwrap_or(u32::MAX);
     }

@@ -1,9 +1,9 @@
 //! Words that are one token each (MGP §16.8).
 
-/// The words, sorted, one per line, each with a line feed.
+/// The words, sorted, each ended by a line feed.
 ///
-/// Each is one token alone and after a space, and at most two after any other character that a piece may begin with.
-/// A test checks that, and writes the file again with `UPDATE_GOLDEN=1`.
+/// Each is one token, both alone and after a space, and at most two tokens after any other character with which a
+/// piece may begin. A test checks that; with `UPDATE_GOLDEN=1` it writes the file again.
 const WORDS: &str = include_str!("words.txt");
 
 /// Returns whether a word is in the list; searches the text itself, so that no set is built.
@@ -62,7 +62,7 @@ mod tests {
                     |first| count(&format!("{first}{word}")) <= if first == ' ' { 1 } else { 2 },
                 )
         };
-        // Low numbers are the most frequent tokens of the training texts.
+        // Tokens with low numbers are those most frequent in the training texts.
         let mut words: Vec<String> = (0..25_000)
             .filter_map(|token| String::from_utf8(encoder.decode_bytes(&[token]).ok()?).ok())
             .filter_map(|text| {

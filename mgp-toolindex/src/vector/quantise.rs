@@ -12,11 +12,11 @@ const LANES: usize = 16;
 /// A query, prepared for the scan.
 pub(super) struct QuantisedQuery<'a> {
     pub(super) exact: &'a [f32],
-    /// The factor that makes it a vector of length one.
+    /// The factor that scales `exact` to length one.
     pub(super) unit: f32,
-    /// Rounded, and padded with zeros to the stride of the rows.
+    /// The query as integers, padded with zeros to the stride of the rows.
     pub(super) coarse: Vec<i16>,
-    /// The greatest error of the difference between two scores of the scan.
+    /// The maximum error of the difference between two scores of the scan.
     pub(super) slack: f32,
 }
 

@@ -4,7 +4,8 @@
 #[derive(Clone, Debug)]
 pub(super) struct RowSum(Box<[i64]>);
 
-/// The factor before rounding; a million tables of a million rows fit in 64 bits.
+/// The factor by which values are multiplied before rounding; 64 bits hold the sum of any realistic number of
+/// rows.
 const SCALE: f32 = 1_048_576.0;
 
 impl RowSum {

@@ -1,30 +1,31 @@
-//! One pass over the rows for several queries at once.
+//! Scans all rows once for several queries.
 //!
-//! Rows are taken 64 at a time and stay in the nearest cache while every query is compared with them. The 64 rows are
-//! one word of bits, so a permissive filter costs nothing, and a restrictive one skips whole words.
+//! Rows are processed 64 at a time, so that they stay in the L1 cache while every query is compared with them. The
+//! filter bits of 64 rows are one word, so a permissive filter costs nothing, and a restrictive one skips whole
+//! words.
 
 use super::quantise::QuantisedQuery;
 use super::top_rows::TopRows;
 use crate::catalog::Slot;
 
-/// The rows of one word.
+/// The number of rows in one word of filter bits.
 pub(super) const WORD_BITS: usize = 64;
 
-/// The rows that a kernel multiplies at once.
+/// The number of rows that a kernel multiplies at once.
 const BLOCK: usize = 4;
 
 /// Consecutive rows.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
-    /// The bytes, `stride` for each row.
+    /// The values of the rows, `stride` bytes for each.
     pub(super) bytes: &'a [i8],
     pub(super) stride: usize,
     pub(super) factors: &'a [f32],
     /// The slot of the first row.
     pub(super) first: Slot,
-    /// The rows that exist, a bit each.
+    /// The rows that exist, one bit each.
     pub(super) present: &'a [u64],
-    /// The rows that pass the filter; without it, all. Rows beyond its end do not pass.
+    /// The rows that pass the filter, one bit each; `None` if all pass. Rows beyond its end do not pass.
     pub(super) within: Option<&'a [u64]>,
 }
 
@@ -62,7 +63,8 @@ pub(super) fn scan(
                 continue;
             }
             for picked in picked.chunks(BLOCK) {
-                // Missing rows are filled with the last one and a score of NaN, which is never good.
+                // An incomplete block is filled with its last row and a factor of NaN, so that those scores are never
+                // good.
                 let at = |nth: usize| usize::from(picked[nth.min(picked.len() - 1)]);
                 let row = |nth: usize| &bytes[at(nth) * stride..][..stride];
                 let products = four([row(0), row(1), row(2), row(3)], &query.coarse);
@@ -80,7 +82,7 @@ pub(super) fn scan(
     }
 }
 
-/// Offers four rows; most of the time one branch skips them all.
+/// Offers four rows to the best ones; usually a single branch skips all four.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
 fn offer(best: &mut TopRows, products: [i32; BLOCK], factors: [f32; BLOCK], slots: [Slot; BLOCK]) {

@@ -1,4 +1,4 @@
-//! Vectors by slot.
+//! A table of vectors by slot.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::scan::{Rows, WORD_BITS};
 use super::top_rows::TopRows;
 use crate::catalog::{Bitmap, Slot};
 
-/// The rows of a chunk: a change copies at most one chunk, and only if a search still reads it.
+/// The number of rows in a chunk. A change copies at most one chunk, and only if a search still reads it.
 const CHUNK_ROWS: usize = 1024;
 
 /// The alignment of a row in bytes: the widest load of a kernel.
@@ -22,7 +22,7 @@ pub(crate) struct VectorTable {
     stride: usize,
     rows: usize,
     chunks: Vec<Option<Arc<Chunk>>>,
-    /// The sum of all rows, so that their mean is always known.
+    /// The sum of all rows, from which the mean is computed.
     sum: RowSum,
 }
 
@@ -131,9 +131,9 @@ impl VectorTable {
         (self.sum.mean(self.rows), self.rows)
     }
 
-    /// Writes the dot products of a row with these vectors to `out`; returns `false` if there is no such row.
+    /// Writes the dot products of a row with these vectors to `out`; returns `false` if the row does not exist.
     ///
-    /// `row` is scratch space that calls share.
+    /// `row` is a buffer that the caller reuses between calls.
     pub(crate) fn products(
         &self,
         vectors: &[&[f32]],
@@ -222,7 +222,7 @@ impl Chunk {
     }
 }
 
-/// Returns the chunk of a slot, and its index in the chunk.
+/// Returns the chunk of a slot, and the slot's index in that chunk.
 fn position(slot: Slot) -> (usize, usize) {
     let slot = slot as usize;
     (slot / CHUNK_ROWS, slot % CHUNK_ROWS)

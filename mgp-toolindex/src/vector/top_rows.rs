@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::catalog::Slot;
 
-/// Rows kept beyond those requested, because the scan rounds.
+/// The number of additional rows that are kept, because the scores of the scan are rounded.
 const SPARE_ROWS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub(super) struct TopRows {
 impl TopRows {
     pub(super) fn new(k: usize, rows: usize) -> Self {
         let keep = k.saturating_add(k / 8).saturating_add(SPARE_ROWS).min(rows);
-        // Twice the space: most rows only cost a push.
+        // Reserve twice the space, so that most rows cost only a push and sorting is rare.
         let found = Vec::with_capacity(keep.saturating_mul(2));
         Self { k, keep, floor: f32::NEG_INFINITY, found }
     }

@@ -17,7 +17,7 @@ const TOOLS_PER_CHANGE: u64 = 100;
 /// The number of tools that are never removed.
 const PERMANENT_TOOLS: u64 = 500;
 
-/// The most kilobytes that memory may grow between a tenth of the changes and the last one.
+/// The maximum growth of memory, in kilobytes, between a tenth of the changes and the last one.
 const MAX_GROWTH_KB: u64 = 16 * 1024;
 
 /// The number of changes from which the memory is compared; with fewer it varies too much.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::tools::{by_all, by_words, raw, tool};
 
-/// The longest time that one hostile definition or query may take; debug builds are slow.
+/// The maximum time for one hostile definition or query; generous, because debug builds are slow.
 const MAX_TIME: Duration = Duration::from_secs(20);
 
 /// Returns nested objects.

@@ -58,10 +58,10 @@ pub struct ChildCommand {
 }
 
 impl ChildCommand {
-    /// Creates a command for a program: a path, or a name to be found in the child's `PATH`.
+    /// Creates a command for a program: a path, or a name that is looked up in the child's `PATH`.
     ///
-    /// A relative path together with [`cwd`](Self::cwd) means different files on different
-    /// systems; use an absolute one.
+    /// Use an absolute path if you also set [`cwd`](Self::cwd): whether a relative path is resolved against the old
+    /// or the new directory differs between operating systems.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -151,8 +151,8 @@ impl ChildCommand {
 
     /// Starts the child.
     ///
-    /// Blocks for a fork and an exec, about a millisecond, as tokio's own `spawn` does. The pipes
-    /// belong to the current runtime; the child itself belongs to none. The current tracing subscriber
+    /// Blocks for a fork and an exec, about a millisecond, as tokio's own `spawn` does. The pipes are registered
+    /// with the current runtime; the child itself does not depend on any runtime. The current tracing subscriber
     /// receives the lines that the child writes to stderr.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl ChildCommand {
         let pid = started.process.pid();
         let draining =
             drain(stderr, self.stderr.clone(), self.on_stderr.clone(), server.clone(), pid);
-        // A subscriber that is installed later must not be hidden by the empty one of today.
+        // With no subscriber yet, one that is installed later must receive the lines: do not capture the empty one.
         if tracing::dispatcher::has_been_set() {
             runtime.spawn(draining.with_current_subscriber());
         } else {

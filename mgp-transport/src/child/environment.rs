@@ -1,15 +1,15 @@
 //! Variables that a child inherits by default.
 //!
-//! MGP §11. The list has the variables that a program needs to find its files, its user, its language, and the
-//! network of this machine: proxies and the certificates of its own authorities. It has none that give access to
-//! other things: no tokens, no `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the sockets of the session).
-//! Callers that need one of these name it with [`ChildCommand::inherit_env`].
+//! MGP §11. The list contains the variables that a program needs to find its files, its user, its language, and
+//! the network of this machine: proxies and the certificates of its own authorities. It contains no variables
+//! that give access to other things: no tokens, no `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the
+//! sockets of the session). Callers that need one of these name it with [`ChildCommand::inherit_env`].
 //!
 //! [`ChildCommand::inherit_env`]: super::ChildCommand::inherit_env
 
 use std::ffi::{OsStr, OsString};
 
-/// Proxies and certificate authorities, without which no program of this machine reaches the network.
+/// Variables for proxies and certificate authorities; on some machines programs need them to reach the network.
 const NETWORK: &[&str] = &[
     "ALL_PROXY",
     "AWS_CA_BUNDLE",
@@ -63,7 +63,7 @@ pub(super) fn inherited(extra: &[OsString]) -> impl Iterator<Item = (OsString, O
     })
 }
 
-/// Returns whether a name is the wanted one, or begins like a wanted one that ends with `*`.
+/// Returns whether `name` equals `wanted`, or begins with it if `wanted` ends with `*`.
 fn matches(wanted: &OsStr, name: &OsStr) -> bool {
     match (wanted.to_str().and_then(|wanted| wanted.strip_suffix('*')), name.to_str()) {
         (Some(start), Some(name)) => {

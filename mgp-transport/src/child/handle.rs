@@ -13,7 +13,7 @@ use tracing::warn;
 use super::pipes::{StdinHandle, pipes};
 use super::{ChildReader, ChildWriter, ExitReport, imp};
 
-/// Time after SIGKILL at which a shutdown gives the child up.
+/// Maximum time a shutdown waits after SIGKILL before it gives up on the child.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A child process and its group; dropping it kills both.
@@ -56,7 +56,8 @@ impl Child {
         self.io.take()
     }
 
-    /// Returns the process id of the child, which is also that of its group; not that of its keeper, if it has one.
+    /// Returns the child's process id, which is also its group id. Under a keeper it is still the child's, not the
+    /// keeper's.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
@@ -84,13 +85,13 @@ impl Child {
 
     /// Ends the child: closes stdin, waits, SIGTERM to the group, waits, SIGKILL to the group.
     ///
-    /// Returns when the child is reaped and the group empty, at the latest both grace times and
-    /// 5 s later. Bytes still unwritten in the [`ChildWriter`] are lost, so flush before.
+    /// Returns when the child is reaped and its group is empty, or at the latest 5 s after both grace times have
+    /// passed. Bytes that the [`ChildWriter`] has not written yet are lost, so flush it before.
     ///
     /// # Cancel safety
     ///
-    /// The future may be dropped at any time: signals that were sent stay sent, and the escalation stops there. A
-    /// second call starts over, without a second SIGTERM.
+    /// The future may be dropped at any time: signals already sent are not undone, and no further stage follows. A
+    /// second call starts over, but does not send SIGTERM again.
     pub async fn shutdown(&self) -> ExitReport {
         self.stdin.close();
         if let Ok(report) = timeout(self.timeouts.close, self.wait()).await {

@@ -1,9 +1,10 @@
-//! Keepers: a small process between this one and a child, which ends the child's whole process tree.
+//! Keepers. A keeper is a small process between this one and a child; it ends the child's whole process tree.
 //!
-//! MGP §11. The death of this process, SIGKILL included, must leave no child behind, and this process cannot ensure
-//! that itself. So a program may start its children under a keeper: the program itself, run again with a marker as its
-//! first argument. All descendants of the child, also those that left its group (`setsid`, a double fork), belong to
-//! the keeper. They are ended when the child has ended, when this process asks for it, or when this process is gone.
+//! MGP §11. The death of this process, SIGKILL included, must leave no descendant of a child behind, and a dead
+//! process cannot clean up. So a program may start its children under a keeper: the program itself, run again
+//! with a marker as its first argument. All descendants of the child, also those that left its group (`setsid`,
+//! a double fork), belong to the keeper. They are ended when the child has ended, when this process asks for
+//! it, or when this process is gone.
 //!
 //! Linux only, where a process can be the reaper of all its descendants; elsewhere children are started directly.
 
@@ -40,11 +41,11 @@ pub struct Keeper {
 impl Keeper {
     /// Uses this program, run again with `marker` as its first argument; its `main` must call [`run`](Self::run) first.
     pub fn this_program(marker: impl Into<OsString>) -> Self {
-        // The very file that runs, even if it was replaced on disk since.
+        // Names the executable that is running, even if its file was replaced on disk since.
         Self { program: PathBuf::from("/proc/self/exe"), marker: marker.into() }
     }
 
-    /// Starts all further children of this process under this keeper; the first installed keeper stays.
+    /// Starts all further children of this process under this keeper. Has no effect if a keeper is installed already.
     pub fn install(self) {
         let _ = KEEPER.set(self);
     }

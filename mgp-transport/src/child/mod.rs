@@ -5,12 +5,12 @@
 //!
 //! - **Group.** Each child leads a process group of its own. Ending the child ends the group.
 //! - **Environment.** Empty, but for an allow-list (see [`ChildCommand`]) and the caller's additions.
-//! - **Descriptors.** The child has 0, 1 and 2, three pipes. On Linux all others are marked
-//!   close-on-exec between fork and exec, also those that other libraries forgot; elsewhere only
-//!   those that the standard library opened.
+//! - **Descriptors.** The child inherits only descriptors 0, 1 and 2, which are pipes. On Linux all others are
+//!   marked close-on-exec between fork and exec, even those that other libraries left inheritable; on other
+//!   systems this covers only descriptors that the standard library opened.
 //! - **Stderr** is read without pause and logged with `tracing` (target `mgp::child`) up to a
 //!   [`StderrLimits`]; lines beyond it are counted and dropped, so a flood neither blocks the child
-//!   nor uses memory.
+//!   nor fills memory.
 //! - **Shutdown** escalates: close stdin, wait, SIGTERM to the group, wait, SIGKILL to the group.
 //! - **Dropping** a [`Child`] kills the group at once. One thread of this process (`mgp-spawner`)
 //!   starts and reaps all children, so no zombie remains even when the runtime is gone.
@@ -26,7 +26,7 @@
 //! grace time, then SIGKILL. Until they are gone the child counts as running and is not reaped,
 //! so that its process id cannot be given to another process while it may still be signalled.
 //!
-//! On other Unix systems there is no parent death signal, and left-over processes get SIGKILL at
+//! Other Unix systems have no parent death signal, and left-over processes get SIGKILL at
 //! once. On Windows there are no groups: only the child is ended, without a SIGTERM stage.
 
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! Processes on systems without groups: only the child is ended.
 //!
-//! MGP §11 on Windows. One thread per child polls every 20 ms whether it has ended. There is no
-//! softer signal than ending it, so a shutdown has no stage between closing stdin and that.
+//! MGP §11 on Windows. One thread per child polls every 20 ms whether it has ended. Windows has no equivalent
+//! of SIGTERM, so a shutdown closes stdin, waits, and then kills the child.
 
 use std::io;
 use std::process::{Child as StdChild, Command};

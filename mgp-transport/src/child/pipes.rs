@@ -1,6 +1,6 @@
 //! The pipes of a child: its stdin and stdout.
 //!
-//! MGP §2 over stdio, seen from the client. Both are non-blocking pipes on the runtime's poller.
+//! They carry MGP §2 over stdio, seen from the client. Both are non-blocking and registered with the runtime.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,9 +18,10 @@ pub struct ChildReader {
     stdout: ChildStdout,
 }
 
-/// Writes the child's stdin; closes it when shut down or dropped, and when the child is shut down.
+/// Writer to the child's stdin. Stdin is closed when the writer is shut down or dropped, and when the child is
+/// shut down.
 ///
-/// If the child does not read, writes wait; nothing else is affected.
+/// Writes wait while the child does not read; nothing else waits with them.
 pub struct ChildWriter {
     stdin: Arc<Mutex<Stdin>>,
 }
@@ -32,7 +33,7 @@ pub(super) struct StdinHandle {
 
 struct Stdin {
     pipe: Option<ChildStdin>,
-    /// The task that waits for room in the pipe, to be woken when it closes.
+    /// Task that waits for room in the pipe; woken when stdin is closed.
     waker: Option<Waker>,
 }
 

@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 pub struct StderrLimits {
     /// Length at which a line is cut.
     pub line_bytes: usize,
-    /// Time after which lines and bytes are counted from zero.
+    /// Length of a window: after it the counts of lines and bytes restart at zero.
     pub window: Duration,
     /// Lines per window.
     pub lines: u64,
@@ -76,7 +76,7 @@ struct LineLog<F> {
     cap: StderrLimits,
     emit: F,
     line: Vec<u8>,
-    /// Bytes of the current line beyond its limit.
+    /// Number of bytes cut from the current line because it is too long.
     cut: u64,
     window_ends: Instant,
     lines: u64,

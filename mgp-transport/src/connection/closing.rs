@@ -1,4 +1,4 @@
-//! The end of a connection: its phases, and the deadlines after which a slow peer is no longer waited for.
+//! The end of a connection: its phases, and the deadlines for a peer that reads slowly or not at all.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context as Task, Poll, ready};
@@ -17,7 +17,7 @@ pub(super) enum Phase {
     PeerClosed,
     /// This side closes: running calls may finish.
     Draining,
-    /// Only queued bytes are still written.
+    /// Running calls are dropped at the end; only bytes already queued are still written.
     Flushing(FlushReason),
 }
 
@@ -48,13 +48,13 @@ where
             Instant::now().checked_add(limits.stall_timeout.max(limits.linger_timeout));
     }
 
-    /// Stops reading; queued bytes are written within the linger time, however long the peer was waited for before.
+    /// Stops reading and starts the final flush: queued bytes get a full linger timeout of their own to be written.
     pub(super) fn start_flush(&mut self, reason: FlushReason) {
         self.phase = Phase::Flushing(reason);
         self.deadline = None;
     }
 
-    /// Waits or closes the connection; called when there was no progress.
+    /// Waits for progress, or closes the connection once its deadline has passed; called when a turn made no progress.
     pub(super) fn wait_or_close(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         let is_written = self.unwritten() == 0;
         let limits = &self.connection.limits;

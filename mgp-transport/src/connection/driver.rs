@@ -42,10 +42,10 @@ const MAX_FINISHED_PER_TURN: usize = 128;
 
 pub(super) struct Driver<R, W> {
     pub(super) connection: Connection<R, W>,
-    /// Cloned for each inbound call.
+    /// Context that is cloned for each inbound call.
     cx: Context,
     lines: LineBuffer,
-    /// Beginning of a message that is too long and whose id is not known yet.
+    /// Beginning of an overlong message whose id was not found in it; kept until the end of the message arrives.
     cut_head: Option<Bytes>,
     pub(super) read_ahead: ReadAhead,
     /// If set, the peer closed its side; messages that were read ahead may still wait.
@@ -55,11 +55,12 @@ pub(super) struct Driver<R, W> {
     written: usize,
     pub(super) calls: FuturesUnordered<Running>,
     pub(super) notifications: NotificationQueue,
-    /// Time at which a peer that does not read, or a closing connection, is given up.
+    /// Time at which the connection ends if its peer still does not read, or if it still has not finished closing.
     pub(super) deadline: Option<Pin<Box<Sleep>>>,
     /// Latest end of a connection that this side closes, however slowly its peer reads.
     pub(super) hard_deadline: Option<Instant>,
-    /// Pause of reading because too many calls run; once elapsed it is kept until one of them ends.
+    /// Pause of reading while too many calls run. Kept after it has elapsed, so that no new pause begins until a call
+    /// ends.
     pause: Option<Pin<Box<Sleep>>>,
     pub(super) phase: Phase,
 }
@@ -70,7 +71,7 @@ enum Dispatched {
     /// There is no line left.
     All,
     Some,
-    /// The next line must wait.
+    /// No line was dispatched: the next one must wait.
     Nothing,
 }
 
@@ -129,7 +130,8 @@ where
         }
     }
 
-    /// Answers finished calls unless the peer does not read; returns `true` if there may be more.
+    /// Answers finished calls, unless too many answers wait for the peer to read; returns `true` if more may be
+    /// finished.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
         for _ in 0..MAX_FINISHED_PER_TURN {
             if self.calls.is_empty()
@@ -166,7 +168,7 @@ where
             if self.unwritten() == 0 {
                 self.writing.clear();
                 self.written = 0;
-                // A burst does not keep its buffer for ever.
+                // Frees the large buffer that a burst left behind.
                 if self.writing.capacity() > self.connection.limits.unread_bytes {
                     self.writing = Vec::new();
                 }
@@ -199,7 +201,8 @@ where
 
     // === Reading ===
 
-    /// Dispatches lines that were read, or reads once and dispatches those; returns `true` if there was progress.
+    /// Dispatches buffered lines; if there are none, reads once and dispatches what arrived. Returns `true` on
+    /// progress.
     fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<bool> {
         if self.phase != Phase::Open {
             return Ok(false);
@@ -211,7 +214,7 @@ where
                 return Ok(true);
             }
             Some(CloseRequest::Drain) => {
-                // Requests that were read are still answered, if only with a refusal.
+                // Buffered requests still get an answer, even if it is only an error.
                 self.take_lines(task);
                 self.start_draining();
                 return Ok(true);
@@ -274,7 +277,7 @@ where
         dispatched
     }
 
-    /// Queues a line for later, unless it is a ping: pings overtake the other messages.
+    /// Queues a line until reading resumes. A ping is dispatched at once: pings overtake other messages.
     fn queue_line(&mut self, line: Line, task: &mut Task<'_>) {
         let Some((message, size)) = self.read_line(line) else { return };
         match message {
@@ -301,7 +304,7 @@ where
         }
     }
 
-    /// Reads a line and returns its message and size; refuses a line that is not a message.
+    /// Parses a line into a message and its size; answers a line that is not a message with an error.
     fn read_line(&mut self, line: Line) -> Option<(Message, usize)> {
         let error = match line {
             Line::Text(text) => return self.read_message(text, None),
@@ -321,13 +324,14 @@ where
         None
     }
 
-    /// Ends the exchange of a message that is too long as soon as its id is known: at its beginning, or at its end.
+    /// Handles an overlong message. Its id is at its beginning or at its end; once it is known, a request is answered
+    /// with an error, and an answer fails the call it belongs to.
     fn read_cut(&mut self, head: &Bytes, tail: Option<&Bytes>) -> Option<(Message, usize)> {
         let bound = self.connection.limits.line_bytes;
         let id = match CutMessage::read(head, tail.map_or(&[], |tail| &tail[..])) {
             Some(CutMessage::Answer(id)) => {
                 tracing::warn!(?id, bound, "dropped an answer that is too long");
-                // The code must not invite another attempt: the request was carried out.
+                // The error code must not invite a retry: the server has carried out the request.
                 let error = RpcError::new(
                     ErrorCode::UPSTREAM_ERROR,
                     format!(
@@ -402,7 +406,8 @@ where
             return self.refuse(None, outer, error);
         }
         let batch = Batch::default();
-        // Kept open until every item is dispatched, so that a fast answer does not close the array early.
+        // The batch itself counts as one open item until all are dispatched; otherwise a fast answer would complete it
+        // early.
         batch.open();
         for item in items {
             if let Some((message, size)) = self.read_message(item, Some(&batch)) {
@@ -491,7 +496,7 @@ where
         batch: Option<&Batch>,
         outcome: &Result<Reply, RpcError>,
     ) {
-        // Below the bound the next pause is a new one.
+        // There is room again, so the next time the limit is reached a new pause begins.
         if self.calls.len() < self.connection.limits.in_flight {
             self.pause = None;
         }

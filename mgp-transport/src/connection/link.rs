@@ -61,7 +61,8 @@ fn closed_by_peer() -> RpcError {
     connection_closed("the peer is gone")
 }
 
-/// Removes a request when its caller stops waiting, and cancels it at the peer if it was not answered.
+/// Guard of a request that waits for its answer. Dropping it removes the request, and sends a cancellation to the
+/// peer if it is still unanswered.
 struct PendingGuard<'a> {
     send_half: &'a SendHalf,
     number: i64,
@@ -72,13 +73,13 @@ impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         let unanswered = self.send_half.pending.remove(self.number);
         if unanswered && self.cancels {
-            // A closed connection needs no cancellation.
+            // Fails if the connection is closed; then no cancellation is needed.
             let _ = self.send_half.outbox.push(|out| write_cancelled(out, self.number));
         }
     }
 }
 
-/// Writes a cancellation of a request of ours.
+/// Writes the cancellation of a request that this side sent.
 pub(crate) fn write_cancelled(out: &mut Vec<u8>, number: i64) {
     let text = format!(r#"{{"requestId":{number},"reason":"the caller stopped waiting"}}"#);
     let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();

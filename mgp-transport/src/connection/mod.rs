@@ -31,31 +31,32 @@ pub(crate) use self::pending::{PendingRequests, SlotEvent};
 #[cfg(feature = "http")]
 pub(crate) use self::priority::{MAX_PING_BYTES, is_ping};
 
-/// Bounds of a connection, and the behaviour at each.
+/// Limits of a connection, and what happens when each is reached.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
     /// Maximum length of a line; a longer one is refused, and the next one works. Default: 16 MiB.
     pub line_bytes: usize,
-    /// Requests of the peer that run at once. At the bound reading pauses for up to 50 ms until one ends;
-    /// then further requests are answered with code 3001. Pings never wait, and 16 more of them may run: to find them
-    /// up to 1 MiB is read ahead while reading pauses. Of these 16 places up to 8 may be taken by requests for the
-    /// server's health or its shutdown. Default: 1024.
+    /// Maximum number of requests of the peer that run at once. At the limit reading pauses for up to 50 ms until one
+    /// ends; after that, further requests are answered with code 3001. Pings do not wait, and up to 16 may run beyond
+    /// the limit; to find them, up to 1 MiB is read ahead during a pause. Requests for the server's health or shutdown
+    /// may take up to 8 of these 16 places. Default: 1024.
     pub in_flight: usize,
-    /// Bytes of params of running requests and waiting notifications. Requests above it are answered with code 3001;
-    /// notifications above it are dropped if they only report, otherwise they end the connection.
-    /// Partial results of our own calls have a second budget of the same size; those above it are dropped and counted.
-    /// Default: 64 MiB.
+    /// Maximum total size of the params of running requests and waiting notifications. A request beyond it is answered
+    /// with code 3001. A notification beyond it is dropped if it only reports (progress, logs); any other one ends the
+    /// connection. Partial results of this side's own calls have a second budget of the same size; those beyond it are
+    /// dropped and counted. Default: 64 MiB.
     pub held_bytes: usize,
-    /// Notifications that wait for the one being handled; the same rule applies above it. Default: 65,536.
+    /// Maximum number of queued notifications; one beyond it is treated as for `held_bytes`. Default: 65,536.
     pub notifications: usize,
-    /// Bytes queued for the peer above which senders wait. Above 4 times as many, reading stops;
-    /// above 8 times as many, finished calls keep their answers. Default: 1 MiB.
+    /// Number of bytes queued for the peer above which senders wait. Above 4 times as many, reading stops; above 8
+    /// times as many, answers of finished calls are held back. Default: 1 MiB.
     pub unread_bytes: usize,
-    /// Time for which a peer may read nothing while senders wait before the connection ends. Default: 30 s.
+    /// Maximum time for which senders may wait while the peer reads nothing; then the connection ends. Default: 30 s.
     pub stall_timeout: Duration,
-    /// Time for which running calls may continue after the peer closed its side, or this side [ended](Connection::close_handle)
-    /// the connection; a peer that keeps reading may then take [`stall`](Self::stall_timeout) in all. Default: 2 s.
+    /// Maximum time for running calls to finish after the peer closed its side, or this side
+    /// [closed](Connection::close_handle) the connection. If this side closed it, a peer that keeps reading gets up to
+    /// [`stall_timeout`](Self::stall_timeout) in all. Default: 2 s.
     pub linger_timeout: Duration,
 }
 
@@ -83,7 +84,7 @@ pub enum CloseReason {
     /// This side closed it.
     #[error("the connection was closed on this side")]
     Local,
-    /// The peer stopped reading.
+    /// The peer read nothing for the given time while senders waited.
     #[error("the peer did not read for {0:?}")]
     Stalled(Duration),
     /// Notifications arrived faster than they could be handled.
@@ -94,7 +95,7 @@ pub enum CloseReason {
     Io(#[from] std::io::Error),
 }
 
-/// A connection that is not driven yet.
+/// A connection over a reader and a writer; it does nothing until [`run`](Self::run) drives it.
 ///
 /// ```
 /// use mgp_transport::{Connection, duplex};
@@ -131,7 +132,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// Creates a connection that sends its calls to `stack`, with the default limits, for the local principal.
+    /// Creates a connection that dispatches the peer's calls to `stack`; limits are the default, the principal is
+    /// local.
     pub fn new(reader: R, writer: W, stack: Stack) -> Self {
         let limits = Limits::default();
         Self {
@@ -154,13 +156,13 @@ where
         self
     }
 
-    /// Sets the principal of the peer.
+    /// Sets the principal on whose behalf the peer calls. Default: the local one.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.principal = principal;
         self
     }
 
-    /// Returns a handle of the peer.
+    /// Returns a handle through which this side calls the peer.
     pub fn peer(&self) -> Peer {
         Peer::new(Arc::new(ConnectionLink(Arc::clone(&self.send_half))))
     }
@@ -170,7 +172,7 @@ where
         &self.scope
     }
 
-    /// Returns the context of a call of our own to the peer.
+    /// Creates a context for a call from this side to the peer.
     pub fn context(&self) -> Context {
         Context::new(self.peer(), self.scope.clone(), self.principal.clone())
     }
@@ -198,7 +200,7 @@ where
 }
 
 impl<R, W> Connection<R, W> {
-    /// Fails our calls, ends the scope and drops queued bytes; a second call does nothing.
+    /// Fails our unanswered requests, drops queued bytes and ends the scope; a second call does nothing.
     fn end(&self) {
         self.send_half.outbox.close();
         self.send_half.outbox.discard();
@@ -235,9 +237,9 @@ mgp_types::opaque_debug!(Connection<R, W> { principal, scope, limits });
 pub struct CloseHandle(Arc<SendHalf>);
 
 impl CloseHandle {
-    /// Announces the end: running calls return their answers and finish, however little the peer reads.
+    /// Announces the end: running calls finish and queue their answers, even if the peer does not read.
     ///
-    /// New requests of the peer are still bounded by how much it reads.
+    /// The peer can still send new requests, as long as it reads.
     pub fn announce(&self) {
         self.0.outbox.accept_all_answers();
     }
@@ -254,7 +256,8 @@ impl CloseHandle {
 pub(crate) struct Counters {
     pub(crate) running: AtomicUsize,
     pub(crate) held: AtomicUsize,
-    /// Notifications that wait for the one before; a driver counts them in its queue.
+    /// Number of notifications that wait for an earlier one (HTTP client only; a byte stream's driver counts its
+    /// queue).
     #[cfg(feature = "http")]
     pub(crate) waiting: AtomicUsize,
     unwritten: AtomicUsize,
@@ -293,13 +296,13 @@ impl ConnectionMonitor {
         self.counters.held.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that were queued or written and that the peer has not read.
+    /// Returns the number of bytes queued for the peer that are not written yet.
     #[must_use]
     pub fn unread_bytes(&self) -> usize {
         self.send_half.outbox.len() + self.counters.unwritten.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of partial results that wait for the callers of our requests.
+    /// Returns the size, in bytes, of partial results that our callers have not consumed yet.
     #[must_use]
     pub fn inbox_bytes(&self) -> usize {
         self.send_half.pending.inbox().held()

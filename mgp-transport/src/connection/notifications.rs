@@ -9,7 +9,7 @@ use mgp_types::service::{BoxFuture, Reply};
 
 type Handling = BoxFuture<'static, Result<Reply, RpcError>>;
 
-/// Handlers of notifications, in order; only the first runs.
+/// Running handlers of notifications, in order of arrival; only the first is polled.
 #[derive(Default)]
 pub(crate) struct NotificationQueue {
     queue: VecDeque<(usize, Handling)>,
@@ -20,7 +20,7 @@ impl NotificationQueue {
         self.queue.len()
     }
 
-    /// Adds a handler; `size` is passed back by [`poll`](Self::poll) when it is done.
+    /// Adds a handler; once it is done, [`poll`](Self::poll) passes `size` to its callback.
     pub(crate) fn push(&mut self, size: usize, handling: Handling) {
         self.queue.push_back((size, handling));
     }
@@ -29,7 +29,7 @@ impl NotificationQueue {
         self.queue.clear();
     }
 
-    /// Drives the first handler, and those behind it as long as each completes at once.
+    /// Polls the first handler; each time one completes, goes on with the next.
     pub(crate) fn poll(&mut self, task: &mut Task<'_>, mut done: impl FnMut(usize)) {
         while let Some((size, handling)) = self.queue.front_mut() {
             let Poll::Ready(outcome) = handling.as_mut().poll(task) else { return };
@@ -42,7 +42,7 @@ impl NotificationQueue {
     }
 }
 
-/// Returns whether a notification only reports, so that losing one loses no decision.
+/// Returns whether a notification only reports (progress, logs and the like), so that it may be dropped under load.
 pub(super) fn is_report(method: &str) -> bool {
     matches!(
         method,

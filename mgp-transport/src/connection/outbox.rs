@@ -59,7 +59,7 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    /// Appends one message and its newline without waking the driver, which is the caller.
+    /// Appends one message and a newline without waking the driver; for calls made by the driver itself.
     pub(crate) fn push_without_wake(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state.lock();
         let before = state.buffer.len();
@@ -134,7 +134,7 @@ impl Outbox {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Returns whether senders wait.
+    /// Returns whether senders must wait; `writing` is the number of bytes taken from the queue but not written yet.
     pub(crate) fn is_high(&self, writing: usize) -> bool {
         self.is_above(1, writing)
     }
@@ -144,9 +144,10 @@ impl Outbox {
         self.is_above(4, writing)
     }
 
-    /// Returns whether finished calls must keep their answers until the peer reads.
+    /// Returns whether the answers of finished calls must be held back until the peer reads.
     ///
-    /// This bound is above `is_full`, so that calls that run when reading stops can end and release what they hold.
+    /// This limit is higher than that of `is_full`, so that calls still running when reading stops can finish and free
+    /// their memory.
     pub(crate) fn holds_answers(&self, writing: usize) -> bool {
         self.is_above(8, writing) && !self.accepts_all.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Our requests that the peer has not answered.
+//! Requests sent by this side that the peer has not answered yet.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -15,11 +15,12 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
 use rustc_hash::FxHashMap;
 
-/// Partial results of one call that may wait for their consumer.
+/// Maximum number of partial results of one call that wait for its caller.
 const MAX_INBOX_ITEMS: usize = 256;
-/// Bytes of partial results of one call that may wait behind the first.
+/// Maximum size, in bytes, of the waiting partial results of one call; a single larger one is accepted if none
+/// waits.
 const MAX_INBOX_BYTES: usize = 4 << 20;
-/// Estimated cost of an item besides its text.
+/// Estimated memory of a waiting item besides its text, in bytes.
 const ITEM_COST: usize = 64;
 
 /// Table of unanswered requests, by their number on the wire.
@@ -41,13 +42,13 @@ pub(crate) struct InboxBudget {
 struct Table {
     next: i64,
     closed: bool,
-    /// The numbers are ours, so that no peer can choose them for their hashes.
+    /// This side chooses the numbers, so the peer cannot provoke hash collisions.
     entries: FxHashMap<i64, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// The request without its params, for its context.
+    /// The request without its params; kept because answers and server requests need its context.
     call: Call,
     slot: Arc<Slot>,
 }
@@ -77,7 +78,7 @@ impl PendingRequests {
         Self { table: Mutex::default(), inbox: Arc::new(inbox) }
     }
 
-    /// Sets the bytes of partial results that may be kept.
+    /// Sets the maximum size, in bytes, of partial results that wait.
     pub(crate) fn set_bound(&self, bytes: usize) {
         self.inbox.bound.store(bytes, Ordering::Relaxed);
     }
@@ -86,7 +87,7 @@ impl PendingRequests {
         &self.inbox
     }
 
-    /// Numbers a request, and asks for progress under that number if its caller wants it.
+    /// Assigns a number to a request, and adds it as the progress token if the caller wants progress.
     ///
     /// Returns `None` if the connection is closed.
     pub(crate) fn assign_number(&self, call: &mut Call) -> Option<i64> {
@@ -120,12 +121,13 @@ impl PendingRequests {
 
     /// Removes a request; returns `true` if it was still unanswered.
     pub(crate) fn remove(&self, number: i64) -> bool {
-        // Dropped after the lock is released: a request holds values of its caller.
+        // The entry is dropped after the lock is released, because it holds values of its caller with their own
+        // destructors.
         let entry = self.table.lock().entries.remove(&number);
         entry.is_some()
     }
 
-    /// Hands an answer to its request; returns `false` if there is no such request, e.g. for a second answer.
+    /// Passes an answer to its request; returns `false` if no request waits for it, e.g. if it was answered before.
     pub(crate) fn complete(
         &self,
         id: &Id,
@@ -201,7 +203,7 @@ pub(crate) enum SlotEvent {
 }
 
 impl Slot {
-    /// Forwards the items to the outlet as they arrive, and returns the answer after the last.
+    /// Forwards partial results to the outlet as they arrive, then returns the answer.
     pub(crate) async fn outcome(&self, outlet: &Outlet) -> Result<Reply, RpcError> {
         loop {
             match self.next().await {
@@ -273,10 +275,11 @@ fn item_size(item: &OutletItem) -> usize {
 impl ItemReceiver for Slot {
     fn push(&self, item: OutletItem) -> QueueRoom {
         let mut state = self.state.lock();
-        // A gap after one dropped chunk would corrupt the text, so all further chunks are dropped as well.
+        // After one dropped chunk all further chunks are dropped as well: a gap in the middle would corrupt the text.
         let stopped = state.dropped > 0 && matches!(item, OutletItem::Chunk(_));
         let size = item_size(&item);
-        // One large item may always wait, so that a chunk above the bound is not lost to a consumer that keeps up.
+        // If nothing waits, an item of any size is accepted, so that a caller that keeps up gets chunks above the limit
+        // too.
         let over = !state.items.is_empty() && state.bytes + size > MAX_INBOX_BYTES;
         if stopped || over || state.items.len() >= MAX_INBOX_ITEMS || !self.budget.has_room(size) {
             state.dropped += 1;
@@ -317,7 +320,7 @@ mod tests {
         (number, pending.insert(number, call).unwrap())
     }
 
-    /// 256 chunks may wait; at 16 MiB each that would be 4 GiB.
+    /// Without a limit in bytes, 256 chunks of 16 MiB (4 GiB) could wait.
     #[tokio::test]
     async fn chunks_that_wait_are_bounded_in_bytes() {
         let pending = PendingRequests::new(64 << 20);

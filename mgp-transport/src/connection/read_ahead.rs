@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use mgp_types::service::Message;
 
-/// Bytes that are read ahead before reading stops, and every message after them waits.
+/// Number of bytes read ahead at which reading stops; messages after them, pings included, then wait.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Messages that were read ahead, in the order in which they arrived.
@@ -32,7 +32,7 @@ impl ReadAhead {
     pub(super) fn pop(&mut self) -> Option<(Message, usize)> {
         let (message, size) = self.messages.pop_front()?;
         self.bytes -= size;
-        // A burst does not keep its memory for ever.
+        // Frees the memory that a burst left behind.
         if self.messages.is_empty() {
             self.messages = VecDeque::new();
         }

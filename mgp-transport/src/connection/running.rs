@@ -1,5 +1,5 @@
-//! Calls that did not complete where they were dispatched, and batches: several messages in one array with their
-//! answers in one (MCP 2025-03-26 only).
+//! Calls that did not complete when they were dispatched, and batches: several messages in one array, which are
+//! answered in one array (MCP 2025-03-26 only).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -49,7 +49,7 @@ struct Answers {
 }
 
 impl Batch {
-    /// Counts one more message that must be answered.
+    /// Adds one to the number of messages that must be answered.
     pub(super) fn open(&self) {
         self.0.lock().open += 1;
     }

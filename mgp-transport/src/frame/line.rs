@@ -1,16 +1,17 @@
 //! Newline framing with a bound on the length of a line.
 //!
-//! Short lines are copied out, so that a long-lived call never keeps a whole read buffer alive;
-//! long ones take the buffer with them, so that a payload of megabytes is not copied.
+//! Short lines are copied out of the read buffer, so that a long-lived call does not keep the whole buffer alive.
+//! Long lines take over the buffer, so that a payload of megabytes is not copied.
 
 use bytes::Bytes;
 use bytestring::ByteString;
 
-/// Bytes that one read may return: the size of a Linux pipe.
+/// Capacity that a read is given, in bytes: the size of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
-/// Bytes that are kept of the beginning, and of the end, of a line over the limit: the id of a message is there.
+/// Number of bytes kept of the beginning, and of the end, of an overlong line: the id of the message is in one of
+/// them.
 const KEPT_OF_LONG_LINE: usize = 1024;
-/// Lines up to this size are copied, and longer ones that are less than half of the buffer they would keep alive.
+/// Size up to which lines are copied. Longer lines are copied if they fill less than half of the buffer.
 const MAX_COPIED_LINE: usize = 16 * 1024;
 
 /// Buffer that collects bytes and cuts them into lines.
@@ -19,14 +20,14 @@ pub(crate) struct LineBuffer {
     buffer: Vec<u8>,
     /// Start of the current line.
     start: usize,
-    /// Position before which there is no newline.
+    /// Offset up to which the buffer has been searched; it contains no newline after `start`.
     scanned: usize,
     limit: usize,
     /// If set, the rest of a line over the limit is being discarded.
     skipping: bool,
     /// Last bytes that were discarded.
     tail: Vec<u8>,
-    /// If set, they are the end of a line that was discarded whole.
+    /// If set, an overlong line is complete, and `tail` is returned as the next line.
     has_tail: bool,
     /// Size of the last long line: the next one is likely as long.
     hint: usize,
@@ -39,7 +40,7 @@ pub(crate) enum Line {
     Text(ByteString),
     /// The bytes of a line that is not UTF-8.
     NotText(Bytes),
-    /// The beginning of a line over the limit, when the limit is passed.
+    /// The beginning of a line over the limit; returned as soon as the limit is passed.
     TooLong(Bytes),
     /// The end of a line over the limit; its beginning was returned before.
     LongTail(Bytes),
@@ -64,7 +65,7 @@ impl LineBuffer {
     /// Makes room for a read and returns the buffer to read into.
     pub(crate) fn reading(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
-            // The rest of the last read is the beginning of one line.
+            // What is left here is the incomplete last line.
             self.buffer.drain(..self.start);
             self.scanned -= self.start;
             self.start = 0;
@@ -112,7 +113,7 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the bytes after the last newline, at the end of the stream.
+    /// Returns the last line at the end of the stream, if it has no newline; `None` if there is none or it is too long.
     pub(crate) fn rest(&mut self) -> Option<Line> {
         let trimmed = trim(&self.buffer[self.start..]);
         let (from, to) = (self.start + trimmed.start, self.start + trimmed.end);
@@ -144,7 +145,7 @@ impl LineBuffer {
         Some(Line::TooLong(head))
     }
 
-    /// Returns the beginning of a line over the limit; it does not depend on how the line arrives.
+    /// Returns the beginning of a line over the limit; the same bytes, however the line was split into reads.
     fn head_of(&self, line: &[u8]) -> Bytes {
         Bytes::copy_from_slice(&line[..self.limit.min(KEPT_OF_LONG_LINE)])
     }
@@ -186,7 +187,7 @@ impl LineBuffer {
     }
 }
 
-/// A short line stored inline: it is shared from the beginning, so that slices of it cost no allocation.
+/// Inline storage for a short line. One allocation holds bytes and reference count, so slices need no further one.
 struct Short<const ROOM: usize> {
     room: [u8; ROOM],
     length: usize,

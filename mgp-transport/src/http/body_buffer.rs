@@ -1,4 +1,4 @@
-//! Collects the pieces of a body without copying a body in one piece.
+//! Collects the pieces of a body; a body that arrives in one piece is not copied.
 
 use bytes::Bytes;
 

@@ -4,19 +4,19 @@ use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::service::BoxFuture;
 
-/// Source of a client's credentials, which replaces them when a server refuses them.
+/// Source of a client's credentials. It may obtain new ones when a server refuses them.
 ///
 /// Credentials that are the same for every request need only [`authorization`](Self::authorization) and
-/// [`refused`](Self::handle_refusal).
+/// [`handle_refusal`](Self::handle_refusal).
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// Implement it with the `#[async_trait]` macro of the `async-trait` crate.
 #[async_trait]
 pub trait Credentials: Send + Sync + 'static {
-    /// Returns the value of the `Authorization` header; `None` if there are no credentials yet.
+    /// Returns the value of the `Authorization` header; `None` to send the request without one.
     async fn authorization(&self) -> Result<Option<String>, RpcError>;
 
-    /// Returns the credentials of one request; called each time it is sent, so that a proof serves one sending only.
-    // Not `async`: it is called for each request, and a future written by hand holds no more than it needs.
+    /// Returns the credentials of one request; called each time it is sent, so that each proof is used only once.
+    /// ot `async`, because it is called for every request: a hand-written future is smaller.
     fn for_request<'a>(
         &'a self,
         _request: RequestTarget<'a>,
@@ -24,17 +24,17 @@ pub trait Credentials: Send + Sync + 'static {
         Box::pin(async { Ok(RequestCredentials::new(self.authorization().await?)) })
     }
 
-    /// Receives the nonce of an answer for later proofs (`DPoP-Nonce`, RFC 9449 §8.2). Refusals carry theirs in
-    /// [`CredentialRefusal::nonce`] instead.
+    /// Stores the nonce that an answer supplied for later proofs (`DPoP-Nonce`, RFC 9449 §8.2). Called for answers
+    /// only; the nonce of a refusal is in [`CredentialRefusal::nonce`]. Does nothing by default.
     fn handle_nonce(&self, _nonce: &str) {}
 
-    /// Handles a refusal; after `Ok` the request is sent again, after an error it fails with it.
+    /// Handles a refusal. On `Ok` the client sends the request again; on an error the request fails with that error.
     ///
-    /// Implementations must bound how often they return `Ok`.
+    /// Implementations must not return `Ok` without end: see [`CredentialRefusal::attempts`].
     async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError>;
 }
 
-/// The request that is about to be sent.
+/// Method and URL of a request that is about to be sent, e.g. for a proof.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestTarget<'a> {
@@ -62,7 +62,8 @@ pub struct CredentialRefusal {
     pub status: u16,
     /// Values of `WWW-Authenticate`.
     pub challenges: Vec<String>,
-    /// The credentials the request had; if they differ from the current ones, another request renewed them already.
+    /// `Authorization` value with which the request was sent. If it differs from the current one, another request has
+    /// already renewed the credentials.
     pub shown: Option<String>,
     /// Nonce for later proofs (`DPoP-Nonce`).
     pub nonce: Option<String>,
@@ -115,8 +116,8 @@ impl CredentialRefusal {
     }
 }
 
-// The values are secrets.
+// Debug output omits the values, because they are secrets.
 mgp_types::opaque_debug!(RequestCredentials);
 
-// The credentials that were shown are secrets.
+// Debug output omits the credentials, because they are secrets.
 mgp_types::opaque_debug!(CredentialRefusal { status, challenges });

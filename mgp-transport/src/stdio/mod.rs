@@ -1,16 +1,17 @@
 //! The process's own stdin and stdout as a protocol channel.
 //!
-//! MGP §2 runs over MCP's stdio transport: one JSON-RPC message a line, and nothing else on
-//! stdout. [`take`] enforces the second half: it moves both descriptors away, and leaves
-//! `/dev/null` on descriptor 0 and stderr on descriptor 1. A stray `println!`, or a child
-//! that inherits descriptor 1, then writes to the log and not to the wire.
+//! MGP §2 runs over MCP's stdio transport: one JSON-RPC message per line, and nothing else on stdout. [`take`]
+//! enforces the latter: it moves both descriptors to other numbers, and leaves `/dev/null` on descriptor 0 and
+//! stderr on descriptor 1. A stray `println!`, or a child that inherits descriptor 1, then writes to stderr and not
+//! into the protocol stream.
 //!
-//! The transport depends on what the parent process handed over, as reported by `fstat`:
+//! How bytes are read and written depends on the descriptors that the parent process passed, as reported by
+//! `fstat`:
 //!
 //! | Descriptor | Typical parent | Transport |
 //! |---|---|---|
-//! | pipe | Python, Rust, Go, shells | non-blocking, on the runtime's poller |
-//! | socket | Node, inetd, systemd | non-blocking, on the runtime's poller |
+//! | pipe | Python, Rust, Go, shells | non-blocking, registered with the runtime |
+//! | socket | Node, inetd, systemd | non-blocking, registered with the runtime |
 //! | file, terminal, `/dev/null`, other | people, tests | one blocking thread per direction |
 //!
 //! `tokio::io::stdin` is a blocking read on the thread pool for each of them, about ten context switches
@@ -77,7 +78,7 @@ pub fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
     taken
 }
 
-/// Reads the taken stdin.
+/// Reader of the process's original stdin.
 ///
 /// A read that is dropped before it completes loses nothing.
 pub struct StdioReader {
@@ -243,7 +244,7 @@ impl AsyncWrite for StdioWriter {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.output {
             Output::Thread(thread) => thread.poll_flush(cx),
-            // The kernel has every byte that was accepted.
+            // Nothing to flush: every byte that was accepted is in the kernel.
             #[cfg(unix)]
             Output::Pipe(_) | Output::Socket(_) => Poll::Ready(Ok(())),
             Output::Closed => Poll::Ready(Ok(())),

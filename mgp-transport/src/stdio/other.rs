@@ -18,7 +18,7 @@ pub(super) fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
     ))
 }
 
-/// Distinguishes terminals; everything else is treated as a pipe.
+/// Returns the kind of a handle: a terminal, or else a pipe.
 fn kind(handle: &impl IsTerminal) -> StdioKind {
     if handle.is_terminal() { StdioKind::Terminal } else { StdioKind::Pipe }
 }

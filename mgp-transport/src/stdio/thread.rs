@@ -1,10 +1,10 @@
 //! Blocking descriptors behind one thread per direction.
 //!
-//! Serves the stdio transport of MGP §2 where the poller cannot: files, terminals, devices.
-//! Both directions are bounded: the reader keeps at most [`MAX_CHUNKS`] chunks of [`CHUNK_SIZE`] bytes and
-//! then stops reading; the writer keeps at most [`MAX_BUFFERED`] bytes, and as many in the
-//! thread, and then the caller waits. The threads are detached: one that is stuck in a system call
-//! ends with the process and never keeps it alive.
+//! Used for the stdio transport of MGP §2 where non-blocking I/O is not possible: files, terminals, devices. Both
+//! directions are bounded: the reader keeps at most [`MAX_CHUNKS`] chunks of [`CHUNK_SIZE`] bytes and then stops
+//! reading; the writer keeps at most [`MAX_BUFFERED`] bytes, plus as many that its thread is writing, and then the
+//! caller waits. The threads are detached: one that is stuck in a system call ends with the process and never keeps
+//! it alive.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -21,25 +21,25 @@ record! {
 
     /// Sampling features of a client.
     pub struct SamplingCapability {
-        /// `includeContext` is understood.
+        /// Present if the client supports `includeContext`.
         opt context: Option<Object>,
-        /// `tools` and `toolChoice` are understood.
+        /// Present if the client supports `tools` and `toolChoice`.
         opt tools: Option<Object>,
     }
 
     /// Elicitation modes of a client; if both members are absent, the client supports forms.
     pub struct ElicitationCapability {
-        /// Forms.
+        /// Present if the client can show forms.
         opt form: Option<Object>,
-        /// URLs to visit.
+        /// Present if the client can send the user to a URL.
         opt url: Option<Object>,
     }
 
     /// Tasks in the core protocol (2025-11-25).
     pub struct TasksCapability {
-        /// `tasks/list` is served.
+        /// Present if the peer serves `tasks/list`.
         opt list: Option<Object>,
-        /// `tasks/cancel` is served.
+        /// Present if the peer serves `tasks/cancel`.
         opt cancel: Option<Object>,
         /// Requests that may become tasks.
         opt requests: Option<Object>,
@@ -49,11 +49,11 @@ record! {
     pub struct ClientCapabilities {
         /// Experimental capabilities.
         opt experimental: Option<Object>,
-        /// Roots.
+        /// Present if the client serves `roots/list`.
         opt roots: Option<ListChanged>,
-        /// Sampling.
+        /// Present if the client serves `sampling/createMessage`.
         opt sampling: Option<SamplingCapability>,
-        /// Elicitation.
+        /// Present if the client serves `elicitation/create`.
         opt elicitation: Option<ElicitationCapability>,
         /// Tasks (2025-11-25).
         opt tasks: Option<TasksCapability>,
@@ -69,13 +69,13 @@ record! {
         opt experimental: Option<Object>,
         /// Log messages.
         opt logging: Option<Object>,
-        /// Completions.
+        /// Present if the server completes arguments.
         opt completions: Option<Object>,
-        /// Prompts.
+        /// Present if the server offers prompts.
         opt prompts: Option<ListChanged>,
-        /// Resources.
+        /// Present if the server offers resources.
         opt resources: Option<ResourcesCapability>,
-        /// Tools.
+        /// Present if the server offers tools.
         opt tools: Option<ListChanged>,
         /// Tasks (2025-11-25).
         opt tasks: Option<TasksCapability>,
@@ -93,7 +93,7 @@ impl ClientCapabilities {
         find_mgp(self.mgp.as_ref(), self.experimental.as_ref(), self.extensions.as_ref())
     }
 
-    /// Returns the places where the client offers MGP, for an answer in the same places.
+    /// Returns the places where the client declares MGP, so that the server can answer in the same ones.
     #[must_use]
     pub fn mgp_places(&self) -> MgpPlaces {
         let has = |object: &Option<Object>, name| {
@@ -113,7 +113,7 @@ impl ClientCapabilities {
 pub struct MgpPlaces {
     /// `mgp` (§2.2).
     pub capability: bool,
-    /// `experimental.mgp`, for SDKs without unknown capabilities.
+    /// `experimental.mgp`, for clients whose MCP SDK cannot send unknown capabilities.
     pub experimental: bool,
     /// `extensions["dev.cloto/mgp"]`, the place in the modern era.
     pub extension: bool,

@@ -20,7 +20,7 @@ record! {
         req uri: String,
     }
 
-    /// The argument to complete.
+    /// The argument to complete, with the text typed so far.
     pub struct CompleteArgument {
         /// The name.
         req name: String,
@@ -28,7 +28,7 @@ record! {
         req value: String,
     }
 
-    /// The context of a completion.
+    /// Arguments that already have a value.
     pub struct CompleteContext {
         /// The values, by argument name.
         opt arguments: Option<BTreeMap<String, String>>,
@@ -36,11 +36,11 @@ record! {
 
     /// Parameters of `completion/complete`.
     pub struct CompleteParams {
-        /// The prompt or template that is completed.
+        /// The prompt or resource template whose argument is completed.
         req reference as "ref": CompleteReference,
         /// The argument.
         req argument: CompleteArgument,
-        /// The other arguments.
+        /// The arguments that already have a value.
         opt context: Option<CompleteContext>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -48,11 +48,11 @@ record! {
 
     /// Completions of an argument.
     pub struct Completion {
-        /// The values, at most 100.
+        /// The proposed values, at most 100.
         req values: Vec<String>,
-        /// The total number.
+        /// The total number of matching values.
         opt total: Option<u64>,
-        /// `true` if there are more.
+        /// `true` if there are more values than those in `values`.
         opt has_more as "hasMore": Option<bool>,
     }
 
@@ -68,7 +68,7 @@ record! {
 }
 
 tagged! {
-    /// The subject of a completion.
+    /// The prompt or resource template whose argument is completed.
     pub enum CompleteReference by "type" {
         /// A prompt.
         "ref/prompt" => Prompt(PromptReference),

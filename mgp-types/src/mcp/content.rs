@@ -27,13 +27,13 @@ record! {
 
     /// An icon of a tool, server or resource.
     pub struct Icon {
-        /// The URI.
+        /// The URI of the image.
         req src: String,
         /// The media type.
         opt mime_type as "mimeType": Option<String>,
-        /// Sizes such as `48x48` or `any`.
+        /// The sizes of the image, such as `48x48` or `any`.
         opt sizes: Option<Payload>,
-        /// `light` or `dark`.
+        /// The colour theme for which the icon is made: `light` or `dark`.
         opt theme: Option<String>,
     }
 
@@ -41,7 +41,7 @@ record! {
     pub struct TextContent tagged "type" = "text" {
         /// The text.
         req text: String,
-        /// Hints.
+        /// Hints on how to use the text.
         opt annotations: Option<Annotations>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -53,7 +53,7 @@ record! {
         req data: String,
         /// The media type.
         req mime_type as "mimeType": String,
-        /// Hints.
+        /// Hints on how to use the image.
         opt annotations: Option<Annotations>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -65,13 +65,13 @@ record! {
         req data: String,
         /// The media type.
         req mime_type as "mimeType": String,
-        /// Hints.
+        /// Hints on how to use the audio.
         opt annotations: Option<Annotations>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// A resource that can be read.
+    /// A link to a resource that the client can read.
     pub struct ResourceLink tagged "type" = "resource_link" {
         /// The URI.
         req uri: String,
@@ -87,7 +87,7 @@ record! {
         opt size: Option<u64>,
         /// The icons.
         list icons: List<Icon>,
-        /// Hints.
+        /// Hints on how to use the resource.
         opt annotations: Option<Annotations>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -107,11 +107,11 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// A resource with its content.
+    /// A resource whose contents are included in the message.
     pub struct EmbeddedResource tagged "type" = "resource" {
         /// The content.
         req resource: ResourceContents,
-        /// Hints.
+        /// Hints on how to use the resource.
         opt annotations: Option<Annotations>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -119,9 +119,9 @@ record! {
 
     /// A tool call by the model (sampling, 2025-11-25).
     pub struct ToolUseContent tagged "type" = "tool_use" {
-        /// The id of this use.
+        /// The id of the tool call, repeated in the result.
         req id: String,
-        /// The tool.
+        /// The name of the tool.
         req name: String,
         /// The arguments.
         req input: RawObject,
@@ -133,7 +133,7 @@ record! {
     pub struct ToolResultContent tagged "type" = "tool_result" {
         /// The id of the tool call.
         req tool_use_id as "toolUseId": String,
-        /// The content.
+        /// The content that the tool returned.
         req content: Vec<ContentBlock>,
         /// The structured content.
         opt structured_content as "structuredContent": Option<Payload>,
@@ -153,9 +153,9 @@ tagged! {
         "image" => Image(ImageContent),
         /// Audio.
         "audio" => Audio(AudioContent),
-        /// A resource that can be read.
+        /// A link to a resource that the client can read.
         "resource_link" => ResourceLink(ResourceLink),
-        /// A resource with its content.
+        /// A resource whose contents are included in the message.
         "resource" => Resource(EmbeddedResource),
         /// A tool call by the model (sampling).
         "tool_use" => ToolUse(ToolUseContent),

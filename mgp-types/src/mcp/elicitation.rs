@@ -17,7 +17,7 @@ open_enum! {
 
     /// The user's response to an elicitation.
     pub enum ElicitAction {
-        /// The user answered.
+        /// The user accepted: answered the form, or agreed to visit the page.
         Accept = "accept",
         /// The user declined.
         Decline = "decline",
@@ -33,11 +33,11 @@ record! {
         opt mode: Option<ElicitMode>,
         /// The question.
         req message: String,
-        /// The form, as a flat JSON Schema.
+        /// The form, as a flat JSON Schema; for mode `form`.
         opt requested_schema as "requestedSchema": Option<RawObject>,
-        /// The id of an elicitation by URL.
+        /// The id of the elicitation; for mode `url`.
         opt elicitation_id as "elicitationId": Option<String>,
-        /// The page.
+        /// The page to visit; for mode `url`.
         opt url: Option<String>,
         /// If set, the request runs as a task (2025-11-25).
         opt task: Option<TaskAugmentation>,
@@ -65,9 +65,9 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Data of error −32042.
+    /// The `data` of error −32042: the user must visit a page first.
     pub struct UrlElicitationRequiredData {
-        /// The pages to visit.
+        /// The elicitations that the user must complete first.
         req elicitations: Vec<ElicitParams>,
     }
 }
@@ -79,7 +79,7 @@ impl ElicitParams {
         self.mode == Some(ElicitMode::Url)
     }
 
-    /// Returns the `default` of each field of the form that has one.
+    /// Returns the default values of the form, for the fields that have one.
     #[must_use]
     pub fn defaults(&self) -> Object {
         #[derive(Deserialize)]
@@ -99,7 +99,7 @@ impl ElicitParams {
             .collect()
     }
 
-    /// Accepts the elicitation: a form with its defaults, a page without content.
+    /// Returns an acceptance: of a form with its default values, of a page without content.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;
@@ -116,7 +116,7 @@ impl ElicitParams {
         self.filled_in(&Object::new())
     }
 
-    /// Accepts the elicitation with the user's answers; fields left out keep their defaults.
+    /// Returns an acceptance with the user's answers; fields without an answer get their default values.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;

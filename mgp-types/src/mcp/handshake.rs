@@ -87,7 +87,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Data of error −32022.
+    /// The `data` of error −32022: the requested revision is not supported.
     pub struct UnsupportedVersionData {
         /// The revisions the server speaks.
         req supported: Vec<Revision>,
@@ -95,7 +95,7 @@ record! {
         req requested: Revision,
     }
 
-    /// Data of error −32021.
+    /// The `data` of error −32021: a client capability is missing.
     pub struct MissingCapabilityData {
         /// The capabilities that the client lacks.
         req required_capabilities as "requiredCapabilities": ClientCapabilities,
@@ -106,7 +106,7 @@ impl Meta {
     /// Returns the capabilities of the sender of the request.
     ///
     /// # Errors
-    /// Returns −32602 if it does not fit.
+    /// Returns −32602 if the member cannot be decoded.
     pub fn client_capabilities(&self) -> Result<Option<ClientCapabilities>, RpcError> {
         self.decode(key::CLIENT_CAPABILITIES)
     }
@@ -114,7 +114,7 @@ impl Meta {
     /// Returns the name and version of the sender of the request.
     ///
     /// # Errors
-    /// Returns −32602 if it does not fit.
+    /// Returns −32602 if the member cannot be decoded.
     pub fn client_info(&self) -> Result<Option<Implementation>, RpcError> {
         self.decode(key::CLIENT_INFO)
     }
@@ -122,7 +122,7 @@ impl Meta {
     /// Returns the name and version of the sender of the result.
     ///
     /// # Errors
-    /// Returns −32602 if it does not fit.
+    /// Returns −32602 if the member cannot be decoded.
     pub fn server_info(&self) -> Result<Option<Implementation>, RpcError> {
         self.decode(key::SERVER_INFO)
     }

@@ -9,31 +9,31 @@ use super::{CreateMessageParams, CreateTaskResult, ElicitParams, EmptyParams, Me
 use crate::Payload;
 use crate::record::{decode, peek, record, tagged};
 
-/// The server's requests, by keys that it chose.
+/// The requests of a server to the client, each under a key that the server chose.
 pub type InputRequests = BTreeMap<String, InputRequest>;
 
 record! {
-    /// An elicitation.
+    /// A question to the user, sent inside a result.
     pub struct InputElicitation tagged "method" = "elicitation/create" {
-        /// The question.
+        /// The params of `elicitation/create`.
         req params: ElicitParams,
     }
 
-    /// A sampling request.
+    /// A request for a completion by the client's model, sent inside a result.
     pub struct InputSampling tagged "method" = "sampling/createMessage" {
-        /// The question.
+        /// The params of `sampling/createMessage`.
         req params: CreateMessageParams,
     }
 
-    /// A request for the roots.
+    /// A request for the client's roots, sent inside a result.
     pub struct InputRoots tagged "method" = "roots/list" {
-        /// The parameters; they are empty.
+        /// The params of `roots/list`; they have no members of their own.
         opt params: Option<EmptyParams>,
     }
 
     /// A result that is not final: the caller supplies input and repeats the request.
     pub struct InputRequiredResult tagged "resultType" = "input_required" {
-        /// The server's requests.
+        /// The requests that the caller must answer.
         opt input_requests as "inputRequests": Option<InputRequests>,
         /// State of the server, to be returned unchanged.
         opt request_state as "requestState": Option<String>,
@@ -43,7 +43,7 @@ record! {
 }
 
 tagged! {
-    /// A request of a server to the client.
+    /// A request that a server sends to the client inside a result.
     pub enum InputRequest by "method" {
         /// An elicitation.
         "elicitation/create" => Elicitation(InputElicitation),
@@ -58,7 +58,7 @@ tagged! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RequestOutcome<T> {
-    /// The final result; also what a missing `resultType` means.
+    /// The final result; a missing `resultType` has the same meaning.
     Complete(T),
     /// A request for input.
     InputRequired(InputRequiredResult),

@@ -49,7 +49,7 @@ record! {
 }
 
 impl Meta {
-    /// Returns the log level wanted for this request.
+    /// Returns the lowest severity of log messages that the caller wants for this request.
     ///
     /// # Errors
     /// Returns −32602 if it is not a log level.

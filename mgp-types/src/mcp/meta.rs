@@ -19,17 +19,17 @@ pub mod key {
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     /// The name and version of the sender of a result (2026-07-28).
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-    /// The log level wanted for a request (2026-07-28).
+    /// The lowest severity of log messages that the caller wants for a request (2026-07-28).
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-    /// The subscription a notification belongs to (2026-07-28).
+    /// The id of the subscription for which a notification is sent (2026-07-28).
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-    /// The task a message belongs to (2025-11-25).
+    /// The id of the task to which a message belongs (2025-11-25).
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-    /// A text to show the model at once while a task runs (2025-11-25).
+    /// A text to return to the model immediately while a task runs (2025-11-25).
     pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
     /// The identifier of the tasks extension (2026-07-28).
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
-    /// The progress token.
+    /// The token that the sender of a request chose for its progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";
     /// The trace of a request (OpenTelemetry).
     pub const TRACEPARENT: &str = "traceparent";
@@ -37,13 +37,13 @@ pub mod key {
     pub const TRACESTATE: &str = "tracestate";
     /// Baggage (OpenTelemetry).
     pub const BAGGAGE: &str = "baggage";
-    /// MGP: in `capabilities.extensions` and in `_meta`.
+    /// The MGP object, both in `capabilities.extensions` and in `_meta`.
     pub const MGP: &str = "dev.cloto/mgp";
-    /// MGP grants in another spelling: always read, and written only to a peer that uses it.
+    /// Permission grants under an alternative name: always read, but written only to a peer that uses this name.
     pub const MGP_GRANTS: &str = "dev.cloto/mgp/grants";
-    /// A name for one client of a principal, so that its requests can refer to each other (MGP §12, modern).
+    /// A handle that a modern client chooses, so that its separate requests can refer to each other (MGP §12).
     pub const MGP_HANDLE: &str = "dev.cloto/mgp/handle";
-    /// MGP in an older spelling, read only.
+    /// The MGP object under an older name, which is read but never written.
     pub const MGP_SHORT: &str = "mgp";
 }
 

@@ -1,4 +1,4 @@
-//! Progress and cancellation (MCP utilities; MGP §12.6 and §12.7 bridge to them).
+//! Progress and cancellation (MCP utilities; the equivalents of MGP are in §12.6 and §12.7).
 
 use super::Meta;
 use crate::Id;
@@ -9,7 +9,7 @@ record! {
     pub struct ProgressParams {
         /// The token of the request.
         req progress_token as "progressToken": Id,
-        /// The progress; it only increases.
+        /// The progress so far; it must increase with each notification.
         req progress: Number,
         /// The value at which the progress is complete.
         opt total: Option<Number>,

@@ -62,7 +62,7 @@ record! {
     pub struct GetPromptParams {
         /// The prompt.
         req name: String,
-        /// The arguments.
+        /// The values of the arguments, by name.
         opt arguments: Option<BTreeMap<String, String>>,
         /// Answers to the server's requests of the previous round (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,

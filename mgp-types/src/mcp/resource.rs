@@ -20,7 +20,7 @@ record! {
         opt size: Option<u64>,
         /// The icons.
         list icons: List<Icon>,
-        /// Hints.
+        /// Hints on how to use the resource.
         opt annotations: Option<Annotations>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -36,11 +36,11 @@ record! {
         opt title: Option<String>,
         /// A description.
         opt description: Option<String>,
-        /// Their media type.
+        /// The media type of all resources of the template.
         opt mime_type as "mimeType": Option<String>,
         /// The icons.
         list icons: List<Icon>,
-        /// Hints.
+        /// Hints on how to use the resources.
         opt annotations: Option<Annotations>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

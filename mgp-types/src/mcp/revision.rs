@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use crate::record::open_enum;
 
 open_enum! {
-    /// A protocol revision, named by its date; unknown texts are preserved, and dates compare as text.
+    /// A protocol revision, named by its date. Unknown values are preserved; revisions are ordered as text, i.e. by
+    /// date.
     pub enum Revision {
         /// The first revision.
         V2024_11_05 = "2024-11-05",
@@ -15,7 +16,7 @@ open_enum! {
         V2025_06_18 = "2025-06-18",
         /// Icons, URL elicitation, sampling with tools, tasks.
         V2025_11_25 = "2025-11-25",
-        /// Stateless.
+        /// Removes `initialize` and sessions: each request is self-contained.
         V2026_07_28 = "2026-07-28",
     }
 }
@@ -38,13 +39,14 @@ impl Revision {
         self.is_known()
     }
 
-    /// Returns the era; an unknown revision counts as legacy, since `initialize` negotiates it.
+    /// Returns the era. An unknown revision counts as legacy, because `initialize` replaces it by a known one.
     #[must_use]
     pub fn era(&self) -> Era {
         if *self == Self::MODERN { Era::Modern } else { Era::Legacy }
     }
 
-    /// Returns a server's answer to `initialize`: the requested revision if it is a known legacy one, else the newest.
+    /// Returns the revision that a server answers to `initialize`: the requested one if it is a known legacy revision,
+    /// else the newest legacy revision.
     #[must_use]
     pub fn negotiate(asked: &Self) -> Self {
         if Self::LEGACY.contains(asked) { asked.clone() } else { Self::LATEST_LEGACY }
@@ -54,9 +56,9 @@ impl Revision {
 /// The two kinds of MCP connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Era {
-    /// `initialize`, then a session.
+    /// The legacy era: `initialize`, then a session.
     Legacy,
-    /// Requests that are independent of each other.
+    /// The modern era: self-contained requests, without `initialize` and without a session.
     Modern,
 }
 

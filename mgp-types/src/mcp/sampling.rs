@@ -1,4 +1,4 @@
-//! Sampling: a server asks the client's model (MCP sampling).
+//! Sampling: a server requests a completion by the client's model (MCP sampling).
 
 use super::{ContentBlock, Meta, ResultType, Role, TaskAugmentation, Tool};
 use crate::record::{List, Number, OneOrMany, RawObject, record};
@@ -8,15 +8,15 @@ record! {
     pub struct SamplingMessage {
         /// The speaker of a message.
         req role: Role,
-        /// The content: one block, or a list since 2025-11-25.
+        /// The content: one block or, since 2025-11-25, a list.
         req content: OneOrMany<ContentBlock>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// A hint at a model.
+    /// A hint for the choice of the model.
     pub struct ModelHint {
-        /// A part of the name.
+        /// A part of the name of a suitable model.
         opt name: Option<String>,
     }
 
@@ -24,11 +24,11 @@ record! {
     pub struct ModelPreferences {
         /// Hints, best first.
         list hints: List<ModelHint>,
-        /// The weight of cost, 0 to 1.
+        /// The importance of low cost, from 0 to 1.
         opt cost_priority as "costPriority": Option<Number>,
         /// The weight of speed, 0 to 1.
         opt speed_priority as "speedPriority": Option<Number>,
-        /// The weight of intelligence, 0 to 1.
+        /// The importance of capability, from 0 to 1.
         opt intelligence_priority as "intelligencePriority": Option<Number>,
     }
 
@@ -42,11 +42,11 @@ record! {
     pub struct CreateMessageParams {
         /// The conversation.
         req messages: Vec<SamplingMessage>,
-        /// The preferred model.
+        /// The server's preferences for the choice of the model.
         opt model_preferences as "modelPreferences": Option<ModelPreferences>,
         /// The system prompt.
         opt system_prompt as "systemPrompt": Option<String>,
-        /// `none`, `thisServer` or `allServers`.
+        /// The MCP context to include in the prompt: `none`, `thisServer` or `allServers`.
         opt include_context as "includeContext": Option<String>,
         /// The sampling temperature.
         opt temperature: Option<Number>,
@@ -74,7 +74,7 @@ record! {
         req role: Role,
         /// The content.
         req content: OneOrMany<ContentBlock>,
-        /// The model.
+        /// The name of the model that was used.
         req model: String,
         /// The reason why the model stopped.
         opt stop_reason as "stopReason": Option<String>,

@@ -3,11 +3,11 @@
 use super::Meta;
 use crate::record::{Object, open_enum, record};
 
-/// The client's answers to the requests of a server, by the keys of the requests.
+/// The client's answers to the requests of a server, each under the key of its request.
 pub type InputResponses = Object;
 
 open_enum! {
-    /// The kind of a result (2026-07-28); absent means complete.
+    /// The kind of a result (2026-07-28); an absent kind means `complete`.
     pub enum ResultType {
         /// The final answer.
         Complete = "complete",
@@ -29,7 +29,7 @@ open_enum! {
 record! {
     /// Parameters of every list request.
     pub struct ListParams {
-        /// The `nextCursor` of the previous page.
+        /// The `nextCursor` of the previous page; absent for the first page.
         opt cursor: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

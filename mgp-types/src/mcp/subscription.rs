@@ -1,4 +1,4 @@
-//! The one long-lived request of the modern era (MCP `subscriptions/listen`).
+//! The long-lived request by which a modern client receives notifications (MCP `subscriptions/listen`).
 
 use super::{Meta, ResultType};
 use crate::record::{List, record};
@@ -12,7 +12,7 @@ record! {
         opt prompts_list_changed as "promptsListChanged": Option<bool>,
         /// Changes of the list of resources.
         opt resources_list_changed as "resourcesListChanged": Option<bool>,
-        /// Changes of these resources.
+        /// The URIs of resources whose changes are reported.
         list resource_subscriptions as "resourceSubscriptions": List<String>,
         /// The state of these tasks (tasks extension).
         list task_ids as "taskIds": List<String>,
@@ -26,7 +26,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Result of `subscriptions/listen`, when the server ends it.
+    /// Result of `subscriptions/listen`, sent when the server ends the subscription.
     pub struct ListenResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,

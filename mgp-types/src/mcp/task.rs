@@ -39,7 +39,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Parameters of `tasks/get`, `tasks/result` and `tasks/cancel`; `notifications/tasks` names it the same way.
+    /// Parameters of `tasks/get`, `tasks/result` and `tasks/cancel`.
     pub struct TaskParams {
         /// The task.
         req task_id as "taskId": String,
@@ -47,7 +47,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// A task, with the members of both eras: result of `tasks/get`, parameters of its notifications.
+    /// A task, with the members of both eras: the result of `tasks/get`, and the parameters of task notifications.
     pub struct Task {
         /// The kind of result (extension).
         opt result_type as "resultType": Option<ResultType>,
@@ -55,17 +55,17 @@ record! {
         req task_id as "taskId": String,
         /// The state.
         req status: TaskStatus,
-        /// A message for display.
+        /// A description of the state, for display.
         opt status_message as "statusMessage": Option<String>,
         /// The time of creation.
         req created_at as "createdAt": Timestamp,
         /// The time of the last change.
         opt last_updated_at as "lastUpdatedAt": Option<Timestamp>,
-        /// The time the task is kept, in milliseconds (extension).
+        /// The time for which the server keeps the task, in milliseconds; `null` means without limit (extension).
         tri ttl_ms as "ttlMs": Nullable<u64>,
         /// The polling interval, in milliseconds (extension).
         opt poll_interval_ms as "pollIntervalMs": Option<u64>,
-        /// The time the task is kept, in milliseconds (2025-11-25).
+        /// The time for which the server keeps the task, in milliseconds; `null` means without limit (2025-11-25).
         tri ttl: Nullable<u64>,
         /// The polling interval, in milliseconds (2025-11-25).
         opt poll_interval as "pollInterval": Option<u64>,
@@ -85,13 +85,13 @@ record! {
         req task_id as "taskId": String,
         /// The state.
         req status: TaskStatus,
-        /// A message for display.
+        /// A description of the state, for display.
         opt status_message as "statusMessage": Option<String>,
         /// The time of creation.
         req created_at as "createdAt": Timestamp,
         /// The time of the last change.
         req last_updated_at as "lastUpdatedAt": Timestamp,
-        /// The time the task is kept, in milliseconds; `null` means without limit.
+        /// The time for which the server keeps the task, in milliseconds; `null` means without limit.
         nul ttl_ms as "ttlMs": Option<u64>,
         /// The polling interval, in milliseconds.
         opt poll_interval_ms as "pollIntervalMs": Option<u64>,
@@ -109,13 +109,13 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Result of `tasks/cancel`: the task (2025-11-25) or nothing (extension).
+    /// Result of `tasks/cancel`: the task (2025-11-25) or an empty result (extension).
     pub struct CancelTaskResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The task.
         opt task_id as "taskId": Option<String>,
-        /// The state.
+        /// The state of the task (2025-11-25).
         opt status: Option<TaskStatus>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

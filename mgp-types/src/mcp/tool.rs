@@ -12,7 +12,7 @@ open_enum! {
     pub enum TaskSupport {
         /// The tool must not run as a task.
         Forbidden = "forbidden",
-        /// The caller chooses.
+        /// The caller decides whether the tool runs as a task.
         Optional = "optional",
         /// The tool must run as a task.
         Required = "required",
@@ -20,11 +20,11 @@ open_enum! {
 }
 
 record! {
-    /// Hints on the behaviour of a tool; the server sends them, so they must not be trusted.
+    /// Hints on the behaviour of a tool. They come from the server, so security decisions must not depend on them.
     pub struct ToolAnnotations {
         /// The display name.
         opt title: Option<String>,
-        /// If set, the tool changes nothing.
+        /// `true` if the tool does not change its environment.
         opt read_only_hint as "readOnlyHint": Option<bool>,
         /// If set, the tool may destroy data.
         opt destructive_hint as "destructiveHint": Option<bool>,
@@ -52,13 +52,13 @@ record! {
         req input_schema as "inputSchema": RawObject,
         /// JSON Schema of the structured content.
         opt output_schema as "outputSchema": Option<RawObject>,
-        /// Hints.
+        /// Hints on the behaviour of the tool.
         opt annotations: Option<ToolAnnotations>,
         /// The way the tool runs.
         opt execution: Option<ToolExecution>,
         /// The icons.
         list icons: List<Icon>,
-        /// The security metadata (MGP); a malformed value counts as absent, and an absent one as dangerous.
+        /// The security metadata (MGP). A malformed value counts as absent, and a tool without it counts as dangerous.
         opt security: Option<Lenient<ToolSecurity>>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -104,9 +104,9 @@ record! {
     pub struct CallToolResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// The content.
+        /// The content blocks, for the model.
         req content: Vec<ContentBlock>,
-        /// The structured content.
+        /// The result as JSON, as described by the tool's `outputSchema`.
         opt structured_content as "structuredContent": Option<Payload>,
         /// `true` if the tool failed.
         opt is_error as "isError": Option<bool>,
@@ -118,7 +118,7 @@ record! {
 }
 
 impl Tool {
-    /// Returns the security metadata: `security`, else its mirror `_meta["dev.cloto/mgp"].security`.
+    /// Returns the security metadata: the member `security` or, if it is absent, `_meta["dev.cloto/mgp"].security`.
     #[must_use]
     pub fn find_security(&self) -> Option<Lenient<ToolSecurity>> {
         if self.security.is_some() {
@@ -131,13 +131,13 @@ impl Tool {
 }
 
 impl CallToolResult {
-    /// Creates a result with one text block.
+    /// Creates a result that consists of one text block.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(vec![ContentBlock::text(text)])
     }
 
-    /// Creates a failed result with one text block.
+    /// Creates a failed result that consists of one text block.
     #[must_use]
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: Some(true), ..Self::text(text) }
@@ -165,7 +165,7 @@ mod tests {
         check(r#","security":{"risk_level":"safe"}"#, Some(&RiskLevel::Safe));
         let mirror = r#","_meta":{"dev.cloto/mgp":{"security":{"risk_level":"moderate"}}}"#;
         check(mirror, Some(&RiskLevel::Moderate));
-        // A malformed value is not replaced by a milder mirror.
+        // A malformed `security` is not replaced by the copy in `_meta`, which may declare a lower risk.
         check(&format!(r#","security":{{}}{mirror}"#), None);
     }
 }

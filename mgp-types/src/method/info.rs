@@ -60,15 +60,15 @@ pub struct MethodInfo {
     pub kind: Kind,
     /// The direction.
     pub direction: Direction,
-    /// `MCP`, the section of MGP without the sign, or `kernel` for what only this kernel has.
+    /// `MCP`, the number of a section of MGP (e.g. `11.3`), or `kernel` for a method that only this kernel has.
     pub section: &'static str,
-    /// The extension of MGP it belongs to; `None` for MCP, and for methods that only this kernel has.
+    /// The MGP extension that contains the method; `None` for MCP, and for methods that only this kernel has.
     pub extension: Option<Extension>,
-    /// The first revision of MCP that has it or can carry it.
+    /// The first MCP revision that has the method, or can carry it.
     pub first: Revision,
-    /// The last revision of MCP that has it or can carry it.
+    /// The last MCP revision that has the method, or can carry it.
     pub last: Revision,
-    /// `true` if it is one of the 19 methods and 6 notifications of the first specification.
+    /// `true` for the 19 methods and 6 notifications of the first MGP specification.
     pub seed: bool,
     /// The type of the parameters.
     pub params: &'static str,
@@ -83,7 +83,7 @@ impl MethodInfo {
         self.first <= *revision && *revision <= self.last
     }
 
-    /// Returns whether an era has the method.
+    /// Returns whether any revision of an era has the method, or can carry it.
     #[must_use]
     pub fn is_in_era(&self, era: Era) -> bool {
         match era {

@@ -6,7 +6,7 @@ use crate::mgp::Extension;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MemberInfo {
-    /// The path in the message.
+    /// The path of the member in the message, e.g. `params._mgp.stream`.
     pub path: &'static str,
     /// The method of the message; empty for all.
     pub method: &'static str,
@@ -14,13 +14,13 @@ pub struct MemberInfo {
     pub section: &'static str,
     /// The required extension; `None` if MGP itself is enough.
     pub extension: Option<Extension>,
-    /// `true` if it is only read, never written.
+    /// `true` if the member is accepted but never sent.
     pub read_only: bool,
 }
 
 macro_rules! members {
     ($( $path:literal in $method:literal, $section:literal, $extension:expr $(, $read:ident)?; )+) => {
-        /// All members.
+        /// All members that MGP adds to MCP messages.
         pub static MEMBERS: &[MemberInfo] = &[$(
             MemberInfo {
                 path: $path,

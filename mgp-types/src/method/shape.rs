@@ -1,16 +1,16 @@
-//! The types behind the table of methods, as values (feature `schema`).
+//! Function pointers to the codec and the schema of each message type (feature `schema`).
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A type of a message.
+/// The codec and the schema of one message type.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
-    /// A function that decodes a text and encodes it again.
+    /// Decodes JSON as this type and encodes the value again.
     pub(crate) reencode: fn(&str) -> serde_json::Result<String>,
-    /// A function that returns the schema, with the types it refers to.
+    /// Returns the JSON Schema, with the definitions to which it refers.
     pub(crate) schema: fn() -> Schema,
 }
 

@@ -1,4 +1,4 @@
-//! The table of methods and its marker types (MCP all revisions, MGP §3 to §16).
+//! The table of methods and its marker types (all revisions of MCP, MGP §3 to §16).
 
 #[cfg(feature = "schema")]
 use super::shape::{Shape, Shapes};
@@ -80,7 +80,7 @@ methods! {
     /// Opens a legacy connection.
     Request Initialize = "initialize" (mcp::InitializeParams) -> mcp::InitializeResult,
         ToServer, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Checks that the peer is alive (legacy).
+    /// Checks that the peer responds (legacy).
     Request Ping = "ping" (EmptyParams) -> EmptyResult,
         Both, "MCP", [V2024_11_05 to V2025_11_25];
     /// Requests the identity and capabilities of a modern server.
@@ -113,7 +113,7 @@ methods! {
     /// Returns a prompt with its arguments filled in.
     Request PromptsGet = "prompts/get" (mcp::GetPromptParams) -> mcp::GetPromptResult,
         ToServer, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Completes an argument.
+    /// Requests proposals for the value of an argument.
     Request CompletionComplete = "completion/complete" (mcp::CompleteParams) -> mcp::CompleteResult,
         ToServer, "MCP", [V2024_11_05 to V2026_07_28];
     /// Sets the log level (legacy).
@@ -122,13 +122,13 @@ methods! {
     /// Opens the stream of notifications (modern).
     Request SubscriptionsListen = "subscriptions/listen" (mcp::ListenParams) -> mcp::ListenResult,
         ToServer, "MCP", [V2026_07_28 to V2026_07_28];
-    /// Samples the client's model (legacy; modern servers put it into a result).
+    /// Requests a completion by the client's model (legacy; a modern server sends this request inside a result).
     Request SamplingCreateMessage = "sampling/createMessage" (mcp::CreateMessageParams) -> mcp::CreateMessageResult,
         ToClient, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Requests the roots (legacy; modern servers put it into a result).
+    /// Requests the client's roots (legacy; a modern server sends this request inside a result).
     Request RootsList = "roots/list" (EmptyParams) -> mcp::ListRootsResult,
         ToClient, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Asks the user (legacy; modern servers put it into a result).
+    /// Asks the user (legacy; a modern server sends this request inside a result).
     Request ElicitationCreate = "elicitation/create" (mcp::ElicitParams) -> mcp::ElicitResult,
         ToClient, "MCP", [V2025_06_18 to V2025_11_25];
     /// Requests the state of a task.
@@ -143,7 +143,7 @@ methods! {
     /// Cancels a task.
     Request TasksCancel = "tasks/cancel" (mcp::TaskParams) -> mcp::CancelTaskResult,
         Both, "MCP", [V2025_11_25 to V2026_07_28];
-    /// Sends a task the input it waits for (tasks extension).
+    /// Sends a task the input for which it waits (tasks extension).
     Request TasksUpdate = "tasks/update" (mcp::UpdateTaskParams) -> EmptyResult,
         ToServer, "MCP", [V2026_07_28 to V2026_07_28];
     /// Completes the handshake (legacy).
@@ -185,16 +185,16 @@ methods! {
     /// Confirms the notifications of a subscription (modern).
     Notification SubscriptionsAcknowledged = "notifications/subscriptions/acknowledged" (mcp::SubscriptionsAcknowledgedParams),
         ToClient, "MCP", [V2026_07_28 to V2026_07_28];
-    /// Notifies a server that its permissions are being decided; from a server, requests permissions.
+    /// Informs a server that its permissions are being decided or, if sent by a server, requests permissions.
     Request PermissionRequest = "mgp/permission/request" (mgp::PermissionRequestParams) -> mgp::PermissionRequestResult,
         Both, "3.5", Permissions [V2024_11_05 to V2026_07_28] "seed";
     /// Sends the decision about permissions.
     Request PermissionResponse = "mgp/permission/response" (mgp::PermissionDecision) -> mgp::PermissionAck,
         ToServer, "3.6", Permissions [V2024_11_05 to V2026_07_28] "seed";
-    /// Later spelling of `mgp/permission/request`.
+    /// The name of `mgp/permission/request` in later revisions.
     Request PermissionAwait = "mgp/permission/await" (mgp::PermissionRequestParams) -> mgp::PermissionRequestResult,
         ToServer, "3.5", Permissions [V2024_11_05 to V2026_07_28];
-    /// Later spelling of `mgp/permission/response`.
+    /// The name of `mgp/permission/response` in later revisions.
     Request PermissionGrant = "mgp/permission/grant" (mgp::PermissionDecision) -> mgp::PermissionAck,
         ToServer, "3.6", Permissions [V2024_11_05 to V2026_07_28];
     /// Queries the access of an agent to a tool.
@@ -203,10 +203,10 @@ methods! {
     /// Grants or denies access.
     Request AccessGrant = "mgp/access/grant" (mgp::AccessGrantParams) -> mgp::AccessGrantResult,
         ToServer, "5.4", AccessControl [V2024_11_05 to V2026_07_28] "seed";
-    /// Revokes access.
+    /// Revokes an agent's access entries.
     Request AccessRevoke = "mgp/access/revoke" (mgp::AccessRevokeParams) -> mgp::AccessRevokeResult,
         ToServer, "5.4", AccessControl [V2024_11_05 to V2026_07_28] "seed";
-    /// Checks that a peer is alive.
+    /// Checks that a peer responds.
     Request HealthPing = "mgp/health/ping" (mgp::PingParams) -> mgp::PingResult,
         Both, "11.3", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
     /// Requests the health of a server.
@@ -254,10 +254,10 @@ methods! {
     /// Stops a kernel.
     Request KernelStop = "mgp/kernel/stop" (mgp::KernelStopParams) -> mgp::KernelStopResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Reads the configuration of a kernel again.
+    /// Makes a kernel read its configuration files again.
     Request KernelReload = "mgp/kernel/reload" (mgp::KernelReloadParams) -> mgp::KernelReloadResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lists the servers of a kernel, in the view of an operator.
+    /// Lists the servers of a kernel, with details for operators.
     Request KernelServers = "mgp/kernel/servers" (mgp::KernelServersParams) -> mgp::KernelServersResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Starts a server of a kernel.
@@ -266,16 +266,16 @@ methods! {
     /// Stops a server of a kernel.
     Request KernelServersStop = "mgp/kernel/servers/stop" (mgp::KernelServerParams) -> mgp::KernelServerResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Starts a server of a kernel again.
+    /// Restarts a server of a kernel.
     Request KernelServersRestart = "mgp/kernel/servers/restart" (mgp::KernelServerParams) -> mgp::KernelServerResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lets a server of a kernel finish, and waits until it has stopped.
+    /// Stops a server of a kernel after its running requests, and waits until it has stopped.
     Request KernelServersDrain = "mgp/kernel/servers/drain" (mgp::KernelServerParams) -> mgp::KernelServerResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Returns the standard error of a server of a kernel.
     Request KernelServersLogs = "mgp/kernel/servers/logs" (mgp::KernelServerLogsParams) -> mgp::KernelServerLogsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lists the tools of a kernel, and the reasons for hidden ones.
+    /// Lists the tools of a kernel, and why some are hidden from an agent.
     Request KernelTools = "mgp/kernel/tools" (mgp::KernelToolsParams) -> mgp::KernelToolsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Approves a tool definition that waits.
@@ -287,7 +287,7 @@ methods! {
     /// Returns the token cost of an agent's list of tools.
     Request KernelToolsTokens = "mgp/kernel/tools/tokens" (mgp::KernelTokensParams) -> mgp::KernelTokensResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Explains what would be decided about a call of a tool, without making it.
+    /// Returns how a kernel would decide about a tool call, without making the call.
     Request KernelExplain = "mgp/kernel/explain" (mgp::KernelExplainParams) -> mgp::KernelExplainResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Lists the decisions about permissions.
@@ -323,7 +323,7 @@ methods! {
     /// Reports an audit event.
     Notification AuditNotification = "notifications/mgp.audit" (mgp::AuditEvent),
         Both, "6.3", Audit [V2024_11_05 to V2026_07_28] "seed";
-    /// Reports that a server changed its state.
+    /// Reports that the state of a server changed.
     Notification LifecycleNotification = "notifications/mgp.lifecycle" (mgp::LifecycleParams),
         ToClient, "11.4", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
     /// Carries a piece of a result.
@@ -338,10 +338,10 @@ methods! {
     /// Requests missing chunks (later revisions).
     Notification StreamGap = "notifications/mgp.stream.gap" (mgp::GapParams),
         ToServer, "12.9", Streaming [V2024_11_05 to V2026_07_28];
-    /// Reports that a chunk is lost (one implementation).
+    /// Reports that a chunk cannot be sent again (one implementation).
     Notification StreamGapUnrecoverable = "notifications/mgp.stream.gap_unrecoverable" (mgp::GapUnrecoverableParams),
         ToClient, "12.9", Streaming [V2024_11_05 to V2026_07_28];
-    /// Carries an event.
+    /// Delivers an event to a subscriber.
     Notification EventNotification = "notifications/mgp.event" (mgp::EventParams),
         Both, "13.3", Events [V2024_11_05 to V2026_07_28] "seed";
     /// Asks the user.
@@ -370,7 +370,7 @@ pub(crate) fn shapes(info: &MethodInfo) -> Option<&'static Shapes> {
     SHAPES.iter().find(|shapes| shapes.marker == info.marker)
 }
 
-/// The row of `tools/call`, which most messages have; it is compared first.
+/// The row of `tools/call`. Most messages have this method, so `lookup` compares it first.
 const USUAL: usize = {
     let mut row = 0;
     while is_less(NAMES[row], ToolsCall::METHOD) || is_less(ToolsCall::METHOD, NAMES[row]) {
@@ -379,7 +379,7 @@ const USUAL: usize = {
     row
 };
 
-/// The rows in the order of their names, sorted at compile time.
+/// The indices of the rows, ordered by name; sorted at compile time.
 static ORDER: [usize; NAMES.len()] = sorted();
 
 const fn sorted() -> [usize; NAMES.len()] {

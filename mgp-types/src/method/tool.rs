@@ -1,6 +1,6 @@
 //! Methods of MGP that are also called as tools, in three spellings (MGP §16.5, later revisions).
 
-/// A tool of the kernel and its method.
+/// A tool of the kernel, and the MGP method that it calls.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct KernelToolName {
@@ -74,7 +74,7 @@ tools! {
 /// The tool that replays audit events (later revisions of §6); it has no method.
 pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
 
-/// The tool that calls a found tool (§16.5); it has no method.
+/// The tool that calls a tool found by a search (§16.5); it has no method.
 pub const TOOLS_CALL: &str = "mgp.tools.call";
 
 /// The tool that reads on in a long result; it has no method.

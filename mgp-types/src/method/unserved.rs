@@ -1,8 +1,9 @@
-//! The methods without a part that serves or sends them.
+//! The methods that this workspace neither serves nor sends yet.
 
-/// Methods that no server and no kernel of this workspace serves yet; [`methods`](super::methods) has them all.
+/// Methods that no server and no kernel of this workspace serves or sends yet; [`methods`](super::methods) lists
+/// them too.
 ///
-/// Tests compare it with the answers of a server and of a kernel.
+/// Tests check this list against the answers of a server and of a kernel.
 pub const UNSERVED: &[&str] = &[
     "mgp/events/subscribe",
     "mgp/events/unsubscribe",

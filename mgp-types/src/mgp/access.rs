@@ -6,7 +6,7 @@ use crate::{Id, Payload, Timestamp};
 string_enum! {
     /// The scope of an entry (§5.3).
     pub enum EntryType {
-        /// A whole server.
+        /// All tools of a server.
         ServerGrant = "server_grant",
         /// A single tool.
         ToolGrant = "tool_grant",
@@ -20,7 +20,7 @@ string_enum! {
         Deny = "deny",
     }
 
-    /// The decision without an entry (§5.5).
+    /// The decision about agents without an access entry (§5.5).
     pub enum DefaultPolicy {
         /// Access is denied.
         OptIn = "opt-in",
@@ -58,21 +58,21 @@ record! {
         opt permission: Option<AccessPermission>,
         /// The origin of the decision.
         opt source: Option<AccessSource>,
-        /// The author of the entry.
+        /// The author of the entry that decided.
         tri granted_by: Nullable<String>,
-        /// The time the entry was made.
+        /// The time at which the entry that decided was created.
         tri granted_at: Nullable<Timestamp>,
-        /// The expiry time.
+        /// The time at which the entry that decided expires.
         tri expires_at: Nullable<Timestamp>,
         /// The queried agent.
         opt agent_id: Option<String>,
         /// The queried server.
         opt server_id: Option<String>,
-        /// The entries, if the query named no tool.
+        /// The agent's entries for the server, if the query named no tool.
         list entries: List<AccessEntry>,
     }
 
-    /// An entry.
+    /// An access entry: a decision about an agent and a server or tool.
     pub struct AccessEntry {
         /// The scope.
         req entry_type: EntryType,
@@ -80,7 +80,7 @@ record! {
         req agent_id: String,
         /// The server.
         req server_id: String,
-        /// The tool.
+        /// The name of the tool, for a `tool_grant`.
         nul tool_name: Option<String>,
         /// The decision.
         req permission: AccessPermission,
@@ -106,7 +106,7 @@ record! {
         nul tool_name: Option<String>,
         /// The decision.
         req permission: AccessPermission,
-        /// The author, as claimed; the authenticated caller counts.
+        /// The author that the caller claims; the kernel records the authenticated caller instead.
         opt granted_by: Option<String>,
         /// The reason.
         opt justification: Option<String>,
@@ -126,11 +126,11 @@ record! {
         req server_id: String,
         /// The scope.
         req entry_type: EntryType,
-        /// The tool.
+        /// The name of the tool, for a `tool_grant`.
         opt tool_name: Option<String>,
         /// The decision.
         req permission: AccessPermission,
-        /// The author, as authenticated.
+        /// The author of the entry: the authenticated caller.
         opt granted_by: Option<String>,
         /// The time the entry was made.
         opt granted_at: Option<Timestamp>,

@@ -31,13 +31,13 @@ open_enum! {
         CodeRejected = "CODE_REJECTED",
     }
 
-    /// The outcome of an audited action.
+    /// The outcome of an audited action; all spellings listed are read, and the first one is written.
     pub enum AuditResult {
         /// Succeeded.
         Success = "SUCCESS" | "success",
         /// Failed.
         Failure = "FAILURE" | "failure" | "error" | "ERROR",
-        /// Not started.
+        /// The action was refused before it began.
         Blocked = "BLOCKED" | "blocked",
         /// Cancelled.
         Cancelled = "CANCELLED" | "cancelled",
@@ -47,7 +47,7 @@ open_enum! {
 record! {
     /// The actor of an event.
     pub struct Actor {
-        /// `agent`, `user`, `server`, `kernel`.
+        /// The kind of the actor: `agent`, `user`, `server` or `kernel`.
         req kind as "type": String,
         /// The id.
         req id: String,
@@ -65,7 +65,7 @@ record! {
     pub struct AuditEvent {
         /// The time.
         req timestamp: Timestamp,
-        /// The trace it belongs to.
+        /// The trace id of the call that caused the event.
         opt trace_id: Option<String>,
         /// The type.
         req event_type: EventType,
@@ -77,13 +77,13 @@ record! {
         req result: AuditResult,
         /// Further details.
         opt details: Option<Object>,
-        /// The running number (later revisions).
+        /// The sequence number of the event (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 
     /// Arguments of `mgp.audit.replay` (later revisions).
     pub struct AuditReplayParams {
-        /// Events after this number.
+        /// Return only events after this sequence number.
         opt since_seq: Option<u64>,
         /// Events after this time.
         opt since_timestamp: Option<Timestamp>,
@@ -95,9 +95,9 @@ record! {
     pub struct AuditReplayResult {
         /// The events.
         req events: Vec<AuditEvent>,
-        /// `true` if there are more.
+        /// `true` if there are more events.
         req has_more: bool,
-        /// The position of the next page, if there is one.
+        /// The `since_seq` for the next page.
         opt next_seq: Option<u64>,
     }
 }

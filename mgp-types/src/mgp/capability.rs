@@ -29,7 +29,7 @@ impl MgpVersion {
         self.0.split('.').next()?.parse().ok()
     }
 
-    /// Returns whether two versions can work together: their major versions must match (§2.4).
+    /// Returns whether two versions are compatible: their major versions must be equal (§2.4).
     #[must_use]
     pub fn is_compatible(&self, other: &Self) -> bool {
         self.major().is_some() && self.major() == other.major()
@@ -57,20 +57,20 @@ impl fmt::Display for MgpVersion {
 crate::record::schema_of!(MgpVersion as "MgpVersion", { "type": "string" });
 
 record! {
-    /// The MGP capability of a peer; only servers send the last three members.
+    /// The MGP capability of a peer; only servers send the last four members.
     pub struct MgpCapability {
-        /// The version it speaks.
+        /// The MGP version that the peer speaks.
         req version: MgpVersion,
-        /// The offered extensions; unknown ones are preserved.
+        /// The extensions that the peer offers; unknown ones are preserved.
         req extensions: Vec<String>,
-        /// The permissions that the server needs, as it declares them.
+        /// The permissions that the server declares to need.
         list permissions_required: List<Permission>,
-        /// The id the server claims; shown, never a key.
+        /// The id that the server claims; shown to users, but never used as a key.
         opt server_id: Option<String>,
-        /// The trust the server claims; it never raises what is configured.
+        /// The trust level that the server claims; it never raises the configured level.
         opt trust_level: Option<TrustLevel>,
-        /// `true` if the server asks modern callers whatever it asks legacy ones, in results that require input. A
-        /// gateway then needs no connection of the legacy era for its legacy callers.
+        /// `true` if the server asks modern callers every question that it asks legacy callers, in results that require
+        /// input. A gateway then needs no legacy connection to the server for its legacy callers.
         opt asks_in_rounds: Option<bool>,
     }
 
@@ -88,7 +88,7 @@ impl MgpCapability {
         ExtensionSet::from_offer(&self.extensions)
     }
 
-    /// Returns whether the peer uses the words of later revisions than the one that §2.2 belongs to.
+    /// Returns whether the peer offers an extension that was added after the revision of §2.2.
     #[must_use]
     pub fn speaks_later_words(&self) -> bool {
         let is_later = |name: &String| {

@@ -1,4 +1,4 @@
-//! Rules for tools that take code (MGP §7).
+//! Safety rules for tools that take code as an argument (MGP §7).
 
 use crate::record::{List, open_enum, record};
 
@@ -9,15 +9,15 @@ open_enum! {
         Unrestricted = "unrestricted",
         /// Blocked imports and patterns.
         Standard = "standard",
-        /// Allowed imports only, blocked patterns, a size limit.
+        /// Allows only the listed imports; also blocks patterns and limits the size.
         Strict = "strict",
-        /// `strict`, and no writes.
+        /// Like `strict`, and also blocks writes.
         Readonly = "readonly",
     }
 
     /// The status of a rejection.
     pub enum RejectionStatus {
-        /// Rejected.
+        /// The code was rejected (§7.4).
         Rejected = "rejected",
         /// Denied (later revisions).
         Denied = "denied",
@@ -29,9 +29,9 @@ record! {
     pub struct CodeSafety {
         /// The strictness.
         req level: CodeSafetyLevel,
-        /// The language.
+        /// The programming language of the code.
         opt language: Option<String>,
-        /// The maximum size of the code.
+        /// The maximum size of the code, in bytes.
         opt max_code_size_bytes: Option<u64>,
         /// Imports that are blocked.
         list blocked_imports: List<String>,
@@ -41,31 +41,31 @@ record! {
         list allowed_imports: List<String>,
     }
 
-    /// The rules that accepted code must follow.
+    /// The rules that code must follow to be accepted.
     pub struct CodeHints {
         /// Imports that are blocked.
         list blocked_imports: List<String>,
         /// Imports that are allowed.
         list allowed_imports: List<String>,
-        /// The maximum size of the code.
+        /// The maximum size of the code, in bytes.
         opt max_code_size_bytes: Option<u64>,
     }
 
-    /// The reason of a rejection (§7.4); later revisions use it for every refusal.
+    /// The reason for a rejection (§7.4); later revisions use this object for every refusal.
     pub struct CodeRejection {
-        /// `rejected`.
+        /// The kind of refusal.
         req status: RejectionStatus,
         /// The reason in one sentence.
         req reason: String,
         /// The violated rules.
         list violations: List<String>,
-        /// The rules that accepted code must follow.
+        /// The rules that code must follow to be accepted.
         opt hints: Option<CodeHints>,
         /// A machine-readable code (later revisions).
         opt code: Option<String>,
         /// `true` if a retry may succeed (later revisions).
         opt retryable: Option<bool>,
-        /// The remedy (later revisions).
+        /// A hint on how the caller can avoid the refusal (later revisions).
         opt remediation_hint: Option<String>,
     }
 }

@@ -18,11 +18,11 @@ open_enum! {
 
     /// The outcome of a registration.
     pub enum RegistrationStatus {
-        /// Running.
+        /// The server is registered and running.
         Connected = "connected",
-        /// An operator must approve it.
+        /// An operator must approve the registration.
         PendingApproval = "pending_approval",
-        /// An operator rejected it.
+        /// An operator rejected the registration.
         Rejected = "rejected",
         /// The server did not start.
         Error = "error",
@@ -32,19 +32,19 @@ open_enum! {
 }
 
 record! {
-    /// `[servers.mgp]` (§15.2).
+    /// The MGP settings of a server: `[servers.mgp]` in `mgp.toml` (§15.2).
     pub struct ServerMgpConfig {
         /// The extensions to offer.
         list extensions: List<String>,
-        /// The permissions it needs.
+        /// The permissions that the server needs.
         list permissions_required: List<Permission>,
         /// The trust level.
         opt trust_level: Option<TrustLevel>,
         /// The restart policy.
         opt restart_policy: Option<RestartPolicy>,
-        /// The maximum number of restarts within the window.
+        /// The maximum number of restarts within `restart_window_secs`.
         opt max_restarts: Option<u32>,
-        /// The window in seconds.
+        /// The window in which restarts are counted, in seconds.
         opt restart_window_secs: Option<u64>,
         /// The first delay between restarts, in milliseconds.
         opt backoff_base_ms: Option<u64>,
@@ -56,23 +56,23 @@ record! {
 
     /// An entry of `[[servers]]` in `mgp.toml` (§15.2).
     pub struct ServerEntry {
-        /// The server's identity everywhere.
+        /// The id that identifies the server everywhere.
         req id: String,
-        /// The program.
+        /// The program to start.
         opt command: Option<String>,
-        /// The arguments.
+        /// The arguments of the program.
         list args: List<String>,
-        /// The URL, instead of a program.
+        /// The URL of the server, instead of a program.
         opt url: Option<String>,
         /// The transport.
         opt transport: Option<Transport>,
-        /// MGP settings; without them MGP is still offered.
+        /// MGP settings; without them MGP is still offered to the server.
         opt mgp: Option<ServerMgpConfig>,
         /// Environment; `${VAR}` is expanded.
         opt env: Option<BTreeMap<String, String>>,
     }
 
-    /// A file `mgp.toml` (§15.2).
+    /// The content of a file `mgp.toml` (§15.2).
     pub struct ServerConfig {
         /// The servers.
         list servers: List<ServerEntry>,
@@ -100,11 +100,11 @@ record! {
         req id: String,
         /// The state.
         req status: ServerState,
-        /// The version of MGP it speaks; absent for plain MCP.
+        /// The version of MGP that the server speaks; absent for plain MCP.
         opt mgp_version: Option<MgpVersion>,
         /// The extensions in use.
         list extensions: List<String>,
-        /// The names of its tools.
+        /// The names of the server's tools.
         list tools: List<String>,
         /// The trust level.
         opt trust_level: Option<TrustLevel>,
@@ -118,23 +118,23 @@ record! {
 
     /// Parameters of `mgp/discovery/register` (§15.4).
     pub struct RegisterParams {
-        /// The server's identity.
+        /// The id that identifies the server everywhere.
         req id: String,
-        /// The program.
+        /// The program to start.
         opt command: Option<String>,
-        /// The arguments.
+        /// The arguments of the program.
         list args: List<String>,
         /// The transport.
         opt transport: Option<Transport>,
         /// MGP settings.
         opt mgp: Option<ServerMgpConfig>,
-        /// Environment.
+        /// Environment variables of the program.
         opt env: Option<BTreeMap<String, String>>,
         /// The working directory.
         opt cwd: Option<String>,
-        /// The source of a script without a file: `command` runs it, `args` are its arguments.
+        /// The source code of a script that has no file; `command` runs it, and `args` are the script's arguments.
         opt source: Option<String>,
-        /// The author, as claimed; the authenticated caller counts.
+        /// The author that the caller claims; the kernel records the authenticated caller instead.
         opt created_by: Option<String>,
         /// The reason.
         opt justification: Option<String>,

@@ -21,7 +21,7 @@ open_enum! {
         Confirmation = "confirmation",
         /// A text.
         Input = "input",
-        /// A choice.
+        /// One of the given options.
         Selection = "selection",
         /// No answer; the user is only informed.
         Notification = "notification",
@@ -35,25 +35,25 @@ open_enum! {
         Accepted = "accepted",
         /// The callback was answered before.
         AlreadyProcessed = "already_processed",
-        /// There is no such callback.
+        /// No callback has this id.
         Unknown = "unknown",
     }
 
-    /// Families of channels (§13.5).
+    /// The standard families of event channels (§13.5).
     pub enum ChannelPattern {
-        /// Models.
+        /// Events about models.
         Model = "model.*",
-        /// The system.
+        /// Events about the system.
         System = "system.*",
-        /// Tools.
+        /// Events about tools.
         Tool = "tool.*",
-        /// Security.
+        /// Events about security.
         Security = "security.*",
     }
 }
 
 impl Severity {
-    /// Returns the rank; an unknown value counts as information.
+    /// Returns the position in the order of severities, from 0; an unknown severity has the rank of `info`.
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self {
@@ -67,21 +67,21 @@ impl Severity {
 record! {
     /// A filter on the events of a channel.
     pub struct EventFilter {
-        /// The lowest severity.
+        /// The lowest severity to deliver.
         opt min_severity: Option<Severity>,
     }
 
     /// Parameters of `mgp/events/subscribe` (§13.2).
     pub struct SubscribeEventsParams {
-        /// The channels; globs are allowed.
+        /// The channels to subscribe to; globs are allowed.
         req channels: Vec<String>,
-        /// The filter.
+        /// Restricts the events that are delivered.
         opt filter: Option<EventFilter>,
     }
 
     /// Result of `mgp/events/subscribe`.
     pub struct SubscribeEventsResult {
-        /// The channels that were found.
+        /// The requested channels that exist.
         req subscribed: Vec<String>,
         /// Requested channels that do not exist.
         def unsupported: Vec<String>,
@@ -115,7 +115,7 @@ record! {
         req data: Payload,
         /// The severity.
         opt severity: Option<Severity>,
-        /// The running number (later revisions).
+        /// The sequence number of the event (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 
@@ -123,7 +123,7 @@ record! {
     pub struct EventsReplayParams {
         /// The subscription.
         req subscription_id: String,
-        /// Events after this number.
+        /// Return only events after this sequence number.
         opt after_seq: Option<u64>,
         /// The maximum number of results.
         opt limit: Option<u64>,
@@ -133,11 +133,11 @@ record! {
     pub struct EventsReplayResult {
         /// The subscription.
         req subscription_id: String,
-        /// The events; they do not repeat the subscription.
+        /// The events, without their `subscription_id`.
         req events: Vec<Payload>,
-        /// `true` if there are more.
+        /// `true` if there are more events.
         req has_more: bool,
-        /// `true` if older events are lost.
+        /// `true` if events after `after_seq` are no longer stored.
         opt truncated: Option<bool>,
     }
 
@@ -145,7 +145,7 @@ record! {
     pub struct CallbackRequestParams {
         /// The id of the callback.
         req callback_id: String,
-        /// The call it belongs to.
+        /// The request id of the call during which the server asks.
         opt request_id: Option<Id>,
         /// The kind of answer.
         req kind as "type": CallbackType,
@@ -161,7 +161,7 @@ record! {
 
     /// Parameters of `mgp/callback/respond`.
     pub struct CallbackRespondParams {
-        /// The question.
+        /// The id of the answered callback.
         req callback_id: String,
         /// The answer.
         req response: Payload,
@@ -169,7 +169,7 @@ record! {
 
     /// Result of `mgp/callback/respond`.
     pub struct CallbackRespondResult {
-        /// The question.
+        /// The id of the answered callback.
         req callback_id: String,
         /// The outcome.
         req status: CallbackStatus,

@@ -6,7 +6,7 @@ use std::ops::{BitAnd, BitOr};
 use crate::record::string_enum;
 
 string_enum! {
-    /// An extension: the nine of §2.2, then the parts and additions of later revisions.
+    /// An extension of MGP: the nine of §2.2, then those that later revisions split off or added.
     pub enum Extension {
         /// Permission declarations and tool security metadata (§3, §4).
         Security = "security",
@@ -26,25 +26,25 @@ string_enum! {
         Discovery = "discovery",
         /// Search for tools (§16).
         ToolDiscovery = "tool_discovery",
-        /// Later: the permission half of `security`.
+        /// In later revisions: the permission half of `security`.
         Permissions = "permissions",
-        /// Later: the metadata half of `security`.
+        /// In later revisions: the tool metadata half of `security`.
         ToolSecurity = "tool_security",
-        /// Later: the event half of `bidirectional`.
+        /// In later revisions: the event half of `bidirectional`.
         Events = "events",
-        /// Later: the callback half of `bidirectional`.
+        /// In later revisions: the callback half of `bidirectional`.
         Callbacks = "callbacks",
-        /// Later: the progress part of `streaming`.
+        /// In later revisions: the progress part of `streaming`.
         Progress = "progress",
         /// Later: structured errors (§14), always on here.
         ErrorHandling = "error_handling",
-        /// Later: calls on behalf of another agent.
+        /// In later revisions: calls on behalf of another agent.
         Delegation = "delegation",
     }
 }
 
 impl Extension {
-    /// The nine of §2.2.
+    /// The nine extensions of §2.2.
     pub const STANDARD: &'static [Self] = &[
         Self::Security,
         Self::AccessControl,
@@ -57,7 +57,7 @@ impl Extension {
         Self::ToolDiscovery,
     ];
 
-    /// Returns the extension of §2.2 that this is a part of, or the extension itself.
+    /// Returns the extension of §2.2 that contains this one; any other extension is returned unchanged.
     #[must_use]
     pub const fn whole(self) -> Self {
         match self {
@@ -68,12 +68,12 @@ impl Extension {
         }
     }
 
-    /// Returns whether this is an extension of §2.2 that later revisions replaced by two halves.
+    /// Returns whether later revisions split this extension into two halves: `security` and `bidirectional`.
     const fn is_split(self) -> bool {
         matches!(self, Self::Security | Self::Bidirectional)
     }
 
-    /// An extension with parts has the union of their bits.
+    /// Returns the bits of the extension in a set; an extension with parts has the bits of all its parts.
     const fn bits(self) -> u16 {
         match self {
             Self::Permissions => 1,
@@ -97,7 +97,7 @@ impl Extension {
     }
 }
 
-/// A set of extensions; an extension and its parts share their bits.
+/// A set of extensions. An extension shares its bits with its parts, so a set may contain only a part.
 ///
 /// ```
 /// use mgp_types::mgp::{Extension, ExtensionSet};
@@ -115,7 +115,7 @@ impl ExtensionSet {
     /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The nine of §2.2.
+    /// The nine extensions of §2.2.
     pub const STANDARD: Self = {
         let mut set = Self::EMPTY;
         let mut index = 0;
@@ -134,8 +134,8 @@ impl ExtensionSet {
 
     /// Creates a set from the names in a peer's offer or answer; unknown names are ignored.
     ///
-    /// A half that is named beside its whole restricts the whole: a peer that has only `tool_security` also writes
-    /// `security`, for peers that know the names of §2.2 only.
+    /// If a half is named together with its whole, only the half counts: a peer that has only `tool_security` must also
+    /// write `security`, for peers that know only the names of §2.2.
     ///
     /// ```
     /// use mgp_types::mgp::{Extension, ExtensionSet};
@@ -166,7 +166,7 @@ impl ExtensionSet {
         Self(self.0 & !extension.bits())
     }
 
-    /// Returns whether the set contains the whole extension.
+    /// Returns whether the set contains the extension with all its parts.
     #[must_use]
     pub const fn contains(self, extension: Extension) -> bool {
         self.0 & extension.bits() == extension.bits()
@@ -184,7 +184,7 @@ impl ExtensionSet {
         self.0 == 0
     }
 
-    /// Returns the fewest extensions that make up the set, those of §2.2 first.
+    /// Returns the shortest list of extensions that make up the set, those of §2.2 first.
     pub fn iter(self) -> impl Iterator<Item = Extension> {
         let mut rest = self.0;
         Extension::ALL.iter().copied().filter(move |extension| {
@@ -197,12 +197,13 @@ impl ExtensionSet {
         })
     }
 
-    /// Returns the names of an offer: the wholes of §2.2, also if only a half is in the set, and each half in the set.
+    /// Returns the names to send in an offer: each extension in the set, and also `security` or `bidirectional` if the
+    /// set contains only a half of it.
     pub fn offered_names(self) -> impl Iterator<Item = &'static str> {
         Extension::ALL.iter().filter(move |one| self.is_named(**one)).map(|one| one.as_str())
     }
 
-    /// Returns the offered names that an answer repeats: a peer knows no other names.
+    /// Returns the names to send in an answer: those of the offer, because the peer may know no others.
     #[must_use]
     pub fn names_for<S: AsRef<str>>(self, offered: &[S]) -> Vec<&'static str> {
         let mut names = Vec::new();
@@ -214,7 +215,7 @@ impl ExtensionSet {
         names
     }
 
-    /// Returns whether a peer that knows only this name should see it.
+    /// Returns whether a message to a peer should name the extension: it is in the set, or is split and one half is.
     const fn is_named(self, extension: Extension) -> bool {
         if extension.is_split() { self.0 & extension.bits() != 0 } else { self.contains(extension) }
     }
@@ -294,7 +295,7 @@ mod tests {
         check(&["permissions"], &["security"], "permissions", &["security"]);
         check(&["tool_security"], &["security"], "tool_security", &["security"]);
         check(&["events"], &["bidirectional"], "events", &["bidirectional"]);
-        // Progress without chunks is not a half of `streaming`, which promises both.
+        // `progress` alone does not count as `streaming`, which also promises chunks.
         check(&["progress"], &["streaming"], "progress", &[]);
     }
 
@@ -312,7 +313,7 @@ mod tests {
         check(&["callbacks", "audit"], "audit bidirectional callbacks");
         check(&["streaming"], "streaming progress");
         check(&["progress", "delegation"], "progress delegation");
-        // A whole beside the half that is not served leaves nothing.
+        // The offer names a whole and the half that is not served, so nothing is active.
         let offer = ExtensionSet::from_offer(["security", "permissions"]);
         assert!((offer & ExtensionSet::from_names(["tool_security"])).is_empty());
     }

@@ -6,41 +6,41 @@ use crate::record::{Number, Object, open_enum, record};
 open_enum! {
     /// The state of a server (§11.2).
     pub enum ServerState {
-        /// Configured, not started.
+        /// The server is configured but was not started.
         Registered = "registered" | "Registered",
         /// Starting.
         Connecting = "connecting" | "Connecting",
         /// Running.
         Connected = "connected" | "Connected",
-        /// Finishing its running requests.
+        /// The server finishes its running requests and accepts no new ones.
         Draining = "draining" | "Draining",
         /// Stopped.
         Disconnected = "disconnected" | "Disconnected",
         /// Failed.
         Error = "error" | "Error",
-        /// Restarting.
+        /// The server is being restarted.
         Restarting = "restarting" | "Restarting",
     }
 
     /// The health of a server (§11.3).
     pub enum HealthStatus {
-        /// Healthy.
+        /// The server works normally.
         Healthy = "healthy",
-        /// Degraded.
+        /// The server works with limitations.
         Degraded = "degraded",
-        /// Failing, but answering.
+        /// The server fails, but still answers health requests.
         Unhealthy = "unhealthy",
     }
 
     /// The reason for a shutdown (§11.4).
     pub enum ShutdownReason {
-        /// An operator stops it.
+        /// An operator stops the server.
         OperatorRequest = "operator_request",
         /// The configuration changed.
         ConfigurationChange = "configuration_change",
         /// The server exceeds a resource limit.
         ResourceLimit = "resource_limit",
-        /// The server is idle.
+        /// The server was idle for too long.
         IdleTimeout = "idle_timeout",
         /// The kernel stops.
         KernelShutdown = "kernel_shutdown",
@@ -104,7 +104,7 @@ record! {
         opt uptime_secs: Option<Number>,
         /// The id the server claims.
         opt server_id: Option<String>,
-        /// The state of a server that is not connected, in an answer of a kernel.
+        /// The state of the server, if a kernel answers for a server that is not connected.
         opt state: Option<ServerState>,
     }
 
@@ -120,19 +120,19 @@ record! {
         req status: HealthStatus,
         /// The server, in an answer of a kernel.
         opt server_id: Option<String>,
-        /// The state of a server that cannot report its health, in an answer of a kernel.
+        /// The state of the server, if a kernel answers for a server that cannot report its health.
         opt state: Option<ServerState>,
         /// The uptime in seconds.
         opt uptime_secs: Option<Number>,
         /// The number of usable tools.
         opt tools_available: Option<u64>,
-        /// The total number.
+        /// The number of all tools.
         opt tools_total: Option<u64>,
         /// The number of running requests.
         opt pending_requests: Option<u64>,
-        /// Resource usage; any members.
+        /// Resource usage; the members are defined by the server.
         opt resources: Option<Object>,
-        /// Results of checks; any members.
+        /// Results of health checks; the members are defined by the server.
         opt checks: Option<Object>,
     }
 
@@ -140,7 +140,7 @@ record! {
     pub struct ShutdownParams {
         /// The reason.
         opt reason: Option<ShutdownReason>,
-        /// The time for running requests to end, in milliseconds.
+        /// The time for which the server waits for running requests, in milliseconds.
         opt timeout_ms: Option<u64>,
         /// The server to stop, in a request to a kernel; if absent, the receiver stops.
         opt server_id: Option<String>,
@@ -152,11 +152,11 @@ record! {
         req accepted: bool,
         /// The number of running requests.
         opt pending_requests: Option<u64>,
-        /// The expected time until they end, in milliseconds.
+        /// The expected time until the running requests end, in milliseconds.
         opt estimated_drain_ms: Option<u64>,
-        /// The requested server, if it was not found.
+        /// The id of the requested server, if the kernel did not find it.
         opt server_id: Option<String>,
-        /// `not_found`, if it was not found.
+        /// `not_found`, if the kernel did not find the requested server.
         opt status: Option<String>,
     }
 
@@ -164,9 +164,9 @@ record! {
     pub struct LifecycleParams {
         /// The server.
         opt server_id: Option<String>,
-        /// The state it leaves.
+        /// The state that the server leaves.
         opt previous_state: Option<ServerState>,
-        /// The state it enters.
+        /// The state that the server enters.
         req new_state: ServerState,
         /// The reason.
         opt reason: Option<String>,
@@ -178,13 +178,13 @@ record! {
     pub struct RestartConfig {
         /// The conditions for a restart.
         opt restart_policy: Option<RestartPolicy>,
-        /// The maximum number of restarts within the window.
+        /// The maximum number of restarts within `restart_window_secs`.
         opt max_restarts: Option<u32>,
-        /// The window in seconds.
+        /// The window in which restarts are counted, in seconds.
         opt restart_window_secs: Option<u64>,
-        /// The first delay between restarts, in milliseconds.
+        /// The delay before the first restart, in milliseconds.
         opt backoff_base_ms: Option<u64>,
-        /// The longest delay between restarts, in milliseconds.
+        /// The maximum delay before a restart, in milliseconds.
         opt backoff_max_ms: Option<u64>,
     }
 }

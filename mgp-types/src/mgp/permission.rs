@@ -43,7 +43,7 @@ open_enum! {
         AutoApprove = "auto_approve",
         /// Approve only what was decided before.
         DenyAll = "deny_all",
-        /// Approve exactly what the configuration lists.
+        /// Approve only the permissions listed in the configuration.
         ConfigOnly = "config_only",
     }
 }
@@ -55,7 +55,7 @@ string_enum! {
         Approved = "approved",
         /// Denied.
         Denied = "denied",
-        /// Undecided.
+        /// Not decided yet.
         Deferred = "deferred",
     }
 }
@@ -88,7 +88,7 @@ impl Permission {
         }
     }
 
-    /// Returns the permissions that a short name means; any other name means itself.
+    /// Expands a short name such as `shell` to the standard permissions that it means; any other name means itself.
     #[must_use]
     pub fn expand(&self) -> Vec<Self> {
         match self.as_str() {
@@ -101,7 +101,7 @@ impl Permission {
         }
     }
 
-    /// Returns the standard names, in order and without duplicates.
+    /// Expands short names to standard permissions, and removes duplicates; the order is kept.
     #[must_use]
     pub fn canonical<'a, I: IntoIterator<Item = &'a Self>>(permissions: I) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
@@ -130,7 +130,7 @@ impl Permission {
 }
 
 record! {
-    /// Limits of a grant (later revisions); a denial overrides a permission.
+    /// Limits of a grant (later revisions); a `deny_*` list overrides the allowed one.
     pub struct PermissionScope {
         /// Paths that are allowed.
         list paths: List<String>,
@@ -180,7 +180,7 @@ record! {
         opt request_id: Option<String>,
         /// `waiting`, in the answer of a server.
         opt status: Option<String>,
-        /// The decision by permission.
+        /// The decision about each permission.
         opt grants: Option<BTreeMap<Permission, Grant>>,
         /// The operator or policy that decided.
         opt approved_by: Option<String>,
@@ -192,7 +192,7 @@ record! {
     pub struct PermissionDecision {
         /// The id of the request.
         req request_id: String,
-        /// The decision by permission.
+        /// The decision about each permission.
         req grants: BTreeMap<Permission, Grant>,
         /// The operator or policy that decided.
         opt approved_by: Option<String>,
@@ -217,9 +217,9 @@ record! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Grant {
-    /// A word.
+    /// A decision without limits.
     Plain(GrantDecision),
-    /// An object.
+    /// A decision with limits.
     Scoped(Box<ScopedGrant>),
 }
 

@@ -18,19 +18,19 @@ open_enum! {
 
     /// A side effect of a tool (§4.3).
     pub enum SideEffect {
-        /// Files.
+        /// Access to files.
         Filesystem = "filesystem",
-        /// The network.
+        /// Access to the network.
         Network = "network",
-        /// Processes.
+        /// Effects on processes.
         Process = "process",
-        /// Databases.
+        /// Access to databases.
         Database = "database",
-        /// Notifications.
+        /// Notifications to the user.
         Notification = "notification",
     }
 
-    /// The check a kernel makes before a call (§4.5); an unknown one blocks the call.
+    /// A check that a kernel makes before a call (§4.5); an unknown check blocks the call.
     pub enum Validator {
         /// Blocks shell patterns, metacharacters, recursive delete.
         Sandbox = "sandbox",
@@ -38,9 +38,9 @@ open_enum! {
         Readonly = "readonly",
         /// Blocks localhost, private addresses, metadata endpoints.
         NetworkRestricted = "network_restricted",
-        /// Applies §7 to code.
+        /// Applies the code safety rules (§7) to code arguments.
         CodeSafety = "code_safety",
-        /// Checks nothing.
+        /// Makes no check.
         None = "none",
     }
 
@@ -48,15 +48,15 @@ open_enum! {
     pub enum TrustLevel {
         /// Highest trust.
         Trusted = "trusted",
-        /// Standard trust.
+        /// The middle level.
         Standard = "standard",
         /// Lowest trust.
         Sandboxed = "sandboxed",
-        /// Later word for `trusted`.
+        /// The name of `trusted` in later revisions.
         Core = "core",
-        /// Later, between `sandboxed` and `standard`.
+        /// In later revisions: a level between `sandboxed` and `standard`.
         Experimental = "experimental",
-        /// Later word for `sandboxed`.
+        /// The name of `sandboxed` in later revisions.
         Untrusted = "untrusted",
     }
 }
@@ -85,7 +85,7 @@ impl Ord for RiskLevel {
 }
 
 impl TrustLevel {
-    /// Returns the rank, from 0 for the lowest; an unknown value has the lowest.
+    /// Returns the rank, from 0 (lowest) to 3; an unknown level has rank 0.
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self {
@@ -96,7 +96,7 @@ impl TrustLevel {
         }
     }
 
-    /// Returns the value of §2.3 for this level.
+    /// Returns the level of §2.3 that corresponds to this one; `experimental` becomes `sandboxed`.
     #[must_use]
     pub fn seed(&self) -> Self {
         match self.rank() {
@@ -106,7 +106,7 @@ impl TrustLevel {
         }
     }
 
-    /// Returns the value of later revisions for this level.
+    /// Returns the level of later revisions that corresponds to this one.
     #[must_use]
     pub fn later(&self) -> Self {
         match self.rank() {
@@ -121,7 +121,7 @@ impl TrustLevel {
 record! {
     /// The security metadata of a tool, as its server declares it (§4.3).
     pub struct ToolSecurity {
-        /// The risk.
+        /// The risk that the server declares.
         req risk_level: RiskLevel,
         /// The permissions that a call needs, as the server declares them.
         list permissions_required: List<Permission>,
@@ -135,11 +135,11 @@ record! {
         opt confirmation_required: Option<bool>,
         /// Rules for code arguments (§7.3).
         opt code_safety: Option<CodeSafety>,
-        /// The risk as the kernel assesses it (later revisions).
+        /// The risk as the kernel assesses it; set by the kernel (later revisions).
         opt effective_risk_level: Option<RiskLevel>,
     }
 
-    /// A tool reduced to its security metadata, as §7.3 declares one.
+    /// A tool reduced to its security metadata, as in the examples of §7.3.
     pub struct ToolDeclaration {
         /// The identifier.
         req name: String,

@@ -16,11 +16,11 @@ record! {
         req index: u64,
         /// The content.
         req content: ContentBlock,
-        /// `true` if it is the last chunk.
+        /// `true` for the last chunk.
         def done: bool,
         /// The trace of the call (§6.5).
         opt trace_id: Option<String>,
-        /// `true` if an earlier chunk is lost (later revisions).
+        /// `true` if an earlier chunk is lost and cannot be sent again (later revisions).
         opt gap_unrecoverable: Option<bool>,
         /// Further members (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
@@ -44,7 +44,7 @@ record! {
     pub struct CancelParams {
         /// The call.
         req request_id: Id,
-        /// The reason.
+        /// The reason for the cancellation.
         opt reason: Option<String>,
     }
 
@@ -54,13 +54,13 @@ record! {
         req cancelled: bool,
         /// The content produced before the cancellation.
         opt partial_result: Option<PartialResult>,
-        /// The reason if it was not cancelled: `not_active`.
+        /// `not_active`, if no call with this id was running.
         opt reason: Option<String>,
     }
 
     /// The partial result of a cancelled call.
     pub struct PartialResult {
-        /// The content.
+        /// The content that the call produced.
         req content: PartialContent,
     }
 
@@ -68,9 +68,9 @@ record! {
     pub struct PaceParams {
         /// The call.
         req request_id: Id,
-        /// The maximum rate of chunks; 0 pauses the stream.
+        /// The maximum number of chunks per second; 0 pauses the stream.
         req max_chunks_per_second: u32,
-        /// The reason.
+        /// The reason for the new rate.
         opt reason: Option<String>,
     }
 
@@ -78,7 +78,7 @@ record! {
     pub struct GapParams {
         /// The call.
         req request_id: Id,
-        /// The indices that were not received.
+        /// The indices of the chunks that the receiver is missing.
         req missing_indices: Vec<u64>,
     }
 
@@ -88,12 +88,12 @@ record! {
         req request_id: Id,
         /// The index of the lost chunk.
         req missing_index: u64,
-        /// The reason.
+        /// The reason why the chunk is lost.
         opt reason: Option<String>,
     }
 }
 
-/// The content of a cancelled call: blocks or, from one implementation, a text.
+/// The partial content of a cancelled call: content blocks or, from one implementation, plain text.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PartialContent {
@@ -104,7 +104,7 @@ pub enum PartialContent {
 }
 
 impl PartialContent {
-    /// Returns the content as blocks.
+    /// Returns the content as blocks; plain text becomes one text block.
     #[must_use]
     pub fn into_blocks(self) -> Vec<ContentBlock> {
         match self {

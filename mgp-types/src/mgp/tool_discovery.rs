@@ -10,7 +10,7 @@ open_enum! {
         Keyword = "keyword",
         /// Similarity of meaning.
         Semantic = "semantic",
-        /// Categories.
+        /// A search by category.
         Category = "category",
         /// Keywords and meaning combined (this implementation).
         Hybrid = "hybrid",
@@ -22,17 +22,17 @@ open_enum! {
         Fulfilled = "fulfilled",
         /// Some tools were found.
         Partial = "partial",
-        /// No tools were found.
+        /// No tools were found for any capability.
         Unavailable = "unavailable",
         /// Tools were found, but a permission must be approved.
         PendingApproval = "pending_approval",
-        /// No tools were found; one is being created.
+        /// No tools were found, but one is being created.
         CreationOutcome = "creating",
     }
 
     /// The reason of a request for tools.
     pub enum RequestReason {
-        /// A capability is missing.
+        /// The agent lacks a capability.
         CapabilityGap = "capability_gap",
         /// A faster tool is wanted (later revisions).
         Performance = "performance",
@@ -44,9 +44,9 @@ open_enum! {
     pub enum ContextLevel {
         /// All tools.
         Standard = "L0",
-        /// Their categories.
+        /// The categories of the tools.
         Category = "L1",
-        /// A tool to find tools.
+        /// Only a tool that searches for tools.
         Discovery = "L2",
         /// Pinned tools, and a tool to find tools.
         Hybrid = "L3",
@@ -60,7 +60,7 @@ record! {
         req tool_id: String,
         /// The server.
         req server_id: String,
-        /// The name on its server.
+        /// The name that the server gives the tool.
         req name: String,
         /// A description.
         opt description: Option<String>,
@@ -74,21 +74,21 @@ record! {
         opt embedding: Option<Vec<Number>>,
     }
 
-    /// A filter on tools.
+    /// Conditions that a found tool must meet; all that are set must hold.
     pub struct DiscoverToolsFilter {
-        /// Categories of which the tools must have one.
+        /// The allowed categories: a tool must be in at least one of them.
         list categories: List<String>,
         /// The maximum risk.
         opt risk_level_max: Option<RiskLevel>,
-        /// The state of their server.
+        /// The required state of the tool's server.
         opt status: Option<ServerState>,
         /// The servers to search.
         list servers: List<String>,
-        /// Permissions beyond which the tools must need none.
+        /// The available permissions: a tool must need no others.
         opt permissions: Option<Vec<Permission>>,
-        /// Input types of which the tools must accept one.
+        /// The accepted input types: a tool must accept at least one of them.
         list input_types: List<String>,
-        /// Output types of which the tools must return one.
+        /// The accepted output types: a tool must return at least one of them.
         list output_types: List<String>,
     }
 
@@ -104,11 +104,11 @@ record! {
         opt filter: Option<DiscoverToolsFilter>,
         /// `true` to return the reason why each tool was found.
         opt explain: Option<bool>,
-        /// The session, if neither connection nor transport identifies one.
+        /// The handle of the session; needed if neither the connection nor the transport identifies the session.
         opt session_handle: Option<String>,
     }
 
-    /// A tool that was found, with everything needed to call it.
+    /// A tool that was found, with everything that a caller needs to call it.
     pub struct FoundTool {
         /// The name.
         req name: String,
@@ -124,9 +124,10 @@ record! {
         opt security: Option<Lenient<ToolSecurity>>,
         /// The unique id.
         opt tool_id: Option<String>,
-        /// `true` if texts or details were left out to save tokens; a search for this tool alone returns it in full.
+        /// `true` if parts of the definition were left out to save tokens; a search for this tool alone returns it in
+        /// full.
         opt trimmed: Option<bool>,
-        /// The reason why it was found.
+        /// The reason why the tool was found.
         opt reason: Option<String>,
     }
 
@@ -134,13 +135,13 @@ record! {
     pub struct DiscoverToolsResult {
         /// The tools, best first.
         req tools: Vec<FoundTool>,
-        /// The total number of matches.
+        /// The total number of matching tools.
         opt total_available: Option<u64>,
         /// The strategy used.
         opt search_strategy: Option<SearchStrategy>,
-        /// The duration in milliseconds.
+        /// The duration of the search, in milliseconds.
         opt query_time_ms: Option<Number>,
-        /// The strategy used instead (later revisions).
+        /// The strategy that was used because the requested one was not available (later revisions).
         opt fallback_strategy: Option<SearchStrategy>,
         /// The reason for the fallback.
         opt fallback_reason: Option<String>,
@@ -154,11 +155,11 @@ record! {
     pub struct ToolRequirements {
         /// The required capabilities.
         list capabilities: List<String>,
-        /// The accepted input types.
+        /// Types of input that the tools must accept.
         list input_types: List<String>,
-        /// The returned output types.
+        /// Types of output that the tools must return.
         list output_types: List<String>,
-        /// The preferred maximum risk.
+        /// The highest risk that the caller prefers.
         opt preferred_risk_level: Option<RiskLevel>,
     }
 
@@ -172,7 +173,7 @@ record! {
         req requirements: ToolRequirements,
         /// The trace of the task.
         opt task_trace_id: Option<String>,
-        /// The session, if neither connection nor transport identifies one.
+        /// The handle of the session; needed if neither the connection nor the transport identifies the session.
         opt session_handle: Option<String>,
     }
 
@@ -184,7 +185,7 @@ record! {
         opt name: Option<String>,
         /// The server.
         opt server_id: Option<String>,
-        /// The reason.
+        /// The reason why the tool was not loaded.
         opt reason: Option<String>,
     }
 
@@ -194,21 +195,21 @@ record! {
         req status: RequestStatus,
         /// The tools that are now in the session.
         def tools_loaded: Vec<FoundTool>,
-        /// The tools that were not found: names or objects.
+        /// The tools that were not loaded, as names or as `UnavailableTool` objects.
         def tools_unavailable: Vec<crate::Payload>,
         /// The number of tools in the session.
         opt session_tools_count: Option<u64>,
-        /// The tokens they cost.
+        /// The number of tokens that the newly loaded tools cost.
         opt context_tokens_added: Option<u64>,
         /// Remarks on the loaded tools.
         list notes: List<String>,
-        /// The session that holds the tools, if neither connection nor transport identifies one.
+        /// The handle of the session that holds the tools; absent if the connection or the transport identifies it.
         opt session_handle: Option<String>,
     }
 
     /// Parameters of `mgp/tools/session` (§16.7).
     pub struct SessionParams {
-        /// The session, if neither connection nor transport identifies one.
+        /// The handle of the session; needed if neither the connection nor the transport identifies the session.
         opt session_handle: Option<String>,
     }
 
@@ -218,7 +219,7 @@ record! {
         req pinned: Vec<String>,
         /// The cached tools.
         req cached: Vec<String>,
-        /// The tokens they cost.
+        /// The number of tokens that all these tools cost.
         opt total_tokens: Option<u64>,
         /// The maximum number of tokens.
         opt max_tokens: Option<u64>,
@@ -226,11 +227,11 @@ record! {
 
     /// Parameters of `mgp/tools/session/evict`.
     pub struct EvictParams {
-        /// The tools.
+        /// The names of the tools to evict.
         req tools: Vec<String>,
         /// The reason.
         opt reason: Option<String>,
-        /// The session, if neither connection nor transport identifies one.
+        /// The handle of the session; needed if neither the connection nor the transport identifies the session.
         opt session_handle: Option<String>,
     }
 
@@ -242,13 +243,13 @@ record! {
         req remaining_count: u64,
         /// The number of tokens saved.
         req freed_tokens: u64,
-        /// Tools that were not evicted, since they are pinned.
+        /// The names of the tools that were not evicted, because they are pinned.
         list not_evicted: List<String>,
     }
 
     /// The token budget for tool definitions (§16.8).
     pub struct ContextBudget {
-        /// The total.
+        /// The total budget, in tokens.
         req max_tokens: u64,
         /// The part reserved for pinned tools.
         req pinned_reserve: u64,
@@ -258,9 +259,9 @@ record! {
         req cache_limit: u64,
     }
 
-    /// The budget as it is configured.
+    /// The token budget, as the configuration contains it.
     pub struct ContextBudgetConfig {
-        /// The budget.
+        /// The token budget for tool definitions.
         req tool_context_budget: ContextBudget,
     }
 }

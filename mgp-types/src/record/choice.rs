@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::Key;
 use crate::Payload;
 
-/// Defines an enum of records, distinguished by the text of one member.
+/// Defines an enum of records; the text of one member (the tag) selects the variant.
 ///
 /// ```text
 /// tagged! {
@@ -21,7 +21,7 @@ use crate::Payload;
 /// }
 /// ```
 ///
-/// The value is read once as raw text, the tag is searched in it, then the record decodes it.
+/// Decoding first keeps the value as raw JSON, then finds the tag in it, then decodes the record of that tag.
 /// A value with an unknown tag is preserved in `Other`.
 macro_rules! tagged {
     ($(
@@ -35,7 +35,7 @@ macro_rules! tagged {
         #[non_exhaustive]
         $vis enum $name {
             $( $(#[doc = $case_doc])* $case($ty), )*
-            /// An unknown kind, as received.
+            /// A record with an unknown tag, as received.
             Other($crate::Payload),
         }
 
@@ -92,7 +92,7 @@ macro_rules! tagged {
 
 pub(crate) use tagged;
 
-/// Returns the text of one member of an object; a value that is not an object is an error.
+/// Returns a string member of an object; `None` if it is absent. A value that is not an object is an error.
 pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Option<String>, E> {
     struct Seed(&'static str);
 
@@ -136,8 +136,8 @@ const MAX_NESTING: u8 = 16;
 
 /// Decodes raw text inside another decoder.
 ///
-/// Reading raw text has no depth limit, and each `from_str` begins its own count, so deeply nested content blocks would
-/// overflow the stack; therefore the depth is counted here.
+/// Every call of `from_str` starts with a new recursion limit, and reading raw JSON has none. Deeply nested content
+/// blocks could therefore overflow the stack, so the depth is counted here.
 pub(crate) fn decode<T: DeserializeOwned, E: de::Error>(raw: &Payload) -> Result<T, E> {
     let _level = Level::enter().ok_or_else(|| E::custom("nested too deep"))?;
     serde_json::from_str(raw.as_str()).map_err(E::custom)
@@ -165,7 +165,7 @@ impl Drop for Level {
     }
 }
 
-/// The constant member of a record that is being read.
+/// The state of the tag member while a record is being decoded.
 #[derive(Debug)]
 pub(crate) struct Tag {
     expected: &'static str,
@@ -182,7 +182,7 @@ impl Tag {
         Ok(())
     }
 
-    /// Checks that the member was present and had the expected value.
+    /// Checks that the tag was present and had the expected value.
     pub(crate) fn check<E: de::Error>(&self, name: &'static str) -> Result<(), E> {
         match self.found.as_deref() {
             None => Err(E::missing_field(name)),
@@ -195,11 +195,11 @@ impl Tag {
     }
 }
 
-/// One value or a list of values, written in the form received.
+/// One value or a list of values; encoded in the form in which it was received.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OneOrMany<T> {
-    /// One value, without a list around it.
+    /// A single value, not in a list.
     One(T),
     /// A list.
     Many(Vec<T>),

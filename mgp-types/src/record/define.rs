@@ -22,9 +22,9 @@
 /// }
 /// ```
 ///
-/// The struct has public fields, `extra: Extras` for every other member, `new` with one argument for
-/// each `req` member, `Default` if there is none, `Serialize` (declared members first, then the others
-/// in the order received), `Deserialize` (the last of repeated members wins) and, with feature
+/// The struct has public fields for the declared members, and `extra: Extras` for all others. It gets `new` with an
+/// argument for each `req` member, `Default` if it has no `req` member, `Serialize` (declared members first, then
+/// the others in the order received), `Deserialize` (of repeated members the last one counts) and, with the feature
 /// `schema`, `JsonSchema`.
 macro_rules! record {
     ($(
@@ -126,22 +126,22 @@ macro_rules! record {
         }
     )+};
 
-    // The name on the wire: the given one, else that of the field.
+    // Returns the name of a member on the wire: the given name, else that of the field.
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 
-    // Reading a member: the modes differ in the meaning of null.
+    // Reads a member; the modes differ in how they treat `null`.
     (@read req, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read tri, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read $mode:ident, $map:ident, $ty:ty) => { $map.next_value::<Option<$ty>>()? };
 
-    // The value of an absent member.
+    // Returns the value of a field after reading; the modes differ in how they treat an absent member.
     (@take req, $slot:ident, $wire:expr) => {
         $slot.ok_or_else(|| ::serde::de::Error::missing_field($wire))?
     };
     (@take $mode:ident, $slot:ident, $wire:expr) => { $slot.unwrap_or_default() };
 
-    // The written form.
+    // Writes a member; the modes differ in when they omit it.
     (@write opt, $map:ident, $value:expr, $wire:expr) => {
         if let Some(value) = &$value { $map.serialize_entry($wire, value)?; }
     };
@@ -197,7 +197,8 @@ macro_rules! record {
 
 pub(crate) use record;
 
-/// Implements `JsonSchema` with a fixed schema (feature `schema`); an `inline` one is not a definition of its own.
+/// Implements `JsonSchema` with a fixed schema (feature `schema`). An `inline` schema is repeated where it is used,
+/// instead of being a shared definition.
 macro_rules! schema_of {
     ($type:ty as inline $name:literal, $($schema:tt)+) => {
         $crate::record::schema_of!(@impl $type, $name, true, $($schema)+);

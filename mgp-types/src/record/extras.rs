@@ -24,7 +24,7 @@ use crate::{Payload, RpcError};
 #[derive(Clone, Default)]
 pub struct Extras(Vec<(String, Payload)>);
 
-/// An open object: the same list, for objects whose members are free (`details`, `resources`, `checks`).
+/// A JSON object whose members are not fixed (`details`, `resources`, `checks`); the same type as [`Extras`].
 pub type Object = Extras;
 
 impl Extras {
@@ -43,7 +43,7 @@ impl Extras {
     /// Decodes a member; returns `None` if it is absent or `null`.
     ///
     /// # Errors
-    /// Returns −32602 with the name of the member if it does not fit.
+    /// Returns −32602 with the name of the member if its value cannot be decoded.
     pub fn decode<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RpcError> {
         match self.get(name) {
             Some(value) if !value.is_null() => serde_json::from_str(value.as_str())
@@ -63,7 +63,7 @@ impl Extras {
         None
     }
 
-    /// Encodes a value and sets it.
+    /// Encodes a value and sets it as a member.
     ///
     /// # Errors
     /// Returns −32603 if the value cannot be written as JSON.
@@ -100,14 +100,14 @@ impl Extras {
         self.0.len()
     }
 
-    /// Adds a member while reading; `dedup` removes repeated names later.
+    /// Adds a member while an object is read, even if its name is repeated; `dedup` removes repetitions afterwards.
     pub(crate) fn push_read(&mut self, name: String, value: Payload) {
         self.0.push((name, value));
     }
 
-    /// Removes repeated names, keeping the last value; in linear time, because a peer chooses their number.
+    /// Removes repeated names, keeping the last value. Takes linear time, because a peer chooses the number of members.
     pub(crate) fn dedup(mut self) -> Self {
-        // Few names are compared pairwise, which needs no memory.
+        // Up to 16 names are compared pairwise, which needs no allocation.
         let few = self.0.len() <= 16;
         let repeats = |at: usize| self.0[..at].iter().any(|(name, _)| *name == self.0[at].0);
         if few && !(1..self.0.len()).any(repeats) {
@@ -134,7 +134,7 @@ impl Extras {
 }
 
 impl PartialEq for Extras {
-    /// The order of members has no meaning in JSON.
+    /// Ignores the order, because the order of members has no meaning in JSON.
     fn eq(&self, other: &Self) -> bool {
         self.0.len() == other.0.len()
             && self.0.iter().all(|(name, value)| other.get(name) == Some(value))
@@ -189,7 +189,7 @@ crate::record::schema_of!(Extras as inline "Object", { "type": "object" });
 
 /// Returns the text of a raw JSON string, or `None` for a value of another kind.
 ///
-/// Without escapes it is the text between the quotes, and needs no second parse.
+/// A string without escapes is returned as the text between the quotes, without a second parse.
 #[cfg(feature = "service")]
 pub(crate) fn text_of(json: &str) -> Option<Cow<'_, str>> {
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
@@ -199,7 +199,7 @@ pub(crate) fn text_of(json: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The name of a member that is being read: borrowed from the text unless it has escapes.
+/// The name of a member that is being read; borrowed from the JSON text unless it contains escapes.
 #[derive(Debug)]
 pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
 

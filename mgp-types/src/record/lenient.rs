@@ -6,10 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::decode;
 use crate::Payload;
 
-/// A value, or the text of a malformed one.
+/// A decoded value, or the JSON of a value that cannot be decoded.
 ///
-/// A malformed `mgp` object means plain MCP, and a malformed `security` means dangerous; neither must break
-/// the handshake or the list of tools that contains it.
+/// A malformed `mgp` capability counts as plain MCP, and a malformed `security` as dangerous. Neither may
+/// invalidate the handshake or the list of tools that contains it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Lenient<T> {
@@ -20,7 +20,7 @@ pub enum Lenient<T> {
 }
 
 impl<T> Lenient<T> {
-    /// Returns the value, if it is not malformed.
+    /// Returns the decoded value, or `None` if it is malformed.
     #[must_use]
     pub fn valid(&self) -> Option<&T> {
         match self {

@@ -2,8 +2,8 @@
 //!
 //! Three macros define every wire type of this crate: [`record!`] a struct, `open_enum!` an extensible enum of strings,
 //! `tagged!` an enum of records distinguished by one member.
-//! None of them uses serde's `flatten`, `untagged` or internal tagging: those buffer the whole value and
-//! refuse raw JSON, and a [`Payload`](crate::Payload) must be allowed anywhere.
+//! None of them uses serde's `flatten`, `untagged` or internal tagging. Those buffer the whole value and cannot
+//! contain raw JSON, but a [`Payload`](crate::Payload) must be possible everywhere.
 
 mod choice;
 mod define;

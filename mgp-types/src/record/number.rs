@@ -1,4 +1,4 @@
-//! A JSON number that preserves its form: integer or fraction (MGP §12.6).
+//! A JSON number that keeps its spelling (MGP §12.6).
 
 use std::fmt;
 

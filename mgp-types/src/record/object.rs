@@ -20,7 +20,7 @@ impl RawObject {
     /// Encodes a value that must be an object.
     ///
     /// # Errors
-    /// Returns −32602 if it is something else, −32603 if it cannot be written as JSON.
+    /// Returns −32602 if the JSON is not an object, −32603 if the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, RpcError> {
         Payload::of(value)?.try_into()
     }
@@ -34,7 +34,7 @@ impl RawObject {
     /// Decodes the object.
     ///
     /// # Errors
-    /// Returns −32602 with the member that does not fit.
+    /// Returns −32602 with the serde error if a member cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         self.0.get()
     }

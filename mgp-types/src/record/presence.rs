@@ -5,13 +5,14 @@ use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Members that may be omitted when they are written.
+/// A value that can be omitted from the written object.
 pub(crate) trait Presence {
-    /// Returns whether the member is written.
+    /// Returns whether the member is written, as opposed to omitted.
     fn is_written(&self) -> bool;
 }
 
-/// An optional list: absent reads as empty, and an empty list is written only if it was read as such.
+/// An optional list. An absent member is read as an empty list; an empty list is written only if the member was
+/// present when it was read.
 ///
 /// ```
 /// use mgp_types::List;
@@ -26,7 +27,7 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// Creates an absent list.
+    /// Creates an empty list that is not written.
     #[must_use]
     pub const fn new() -> Self {
         Self { values: Vec::new(), written: false }

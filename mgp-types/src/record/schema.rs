@@ -42,7 +42,7 @@ impl<'a> ObjectSchema<'a> {
         self
     }
 
-    /// Builds the schema; unknown members stay allowed.
+    /// Returns the schema; members that it does not list remain allowed.
     pub(crate) fn finish(self) -> Schema {
         let mut schema = Map::new();
         schema.insert("description".to_owned(), tidy(self.description).into());

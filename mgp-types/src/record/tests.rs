@@ -10,7 +10,7 @@ record! {
     pub(super) struct Sample {
         /// Required.
         req name: String,
-        /// Renamed.
+        /// Renamed on the wire.
         opt input_schema as "inputSchema": Option<Payload>,
         /// A list.
         list side_effects: List<Colour>,
@@ -26,7 +26,7 @@ record! {
         req loud: u64,
     }
 
-    /// Nothing required.
+    /// A record without required members.
     pub(super) struct Empty {
         /// An object.
         opt maybe: Option<RawObject>,

@@ -2,7 +2,8 @@
 
 /// Defines an enum of strings that preserves unknown values.
 ///
-/// `Safe = "safe" | "SAFE"`: the first spelling is written, all are read.
+/// Several spellings of a value are possible, e.g. `Safe = "safe" | "SAFE"`: all are read, and the first is
+/// written.
 macro_rules! open_enum {
     ($(
         $(#[doc = $doc:literal])*
@@ -15,7 +16,7 @@ macro_rules! open_enum {
         #[non_exhaustive]
         $vis enum $name {
             $( $(#[doc = $word_doc])* $word, )*
-            /// A value unknown to this version.
+            /// A value that this version does not know, as received.
             Other(::bytestring::ByteString),
         }
 
@@ -114,7 +115,7 @@ macro_rules! string_enum {
                 }
             }
 
-            /// Returns the value of a text.
+            /// Returns the value with this spelling, if there is one.
             #[must_use]
             pub fn from_word(text: &str) -> Option<Self> {
                 match text {

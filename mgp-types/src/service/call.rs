@@ -1,4 +1,4 @@
-//! Calls: requests and notifications on their way through a stack, and their context.
+//! Calls (requests and notifications that pass through a stack of layers) and their context.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::{
 use crate::method::{Kind, Notification, Request};
 use crate::wire::{ErrorCode, Id, Payload, RpcError};
 
-/// A request or notification; one word wide, so that layers pass it on cheaply.
+/// A request or notification. Moving it is cheap: it is a single pointer.
 #[derive(Clone, Debug)]
 pub struct Call(Box<CallData>);
 
@@ -28,36 +28,36 @@ struct CallData {
     method: Method,
     kind: Kind,
     params: Params,
-    /// Rare on inbound calls, so it takes only one word.
+    /// Boxed, because inbound calls rarely have such members.
     hop: Option<Box<HopMembers>>,
     related: Option<CallKey>,
     cx: Context,
 }
 
-/// The name and arguments of a `tools/call`, as gates need them.
+/// The name and arguments of a `tools/call`, for layers that decide about it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ToolCall<'a> {
     /// The tool's name.
     pub name: &'a str,
-    /// The arguments as text, if there are any.
+    /// The arguments as JSON, if there are any.
     pub arguments: Option<&'a str>,
 }
 
 impl Call {
-    /// Creates a request.
+    /// Creates a request from a method name and undecoded params.
     #[must_use]
     pub fn request(method: Method, params: Params, cx: Context) -> Self {
         Self::new(method, Kind::Request, params, cx)
     }
 
-    /// Creates a notification.
+    /// Creates a notification from a method name and undecoded params.
     #[must_use]
     pub fn notification(method: Method, params: Params, cx: Context) -> Self {
         Self::new(method, Kind::Notification, params, cx)
     }
 
-    /// Creates a typed request.
+    /// Creates a request from the params of its method type.
     ///
     /// # Errors
     /// Returns −32603 if the params cannot be written as JSON.
@@ -65,7 +65,7 @@ impl Call {
         Ok(Self::request(Method::from_static(R::METHOD), Params::of(R::METHOD, params)?, cx))
     }
 
-    /// Creates a typed notification.
+    /// Creates a notification from the params of its method type.
     ///
     /// # Errors
     /// Returns −32603 if the params cannot be written as JSON.
@@ -77,14 +77,15 @@ impl Call {
         Self(Box::new(CallData { method, kind, params, hop: None, related: None, cx }))
     }
 
-    /// Sets the call that this one belongs to, so that the transport uses the stream of that call.
+    /// Marks this call as part of another call, so that the transport sends it on the stream of that call.
     #[must_use]
     pub fn related(mut self, key: CallKey) -> Self {
         self.0.related = Some(key);
         self
     }
 
-    /// Redirects the call to another peer: body, principal, trace and outlet are kept, hop-by-hop members are removed.
+    /// Redirects the call to another peer: it gets a new key, and hop-by-hop members are removed. Body, principal,
+    /// trace and outlet are kept.
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;
@@ -115,13 +116,13 @@ impl Call {
         self.0.method.as_str() == N::METHOD
     }
 
-    /// Returns whether this is a request or a notification.
+    /// Returns the kind of the call: request or notification.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// Returns the call that this one belongs to.
+    /// Returns the key of the call of which this one is a part, as set by [`related`](Self::related).
     #[must_use]
     pub fn related_key(&self) -> Option<CallKey> {
         self.0.related
@@ -133,13 +134,13 @@ impl Call {
         &self.0.params
     }
 
-    /// Returns the parameters mutably, e.g. to change the target.
+    /// Returns a mutable reference to the parameters, e.g. to change the target.
     #[must_use]
     pub fn params_mut(&mut self) -> &mut Params {
         &mut self.0.params
     }
 
-    /// Returns the members that this hop adds to the params when it sends them.
+    /// Returns the members that this peer adds to the params when it sends the call.
     #[must_use]
     pub fn hop(&self) -> &HopMembers {
         static NOTHING: HopMembers = HopMembers::new();
@@ -158,13 +159,13 @@ impl Call {
         &self.0.cx
     }
 
-    /// Returns the context mutably, for values that a layer provides.
+    /// Returns a mutable reference to the context, for values that a layer provides.
     #[must_use]
     pub fn cx_mut(&mut self) -> &mut Context {
         &mut self.0.cx
     }
 
-    /// Returns the tool name and arguments if this is a `tools/call`; they were decoded when the call was read.
+    /// Returns the tool name and arguments of a `tools/call` request; `None` for other calls. Nothing is decoded here.
     #[must_use]
     pub fn tool(&self) -> Option<ToolCall<'_>> {
         if self.0.kind != Kind::Request {
@@ -178,13 +179,13 @@ impl Call {
         }
     }
 
-    /// Returns the arguments of a tool call, without copying.
+    /// Returns the arguments of a tool call without copying them; absent arguments become `{}`.
     #[must_use]
     pub fn tool_arguments(&self) -> Payload {
         self.0.params.arguments_payload().unwrap_or_else(Payload::empty_object)
     }
 
-    /// Splits the call into its parts.
+    /// Splits the call into method, params and context; the members that this peer adds are dropped.
     #[must_use]
     pub fn into_parts(self) -> (Method, Params, Context) {
         let CallData { method, params, cx, .. } = *self.0;
@@ -212,19 +213,19 @@ pub struct Context {
     pub scope: Scope,
     /// The connection over which the call was received, or will be sent.
     pub peer: Peer,
-    /// The id that the caller gave the call, for cancellation by id; never used to answer.
+    /// The request id that the caller chose; used to find the call if the caller cancels it, but never for the answer.
     pub wire_id: Option<Id>,
-    /// The logical call of which this is a round or an attempt; `None` if it is the only one.
+    /// The id of the logical call, if this call is one of several rounds or attempts.
     pub logical: Option<ByteString>,
     /// The trace of the call (MGP §6.5).
     pub trace: Option<ByteString>,
     /// The output for partial results.
     pub outlet: Outlet,
-    /// The way to ask the caller.
+    /// The way in which the caller can be asked during the call.
     pub caller_access: CallerAccess,
     /// The time at which the caller stops waiting.
     pub deadline: Deadline,
-    /// Values that layers pass to layers further in.
+    /// Values that outer layers pass to inner layers.
     pub extensions: Extensions,
 }
 
@@ -250,7 +251,7 @@ impl Context {
         }
     }
 
-    /// Returns the trace of the call, after creating one if there is none.
+    /// Returns the trace id of the call; creates one if there is none.
     pub fn trace_or_new(&mut self) -> &ByteString {
         self.trace.get_or_insert_with(trace::next)
     }
@@ -289,8 +290,8 @@ impl Context {
 
     /// Asks like [`ask`](Self::ask) does, and ignores an answer that was given before the question was asked.
     ///
-    /// Use it for questions whose answer permits something: a modern caller may put answers into its first request,
-    /// and those do not prove that its user saw the question.
+    /// Use it for questions whose answer permits something. A modern caller can put answers into its first request;
+    /// those do not prove that the user saw the question.
     ///
     /// # Errors
     /// Returns the errors of [`ask`](Self::ask).
@@ -304,7 +305,7 @@ impl Context {
         self.ask(key, ask).await
     }
 
-    /// Computes a value once per logical call, regardless of the number of rounds.
+    /// Computes a value in the first round of a logical call; later rounds return the stored value.
     ///
     /// # Errors
     /// Returns the error of `make`, or −32603 if the value cannot be stored.

@@ -18,12 +18,13 @@ use crate::sync::Mutex;
 use crate::wire::{Payload, RpcError};
 
 /// A channel for questions to the caller of one logical call.
-// Not `async`: a question belongs to its round when the method is called, whatever is polled first.
+// Not `async`: the question must be registered for this round when the method is called, not when it is polled
+// first.
 pub trait CallerChannel: Send + Sync {
     /// Asks a question; `key` identifies it within the call and must be the same in every round.
     fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>>;
 
-    /// Drops an answer that was given before its question was asked.
+    /// Discards the answer to a question if the caller gave it before the question was asked.
     fn forget_early(&self, _key: &str) {}
 
     /// Returns a value that was stored under this key in an earlier round.
@@ -34,7 +35,7 @@ pub trait CallerChannel: Send + Sync {
     /// Stores a value for later rounds.
     fn keep(&self, _key: &str, _value: &Payload) {}
 
-    /// Takes the questions that cannot be answered in this round, as the reply of the call.
+    /// Removes the questions that cannot be answered in this round, and returns them as the reply of the call.
     fn take_suspended(&self) -> Option<Reply> {
         None
     }
@@ -48,16 +49,16 @@ pub enum CallerAccess {
     Unavailable,
     /// A request on the caller's own connection.
     Peer(Peer),
-    /// Another way, e.g. answers of earlier rounds, or a parked call.
+    /// The caller is asked through another channel, e.g. with the answers of earlier rounds.
     Channel(Arc<dyn CallerChannel>),
 }
 
 impl CallerAccess {
-    /// Polls a handler until it completes or cannot continue without an answer of the next round.
+    /// Polls a handler until it completes, or cannot continue without answers that only the next round can bring.
     ///
-    /// If a poll leaves questions open, the handler is dropped and the questions become the reply:
-    /// the next round runs the handler again from the top, with the answers available.
-    /// Wrap it around the code that polls the handler, and around a stack whose gates may ask.
+    /// If a poll suspends questions, the handler is dropped and the questions become the reply.
+    /// The next round runs the handler again from the start, with the answers available.
+    /// Call this around the code that polls the handler, and around a stack whose gates may ask.
     ///
     /// # Errors
     /// Returns the error of the handler.
@@ -93,18 +94,18 @@ impl fmt::Debug for CallerAccess {
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<RoundData>>);
 
-/// The state that one round passes to the next; sealed in transit.
+/// The state that one round passes to the next; the caller carries it, sealed.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RoundState {
     /// The id of the logical call, the same in all its rounds.
     pub logical: String,
     /// The number of earlier rounds.
     pub round: u32,
-    /// The open questions; answers to other questions are ignored.
+    /// The keys of the questions that the previous round asked; answers to other questions are ignored.
     pub asked: Vec<String>,
-    /// The answers, by key.
+    /// The answers received so far, by question key.
     pub answers: BTreeMap<String, Payload>,
-    /// The keys of answers that were given before their question was asked.
+    /// The keys of answers that the caller gave before the question was asked.
     #[serde(default)]
     pub early: BTreeSet<String>,
     /// The stored values, by key.

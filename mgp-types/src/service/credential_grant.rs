@@ -1,11 +1,12 @@
-//! The permissions of an authenticated caller, and the validity of its credentials.
+//! The permissions of an authenticated caller, and whether its credentials are still valid.
 
 use std::sync::Arc;
 
 /// The credentials of a caller, in the view of the server; created by the layer that verified them.
 ///
-/// An authenticating layer puts it into the extensions of an HTTP request, beside the [`Principal`](super::Principal).
-/// The server copies it into the extensions of the call, and ends a stream once the credentials are no longer valid.
+/// An authenticating layer puts the grant into the extensions of an HTTP request, beside the
+/// [`Principal`](super::Principal).
+/// The server copies the grant into the extensions of the call, and ends a stream once the credentials are invalid.
 ///
 /// ```
 /// use mgp_types::service::CredentialGrant;
@@ -20,7 +21,8 @@ pub struct CredentialGrant {
 }
 
 impl CredentialGrant {
-    /// Creates a pass from permissions or scopes; `good` returns whether the credentials are valid, and must not wait.
+    /// Creates a grant from permissions or scopes. `good` returns whether the credentials are still valid, and must not
+    /// wait.
     #[must_use]
     pub fn new(
         permissions: impl IntoIterator<Item = impl Into<String>>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A point in time, or none.
+/// The instant at which a caller stops waiting, if there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Option<Instant>);
 
@@ -15,7 +15,7 @@ impl Deadline {
         Self(None)
     }
 
-    /// Creates a deadline at this time from now.
+    /// Creates a deadline after this duration, counted from now.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         Self(Instant::now().checked_add(time))

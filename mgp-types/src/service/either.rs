@@ -1,4 +1,4 @@
-//! A future that is one of two: a layer's own answer, or the inner service's.
+//! A future of one of two types: a layer's own answer, or the answer of the inner service.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,9 +12,9 @@ pin_project! {
     #[derive(Debug)]
     #[expect(missing_docs, reason = "the macro takes no attributes on the fields of a variant")]
     pub enum Either<A, B> {
-        /// The first.
+        /// The first future.
         Left { #[pin] future: A },
-        /// The second.
+        /// The second future.
         Right { #[pin] future: B },
     }
 }

@@ -1,13 +1,13 @@
-//! Values that layers pass to layers further in, by type.
+//! Values that outer layers pass to inner layers, found by type.
 
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
 
-/// A small map from type to value; an empty one allocates nothing.
+/// A small map from a type to a value of that type; an empty map needs no allocation.
 #[derive(Clone, Default)]
 pub struct Extensions {
-    /// Stored in place: most calls have at most one value, and a list would be an allocation.
+    /// Stored inline, because most calls have at most one value and the list would need an allocation.
     first: Option<Value>,
     rest: Vec<Value>,
 }
@@ -15,12 +15,12 @@ pub struct Extensions {
 type Value = (TypeId, Arc<dyn Any + Send + Sync>);
 
 impl Extensions {
-    /// Inserts a value, replacing one of the same type.
+    /// Inserts a value; it replaces a value of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.insert_shared(Arc::new(value));
     }
 
-    /// Inserts a shared value.
+    /// Inserts a shared value; it replaces a value of the same type.
     pub fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
         let id = TypeId::of::<T>();
         if let Some((known, _)) = &self.first
@@ -33,13 +33,13 @@ impl Extensions {
         }
     }
 
-    /// Returns a reference to a value.
+    /// Returns a reference to the value of a type.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.find::<T>()?.downcast_ref()
     }
 
-    /// Returns a shared reference to a value.
+    /// Returns a new `Arc` of the value of a type.
     #[must_use]
     pub fn get_shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         Arc::clone(self.find::<T>()?).downcast().ok()
@@ -71,7 +71,7 @@ mod tests {
         values.insert(1_u8);
         values.insert(2_u16);
         values.insert(3_u32);
-        // Both the value stored in place and one in the list are replaced.
+        // Replaces both the inline value and a value in the list.
         values.insert(4_u8);
         values.insert(5_u32);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Download of documents by URL (metadata, keys, tokens), for code without its own HTTP client.
+//! Download of documents by URL (metadata, keys, tokens), for code that has no HTTP client of its own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::shown_url::shown_url;
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
 pub trait Fetch: Send + Sync + 'static {
-    /// Sends a request and reads the whole response, whatever its status.
+    /// Sends a request and reads the whole response; every HTTP status is returned as a response, not as an error.
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError>;
 }
 
@@ -36,7 +36,7 @@ pub struct FetchRequest {
     pub body: Vec<u8>,
 }
 
-/// A response, read to its end.
+/// A response that was read to its end.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FetchResponse {
@@ -52,18 +52,18 @@ pub struct FetchResponse {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The rules of the fetcher forbid the request: scheme, address, redirect.
+    /// A rule of the downloader forbids the request: its scheme, its address, or a redirect.
     #[error("`{}` must not be fetched: {why}", shown_url(url))]
     Forbidden {
-        /// The requested URL; it is shown by [`shown_url`](super::shown_url()).
+        /// The requested URL; the message shows it through [`shown_url`](super::shown_url()).
         url: String,
-        /// The rule.
+        /// The rule that forbids the request.
         why: String,
     },
     /// The server was not reached, or the response is incomplete.
     #[error("`{}` could not be fetched: {why}", shown_url(url))]
     Failed {
-        /// The requested URL; it is shown by [`shown_url`](super::shown_url()).
+        /// The requested URL; the message shows it through [`shown_url`](super::shown_url()).
         url: String,
         /// The reason.
         why: String,
@@ -105,14 +105,14 @@ impl FetchResponse {
     }
 }
 
-/// Headers, body and query may be secrets.
+/// Hides the headers, body and query, which may be secrets.
 impl fmt::Debug for FetchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, shown_url(&self.url))
     }
 }
 
-/// The body may be a secret.
+/// Hides the body, which may be a secret.
 impl fmt::Debug for FetchResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {} bytes", self.status, self.body.len())

@@ -1,4 +1,4 @@
-//! Layers made of closures: a gate that lets a call pass or refuses it, and a wrapper around calls.
+//! Layers made of closures: a gate that admits or refuses a call, and a wrapper around calls.
 //!
 //! Applies to: both.
 
@@ -11,7 +11,7 @@ use tower_service::Service;
 use super::{Call, Either, MgpService, Reply, Stack};
 use crate::wire::RpcError;
 
-/// Creates a layer from a closure that may refuse calls.
+/// Creates a layer from a closure that admits or refuses each call.
 ///
 /// ```
 /// use mgp_types::service::{Router, Stack, gate, mock};
@@ -35,7 +35,7 @@ where
     GateLayer(check)
 }
 
-/// Creates a layer from a closure that gets the call and the rest of the stack, and returns the reply.
+/// Creates a layer from a closure that receives the call and the inner stack, and returns the reply.
 ///
 /// ```
 /// use mgp_types::service::{Router, Stack, around, mock};

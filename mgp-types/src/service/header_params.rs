@@ -14,12 +14,12 @@ impl HeaderParams {
         Self::default()
     }
 
-    /// Adds a header: its name without `Mcp-Param-`, and its value as written.
+    /// Adds a header: its name without `Mcp-Param-`, and its encoded value.
     pub fn push(&mut self, name: impl Into<ByteString>, value: impl Into<ByteString>) {
         self.0.push((name.into(), value.into()));
     }
 
-    /// Returns the values of a name, ignoring case; a repeated header has several.
+    /// Returns all values of the headers with this name; names are compared without regard to case.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.iter()
             .filter(move |(known, _)| known.eq_ignore_ascii_case(name))

@@ -11,10 +11,10 @@ use crate::wire::{ErrorCode, RpcError};
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// Keywords whose values are data, not schemas.
+/// Schema keywords whose values are data instead of schemas.
 const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 
-/// Keywords whose values are maps from any name to a schema.
+/// Schema keywords whose values map arbitrary names to schemas.
 const SCHEMA_MAP_KEYWORDS: [&str; 5] =
     ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 
@@ -46,7 +46,7 @@ struct Mirrored {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderPlanError {
-    /// The name is not a valid header name.
+    /// The annotation is not a valid header name.
     #[error("the name `{0}` cannot be part of a header's name")]
     Name(String),
     /// The annotation is not a string.
@@ -63,23 +63,23 @@ pub enum HeaderPlanError {
     Place(String),
 }
 
-/// A difference between the headers of a call and its arguments.
+/// A difference between the `Mcp-Param-*` headers of a call and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderMismatch {
-    /// An argument is present and its header is not.
+    /// An argument is present, but its header is missing.
     #[error("header mismatch: `Mcp-Param-{0}` is missing, but its argument is present")]
     Missing(String),
-    /// A header is present and its argument is not.
+    /// A header is present, but its argument is missing.
     #[error("header mismatch: `Mcp-Param-{0}` is present, but its argument is missing")]
     Unexpected(String),
     /// A header is present more than once.
     #[error("header mismatch: `Mcp-Param-{0}` is present more than once")]
     Twice(String),
-    /// A header cannot be read.
+    /// The value of a header cannot be decoded.
     #[error("header mismatch: `Mcp-Param-{0}` is neither visible ASCII nor valid Base64")]
     Unreadable(String),
-    /// A header differs from its argument.
+    /// The value of a header differs from its argument.
     #[error("header mismatch: `Mcp-Param-{0}` differs from its argument")]
     Different(String),
 }
@@ -88,7 +88,7 @@ impl HeaderPlan {
     /// Reads the annotations of an input schema.
     ///
     /// # Errors
-    /// Returns the fault of an invalid annotation; a client must not use such a tool over HTTP.
+    /// Returns the first invalid annotation; a client must not call such a tool over HTTP.
     pub fn of(schema: &RawObject) -> Result<Self, HeaderPlanError> {
         let text = schema.as_payload().as_str();
         // Most schemas have none, and a search is cheaper than a parse. The name may be written with escapes.
@@ -115,10 +115,11 @@ impl HeaderPlan {
 
     /// Returns the headers of a call with these arguments.
     ///
-    /// Absent and null arguments have no header, and neither have arguments of other types.
+    /// Absent and null arguments get no header; neither do arguments that are objects or arrays.
     ///
     /// # Errors
-    /// Returns −32602 if an integer is too large for a header.
+    /// Returns −32602 if the arguments are not JSON, or if a number is not an integer that every JSON reader represents
+    /// exactly.
     pub fn headers(&self, arguments: &str) -> Result<HeaderParams, RpcError> {
         let mut headers = HeaderParams::new();
         let arguments: Value = serde_json::from_str(arguments).map_err(RpcError::invalid_params)?;
@@ -252,7 +253,8 @@ fn find_stray(keyword: &str, value: &Value) -> Result<(), HeaderPlanError> {
     }
 }
 
-/// The three types with exactly one spelling in a header; `null` beside one permits an absent value.
+/// Returns whether a type has exactly one spelling in a header. `null` may be added to it: a null argument has no
+/// header.
 fn is_primitive(kind: Option<&Value>) -> bool {
     let primitive = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
     match kind {
@@ -281,7 +283,7 @@ fn value_at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
     (!value.is_null()).then_some(value)
 }
 
-/// Returns whether a header equals an argument; numbers are compared by value.
+/// Returns whether a decoded header equals an argument; numbers are compared by value, e.g. `1` equals `1.0`.
 fn equals(header: &str, argument: &Value) -> bool {
     match argument {
         Value::String(text) => header == text,
@@ -297,7 +299,8 @@ fn equals(header: &str, argument: &Value) -> bool {
     }
 }
 
-/// Returns a number as an integer, however it is written.
+/// Returns a number as an integer if it has no fraction (`1.0` counts) and at most [`MAX_SAFE_INTEGER`] as its
+/// magnitude.
 fn integer(number: &serde_json::Number) -> Option<i64> {
     let found = if let Some(integer) = number.as_i64() {
         integer

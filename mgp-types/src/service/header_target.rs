@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::{Method, Params};
 use crate::method::{Request as _, TasksCancel, TasksGet, TasksUpdate};
 
-/// The target of a request; the header contains it as written by [`encode_header`](super::encode_header).
+/// The target of a request, as repeated in `Mcp-Name` after [`encode_header`](super::encode_header).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderTarget<'a> {
     /// A tool, a prompt or a resource: the header is required.
@@ -15,7 +15,7 @@ pub enum HeaderTarget<'a> {
 }
 
 impl<'a> HeaderTarget<'a> {
-    /// Returns the target of a request, if it has one; parameters that cannot be read have none.
+    /// Returns the target of a request, if it has one; `None` also if the parameters cannot be read.
     ///
     /// ```
     /// use mgp_types::service::{HeaderTarget, Method, Params};

@@ -1,13 +1,13 @@
 //! The encoding of header values: plain if that is safe, else Base64 between markers (MCP 2026-07-28, value encoding).
 //!
-//! `Mcp-Name` and the `Mcp-Param-*` headers use it.
+//! Used for `Mcp-Name` and the `Mcp-Param-*` headers.
 
 use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The case-sensitive markers around Base64.
+/// The markers before and after Base64; they are case-sensitive.
 const MARKER_START: &str = "=?base64?";
 const MARKER_END: &str = "?=";
 
@@ -23,7 +23,8 @@ const MARKER_END: &str = "?=";
 #[must_use]
 pub fn encode_header(text: &str) -> Cow<'_, str> {
     let padded = text.starts_with(' ') || text.ends_with(' ');
-    // A text that looks encoded would be decoded by its reader, and some readers drop an empty header.
+    // Text that looks like an encoded value must be encoded, or its reader would decode it. An empty value is encoded,
+    // because some readers drop empty headers.
     if !text.is_empty() && text.bytes().all(is_plain) && !padded && inside(text).is_none() {
         return Cow::Borrowed(text);
     }
@@ -44,7 +45,7 @@ fn inside(value: &str) -> Option<&str> {
     value.strip_prefix(MARKER_START)?.strip_suffix(MARKER_END)
 }
 
-/// Visible ASCII and the space; a tab is allowed in a header, but readers treat it differently.
+/// Returns whether a byte is visible ASCII or a space. A tab would be allowed, but readers treat it differently.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~')
 }

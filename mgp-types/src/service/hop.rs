@@ -1,4 +1,4 @@
-//! The hop-by-hop members that a peer writes.
+//! Hop-by-hop members: each peer writes its own ones when it forwards a call.
 
 use std::borrow::Cow;
 
@@ -10,24 +10,24 @@ use crate::wire::Payload;
 const SENDER_MEMBERS: [&str; 3] =
     [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
 
-/// The members that one hop adds to the params it sends.
+/// The members that a peer adds to the params of a call it sends.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct HopMembers {
-    /// Members of `_meta`.
+    /// Members to add to `_meta`.
     pub meta: Vec<(Cow<'static, str>, Payload)>,
-    /// `_mgp`.
+    /// The member `_mgp`.
     pub mgp: Option<Payload>,
-    /// `trace_id`.
+    /// The member `trace_id`.
     pub trace_id: Option<Payload>,
-    /// `inputResponses`.
+    /// The member `inputResponses`.
     pub input_responses: Option<Payload>,
-    /// `requestState`, as a JSON string.
+    /// The member `requestState`, as a JSON string.
     pub request_state: Option<Payload>,
 }
 
 impl HopMembers {
-    /// Creates an empty addition.
+    /// Creates a value that adds no members.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -39,7 +39,7 @@ impl HopMembers {
         }
     }
 
-    /// Returns only the members that describe the sender, for further requests made on behalf of the same one.
+    /// Returns only the members that describe the sender, for further requests on behalf of the same sender.
     #[must_use]
     pub fn sender_members(&self) -> Self {
         let members = self.meta.iter().filter(|(name, _)| SENDER_MEMBERS.contains(&&**name));
@@ -57,7 +57,7 @@ impl HopMembers {
     }
 }
 
-/// Writes an object together with further members, which replace members of the same name.
+/// Writes a JSON object with additional members; they replace members of the same name.
 pub(super) fn merge_meta(
     out: &mut Vec<u8>,
     original: Option<&str>,

@@ -23,7 +23,7 @@ pub enum HttpFailure {
 }
 
 impl HttpFailure {
-    /// Returns the HTTP failure behind an error; `None` if the error was an ordinary answer.
+    /// Returns the HTTP failure that caused an error; `None` if the error has another cause.
     #[must_use]
     pub fn from_error(error: &RpcError) -> Option<Self> {
         error.source()?.downcast_ref().copied()

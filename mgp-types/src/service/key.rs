@@ -1,4 +1,4 @@
-//! The key of a call inside this process; wire ids are known only to the transport.
+//! Keys that identify calls inside this process; only the transport knows request ids of the wire.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +23,12 @@ impl CallKey {
 
     /// Returns the key as text, e.g. to name a logical call after its first part.
     ///
-    /// Formatted by hand: each call through a kernel needs it, and this takes a third of the time of `format!`.
+    /// Formatted by hand, because every call through a kernel needs it; `format!` takes three times as long.
     #[must_use]
     pub fn to_text(self) -> ByteString {
         let mut digits = [0; 20];
         let digits = format_u64(self.0, &mut digits);
-        // The text is ASCII.
+        // Cannot fail: the text is ASCII.
         ByteString::try_from([PREFIX.as_bytes(), digits].concat()).unwrap_or_default()
     }
 

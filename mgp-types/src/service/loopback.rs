@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Returns whether a host of a URL, without its port, can only be this machine: a loopback address,
-/// `localhost`, or a name below it.
+/// Returns whether a URL's host, without the port, can only be this machine: a loopback address, `localhost`, or a
+/// name that ends in `.localhost`.
 ///
-/// Names are not resolved. Spellings that only some readers take for an address (`127.1`, `0x7f000001`) return `false`.
+/// Names are not resolved. Forms that only some parsers accept as an address (`127.1`, `0x7f000001`) return
+/// `false`.
 ///
 /// ```
 /// use mgp_types::service::is_loopback_host;

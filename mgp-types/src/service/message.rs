@@ -1,4 +1,4 @@
-//! One JSON-RPC message, read in one pass and written without copies (MGP §1.5).
+//! A JSON-RPC message, parsed in one pass without copying, and written without intermediate values (MGP §1.5).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::wire::{Id, Payload, RpcError};
 /// A received message.
 #[derive(Debug)]
 pub enum Message {
-    /// A request, which must be answered with its id.
+    /// A request; the answer must repeat its id.
     Request {
         /// The id.
         id: Id,
@@ -37,32 +37,32 @@ pub enum Message {
     },
     /// A response to a request of this side.
     Response {
-        /// The id of that request; `None` if the peer could not read it.
+        /// The id of the answered request; `None` if the peer could not read that id.
         id: Option<Id>,
         /// The result or the error.
         outcome: Result<Payload, RpcError>,
     },
-    /// Several messages in one array (2025-03-26 only), not parsed yet.
+    /// The messages of an array (2025-03-26 only), not parsed yet.
     Batch(Vec<ByteString>),
 }
 
-/// The maximum number of messages in one array: the answer to a short message may be long.
+/// The maximum number of messages in an array. Bounded, because short messages can cause long answers.
 const MAX_BATCH: usize = 128;
 
-/// A text that is not a valid message, with the answer to it.
+/// The error for text that is not a valid message, with the answer to send.
 #[derive(Debug)]
 pub struct InvalidMessage {
-    /// The id, if it could be read.
+    /// The id for the answer, if it could be read.
     pub id: Option<Id>,
     /// −32700 or −32600; `None` for an invalid response, which must not be answered.
     pub error: Option<RpcError>,
 }
 
 impl Message {
-    /// Parses a message; payloads remain ranges of `line`.
+    /// Parses one line as a message; the payloads are ranges of `line`, without copies.
     ///
     /// # Errors
-    /// Returns the answer to an invalid message.
+    /// Returns the error to answer with, if the text is not a valid message.
     pub fn parse(line: ByteString) -> Result<Self, InvalidMessage> {
         let mut envelope = Envelope::default();
         let mut reader = serde_json::Deserializer::from_str(&line);
@@ -78,7 +78,7 @@ impl Message {
         };
         match parsed {
             Ok(Parsed::Message(message)) => Ok(message),
-            // The line itself moves into the params: sharing it would be an allocation.
+            // `line` is moved into the params, because a shared copy would need an allocation.
             Ok(Parsed::Call { id, method, parts }) => {
                 let params = Params::of_parts(line, parts);
                 Ok(match id {
@@ -91,7 +91,7 @@ impl Message {
         }
     }
 
-    /// Reads a response that is not valid UTF-8, so that the call it answers still ends.
+    /// Converts a response that is not valid UTF-8 into an error response, so that the waiting call ends.
     ///
     /// ```
     /// use mgp_types::service::Message;
@@ -108,18 +108,18 @@ impl Message {
     }
 }
 
-/// A message of which only the beginning and the end are known, because it was too long to be kept.
+/// A message that was too long to be stored; only its beginning and its end are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CutMessage {
-    /// A request with this id, which can be refused.
+    /// A request with this id; it can be answered with an error.
     Request(Id),
-    /// The answer to the request with this id, which can be completed with an error.
+    /// The response to the request with this id; the request can be ended with an error.
     Answer(Id),
 }
 
 impl CutMessage {
-    /// Reads the id of a message; `None` if neither its beginning nor its end has it.
+    /// Reads the id from the beginning or the end of a message; `None` if neither contains it.
     ///
     /// ```
     /// use mgp_types::service::CutMessage;
@@ -134,7 +134,7 @@ impl CutMessage {
     pub fn read(head: &[u8], tail: &[u8]) -> Option<Self> {
         let head = String::from_utf8_lossy(head);
         let mut envelope = Envelope::default();
-        // It ends with an error, since the end is missing: the members before it count.
+        // Always fails, because the end is missing. The members that were read before the failure are used.
         let _ = EnvelopeSeed { out: &mut envelope, text: &head }
             .deserialize(&mut serde_json::Deserializer::from_str(&head));
         let id = envelope.id.and_then(|raw| read_id(raw.get())).or_else(|| id_at_end(tail))?;
@@ -143,14 +143,14 @@ impl CutMessage {
     }
 }
 
-/// Reads the id behind the long member of a message, among its last members.
+/// Finds the id after the long member, i.e. among the last members of the message.
 fn id_at_end(tail: &[u8]) -> Option<Id> {
     let tail = String::from_utf8_lossy(tail);
     tail.match_indices("\"id\"").find_map(|(at, _)| {
         let mut envelope = Envelope::default();
         let end = format!("{{{}", &tail[at..]);
         let mut reader = serde_json::Deserializer::from_str(&end);
-        // An id inside of another member is followed by more braces than one.
+        // If the `id` belongs to a nested object, more than one closing brace follows, so parsing fails.
         EnvelopeSeed { out: &mut envelope, text: &end }
             .deserialize(&mut reader)
             .and_then(|()| reader.end())
@@ -183,14 +183,14 @@ struct Envelope<'a> {
     params: Option<ParamsSlot<'a>>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
-    /// `true` if there is a result or an error, even an unreadable one.
+    /// `true` if there is a `result` or `error` member, even one that cannot be read.
     is_answer: bool,
     repeated: bool,
 }
 
 enum ParamsSlot<'a> {
     Read(Parts),
-    /// The params precede the method, so the target member is not known yet.
+    /// The params precede the method, so it is not known yet which member names the target.
     Raw(&'a RawValue),
 }
 
@@ -244,7 +244,7 @@ impl Envelope<'_> {
         }))
     }
 
-    /// Reads the id of a response that cannot be parsed further, so that the call it answers still ends.
+    /// Converts a response that cannot be parsed into an error response with its id, so that the waiting call ends.
     ///
     /// Python, e.g., writes `NaN`, which is not JSON.
     fn unreadable_response(&self, why: &serde_json::Error) -> Option<Message> {
@@ -270,7 +270,7 @@ impl Envelope<'_> {
             (Some(result), None) => Ok(Payload::from_trusted(line.slice_ref(result.get()))),
             (None, Some(error)) => match serde_json::from_str::<RpcError>(error.get()) {
                 Ok(error) => Err(error),
-                // The call it answers must still end; the error itself is only logged.
+                // The call that waits for this response must end; the malformed error itself is dropped.
                 Err(_) => Err(RpcError::internal("the peer answered with a malformed error")),
             },
             (Some(_), Some(_)) => {
@@ -283,7 +283,7 @@ impl Envelope<'_> {
 }
 
 impl InvalidMessage {
-    /// Determines, in a second and slow pass, why a line is not a message.
+    /// Determines why a line is not a message, or splits it if it is an array. Needs a second, slower pass.
     fn explain(line: &ByteString, envelope: &Envelope<'_>, why: &serde_json::Error) -> Unparsed {
         if let Err(error) = serde_json::from_str::<de::IgnoredAny>(line) {
             return Unparsed::Bad(Self { id: None, error: Some(RpcError::parse(error)) });
@@ -317,7 +317,7 @@ impl InvalidMessage {
     }
 }
 
-/// Most ids are short numbers, which need no parser.
+/// Reads an id; short numbers, which are the usual ids, need no parser.
 fn read_id(raw: &str) -> Option<Id> {
     let is_short = matches!(raw.as_bytes(), [b'1'..=b'9', rest @ ..]
         if rest.len() < 18 && rest.iter().all(u8::is_ascii_digit));
@@ -385,7 +385,7 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                 "method" => {
                     out.repeated |= out.method_is_text || out.method.is_some();
                     let raw: &RawValue = map.next_value()?;
-                    // A method of another type must not lose the id.
+                    // Read as raw JSON, so that a method that is not a string does not prevent reading the id.
                     out.method_is_text = true;
                     out.method = text_of(raw.get());
                 }
@@ -441,7 +441,7 @@ pub fn write_call(
     out.push(b'}');
 }
 
-/// Writes the answer to a request; [`Reply::None`] writes nothing.
+/// Writes the response to a request; writes nothing for [`Reply::None`].
 pub fn write_answer(out: &mut Vec<u8>, id: Option<&Id>, outcome: &Result<Reply, RpcError>) {
     let head = |out: &mut Vec<u8>| {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);

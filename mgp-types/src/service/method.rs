@@ -1,4 +1,4 @@
-//! Method names, which are free to copy if they are known.
+//! Method names; copies of known names need no allocation.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use bytestring::ByteString;
 pub struct Method(ByteString);
 
 impl Method {
-    /// Creates a method; a known name is not copied.
+    /// Creates a method from its name; the text is copied only if the name is unknown.
     #[must_use]
     pub fn of(name: &str) -> Self {
         Self(match crate::method::lookup(name) {

@@ -12,12 +12,12 @@ use crate::wire::{Id, Payload, RpcError};
 #[derive(Debug)]
 pub struct Client {
     stack: Stack,
-    /// Cloned for each call; set caller, peer, outlet and so on here.
+    /// The context that is cloned for each call; tests set caller, peer, outlet and so on here.
     pub cx: Context,
     next_id: i64,
 }
 
-/// Creates a client of a stack, with its own connection scope.
+/// Creates a client of a stack, with a connection scope of its own.
 #[must_use]
 pub fn client(stack: Stack) -> Client {
     let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
@@ -37,7 +37,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and returns the future of its reply.
+    /// Sends a request and returns the future of its reply; the stack is called immediately.
     pub fn call(
         &mut self,
         method: &str,
@@ -65,14 +65,14 @@ impl Client {
     }
 }
 
-/// A peer that answers with a stack and records the received calls.
+/// A peer that records the calls it receives, and answers them with a stack.
 #[derive(Clone, Debug)]
 pub struct MockPeer {
     received: Arc<Mutex<Vec<Call>>>,
     stack: Stack,
 }
 
-/// Creates a peer that answers with a stack.
+/// Creates a peer that answers its calls with a stack.
 #[must_use]
 pub fn peer(stack: Stack) -> MockPeer {
     MockPeer { received: Arc::default(), stack }

@@ -1,4 +1,4 @@
-//! The service type of every layer, and the values that pass through it.
+//! The service type that every layer implements, and the values that pass through it.
 //!
 //! Every section of the protocol is a tower layer over `Service<Call, Response = Reply, Error = RpcError>`.
 //! Requests and notifications are both [`Call`]s. The [`Peer`] at the end of an outbound stack is such a service too,

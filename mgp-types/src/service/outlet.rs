@@ -9,7 +9,7 @@ use super::BoxFuture;
 use crate::mcp::ContentBlock;
 use crate::wire::Payload;
 
-/// The output for partial results of a call; forwarding a call preserves it.
+/// The channel for partial results of a call; a forwarded call keeps it.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -58,15 +58,15 @@ pub enum OutletItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OutletItemKind {
-    /// [`OutletItem::Chunk`].
+    /// The kind of [`OutletItem::Chunk`].
     Chunk,
-    /// [`OutletItem::Progress`].
+    /// The kind of [`OutletItem::Progress`].
     Progress,
-    /// [`OutletItem::Log`].
+    /// The kind of [`OutletItem::Log`].
     Log,
-    /// [`OutletItem::Event`].
+    /// The kind of [`OutletItem::Event`].
     Event,
-    /// [`OutletItem::Callback`].
+    /// The kind of [`OutletItem::Callback`].
     Callback,
 }
 
@@ -79,7 +79,7 @@ pub struct Progress {
     pub total: Option<f64>,
     /// A description for the user.
     pub message: Option<String>,
-    /// The estimated remaining time (§12.6).
+    /// The estimated remaining time, in milliseconds (§12.6).
     pub estimated_remaining_ms: Option<u64>,
 }
 
@@ -88,16 +88,16 @@ pub struct Progress {
 #[error("the consumer of partial results is gone")]
 pub struct ConsumerGone;
 
-/// A consumer of the items of one call; layers wrap it to observe the items.
-// Not `async`: a layer returns the future of the sink inside it as it is, without a second box.
+/// A consumer of the items of one call; a layer can wrap it to observe them.
+// Not `async`: a wrapping layer can return the boxed future of the inner sink unchanged.
 pub trait Sink: Send + Sync {
-    /// Consumes an item; waits while the consumer is slow, within its own bounds.
+    /// Consumes an item. Waits while the consumer is slow; the implementation bounds the wait.
     ///
     /// # Errors
     /// Returns [`ConsumerGone`] if the consumer no longer accepts items.
     fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>>;
 
-    /// Returns whether items of a kind are accepted, so that callers need not create items in vain.
+    /// Returns whether the sink accepts items of a kind, so that callers can avoid creating unwanted items.
     fn wants(&self, _kind: OutletItemKind) -> bool {
         true
     }
@@ -107,7 +107,7 @@ impl OutletItem {
     /// Creates a chunk of text.
     #[must_use]
     pub fn text(text: &str) -> Self {
-        // Writing a text block cannot fail; an empty object is a safe fallback.
+        // Encoding a text block cannot fail; the empty object is only a fallback.
         let block = Payload::of(&ContentBlock::text(text));
         Self::Chunk(block.unwrap_or_else(|_| Payload::empty_object()))
     }
@@ -157,7 +157,7 @@ impl Outlet {
         Self::new(Arc::new(Function(take)))
     }
 
-    /// Creates an outlet to a queue of `room` items; a sender waits while it is full.
+    /// Creates an outlet to a queue of `room` items (at least one); a sender waits while the queue is full.
     #[must_use]
     pub fn channel(room: usize) -> (Self, mpsc::Receiver<OutletItem>) {
         struct Queue(mpsc::Sender<OutletItem>);
@@ -190,7 +190,7 @@ impl Outlet {
     /// Returns [`ConsumerGone`] if the consumer no longer accepts items.
     ///
     /// # Cancel safety
-    /// The item may or may not have been sent.
+    /// If the future is dropped, the item may or may not have been sent.
     pub async fn text(&self, text: &str) -> Result<(), ConsumerGone> {
         if !self.wants(OutletItemKind::Chunk) {
             return Ok(());
@@ -204,7 +204,7 @@ impl Outlet {
     /// Returns [`ConsumerGone`] if the consumer no longer accepts items.
     ///
     /// # Cancel safety
-    /// The item may or may not have been sent.
+    /// If the future is dropped, the item may or may not have been sent.
     pub async fn progress(
         &self,
         progress: f64,
@@ -226,7 +226,7 @@ impl Outlet {
         self.0.is_none()
     }
 
-    /// Wraps the sink in another one, which receives every item first.
+    /// Wraps the sink, if there is one, in a sink that receives every item first.
     #[must_use]
     pub fn wrap(self, outer: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>) -> Self {
         Self(self.0.map(outer))

@@ -10,14 +10,14 @@ use super::{BoxFuture, Call, CallKey, CallRecord, Context, Reply, Scope};
 use crate::wire::{Id, RpcError};
 
 /// The interface of a connection to the layers: object safe, free of I/O types, easy to mock.
-// Not `async`: a call is on its way when the method returns, in the order of the calls.
+// Not `async`: `send` must queue the call before it returns, so that calls keep their order.
 pub trait Link: Send + Sync + 'static {
-    /// Sends a call. A request resolves with its answer, a notification when it has been sent.
+    /// Sends a call. The future of a request completes with the answer, that of a notification once it has been sent.
     ///
-    /// Dropping the future of a request cancels it at the other end.
+    /// Dropping the future of a request cancels the request at the peer.
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Returns the outgoing request that a message of the peer refers to, by its wire id or token.
+    /// Returns the outgoing request to which a message of the peer refers by wire id or progress token.
     fn in_flight(&self, _id: &Id) -> Option<InFlight> {
         None
     }
@@ -35,7 +35,8 @@ pub trait Link: Send + Sync + 'static {
     /// Closes the connection after sending queued messages; running calls end with the reason.
     fn close(&self, _reason: &str) {}
 
-    /// Ends the stream on which a call is answered, if its caller can resume; returns whether it did.
+    /// Ends the stream on which a call of the peer is answered, if the peer can resume it. Returns whether the stream
+    /// ended.
     fn end_stream(&self, _call: CallKey) -> bool {
         false
     }
@@ -56,7 +57,7 @@ pub struct InFlight {
 #[derive(Clone)]
 pub struct Inbox(Arc<dyn ItemReceiver>);
 
-/// A receiver of items that runs on the read loop and never waits.
+/// The receiving side of an [`Inbox`]; it runs on the read loop, so it must never wait.
 pub trait ItemReceiver: Send + Sync {
     /// Adds an item and returns the remaining room.
     fn push(&self, item: super::OutletItem) -> QueueRoom;
@@ -67,9 +68,9 @@ pub trait ItemReceiver: Send + Sync {
 pub enum QueueRoom {
     /// There is room.
     Free,
-    /// The queue passed its high-water mark: the peer should be asked to slow down, if it supports that.
+    /// The queue is above its high-water mark; a peer that supports it should be asked to slow down.
     High,
-    /// The item was dropped and counted; the final answer reports the gap.
+    /// The queue was full, so the item was dropped and counted; the final answer reports the gap.
     Full,
 }
 
@@ -116,7 +117,7 @@ impl Peer {
         Self(Arc::new(NoLink))
     }
 
-    /// Sends a call.
+    /// Sends a call; marks a tool call as executed in its audit record.
     #[must_use]
     pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if call.tool().is_some() {
@@ -125,7 +126,7 @@ impl Peer {
         self.0.send(call)
     }
 
-    /// Returns the outgoing request with this wire id or token.
+    /// Returns the outgoing request with this wire id or progress token.
     #[must_use]
     pub fn in_flight(&self, id: &Id) -> Option<InFlight> {
         self.0.in_flight(id)
@@ -143,20 +144,20 @@ impl Peer {
         self.0.is_closed()
     }
 
-    /// Closes the connection.
+    /// Closes the connection, with the reason for running calls.
     pub fn close(&self, reason: &str) {
         self.0.close(reason);
     }
 
-    /// Ends the stream on which a call of the peer is answered, if the peer can resume (2025-11-25 over HTTP).
+    /// Ends the stream on which a call of the peer is answered, if the peer can resume it (2025-11-25 over HTTP).
     ///
-    /// Returns whether it did.
+    /// Returns whether the stream ended.
     #[expect(clippy::must_use_candidate, reason = "a call goes on either way")]
     pub fn end_stream(&self, call: CallKey) -> bool {
         self.0.end_stream(call)
     }
 
-    /// Creates the context of an outgoing call to this peer.
+    /// Creates the context of an outgoing call to this peer, with the principal `local`.
     #[must_use]
     pub fn context(&self, scope: &Scope) -> Context {
         Context::new(self.clone(), scope.clone(), super::Principal::local())
@@ -169,10 +170,11 @@ pub fn connection_closed(why: &str) -> RpcError {
     RpcError::new(crate::wire::ErrorCode::SERVER_NOT_READY, format!("connection closed: {why}"))
 }
 
-/// Returns the error of a call that was sent before its connection ended: it may have run.
+/// Returns the error for a call that was sent before its connection ended, so that the call may have run.
 ///
-/// The code is that of [`connection_closed`], but the hints forbid a retry and `details.started` is set: a caller that does not
-/// know the tool must not run it twice. A caller that knows it can be repeated checks [`is_connection_lost`].
+/// The error has the code of [`connection_closed`], but its hints forbid a retry and `details.started` is `true`: a
+/// caller that does not know the tool must not run it twice. A caller that knows that the tool can be repeated
+/// checks [`is_connection_lost`].
 #[must_use]
 pub fn connection_lost(why: &str) -> RpcError {
     let error = connection_closed(why).because(Lost);
@@ -182,7 +184,7 @@ pub fn connection_lost(why: &str) -> RpcError {
     error.recovery(hints.no_retry().details(details))
 }
 
-/// Returns whether an error was created by [`connection_lost`] on this side; no peer can send such an error.
+/// Returns whether this process created the error with [`connection_lost`]; an error from a peer never matches.
 #[must_use]
 pub fn is_connection_lost(error: &RpcError) -> bool {
     std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Lost>)

@@ -1,4 +1,4 @@
-//! The parameters negotiated with the party at one end of a call (MGP §2).
+//! What was negotiated with the peer at one end of a call (MGP §2).
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,25 +14,25 @@ pub struct PeerInfo {
     pub era: Era,
     /// The MCP revision.
     pub revision: Revision,
-    /// The active MGP extensions, i.e. the intersection; `None` if MGP was not negotiated.
+    /// The MGP extensions that both sides offered; `None` if MGP was not negotiated.
     pub mgp: Option<ExtensionSet>,
-    /// The version of MGP that the party sent.
+    /// The MGP version that the peer sent.
     pub mgp_version: Option<MgpVersion>,
-    /// The name and version that the party sent.
+    /// The name and version that the peer sent.
     pub info: Option<Payload>,
-    /// The capabilities that the party sent.
+    /// The capabilities that the peer sent.
     pub capabilities: Option<Payload>,
     /// The instructions that a server sent for the model.
     pub instructions: Option<String>,
-    /// The id that the party claims (§2.3); shown, but never used as a key.
+    /// The id that the peer claims (§2.3); shown, but never used as a key.
     pub claimed_server_id: Option<String>,
-    /// The trust that the party claims (§2.3); shown, but never used for a decision.
+    /// The trust level that the peer claims (§2.3); shown, but never used for a decision.
     pub claimed_trust_level: Option<TrustLevel>,
-    /// The permissions that the party declares (§2.3).
+    /// The permissions that the peer declares to need (§2.3).
     pub permissions_required: Vec<String>,
-    /// The requests that the party accepts.
+    /// The kinds of requests that the peer accepts.
     pub accepts: AcceptedRequests,
-    /// `true` if a modern server declares that it can ask its callers everything that a legacy one can.
+    /// `true` if a modern server declares that it asks modern callers everything that it asks legacy callers.
     pub asks_in_rounds: bool,
 }
 
@@ -66,7 +66,7 @@ impl AcceptedRequests {
             "elicitation/create" => self.elicitation,
             "sampling/createMessage" => self.sampling,
             "roots/list" => self.roots,
-            // For other kinds of questions (callbacks, custom ones) the asking code decides.
+            // Other kinds of questions (callbacks, custom ones) are left to the code that asks.
             _ => true,
         }
     }
@@ -85,7 +85,7 @@ impl Default for PeerInfo {
 }
 
 impl PeerInfo {
-    /// Creates the facts of a party that supports a revision and nothing else.
+    /// Creates the description of a peer that supports an MCP revision and nothing else.
     #[must_use]
     pub fn new(revision: Revision) -> Self {
         Self {
@@ -104,14 +104,14 @@ impl PeerInfo {
         }
     }
 
-    /// Returns the facts before any negotiation.
+    /// Returns the description that is used before any negotiation.
     #[must_use]
     pub fn none() -> Arc<Self> {
         static NONE: LazyLock<Arc<PeerInfo>> = LazyLock::new(Arc::default);
         Arc::clone(&NONE)
     }
 
-    /// Returns whether an MGP extension is active with this party.
+    /// Returns whether an MGP extension was negotiated with this peer.
     #[must_use]
     pub fn has(&self, extension: Extension) -> bool {
         self.mgp.is_some_and(|set| set.contains(extension))

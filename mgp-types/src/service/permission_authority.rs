@@ -1,4 +1,4 @@
-//! Decisions about the permissions of servers, as handshake and transport need them (MGP §3).
+//! The interface through which handshake and transport obtain decisions about permissions (MGP §3).
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use crate::mgp::{Permission, PermissionDecision};
 pub trait PermissionAuthority: Send + Sync {
     /// Decides about the permissions that a server declares, asking an operator if the policy requires it.
     ///
-    /// The decision covers every requested permission; undecided ones are `deferred`.
+    /// The decision covers every given permission; an undecided permission is `deferred`.
     async fn decide(
         &self,
         cx: &Context,
@@ -23,7 +23,7 @@ pub trait PermissionAuthority: Send + Sync {
         permissions: Vec<Permission>,
     ) -> PermissionDecision;
 
-    /// Notes the permissions that a server declares as a whole, at each handshake; none if it declares none.
+    /// Records all permissions that a server declares in a handshake; the list is empty if it declares none.
     fn declared(&self, _server: &ServerId, _permissions: &[Permission]) {}
 
     /// Returns the current decisions for a server, without asking.

@@ -1,4 +1,5 @@
-//! The caller of a call: set by the transport from credentials or the configured profile, never from params (MGP §5).
+//! The principal behind a call. The transport sets it from credentials or a configured profile, never from params
+//! (MGP §5).
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -54,7 +55,7 @@ macro_rules! name_newtype {
 }
 
 name_newtype!(
-    /// The tenant of a principal; part of every key.
+    /// The tenant of a principal; it is part of every storage key.
     TenantId
 );
 name_newtype!(
@@ -72,7 +73,7 @@ name_newtype!(
 
 /// The principal for whom a call is made; forwarding never changes it.
 ///
-/// The [process](Self::process) it acts through is only for the record: two principals that differ only in it are equal.
+/// The local [process](Self::process) only serves the audit log: principals that differ only in it are equal.
 ///
 /// ```
 /// use mgp_types::service::{PeerProcess, Principal};
@@ -88,15 +89,15 @@ pub struct Principal {
     process: Option<Arc<PeerProcess>>,
 }
 
-/// The local process at the other end of a connection, for the record.
+/// The local process at the other end of a connection, as shown in the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerProcess {
     /// The process id at the time of the connection.
     pub pid: u32,
-    /// The path of its program, if it can be read.
+    /// The path of the process's program, if it can be read.
     pub program: Option<String>,
-    /// The path of the program of its parent, if it can be read.
+    /// The path of the parent process's program, if it can be read.
     pub parent: Option<String>,
 }
 
@@ -112,9 +113,9 @@ struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Authority {
-    /// None: the principal may only call tools.
+    /// No administrative authority: the principal may only call tools.
     User,
-    /// May administer grants, permissions, registrations and shutdown.
+    /// May administer access, permissions and registrations, and may shut the kernel down.
     Operator,
 }
 
@@ -142,7 +143,7 @@ impl Principal {
         LOCAL.clone()
     }
 
-    /// Returns the same principal, acting through an agent.
+    /// Returns a copy of the principal that acts through an agent.
     #[must_use]
     pub fn agent(&self, agent: impl Into<AgentId>) -> Self {
         let Identity { tenant, subject, authority, .. } = &*self.identity;
@@ -155,7 +156,7 @@ impl Principal {
         Self { identity: Arc::new(identity), process: self.process.clone() }
     }
 
-    /// Returns the same principal, with administrative authority.
+    /// Returns a copy of the principal with administrative authority.
     #[must_use]
     pub fn operator(&self) -> Self {
         let Identity { tenant, subject, agent, .. } = &*self.identity;
@@ -168,13 +169,13 @@ impl Principal {
         Self { identity: Arc::new(identity), process: self.process.clone() }
     }
 
-    /// Returns the same principal, acting through a local process, which the audit log names.
+    /// Returns a copy of the principal that acts through a local process; the audit log names the process.
     #[must_use]
     pub fn through(&self, process: PeerProcess) -> Self {
         Self { identity: Arc::clone(&self.identity), process: Some(Arc::new(process)) }
     }
 
-    /// Returns the local process it acts through, if known.
+    /// Returns the local process through which the principal acts, if known.
     #[must_use]
     pub fn process(&self) -> Option<&PeerProcess> {
         self.process.as_deref()
@@ -192,7 +193,7 @@ impl Principal {
         &self.identity.subject
     }
 
-    /// Returns the agent, if known.
+    /// Returns the agent through which the principal acts, if any.
     #[must_use]
     pub fn as_agent(&self) -> Option<&AgentId> {
         self.identity.agent.as_ref()

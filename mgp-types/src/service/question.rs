@@ -36,9 +36,9 @@ impl CallerRequest {
 /// Questions that must be answered before the call can complete.
 #[derive(Clone, Debug)]
 pub struct InputRequired {
-    /// The questions, each under the key of its answer.
+    /// The questions, each with the key under which the caller returns the answer.
     pub asks: Vec<(String, CallerRequest)>,
-    /// State to return unchanged; sealed by the layer that creates it.
+    /// Opaque state that the caller returns unchanged; sealed by the layer that creates it.
     pub state: Option<String>,
 }
 

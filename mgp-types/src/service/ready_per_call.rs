@@ -12,7 +12,8 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// A wrapper that lets a foreign layer wait in `poll_ready` without stopping the read loop.
+/// A wrapper around a layer of another crate; it waits in the future of a call, so that the read loop is never
+/// blocked.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,7 +73,7 @@ where
     }
 }
 
-/// Own errors pass unchanged; a foreign error is an internal error of the stack.
+/// Passes an [`RpcError`] on unchanged; any other error becomes an internal error.
 fn foreign<E: Into<Box<dyn StdError + Send + Sync>>>(error: E) -> RpcError {
     match error.into().downcast::<RpcError>() {
         Ok(own) => *own,

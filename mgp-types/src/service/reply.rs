@@ -1,4 +1,4 @@
-//! The outcome of a successful call.
+//! The reply to a call that did not fail.
 
 use std::borrow::Cow;
 
@@ -15,15 +15,15 @@ use crate::wire::{Payload, RpcError};
 pub enum Reply {
     /// The result.
     Complete(Body),
-    /// The callee needs answers first; the caller repeats the call with them (MCP 2026-07-28).
+    /// The callee first needs answers; the caller must repeat the call with them (MCP 2026-07-28).
     InputRequired(InputRequired),
     /// The call continues as a task; the body is the task as created.
     Task(Body),
-    /// Nothing: for a notification, or a request that must not be answered.
+    /// No reply: the call is a notification, or a request that must not be answered.
     None,
 }
 
-/// A result object: raw text, and members to be merged when it is written.
+/// A result object: the JSON that the callee sent, and members to add when it is written.
 #[derive(Clone, Debug)]
 pub struct Body {
     raw: Payload,
@@ -52,10 +52,10 @@ impl Reply {
         Self::raw(Payload::empty_object())
     }
 
-    /// Decodes a complete result.
+    /// Decodes the body of a complete result or a task.
     ///
     /// # Errors
-    /// Returns −32603 if the result does not fit, or the call did not complete.
+    /// Returns −32603 if the body cannot be decoded, or if the reply has no body.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         match self {
             Self::Complete(body) | Self::Task(body) => serde_json::from_slice(&body.to_json())
@@ -76,7 +76,7 @@ impl Reply {
         }
     }
 
-    /// Returns the body mutably, to add members.
+    /// Returns a mutable reference to the body of a complete result or a task, to add members.
     #[must_use]
     pub fn as_body_mut(&mut self) -> Option<&mut Body> {
         match self {
@@ -96,13 +96,13 @@ impl Reply {
 }
 
 impl Body {
-    /// Creates a body from a result.
+    /// Creates a body from a result, without members to add.
     #[must_use]
     pub fn new(raw: Payload) -> Self {
         Self { raw, extra: Vec::new(), meta: Vec::new() }
     }
 
-    /// Returns the result as the callee sent it.
+    /// Returns the result as the callee sent it, without added members.
     #[must_use]
     pub fn as_raw(&self) -> &Payload {
         &self.raw
@@ -118,7 +118,7 @@ impl Body {
         self.meta.push((name.into(), value));
     }
 
-    /// Returns the whole result as text.
+    /// Returns the result with the added members, as JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.raw.as_str().len() + 32);
@@ -133,8 +133,8 @@ impl Body {
             out.extend_from_slice(raw.as_bytes());
             return;
         }
-        // Usually the result has none of the new members, so they are written first and the rest is copied.
-        // A name may be written with escapes; the members are then parsed.
+        // Usually the result has none of the new members; they are then written first, and the rest is copied without
+        // parsing. If a name in the result may be written with escapes, the result is parsed instead.
         let is_plain = !raw.contains('\\') || !raw.contains("\\u") && !raw.contains("\\/");
         let fresh = |name: &str| is_plain && !raw.contains(&format!("\"{name}\""));
         if self.extra.iter().all(|(name, _)| fresh(name))

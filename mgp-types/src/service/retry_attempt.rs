@@ -6,20 +6,20 @@ use bytestring::ByteString;
 
 use crate::wire::ErrorCode;
 
-/// The mark of a repeated call, stored in its extensions; a first attempt has none.
+/// The mark of a repeated call, stored in the extensions of the call; the first attempt has no mark.
 ///
-/// All attempts share the [logical call](super::Context::logical) and the trace; each has its own key.
-/// An audit layer further in records each attempt, with these values.
+/// All attempts share the [logical call](super::Context::logical) and the trace, but each has a key of its own.
+/// An inner audit layer records every attempt with the values of its mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryAttempt {
-    /// The number of repetitions, this one included.
+    /// The number of repetitions so far, including this one.
     pub retry: u32,
     /// The error code of the previous attempt.
     pub previous_code: ErrorCode,
     /// The delay before this attempt.
     pub delay: Duration,
-    /// The tool that this call replaces (`fallback_tool`).
+    /// The tool whose attempts all failed, if this call uses another tool instead (`fallback_tool`).
     pub instead_of: Option<ByteString>,
 }
 
@@ -30,7 +30,7 @@ impl RetryAttempt {
         Self { retry, previous_code: after, delay: waited, instead_of: None }
     }
 
-    /// Marks a call of another tool, made after all attempts of this one failed.
+    /// Marks a call of another tool, made because all attempts of `tool` failed.
     #[must_use]
     pub fn instead_of(mut self, tool: &str) -> Self {
         self.instead_of = Some(tool.into());

@@ -1,4 +1,4 @@
-//! Routers: sets of methods with their handlers.
+//! Routers: handlers, found by method name.
 //!
 //! Applies to: both.
 
@@ -15,7 +15,7 @@ use super::{BoxFuture, Call, Context, Kind, MgpService, Reply, Stack};
 use crate::method::{Notification, Request, ToolsCall};
 use crate::wire::RpcError;
 
-/// A service that answers methods; unknown ones go to its fallback.
+/// A service that dispatches calls by method; calls of unknown methods go to the fallback, if there is one.
 ///
 /// ```
 /// use mgp_types::method::Ping;
@@ -47,7 +47,7 @@ impl Router {
         self.routes.get(method)
     }
 
-    /// Adds a typed handler for a request.
+    /// Adds a handler for a request; params and result are decoded and encoded.
     #[must_use]
     pub fn on<R, F, Fut>(self, handler: F) -> Self
     where
@@ -59,7 +59,8 @@ impl Router {
             R::METHOD,
             Stack::from_fn(move |call: Call| {
                 let (_, params, cx) = call.into_parts();
-                // Decoding and calling happen here, in wire order; only the handler's future waits.
+                // Params are decoded and the handler is called now, so that calls keep their order; only the future is
+                // awaited later.
                 let running = params.get::<R::Params>().map(|params| handler(cx, params));
                 async move { Reply::of(&running?.await?) }
             }),
@@ -94,7 +95,7 @@ impl Router {
         self
     }
 
-    /// Adds the methods of another router, which replace methods of the same name.
+    /// Adds the methods and the fallback of another router; they replace existing ones.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         let routes = Arc::make_mut(&mut self.routes);
@@ -110,12 +111,13 @@ impl Router {
         self
     }
 
-    /// Returns the methods of this router.
+    /// Returns the names of the methods that have a handler, in any order.
     pub fn methods(&self) -> impl Iterator<Item = &'static str> {
         self.routes.keys().copied()
     }
 
-    /// Converts the router to a layer that answers these methods and passes on all others.
+    /// Converts the router to a layer that handles its methods and passes all other calls to the inner service; a
+    /// fallback is dropped.
     pub fn into_layer(self) -> RouterLayer {
         RouterLayer(self.routes)
     }
@@ -145,7 +147,7 @@ impl Service<Call> for Router {
     }
 }
 
-/// Requests return an error, notifications nothing.
+/// Answers a call of an unknown method: a request gets an error, a notification nothing.
 fn unknown(call: &Call) -> Result<Reply, RpcError> {
     match call.kind() {
         Kind::Request => Err(RpcError::method_not_found(call.method().as_str())),

@@ -1,4 +1,4 @@
-//! The rule behind a decision (MGP §5, §6).
+//! The rule that led to a decision (MGP §5, §6).
 
 use std::borrow::Cow;
 use std::error::Error as _;
@@ -7,7 +7,7 @@ use crate::wire::RpcError;
 
 /// The description of the rule that decided, for the audit log; it is never sent to a peer.
 ///
-/// A refusal has it among its sources, where [`Rule::of`] finds it.
+/// A refusal carries the rule in its chain of error sources, where [`Rule::of`] finds it.
 ///
 /// ```
 /// use mgp_types::service::Rule;
@@ -34,7 +34,7 @@ impl Rule {
         &self.0
     }
 
-    /// Returns the rule among the sources of an error.
+    /// Returns the first rule in the chain of sources of an error.
     #[must_use]
     pub fn of(error: &RpcError) -> Option<&Self> {
         let mut source = error.source();

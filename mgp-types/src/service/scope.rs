@@ -1,4 +1,4 @@
-//! Scopes, which outlive a call: a connection, a session, a handle, a request.
+//! Scopes: connections, sessions, handles or requests that own state kept between calls.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use crate::sync::Mutex;
 
-/// The owner of the state that layers keep between calls.
+/// The owner of state that layers keep between calls; the state is dropped when the scope ends.
 ///
 /// ```
 /// use mgp_types::service::{Scope, ScopeKind};
@@ -27,13 +27,13 @@ pub struct Scope(Arc<ScopeData>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScopeKind {
-    /// A stdio connection or an in-memory one.
+    /// A stdio connection, or an in-memory one.
     Connection,
     /// A legacy HTTP session.
     Session,
-    /// An explicit handle of the stateless era.
+    /// A handle that a modern client sends explicitly.
     Handle,
-    /// One HTTP request of the stateless era.
+    /// A single HTTP request of the modern era.
     Request,
 }
 
@@ -77,7 +77,7 @@ impl Scope {
         self.0.kind
     }
 
-    /// Returns the scope's value of a type, after creating it on first use.
+    /// Returns the scope's value of type `T`; creates it with `T::default()` on first use.
     #[must_use]
     pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut state = self.0.state.lock();
@@ -89,11 +89,12 @@ impl Scope {
             state.values.push((id, Arc::clone(&value)));
             value
         };
-        // The value has this type, since it is found by it; a new one is a safe fallback.
+        // Cannot fail, because the value was found by its type; a new value is only a fallback.
         value.downcast().unwrap_or_default()
     }
 
-    /// Registers a hook that runs when the scope ends, or now if it has ended; dropping the guard removes the hook.
+    /// Registers a hook that runs when the scope ends, or immediately if it has ended already. Dropping the returned
+    /// guard removes the hook.
     #[must_use = "dropping the guard forgets the hook"]
     pub fn on_end(&self, hook: impl FnOnce() + Send + 'static) -> EndGuard {
         let mut state = self.0.state.lock();
@@ -114,7 +115,7 @@ impl Scope {
         self.0.state.lock().ended
     }
 
-    /// Ends the scope: runs its hooks once and drops its state.
+    /// Ends the scope: runs the hooks and drops the state.
     pub fn end(&self) {
         let (hooks, values) = {
             let mut state = self.0.state.lock();
@@ -134,7 +135,7 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// A guard that removes an end hook when it is dropped.
+/// A guard that removes its hook from the scope when it is dropped.
 #[derive(Debug)]
 pub struct EndGuard {
     scope: Weak<ScopeData>,

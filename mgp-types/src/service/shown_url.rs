@@ -4,7 +4,8 @@ const MAX_BYTES: usize = 512;
 
 /// Returns a URL for display: scheme, host, port and path, without user name, password, query and fragment.
 ///
-/// Any text is accepted; parts that may be secrets are omitted.
+/// Accepts any text. If a secret cannot be distinguished from the host or path, everything after the scheme is
+/// omitted.
 ///
 /// ```
 /// use mgp_types::service::shown_url;
@@ -22,7 +23,7 @@ pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = bare.split_at(start);
     let (authority, path) = rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // A password with a slash looks like a port followed by a path.
+    // An `@` after the authority may mean that a password contains a slash: it then looks like a port and a path.
     let behind = &url[start + authority.len()..];
     let is_doubtful = authority.contains(':') && behind.contains('@');
     if is_doubtful || !has_fair_port(host) {

@@ -1,4 +1,4 @@
-//! Starting and stopping of servers, as a supervisor needs it (MGP §11.5).
+//! Starting and stopping servers: the interface that a supervisor uses (MGP §11.5).
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,20 +42,20 @@ use crate::mgp::ShutdownReason;
 ///     fn kill(&self) {}
 /// }
 /// ```
-// Not `async`, here and below: the supervisor keeps a future beside the value that returned it.
+// Not `async`, here and below: the supervisor stores the future together with the value that returned it.
 pub trait Spawn: Send + Sync + 'static {
     /// A started server.
     type Server: Spawned;
 
-    /// Starts the server; the future completes as soon as there is something to stop.
+    /// Starts the server; the future completes as soon as there is a server to stop, before it is ready.
     ///
     /// If the future is dropped, everything that was started is killed.
     fn start(&self) -> BoxFuture<'static, Result<Self::Server, SpawnError>>;
 }
 
-/// A started server; if it is dropped, the server and its whole process tree are killed.
+/// A started server; dropping it kills the server with its whole process tree.
 ///
-/// The futures of its methods own what they need, and dropping them has no effect on the server.
+/// The futures of its methods own their data; dropping them has no effect on the server.
 pub trait Spawned: Send + Sync + 'static {
     /// The client of a ready server.
     type Client: Clone + Send + Sync + 'static;
@@ -63,16 +63,17 @@ pub trait Spawned: Send + Sync + 'static {
     /// Waits until the handshake is complete and the server can be called; called once.
     fn ready(&self) -> BoxFuture<'static, Result<Self::Client, SpawnError>>;
 
-    /// Waits until the server has ended, for any reason, and returns the reason.
+    /// Waits until the server has ended, and returns how it ended.
     fn wait(&self) -> BoxFuture<'static, Exit>;
 
     /// Stops the server and everything it started; completes when all has ended.
     ///
-    /// With a reason it stops gracefully: the server is notified and finishes its running requests. Without one it
-    /// failed, may have ended already, and is not notified. A server that is not ready yet can be stopped too.
+    /// With a reason the stop is graceful: the server is notified and finishes its running requests. No reason means
+    /// that the server failed and may have ended already; it is not notified. A server that is not ready yet can be
+    /// stopped too.
     fn stop(&self, reason: Option<&ShutdownReason>) -> BoxFuture<'static, ()>;
 
-    /// Kills the server and everything it started, without waiting; has no effect after it ended.
+    /// Kills the server and everything it started, without waiting; has no effect if the server has ended.
     fn kill(&self);
 }
 
@@ -80,7 +81,7 @@ pub trait Spawned: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exit {
-    /// `true` if it ended without failure: a process with code 0, a connection closed by the server.
+    /// `true` if the server ended without a failure: its process exited with code 0, or it closed the connection.
     pub is_success: bool,
     /// A description, e.g. "exited with code 1".
     pub description: String,
@@ -89,13 +90,13 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Creates an end without failure.
+    /// Creates the end of a server without a failure.
     #[must_use]
     pub fn success(how: impl Into<String>) -> Self {
         Self { is_success: true, description: how.into(), reason: None }
     }
 
-    /// Creates a failure.
+    /// Creates the end of a server by a failure.
     #[must_use]
     pub fn failure(how: impl Into<String>) -> Self {
         Self { is_success: false, description: how.into(), reason: None }

@@ -10,9 +10,10 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// A service with the shape of this workspace: always ready, cheap to clone, safe to drop at any await.
+/// A service that layers of this workspace can wrap: always ready, cheap to clone, and its futures may be dropped
+/// at any await point.
 ///
-/// It is implemented for every matching tower service; use `S: MgpService` in bounds.
+/// Implemented for every tower service of this shape; use `S: MgpService` in bounds.
 pub trait MgpService:
     Service<Call, Response = Reply, Error = RpcError, Future: Send + 'static>
     + Clone
@@ -31,9 +32,9 @@ impl<S> MgpService for S where
 {
 }
 
-/// A type-erased stack; cloning it increments a reference count.
+/// A type-erased stack of services; a clone shares the stack and only increments a reference count.
 ///
-/// Tower's own boxed services copy the whole stack with each clone.
+/// Tower's own boxed services clone the whole stack instead.
 #[derive(Clone)]
 pub struct Stack(Arc<dyn Erased>);
 
@@ -56,7 +57,7 @@ impl<S: MgpService> Erased for S {
     }
 }
 
-/// Many services return the boxed future of another one, which need not be boxed again.
+/// Boxes a future, unless it is a boxed future already, as many services return the future of an inner one.
 fn boxed<F>(future: F) -> BoxFuture<'static, Result<Reply, RpcError>>
 where
     F: Future<Output = Result<Reply, RpcError>> + Send + 'static,
@@ -68,7 +69,7 @@ where
     match (is_boxed, future) {
         (Some(boxed), _) => boxed,
         (None, Some(future)) => Box::pin(future),
-        // Unreachable: the future was either boxed or not.
+        // Unreachable: exactly one of the two is `Some`.
         (None, None) => Box::pin(pending()),
     }
 }

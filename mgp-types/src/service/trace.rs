@@ -1,4 +1,4 @@
-//! Trace ids created for calls without one (MGP §6.5).
+//! Trace ids for calls that arrive without one (MGP §6.5).
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use crate::hex::hex_of_16;
 
 const LENGTH: usize = 32;
 
-/// The ids created at once; each of them keeps the common text alive, which is half a kilobyte.
+/// The number of ids created at once. Each id keeps the shared text of its batch (512 bytes) alive.
 const IDS_PER_BATCH: usize = 16;
 
 thread_local! {
@@ -23,8 +23,8 @@ struct IdBatch {
 
 /// Returns a new id: unique, but not secret, since it only correlates events.
 ///
-/// Ids are ranges of one text: a separate allocation would be freed by the thread that writes the log, which costs
-/// several times as much as the id.
+/// The ids of a batch share one allocation. A separate allocation for each id would be freed by another thread, the
+/// one that writes the log, which takes several times as long as creating the id.
 pub(super) fn next() -> ByteString {
     BATCH.with_borrow_mut(|batch| {
         if batch.used == batch.text.len() {

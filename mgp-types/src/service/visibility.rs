@@ -4,8 +4,8 @@ use super::{Context, Rule, ServerId};
 
 /// The decision whether a caller sees a tool, and may therefore call it.
 ///
-/// The same function filters lists and guards calls, so the two never disagree.
-/// It reads a snapshot and must not wait.
+/// The same implementation filters lists and guards calls, so that the two always agree.
+/// It decides from a snapshot and must not wait.
 ///
 /// ```
 /// use mgp_types::service::{AllVisible, Hidden, Visibility, mock, visibility, Router, Stack};
@@ -19,16 +19,16 @@ use super::{Context, Rule, ServerId};
 /// assert_eq!(no_shell.sees(&cx, None, "shell").unwrap_err().rule().as_str(), "`shell` is disabled");
 /// ```
 pub trait Visibility: Send + Sync {
-    /// Decides about one tool; `server` is `None` for a tool of this server itself.
+    /// Decides whether the caller sees a tool; `server` is `None` for a tool of this server itself.
     ///
     /// # Errors
     /// Returns [`Hidden`] with the rule that hides the tool.
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden>;
 }
 
-/// The error for a hidden tool, with the rule that hides it.
+/// The error for a tool that the caller does not see, with the rule that hides the tool.
 ///
-/// As the source of a refusal it carries its [`Rule`] into the audit log.
+/// As the source of a refusal, it brings its [`Rule`] into the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("hidden")]
 pub struct Hidden {
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Returns the closure as a [`Visibility`]; it only helps type inference.
+/// Returns the closure unchanged; only helps the compiler to infer the types of its arguments.
 pub fn visibility<F>(decide: F) -> F
 where
     F: Fn(&Context, Option<&ServerId>, &str) -> Result<(), Hidden> + Send + Sync,

@@ -1,11 +1,11 @@
-//! The mark of calls that waited after a gate had let them pass.
+//! The mark of a call that waited after a gate had admitted it.
 
 use super::Context;
 
 /// The mark of a call that waited between the gates and its handler, e.g. for an approval, a list or a permit.
 ///
-/// Earlier decisions may no longer be valid, so a governed stack decides again right before such a call starts.
-/// Calls without the mark are decided once.
+/// What the gates decided before the wait may no longer be valid, so a governed stack decides again immediately
+/// before such a call starts. It decides only once about calls without the mark.
 ///
 /// ```
 /// use mgp_types::service::{Reply, Stack, WaitMark, mock};
@@ -19,7 +19,7 @@ use super::Context;
 pub struct WaitMark(());
 
 impl WaitMark {
-    /// Marks a call; the code that makes it wait must call this.
+    /// Marks a call; called by the code that makes the call wait.
     pub fn mark(cx: &mut Context) {
         cx.extensions.insert(Self(()));
     }

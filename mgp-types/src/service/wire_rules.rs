@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::mcp::Revision;
 
-/// Wire rules that depend on the negotiated revision; kept in the [`Scope`](super::Scope).
+/// Rules about the wire format that depend on the negotiated revision; stored in the [`Scope`](super::Scope).
 #[derive(Debug, Default)]
 pub struct WireRules {
     revision: OnceLock<Revision>,
@@ -13,7 +13,7 @@ pub struct WireRules {
 }
 
 impl WireRules {
-    /// Returns whether several messages may be sent in one array: only in revision 2025-03-26.
+    /// Returns whether several messages may be sent in one array, i.e. whether the revision is 2025-03-26.
     #[must_use]
     pub fn accepts_batches(&self) -> bool {
         self.revision() == Some(&Revision::V2025_03_26)

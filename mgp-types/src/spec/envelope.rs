@@ -1,4 +1,4 @@
-//! The envelopes of JSON-RPC, decoded as a whole (MGP §1.5).
+//! The envelopes of JSON-RPC messages, decoded strictly and completely (MGP §1.5).
 
 use crate::record::{RawObject, record, string_enum};
 use crate::{Id, Payload, RpcError};
@@ -48,7 +48,7 @@ record! {
     pub struct ErrorEnvelope {
         /// The version.
         req jsonrpc: Version,
-        /// The id of the answered request.
+        /// The id of the failed request; `null` if that id could not be read.
         nul id: Option<Id>,
         /// The error.
         req error: RpcError,

@@ -1,4 +1,4 @@
-//! The search for the type of a result or fragment, by its members and the section in the file name.
+//! Guesses the type of a result or fragment from its members and from the section in the file name.
 
 use serde_json::Value;
 
@@ -68,8 +68,8 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))
 }
 
-/// Returns, of the candidates of the file's section or else of all, the one that knows most members of the value;
-/// among equals, the one with the fewest members.
+/// Returns the candidate that knows the most members of the value; among equals, the one with the fewest members.
+/// Only candidates of the file's section are compared, if there are any.
 fn choose(
     file_name: &str,
     value: &Value,

@@ -1,8 +1,8 @@
-//! Checks of example messages against the Rust types they belong to (feature `schema`).
+//! Checks example messages against the Rust types of this crate (feature `schema`).
 //!
-//! The type is chosen by content: the method of a request, or the members of a result or fragment together
-//! with the section in the file name. Each example is decoded, encoded again and compared, and then checked
-//! by rules stricter than the decoders, see [`check_example`].
+//! The type is chosen by content: by the method of a request, or by the members of a result or fragment together
+//! with the section in the file name. Each example is decoded, encoded again and compared. Rules that are stricter
+//! than the decoders are then applied, see [`check_example`].
 
 mod envelope;
 mod guess;
@@ -16,48 +16,48 @@ use crate::Payload;
 use crate::method::{self, Kind, Shape};
 use crate::record::RawObject;
 
-/// The error of an example that does not fit.
+/// The error of an example that does not match its type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
     /// The text is not JSON.
     #[error("the example is not JSON: {0}")]
     Json(#[source] serde_json::Error),
-    /// The example does not decode as its type.
+    /// The example cannot be decoded as its type.
     #[error("does not decode as {name}: {source}")]
     Decode {
-        /// The type.
+        /// The name of the type.
         name: &'static str,
         /// The decoding error.
         source: serde_json::Error,
     },
-    /// The example changes when it is decoded and encoded.
+    /// The example changes when it is decoded and encoded again.
     #[error("{name} changes it from {before} to {after}")]
     Changed {
-        /// The type.
+        /// The name of the type.
         name: &'static str,
         /// The example, in normal form.
         before: String,
-        /// The encoded value.
+        /// The value after encoding, in normal form.
         after: String,
     },
     /// A required member is absent or of the wrong kind.
     #[error("{name} needs {path}")]
     Missing {
-        /// The type.
+        /// The name of the type.
         name: &'static str,
-        /// The member.
+        /// The path of the member.
         path: String,
     },
-    /// No type fits.
+    /// No type matches the example.
     #[error("no type for {0}")]
     NoType(String),
 }
 
-/// Decodes an example with its type, encodes it again, compares, and returns the name of the type.
+/// Checks an example: decodes it as its type, encodes it again and compares. Returns the name of the type.
 ///
-/// It is stricter than the decoders: members that the specification shows or requires must be present, even
-/// if a decoder is lenient with peers that omit them.
+/// This is stricter than the decoders: members that the specification shows or requires must be present, even if a
+/// decoder accepts messages of peers that omit them.
 ///
 /// # Errors
 /// Returns the first fault.
@@ -102,7 +102,8 @@ pub fn normal_form(text: &str) -> Result<String, SpecError> {
     Ok(sorted(&value).to_string())
 }
 
-/// Sorted by hand, since the order of `serde_json`'s map depends on features of other crates.
+/// Returns the value with sorted members. Sorted explicitly, because features of other crates change the order of
+/// `serde_json`'s map.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -133,7 +134,7 @@ fn check_request(text: &str, value: &Value) -> Result<&'static str, SpecError> {
 fn check_notification(text: &str, value: &Value) -> Result<&'static str, SpecError> {
     let mut envelope: NotificationEnvelope = decode("NotificationEnvelope", text)?;
     let Some(info) = method::lookup(&envelope.method) else {
-        // A request that lost its id is not a notification.
+        // A request without its id must not pass as a notification.
         if !envelope.method.starts_with("notifications/") {
             return Err(SpecError::NoType(format!("notification {}", envelope.method)));
         }
@@ -148,7 +149,7 @@ fn check_notification(text: &str, value: &Value) -> Result<&'static str, SpecErr
     same(shape.name, value, &encode(shape.name, &envelope)?)
 }
 
-/// Absent params must be equivalent to empty ones.
+/// Checks params; absent params are allowed only if the type accepts `{}`.
 fn check_params(shape: &Shape, params: Option<RawObject>) -> Result<Option<RawObject>, SpecError> {
     let Some(params) = params else {
         return reencode(shape, "{}").map(|_| None);
@@ -169,7 +170,7 @@ fn check_result(file_name: &str, text: &str, value: &Value) -> Result<&'static s
 fn check_error(text: &str, value: &Value) -> Result<&'static str, SpecError> {
     let envelope: ErrorEnvelope = decode("RpcError", text)?;
     if let Some(raw) = value.pointer("/error/data/_mgp") {
-        // The decoder preserves unreadable hints; an example must be readable.
+        // The decoder of errors accepts unreadable hints and keeps them as data; in an example they must be readable.
         decode::<crate::Recovery>("Recovery", &raw.to_string())?;
         rule::check("Recovery", raw)?;
     } else if envelope.error.code().category().is_some() {
@@ -184,7 +185,7 @@ fn check_fragment(file_name: &str, value: &Value) -> Result<&'static str, SpecEr
     same(shape.name, value, &reencode(&shape, &value.to_string())?)
 }
 
-/// Decodes and encodes with a type, then applies its rules.
+/// Decodes and encodes JSON with a type, then applies the rules of the type.
 fn reencode(shape: &Shape, text: &str) -> Result<String, SpecError> {
     let after =
         (shape.reencode)(text).map_err(|source| SpecError::Decode { name: shape.name, source })?;

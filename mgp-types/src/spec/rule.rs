@@ -5,15 +5,15 @@ use serde_json::Value;
 use super::SpecError;
 use crate::mgp;
 
-/// A rule; paths are split at `/`, and `*` means every element of a list.
+/// A rule about a member, given by its path: segments are separated by `/`, and `*` means every element of a list.
 enum Rule {
-    /// The member is present.
+    /// The member must be present.
     Has(&'static str),
-    /// The member, if present, is an object.
+    /// The member, if present, must be an object.
     Object(&'static str),
-    /// The member, if present, is a valid `security`, or abbreviated as `{"...": …}`.
+    /// The member, if present, must be valid security metadata, or an abbreviation such as `{"...": …}`.
     Security(&'static str),
-    /// The member, if present, is a valid `mgp`.
+    /// The member, if present, must be a valid MGP capability.
     Mgp(&'static str),
 }
 
@@ -111,7 +111,7 @@ fn discovery_rules(name: &str) -> &'static [Rule] {
 }
 
 pub(super) fn check(name: &'static str, value: &Value) -> Result<(), SpecError> {
-    // Without a tool, the result of a query is a list of entries.
+    // A result without a list of entries is the decision about one tool.
     if name == "AccessQueryResult" && value.get("entries").is_none() {
         let members = ["permission", "source", "granted_by", "granted_at", "expires_at"];
         return members.iter().try_for_each(|path| apply(name, value, &Has(path)));

@@ -15,7 +15,7 @@ use crate::Payload;
 use crate::service::BoxFuture;
 use crate::sync::Mutex;
 
-/// A store in memory; nothing survives the process.
+/// A store in memory; its content is lost when the last handle is dropped.
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Shared>);
 
@@ -27,9 +27,10 @@ struct Shared {
 #[derive(Default)]
 struct MemoryData {
     records: BTreeMap<(&'static str, String), (Payload, u64)>,
-    /// Removed records with the revision that removed them, oldest first.
+    /// Removed records (space, key) with the revision that removed each, oldest first.
     gone: VecDeque<(&'static str, String, u64)>,
-    /// The newest revision whose removals are no longer all known.
+    /// The newest revision with a removal that `gone` no longer contains; changes since older revisions cannot be
+    /// listed.
     forgotten: u64,
     revision: u64,
     pending: VecDeque<(String, PendingEvent)>,

@@ -1,7 +1,7 @@
 //! State that outlives a call: records by space and key, changed together with their audit events.
 //!
-//! Code that keeps state writes through a [`Store`] and decides from its own snapshot;
-//! [`Store::revision`] notifies it of changes by others.
+//! Code that keeps state writes through a [`Store`], but decides from a snapshot of its own;
+//! [`Store::revision`] notifies it of changes made by others.
 
 mod memory;
 #[cfg(feature = "sqlite")]
@@ -28,13 +28,15 @@ pub use rusqlite as sql;
 pub use sqlite::{Db, DbConfig, DbError, Durability};
 pub use timeout::with_timeout;
 
-/// The maximum number of remembered removals; a reader that lags further behind must load everything again.
+/// The maximum number of removals that a store remembers; a reader that lags further behind must load everything
+/// again.
 const MAX_REMOVALS: usize = 4096;
 
-/// The maximum number of events that wait for their logs; a change with more events is refused as [`PENDING_FULL`].
+/// The maximum number of events that wait for their logs; a change that would exceed it fails with
+/// [`PENDING_FULL`].
 const MAX_PENDING: usize = 65_536;
 
-/// A change whose events cannot be stored is refused.
+/// The error of a change whose events would exceed [`MAX_PENDING`].
 const PENDING_FULL: StoreError = StoreError::Busy("too many events wait for their logs");
 
 /// A store of records, in memory or in a file that several processes share.
@@ -54,25 +56,26 @@ const PENDING_FULL: StoreError = StoreError::Busy("too many events wait for thei
 /// assert!(later.records[0].value.is_none(), "it is gone");
 /// # });
 /// ```
-// Not `async`: an operation is queued when its method is called, so that operations keep the order of the calls.
+// Not `async`: an operation is queued when its method is called, not when it is polled, so that calls keep their
+// order.
 pub trait Store: Send + Sync {
-    /// Returns all records of a space.
+    /// Returns all records of a space (a named group of records).
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read.
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>>;
 
-    /// Returns the changes in a space after a revision; removed records have no value.
+    /// Returns the records of a space that changed after a revision; a removed record has no value.
     ///
     /// # Errors
-    /// Returns [`StoreError::TooOld`] if the revision is too old, else the error of reading the store.
+    /// Returns [`StoreError::TooOld`] if removals after that revision are no longer known, else the error of the read.
     fn changes(
         &self,
         space: &'static str,
         since: u64,
     ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>>;
 
-    /// Applies a change as a whole, and returns its revision once it is stored.
+    /// Applies a change completely or not at all, and returns its revision once the change is stored.
     ///
     /// # Errors
     /// Returns [`StoreError::Conflict`] if an expectation failed, else the error of writing the store.
@@ -81,10 +84,10 @@ pub trait Store: Send + Sync {
     /// The change is handed over before the future is returned; if the future is dropped, it may or may not be applied.
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>>;
 
-    /// Returns a receiver of the newest known revision; it changes with every change by this process or another.
+    /// Returns a receiver of the newest known revision, which grows with every change by this process or another.
     fn revision(&self) -> watch::Receiver<u64>;
 
-    /// Returns the events that were committed for an audit log and not yet consumed by it, oldest first.
+    /// Returns up to `limit` events that were committed for an audit log and not acknowledged yet, oldest first.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read.
@@ -94,13 +97,13 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>>;
 
-    /// Removes the pending events of a log up to and including a number.
+    /// Removes the pending events of a log, up to and including the event with the number `through`.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be written.
     fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns the time a caller waits for an answer before it gets [`StoreError::Timeout`]; 500 ms by default.
+    /// Returns how long callers wait for an answer before they give up with [`StoreError::Timeout`]; 500 ms by default.
     fn answer_timeout(&self) -> Duration {
         Duration::from_millis(500)
     }
@@ -110,16 +113,16 @@ pub trait Store: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Record {
-    /// The name in its space.
+    /// The key, unique in the space.
     pub key: String,
     /// The value; `None` if the record was removed.
     pub value: Option<Payload>,
-    /// The revision that wrote it.
+    /// The revision that wrote or removed the record.
     pub revision: u64,
 }
 
 impl Record {
-    /// Creates a record as a store returns it.
+    /// Creates a record in the form in which a store returns it.
     #[must_use]
     pub fn new(key: impl Into<String>, value: Option<Payload>, revision: u64) -> Self {
         Self { key: key.into(), value, revision }
@@ -130,7 +133,7 @@ impl Record {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LoadedRecords {
-    /// The newest revision included.
+    /// The revision of the store when the records were read.
     pub revision: u64,
     /// The records, in any order.
     pub records: Vec<Record>,
@@ -144,15 +147,15 @@ impl LoadedRecords {
     }
 }
 
-/// A change, applied as a whole or not at all.
+/// A set of writes and events that is applied completely or not at all.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a change does nothing until it is committed"]
 pub struct Change {
     /// Records to write, or to remove if there is no value.
     pub(crate) writes: Vec<Write>,
-    /// Expectations about records; if one fails, nothing is changed.
+    /// The expected revisions of records; if one differs, nothing is changed.
     pub(crate) expected: Vec<Expectation>,
-    /// Events about the change, and the logs that consume them.
+    /// The name of an audit log and an event for it, which is stored with the change.
     pub(crate) events: Vec<(String, AuditEvent)>,
 }
 
@@ -183,13 +186,13 @@ impl Change {
         self
     }
 
-    /// Adds a record to remove; removing an absent one is not an error.
+    /// Adds a record to remove; it is not an error if the record does not exist.
     pub fn remove(mut self, space: &'static str, key: impl Into<String>) -> Self {
         self.writes.push(Write { space, key: key.into(), value: None });
         self
     }
 
-    /// Makes the change depend on the revision of a record, or on its absence.
+    /// Makes the change fail unless a record has this revision; `None` requires that the record does not exist.
     pub fn expect_revision(
         mut self,
         space: &'static str,
@@ -200,13 +203,13 @@ impl Change {
         self
     }
 
-    /// Adds an event for an audit log, which consumes it later; it is stored together with the change.
+    /// Adds an event for the audit log named `log`, which reads it later; the event is stored together with the change.
     pub fn event(mut self, log: impl Into<String>, event: AuditEvent) -> Self {
         self.events.push((log.into(), event));
         self
     }
 
-    /// Returns the records of a space that the change writes: their keys, and whether they exist afterwards.
+    /// Returns the keys in a space that the change writes, and whether each record exists afterwards.
     pub fn writes_to(&self, space: &str) -> impl Iterator<Item = (&str, bool)> {
         let of_space = self.writes.iter().filter(move |write| write.space == space);
         of_space.map(|write| (write.key.as_str(), write.value.is_some()))
@@ -219,7 +222,7 @@ impl Change {
     }
 }
 
-/// An event that waits for its audit log.
+/// A committed event that its audit log has not acknowledged yet.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PendingEvent {
@@ -241,15 +244,15 @@ impl PendingEvent {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A record is not as expected; read it again and decide again.
+    /// A record does not have the expected revision; the caller should read it and decide again.
     #[error("`{key}` in `{space}` was changed concurrently")]
     Conflict {
-        /// The space.
+        /// The space of the record.
         space: &'static str,
-        /// The record.
+        /// The key of the record.
         key: String,
     },
-    /// The changes since that revision are no longer known; load everything again.
+    /// Removals since that revision are no longer known; the reader must load everything again.
     #[error("changes that old are forgotten; load everything again")]
     TooOld,
     /// The store is full, or too many operations wait for it.
@@ -287,7 +290,7 @@ impl StoreError {
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         let (code, message) = match &error {
-            // Another change was first, or there is no room now: a retry helps.
+            // Another change came first, or there is not enough room now; the caller may retry.
             StoreError::Conflict { .. } | StoreError::TooOld | StoreError::Busy(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }

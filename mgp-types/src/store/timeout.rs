@@ -9,10 +9,12 @@ use tokio::time::timeout;
 
 use super::StoreError;
 
-/// Waits for the result of a store operation, usually for [`Store::answer_timeout`](super::Store::answer_timeout).
+/// Waits for the result of a store operation; `limit` is usually
+/// [`Store::answer_timeout`](super::Store::answer_timeout).
 ///
-/// A change may be applied nevertheless, so a caller that times out must read again before it reports a result.
-/// An immediate answer needs no timer; any other needs a runtime with timers (`enable_all`, as in `#[tokio::main]`).
+/// After a timeout the change may nevertheless be applied, so the caller must read again before it reports a
+/// result. An immediate answer needs no timer. Any other needs a runtime with timers (`enable_all`, as in
+/// `#[tokio::main]`).
 ///
 /// ```
 /// use mgp_types::store::{Change, MemoryStore, Store, StoreError, with_timeout};
@@ -31,16 +33,16 @@ use super::StoreError;
 /// Returns [`StoreError::Timeout`] if there was no answer in time, else the error of the operation.
 ///
 /// # Panics
-/// Panics if it has to wait and the runtime has no timers.
+/// Panics if the operation does not complete immediately and the runtime has no timers.
 ///
 /// # Cancel safety
-/// The operation may or may not be applied.
+/// If the future is dropped, the operation may or may not be applied.
 pub async fn with_timeout<T>(
     limit: Duration,
     operation: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     let mut operation = pin!(operation);
-    // A store in memory answers at once, in any runtime.
+    // Polled once without a timer, because a store in memory answers immediately and works in any runtime.
     if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(operation.as_mut().poll(task))).await {
         return answer;
     }

@@ -10,15 +10,15 @@ use crate::record::open_enum;
 open_enum! {
     /// The category of an error (§14.5).
     pub enum Category {
-        /// Permission, access, authentication, validators.
+        /// Missing permission, access or authentication, or a validator that blocked the call.
         Security = "security",
-        /// The state of the server.
+        /// The state of the server does not permit the request.
         Lifecycle = "lifecycle",
-        /// Limits and quotas.
+        /// A limit or quota is exhausted.
         Resource = "resource",
-        /// The request itself.
+        /// The request itself is invalid.
         Validation = "validation",
-        /// A service behind the server.
+        /// A service behind the server failed.
         External = "external" | "upstream",
     }
 }
@@ -34,7 +34,7 @@ macro_rules! codes {
         impl ErrorCode {
             $( $(#[doc = $doc])* pub const $name: Self = Self($code); )+
 
-            /// Every code with a name: JSON-RPC, MCP, MGP §14.3 and its later additions.
+            /// Every code with a name: those of JSON-RPC, MCP and MGP §14.3, and later additions to MGP.
             pub const KNOWN: &'static [Self] = &[$(Self::$name),+];
 
             /// Returns the name of the code, if it has one.
@@ -56,7 +56,7 @@ codes! {
     INVALID_REQUEST = -32600;
     /// Unknown method (JSON-RPC).
     METHOD_NOT_FOUND = -32601;
-    /// The parameters do not fit (JSON-RPC).
+    /// The parameters do not match the method (JSON-RPC).
     INVALID_PARAMS = -32602;
     /// An internal error of the receiver (JSON-RPC).
     INTERNAL_ERROR = -32603;
@@ -74,7 +74,7 @@ codes! {
     PERMISSION_DENIED = 1000;
     /// The agent has no access to this tool (§14.3).
     ACCESS_DENIED = 1001;
-    /// Credentials are needed (§14.3).
+    /// The caller must authenticate (§14.3).
     AUTH_REQUIRED = 1002;
     /// The credentials have expired (§14.3).
     AUTH_EXPIRED = 1003;
@@ -102,15 +102,15 @@ codes! {
     TOOL_NOT_FOUND = 4001;
     /// The tool exists but is disabled (§14.3).
     TOOL_DISABLED = 4002;
-    /// The name is reserved, or several servers have it (added after the seed).
+    /// The tool name is reserved, or several servers have a tool of this name (added after the first specification).
     TOOL_NAME_CONFLICT = 4003;
-    /// The server, subscription or entry does not exist (added after the seed).
+    /// The server, subscription or entry does not exist (added after the first specification).
     RESOURCE_NOT_FOUND = 4004;
-    /// Registration is not available here (added after the seed).
+    /// Registration of servers is not available here (added after the first specification).
     DISCOVERY_UNAVAILABLE = 4100;
-    /// A server with this id exists (added after the seed).
+    /// A server with this id exists already (added after the first specification).
     SERVER_ALREADY_REGISTERED = 4101;
-    /// The server is configured, so it cannot be deregistered (added after the seed).
+    /// The server comes from the configuration, so it cannot be deregistered (added after the first specification).
     CANNOT_DEREGISTER_CONFIG = 4102;
     /// An external service responded with an error (§14.3).
     UPSTREAM_ERROR = 5000;
@@ -123,7 +123,7 @@ codes! {
 impl ErrorCode {
     /// Returns the category of an MGP code, from its range (§14.2); `None` for codes of JSON-RPC and MCP.
     ///
-    /// Later revisions use 4100 to 4199 for discovery; it counts as validation.
+    /// Codes 4100 to 4199, which later revisions use for discovery, have the category `validation`.
     #[must_use]
     pub fn category(self) -> Option<Category> {
         match self.0 {
@@ -136,7 +136,7 @@ impl ErrorCode {
         }
     }
 
-    /// Returns whether the code is one of the nineteen of §14.3.
+    /// Returns whether the code is one of the nineteen that §14.3 defines.
     #[must_use]
     pub fn is_seed(self) -> bool {
         matches!(self.0, 1000..=5099 if self.name().is_some())

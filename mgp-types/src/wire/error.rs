@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{ErrorCode, Payload, Recovery};
 use crate::record::Extras;
 
-/// A refusal or failure: code, message, recovery hints, further data; one word wide.
+/// The error of a call: code, message, recovery hints and further data. Moving it is cheap: it is a single pointer.
 ///
 /// ```
 /// use mgp_types::{ErrorCode, RpcError};
@@ -47,37 +47,37 @@ impl RpcError {
         }))
     }
 
-    /// Creates a −32700: the text is not JSON.
+    /// Creates error −32700: the text is not JSON.
     #[must_use]
     pub fn parse(source: serde_json::Error) -> Self {
         Self::new(ErrorCode::PARSE_ERROR, format!("parse error: {source}")).because(source)
     }
 
-    /// Creates a −32600: the text is JSON, but not a message.
+    /// Creates error −32600: the text is JSON, but not a valid message.
     #[must_use]
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INVALID_REQUEST, message)
     }
 
-    /// Creates a −32601: the method is unknown.
+    /// Creates error −32601: the method is unknown.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         Self::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method `{method}`"))
     }
 
-    /// Creates a −32602: the parameters do not fit the method.
+    /// Creates error −32602: the parameters do not match the method.
     #[must_use]
     pub fn invalid_params(message: impl fmt::Display) -> Self {
         Self::new(ErrorCode::INVALID_PARAMS, format!("invalid params: {message}"))
     }
 
-    /// Creates a −32603: an internal error of this side.
+    /// Creates error −32603: an internal error of this side.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INTERNAL_ERROR, message)
     }
 
-    /// Sets the source of this error; it is never sent to a peer.
+    /// Sets the source of the error, which is for local logs only and never sent to a peer.
     #[must_use]
     pub fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
@@ -105,7 +105,7 @@ impl RpcError {
         self
     }
 
-    /// Sets further members of `error.data`.
+    /// Sets `error.data`; the recovery hints are added to it when the error is sent.
     #[must_use]
     pub fn data(mut self, data: Payload) -> Self {
         self.0.data = Some(data);
@@ -130,7 +130,7 @@ impl RpcError {
         self.0.recovery.as_ref()
     }
 
-    /// Returns the further data, without `_mgp`.
+    /// Returns `error.data` without the recovery hints.
     #[must_use]
     pub fn as_data(&self) -> Option<&Payload> {
         self.0.data.as_ref()
@@ -189,7 +189,7 @@ impl Serialize for RpcError {
     }
 }
 
-/// `error.data` with the recovery hints among its members.
+/// Serializes `error.data` with the recovery hints as its member `_mgp`.
 struct DataWithRecovery<'a> {
     data: Option<&'a Payload>,
     recovery: &'a Recovery,
@@ -200,7 +200,7 @@ impl Serialize for DataWithRecovery<'_> {
         let members = match self.data.map(|data| serde_json::from_str::<Extras>(data.as_str())) {
             None => Extras::new(),
             Some(Ok(members)) => members,
-            // Data that is not an object has no room for hints.
+            // Data that is not an object cannot contain hints, so the hints are dropped.
             Some(Err(_)) => return self.data.serialize(serializer),
         };
         let mut map = serializer.serialize_map(None)?;
@@ -217,7 +217,7 @@ impl Serialize for DataWithRecovery<'_> {
 const MGP: &str = "_mgp";
 
 impl<'de> Deserialize<'de> for RpcError {
-    /// A malformed error is still an error, so unreadable members are ignored.
+    /// Ignores unreadable members other than the code, because a malformed error is still an error.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Extras::deserialize(deserializer)?;
         let code = members.decode("code").map_err(D::Error::custom)?;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::RpcError;
 
-/// A valid JSON value as text; cheap to clone, and decoded only where its content is needed.
+/// A JSON value, kept as text. It is cheap to clone, and decoded only where its content is needed.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -32,18 +32,18 @@ impl Payload {
         })
     }
 
-    /// Creates a payload from text that is known to be one JSON value.
+    /// Creates a payload from text that is already known to be a single JSON value.
     ///
-    /// The text is not checked; invalid text leads to an error at its receiver.
+    /// The text is not checked; invalid text causes an error at the receiver or when it is serialized.
     #[must_use]
     pub fn from_trusted(text: impl Into<ByteString>) -> Self {
         Self(text.into())
     }
 
-    /// Creates a payload from text, after checking that it is one JSON value.
+    /// Creates a payload from text, after checking that the text is a single JSON value.
     ///
     /// # Errors
-    /// Returns −32700 if it is not.
+    /// Returns −32700 if the text is not a single JSON value.
     pub fn parse(text: impl Into<ByteString>) -> Result<Self, RpcError> {
         let text = text.into();
         serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(RpcError::parse)?;
@@ -77,7 +77,7 @@ impl Payload {
     /// Decodes the value.
     ///
     /// # Errors
-    /// Returns −32602 with the member that does not fit.
+    /// Returns −32602 with the serde error if the value cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         serde_json::from_str(&self.0).map_err(RpcError::invalid_params)
     }
@@ -97,7 +97,7 @@ impl fmt::Debug for Payload {
 
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // This checks the text again, so invalid text fails here and is never sent.
+        // Checks the text again, so that invalid text causes an error here and is never sent.
         let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }

@@ -17,7 +17,7 @@ open_enum! {
 }
 
 impl RetryStrategy {
-    /// Returns the strategy to follow: an unknown one counts as `fixed_delay`.
+    /// Returns the strategy to apply: an unknown strategy is treated like `fixed_delay`.
     #[must_use]
     pub fn effective(&self) -> Self {
         match self {
@@ -38,7 +38,7 @@ record! {
         opt retry_after_ms: Option<u64>,
         /// The growth of the delay.
         opt retry_strategy: Option<RetryStrategy>,
-        /// The maximum number of attempts.
+        /// The maximum number of repetitions.
         opt max_retries: Option<u32>,
         /// A tool to try after all attempts failed.
         opt fallback_tool: Option<String>,
@@ -50,8 +50,8 @@ record! {
 impl Recovery {
     /// Returns the default hints of a code: for all codes of §14.3, but not for codes of JSON-RPC and MCP.
     ///
-    /// 2001 is retryable only if a restart follows, and 3003, 5000 and 5001 only for read-only or idempotent
-    /// tools; by default they are not, and code that knows more overrides the hints.
+    /// By default, 2001, 3003, 5000 and 5001 are not retryable. 2001 is only if a restart follows, and the others only
+    /// for read-only or idempotent tools; code that knows more overrides the hints.
     #[must_use]
     pub fn default_for(code: ErrorCode) -> Option<Self> {
         use RetryStrategy::{ExponentialBackoff, FixedDelay};
@@ -61,7 +61,7 @@ impl Recovery {
             ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_RESTARTING => {
                 (FixedDelay, Some(1000), 5)
             }
-            // Only the limiter knows the delay until the next token.
+            // Only the rate limiter knows how long the caller must wait, so no delay is given here.
             ErrorCode::RATE_LIMITED => (ExponentialBackoff, None, 3),
             ErrorCode::RESOURCE_EXHAUSTED | ErrorCode::UPSTREAM_UNAVAILABLE => {
                 (ExponentialBackoff, Some(1000), 3)
@@ -93,7 +93,7 @@ impl Recovery {
 
     /// Reads hints whose numbers may have any JSON form, e.g. `5.0`, or be out of range.
     ///
-    /// A fraction is rounded up and a large number clamped, since each reader has its own bounds.
+    /// A fraction is rounded up, and a number that is too large is clamped to the range of the member's type.
     /// Returns `None` if the hints cannot be read.
     #[must_use]
     pub fn from_payload(hints: &Payload) -> Option<Self> {
@@ -112,13 +112,13 @@ impl Recovery {
         serde_json::from_str(Payload::of(&members).ok()?.as_str()).ok()
     }
 
-    /// Returns whether the caller may retry: only if the hints allow it.
+    /// Returns whether the hints allow a retry; `false` if they do not mention it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.retryable == Some(true)
     }
 
-    /// Allows a retry.
+    /// Allows a retry, with a strategy, a delay and a maximum number of repetitions.
     #[must_use]
     pub fn retry(mut self, strategy: RetryStrategy, after_ms: u64, max_retries: u32) -> Self {
         self.retryable = Some(true);
@@ -128,7 +128,7 @@ impl Recovery {
         self
     }
 
-    /// Forbids a retry.
+    /// Forbids a retry, and removes strategy, delay and maximum.
     #[must_use]
     pub fn no_retry(mut self) -> Self {
         self.retryable = Some(false);
@@ -146,12 +146,12 @@ impl Recovery {
     }
 }
 
-/// Returns a non-negative number as an integer up to a bound.
+/// Converts a non-negative JSON number to an integer: rounds up and clamps at `limit`. Other text returns `None`.
 fn whole(text: &str, limit: u64) -> Option<u64> {
     if let Ok(figure) = text.parse::<u64>() {
         return Some(figure.min(limit));
     }
-    // Names and strings are not numbers, though some of them parse as floats.
+    // Excludes text such as `NaN` or `inf`, which is not a JSON number but parses as a float.
     let is_number = text.starts_with(|first: char| first.is_ascii_digit());
     let figure = text.parse::<f64>().ok().filter(|figure| is_number && *figure >= 0.0)?;
     #[expect(

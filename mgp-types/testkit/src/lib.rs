@@ -1,6 +1,6 @@
-//! What the tests of the workspace share; never published, and a dev-dependency only.
+//! Helpers shared by the tests of the workspace; a dev-dependency that is never published.
 //!
-//! It depends on no crate of ours, so that the tests of every crate can use it.
+//! It depends on no crate of this workspace, so that the tests of every crate can use it.
 
 mod folder;
 mod program;

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Returns the path of a program of `xtask/programs`, in the profile of the running test; builds them all if it does
-/// not exist, since some start others.
+/// Returns the path of a program of `xtask/programs`, built with the profile of the running test. If the program
+/// does not exist, builds all of them, because some start others.
 ///
-/// A run of the tests of the whole workspace, or of `mgp-programs`, builds all of them again after a change.
+/// An existing program is not built again here. After a change, run the tests of the whole workspace or of
+/// `mgp-programs`.
 ///
 /// # Panics
-/// If the program cannot be built.
+/// Panics if the programs cannot be built.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");

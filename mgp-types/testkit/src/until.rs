@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until a condition holds, and panics with `what` if it does not within 30 seconds of real time.
+/// Checks a condition repeatedly until it holds.
 ///
 /// # Panics
-/// If the condition does not hold in time.
+/// Panics with `what` if the condition does not hold within 30 seconds of real time.
 #[track_caller]
 pub fn until<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) -> impl Future<Output = ()> {
     let place = std::panic::Location::caller();
@@ -21,10 +21,10 @@ pub fn until<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) -> impl Future<O
     }
 }
 
-/// Waits as [`until`], blocking the thread.
+/// Checks a condition repeatedly until it holds, like [`until`]; blocks the thread.
 ///
 /// # Panics
-/// If the condition does not hold in time.
+/// Panics with `what` if the condition does not hold within 30 seconds of real time.
 #[track_caller]
 pub fn until_blocking(what: &str, mut holds: impl FnMut() -> bool) {
     let end = now() + TIMEOUT;

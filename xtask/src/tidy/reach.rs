@@ -17,10 +17,11 @@ const ENDS: [&str; 6] = ["Config", "Limits", "Limit", "Budget", "Quota", "Timeou
 
 /// The configurations: the key, flag or builder call that reaches each, and a test of its effect.
 #[rustfmt::skip]
-const REACHED: [(&str, &str, &str); 36] = [
+const REACHED: [(&str, &str, &str); 38] = [
     ("AgentConfig", "[agents.NAME]", "pinned_tools_are_in_the_list_of_that_agent_only"),
     ("AuditConfig", "kernel.audit.arguments", "the_audit_log_is_kept_as_configured"),
     ("AuditLogConfig", "[kernel.audit]", "the_audit_log_is_kept_as_configured"),
+    ("AuthConfig", "[servers.auth]", "a_kernel_has_credentials_of_its_own_by_configuration"),
     ("CallLimits", "[limits]", "limits_hold_across_a_reload_a_restart_and_a_kill"),
     ("CallTimeouts", "servers.timeout", "a_server_and_a_tool_have_their_own_timeout"),
     ("CircuitConfig", "ClientBuilder::retry", "a_restarted_server_does_not_inherit_an_open_circuit"),
@@ -38,6 +39,7 @@ const REACHED: [(&str, &str, &str); 36] = [
     ("LogConfig", "kernel.audit.keep", "the_audit_log_is_kept_as_configured"),
     ("MonitorConfig", "servers.health_interval", "a_server_that_hangs_is_restarted"),
     ("ParsedConfig", "mgp.toml", "a_change_of_the_file_touches_only_what_changed"),
+    ("ProxyConfig", "kernel.proxy", "a_server_is_reached_over_the_configured_proxy"),
     ("Quota", "Server::quota", "a_call_that_asks_is_charged_once_on_either_side"),
     ("RateLimit", "limits.calls_per_minute", "limits_hold_across_a_reload_a_restart_and_a_kill"),
     ("RegistrationConfig", "KernelBuilder::registration", "pending_registrations_and_their_rate_are_bounded"),

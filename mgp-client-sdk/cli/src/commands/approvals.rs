@@ -146,7 +146,7 @@ impl Render for WholeApproval {
         if let Some(risk) = &approval.risk_level {
             out.line(format!("risk       {risk}"));
         }
-        for permission in approval.permissions.iter() {
+        for permission in &approval.permissions {
             out.line(format!("permission {permission} (the server lacks it)"));
         }
         if let Some(like) = &approval.like {

@@ -87,9 +87,7 @@ fn errors_of_usage_show_the_right_form() {
 #[test]
 fn the_words_that_people_type_are_understood() {
     let home = Home::with_servers(&["a"]);
-    for arguments in
-        [&["servers", "list"][..], &["server", "ls"], &["tool", "list"]]
-    {
+    for arguments in [&["servers", "list"][..], &["server", "ls"], &["tool", "list"]] {
         home.fail(3, arguments, "mgp serve");
     }
     home.succeed(&["server", "remove", "a"]);

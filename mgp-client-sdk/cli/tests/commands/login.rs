@@ -136,7 +136,7 @@ pub(crate) fn post_json(url: &str, headers: &[&str], body: &Value) -> String {
 fn exchange(method: &str, url: &str, headers: &[&str], body: &str) -> (String, String) {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let headers = [headers, &[""]].concat().join("\r\n");
     let length = body.len();
     write!(
         stream,

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _, copy};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -119,7 +120,6 @@ fn a_secret_is_in_no_file_that_others_read() {
     // The program received it, and no output shows it.
     let report = home.run(&["doctor", "s"]);
     assert!(report.out.contains("got") && !report.out.contains("hunter2"), "{report:?}");
-    use std::os::unix::fs::PermissionsExt as _;
     let file = home.path(".local/state/mgp/secrets.json");
     assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     home.succeed(&["secrets", "rm", "token"]);

@@ -58,7 +58,7 @@ fn agent(world: &World, name: &str) -> Host {
     world.host(&["--agent", name])
 }
 
-fn call(host: &mut Host, tool: &str, arguments: Value) -> Result<Value, Value> {
+fn call(host: &mut Host, tool: &str, arguments: &Value) -> Result<Value, Value> {
     host.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
@@ -77,7 +77,7 @@ fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
 
 /// Calls a tool and reads its result to the end; no part may exceed the limits.
 fn read_all(host: &mut Host, tool: &str, max_text: usize, max_data: usize) -> Vec<Value> {
-    let mut result = call(host, tool, json!({})).unwrap();
+    let mut result = call(host, tool, &json!({})).unwrap();
     let mut all = Vec::new();
     loop {
         let (part, handle) = blocks(&result);
@@ -96,10 +96,10 @@ fn read_all(host: &mut Host, tool: &str, max_text: usize, max_data: usize) -> Ve
         let Some(handle) = handle else { return all };
         // Hosts let a model call listed tools only.
         result = if all.len() % 2 == 0 {
-            call(host, "mgp_read_more", json!({"handle": handle})).unwrap()
+            call(host, "mgp_read_more", &json!({"handle": handle})).unwrap()
         } else {
             let inner = json!({"name": "mgp_read_more", "arguments": {"handle": handle}});
-            call(host, "mgp_tools_call", inner).unwrap()
+            call(host, "mgp_tools_call", &inner).unwrap()
         };
     }
 }
@@ -108,10 +108,14 @@ fn text(value: &str) -> Value {
     json!({"content": [{"type": "text", "text": value}]})
 }
 
+/// The default limits of results.
+const TEXT: usize = 64 << 10;
+const DATA: usize = 4 << 20;
+
 #[test]
 fn a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte() {
-    let log: String =
-        (0..100_000).map(|n| format!("{n:06} a line of a long log, wörter too\n")).collect();
+    let lines = (0..100_000).map(|n| format!("{n:06} a line of a long log, wörter too\n"));
+    let log = lines.collect::<Vec<_>>().concat();
     let rows: Vec<_> =
         (0..30_000).map(|n| json!({"id": n, "tags": ["a,]", n], "text": "x".repeat(70)})).collect();
     let rows_text = json!(rows).to_string();
@@ -130,8 +134,6 @@ fn a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte() {
         "",
     );
     let mut ann = agent(&world, "ann");
-    const TEXT: usize = 64 << 10;
-    const DATA: usize = 4 << 20;
     within(|| ann.call("short", &json!({})).ok().filter(|text| text == "short"));
 
     let parts = read_all(&mut ann, "log", TEXT, DATA);
@@ -149,7 +151,7 @@ fn a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte() {
     let parts = read_all(&mut ann, "images", TEXT, DATA);
     assert_eq!(parts, (0..200).map(image).collect::<Vec<_>>());
 
-    let result = call(&mut ann, "table", json!({})).unwrap();
+    let result = call(&mut ann, "table", &json!({})).unwrap();
     let cut = &result["structuredContent"];
     assert!(
         cut.to_string().len() <= 256 << 10 && cut["rows"][0] == rows[0],
@@ -157,11 +159,11 @@ fn a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte() {
         cut.to_string().len()
     );
 
-    let (_, handle) = blocks(&call(&mut ann, "log", json!({})).unwrap());
+    let (_, handle) = blocks(&call(&mut ann, "log", &json!({})).unwrap());
     let listed = ann.ask("tools/list", &json!({})).unwrap().to_string();
     assert!(listed.contains("mgp_read_more"), "{listed}");
     let mut bob = agent(&world, "bob");
-    let stolen = call(&mut bob, "mgp_read_more", json!({"handle": handle}));
+    let stolen = call(&mut bob, "mgp_read_more", &json!({"handle": handle}));
     assert!(
         !json!([stolen.as_ref().ok(), stolen.as_ref().err()]).to_string().contains("a long log")
     );
@@ -171,7 +173,7 @@ fn a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte() {
     configure(&world, "[servers.results]\nmax_text = 5000\n[agents.ann.results]\nmax_text = 900\n");
     let cut = |host: &mut Host, max: usize| {
         within(|| {
-            let (part, _) = blocks(&call(host, "log", json!({})).unwrap());
+            let (part, _) = blocks(&call(host, "log", &json!({})).unwrap());
             (part[0]["text"].as_str().unwrap().len() <= max).then_some(())
         });
     };
@@ -215,7 +217,7 @@ fn calls(world: &World) -> usize {
 /// Calls until a call is refused; returns the number of answers and the refusal.
 fn exhaust(host: &mut Host, tool: &str) -> (usize, Value) {
     for answered in 0..50 {
-        match call(host, tool, json!({})) {
+        match call(host, tool, &json!({})) {
             Ok(result) if result["isError"] != true => {}
             Ok(error) | Err(error) => return (answered, error),
         }
@@ -341,6 +343,6 @@ fn a_server_that_hangs_is_restarted() {
     let hung = within(|| pid().filter(|pid| Some(*pid) != before));
     within(|| ann.call("log", &json!({})).ok());
     kill("-STOP", u32::try_from(hung).unwrap());
-    within_time(Duration::from_secs(60), || pid().filter(|pid| *pid != hung));
+    within_time(Duration::from_mins(1), || pid().filter(|pid| *pid != hung));
     within(|| ann.call("log", &json!({})).ok());
 }

@@ -89,7 +89,7 @@ fn serve(mut stream: &TcpStream, script: &Mutex<Script>) {
         (script.ailment, format!("start-{}", script.starts))
     };
     let (status, answer) = match ailment {
-        Some(Ailment::Hangs | Ailment::Away) => return thread::sleep(Duration::from_secs(300)),
+        Some(Ailment::Hangs | Ailment::Away) => return thread::sleep(Duration::from_mins(5)),
         Some(Ailment::Status(status)) => (status, Value::Null),
         None => answer(&head, &body, &session),
     };

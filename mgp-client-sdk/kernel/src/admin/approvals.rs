@@ -1,4 +1,4 @@
-//! Everything that waits for an operator (MGP §3.4, §4.4, §15.4).
+//! Methods for everything that waits for an operator's decision (MGP §3.4, §4.4, §15.4).
 //!
 //! Calls and permissions wait in the inbox; registrations wait under their fingerprints.
 
@@ -88,7 +88,7 @@ async fn find_registration(
     Ok(waiting.into_iter().find(|waiting| waiting.fingerprint.to_string() == id))
 }
 
-/// Approves a registration, with permissions that its server would otherwise be denied.
+/// Approves a registration, and grants permissions that its server would otherwise lack.
 async fn approve_registration(
     kernel: &Kernel,
     cx: &Context,
@@ -110,7 +110,7 @@ async fn approve_registration(
         kernel.governance().permissions().approve(by, change).await?;
     }
     let mut result = Decision::new(decided(cx, waiting, "approved", params.because));
-    // The message explains why a server is not connected.
+    // A message is returned only if the server is not connected: it explains why.
     result.message =
         registered.message.filter(|_| registered.status != RegistrationStatus::Connected);
     result.status = Some(registered.status);
@@ -149,7 +149,7 @@ fn approval_of_registration(waiting: &PendingRegistration) -> KernelApproval {
     approval
 }
 
-/// Returns a registration that was just decided.
+/// Returns the registration about which the operator has just decided.
 fn decided(
     cx: &Context,
     waiting: &PendingRegistration,

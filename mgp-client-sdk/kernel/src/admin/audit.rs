@@ -1,4 +1,4 @@
-//! The audit log (MGP §6).
+//! Methods that read the audit log (MGP §6).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::handle::Kernel;
 
-/// Time that a query waits for events that are still to be written.
+/// The maximum time that a query waits until pending events are written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn query(
@@ -42,13 +42,14 @@ pub(super) async fn verify(
     })
 }
 
-/// Returns the log with the events of everything answered so far: changes of the state reach it a moment later.
+/// Returns the log after waiting for pending events: events of state changes are written a moment after the
+/// answer.
 async fn flushed_log(kernel: &Kernel) -> Result<&AuditLog, RpcError> {
     let log = kernel.governance().log().ok_or_else(|| {
         let message = "this kernel has no audit log; build it with `in_folder`";
         RpcError::new(ErrorCode::SERVER_NOT_READY, message)
     })?;
-    // A log that cannot be written can still be read.
+    // Ignore a failure or time-out: a log that cannot be written can still be read.
     let _ = timeout(FLUSH_TIMEOUT, log.flush()).await;
     Ok(log)
 }

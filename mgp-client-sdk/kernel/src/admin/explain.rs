@@ -1,4 +1,4 @@
-//! What would be decided about a call now, without making it: `mgp why`.
+//! Explains what would be decided about a call now, without making the call (`mgp why`).
 
 use mgp_security::{CallOutcome, CallVerdict, MissingPermission, Requirement, StepResult};
 use mgp_toolindex::{AllTools, IndexedTool, name_for};
@@ -11,7 +11,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use crate::cli_hints::{explain_refusal, spare_command};
 use crate::handle::Kernel;
 
-/// Names that an error about an ambiguous tool lists.
+/// The maximum number of names in an error about an ambiguous tool.
 const MAX_NAMES: usize = 8;
 
 pub(super) async fn explain(
@@ -26,7 +26,8 @@ pub(super) async fn explain(
     Ok(result_of(&verdict, &agent, &server, &tool))
 }
 
-/// Finds a tool by its callable name, its id, or the name its server gives it; agents need not see it.
+/// Finds a tool by its callable name, its id, or its server's own name for it; also finds tools that agents do
+/// not see.
 fn find_tool(kernel: &Kernel, name: &str) -> Result<(ServerId, String), RpcError> {
     let (mut exact, mut own) = (Vec::new(), Vec::new());
     for id in kernel.0.fleet.all().keys() {

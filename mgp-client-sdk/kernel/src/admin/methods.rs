@@ -26,7 +26,7 @@ impl OperatorMethods {
         self.router
     }
 
-    /// Adds a method that changes nothing.
+    /// Adds a method that only reads state.
     pub(super) fn read<R, F, Fut>(self, handler: F) -> Self
     where
         R: Request,
@@ -36,7 +36,7 @@ impl OperatorMethods {
         self.route::<R, F, Fut>(Administration::Reads, handler)
     }
 
-    /// Adds a method that changes something.
+    /// Adds a method that changes state.
     pub(super) fn change<R, F, Fut>(self, handler: F) -> Self
     where
         R: Request,
@@ -46,7 +46,8 @@ impl OperatorMethods {
         self.route::<R, F, Fut>(Administration::Changes, handler)
     }
 
-    /// Adds a method that no caller may use: operators get "method not found", all others the refusal.
+    /// Adds a method that the kernel does not serve. Operators receive "method not found"; all other callers are
+    /// refused as for any operator method.
     pub(super) fn unserved<R: Request + 'static>(self) -> Self {
         self.change::<R, _, _>(async |_, _, _| Err(RpcError::method_not_found(R::METHOD)))
     }
@@ -71,7 +72,7 @@ impl OperatorMethods {
     }
 }
 
-/// Returns the server that an operator named.
+/// Returns the server whose id an operator gave.
 pub(super) fn find_server(kernel: &Kernel, id: &str) -> Result<Arc<ManagedServer>, RpcError> {
     kernel.0.fleet.get(id).ok_or_else(|| {
         let message = format!("there is no server `{id}`; `mgp servers ls` lists them");
@@ -79,7 +80,7 @@ pub(super) fn find_server(kernel: &Kernel, id: &str) -> Result<Arc<ManagedServer
     })
 }
 
-/// Records the operator of an action that leaves no other event.
+/// Records which operator took an action that causes no other audit event.
 pub(super) async fn record(
     kernel: &Kernel,
     cx: &Context,

@@ -1,7 +1,7 @@
-//! The kernel's own methods for operators, `mgp/kernel/*`, which are in no specification.
+//! The kernel's own methods for operators, `mgp/kernel/*`, which no specification defines.
 //!
-//! A caller that is not an operator is refused before its params are read; the attempt is recorded, and so is each change.
-//! Operators may also call the methods as tools; no list contains them.
+//! A caller that is not an operator is refused before its params are read. The audit log records each refused
+//! attempt and each change. Operators may also call the methods as tools, but no tool list contains them.
 
 mod approvals;
 mod audit;
@@ -52,8 +52,9 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .change::<KernelApprovalsDeny, _, _>(approvals::deny)
         .read::<KernelAudit, _, _>(audit::query)
         .read::<KernelAuditVerify, _, _>(audit::verify)
-        // Callbacks and events (MGP §13) are not offered, so as methods they are unknown to all. As tools they have the
-        // rules of this table: a caller that is not an operator is refused, on the record.
+        // The kernel does not offer callbacks and events (MGP §13), so as methods they are unknown to every caller.
+        // Called as tools they follow the rules of this router: callers that are not operators are refused, which is
+        // recorded.
         .unserved::<CallbackRespond>()
         .unserved::<EventsSubscribe>()
         .unserved::<EventsUnsubscribe>()

@@ -1,4 +1,4 @@
-//! The permissions of servers, decided by an operator without a question (MGP §3).
+//! Methods by which an operator decides about permissions of servers without being asked (MGP §3).
 
 use mgp_security::{Approval, ApprovalDecision, CallApproval, CallApprovals, PermissionChange};
 use mgp_types::mgp::{
@@ -49,7 +49,7 @@ pub(super) async fn deny(
     Ok(change_result(&denied))
 }
 
-/// Closes the questions about permissions that are decided by now.
+/// Closes pending questions about permissions that have been decided in the meantime.
 async fn settle(kernel: &Kernel, cx: &Context, server: &str) -> Result<(), RpcError> {
     let (governance, server) = (kernel.governance(), ServerId::from(server));
     let Some(inbox) = governance.inbox() else { return Ok(()) };
@@ -81,7 +81,7 @@ pub(super) async fn revoke(
         return Ok(result);
     }
     let change = permission_change(&kernel, params)?;
-    // Approvals in the inbox are revoked first, so that no call uses one in between.
+    // Revoke the approvals in the inbox first, so that no call can use one before the change.
     let unused = match governance.inbox() {
         Some(inbox) => inbox.forget_approvals(&cx.principal, server.id(), &permissions).await?,
         None => Vec::new(),
@@ -98,7 +98,7 @@ pub(super) async fn revoke(
 }
 
 fn permission_change(kernel: &Kernel, params: Params) -> Result<PermissionChange, RpcError> {
-    // The id of a server that does not exist is a typing error.
+    // An unknown server id is an error, because it is most likely a typing error.
     let server = find_server(kernel, &params.server_id)?;
     let mut change =
         PermissionChange::of(server.id().clone(), params.permissions).tools(&*params.tools);
@@ -121,7 +121,7 @@ fn change_result(approvals: &[Approval]) -> ChangeResult {
 }
 
 fn kernel_permission(approval: &Approval) -> KernelPermission {
-    // The source as it is stored.
+    // The source in its stored (serialized) form.
     let source = Payload::of(&approval.source).ok().and_then(|source| source.get::<String>().ok());
     let mut permission = KernelPermission::new(
         approval.permission.clone(),

@@ -1,4 +1,4 @@
-//! The kernel itself: its process, its sessions, and its stop.
+//! Methods for the kernel itself: its process, its sessions and its stop.
 
 use std::path::Path;
 use std::time::Duration;
@@ -89,7 +89,8 @@ pub(super) async fn sessions(
         if !is_wanted(&recent.principal) {
             continue;
         }
-        // Such a caller keeps its tools under a handle of its own; this is what each of its calls begins with.
+        // Every call of such a caller begins with a session like this one, because the caller keeps its tools under a
+        // session handle.
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, recent.principal);
         let mut session = session(&kernel, &cx)?;
@@ -130,7 +131,7 @@ fn agent(principal: &Principal) -> Option<String> {
     principal.as_agent().map(AgentId::to_string)
 }
 
-/// Returns the tools that a caller has in its context.
+/// Returns the session of a caller: the tools that the caller has in its context.
 fn session(kernel: &Kernel, cx: &Context) -> Result<KernelSession, RpcError> {
     let parts = kernel.0.dispatcher.parts();
     let caller = parts.search.caller(cx);

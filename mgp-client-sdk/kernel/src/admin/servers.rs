@@ -1,4 +1,4 @@
-//! The servers: their states and logs, and their starts and stops.
+//! Methods for servers: their states and logs, and starting and stopping them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::methods::{find_server, record};
 use crate::fleet::ManagedServer;
 use crate::handle::Kernel;
 
-/// Time that `stop` waits for calls in flight, before it reports that the server is still draining.
+/// The time that `stop` waits for calls in flight before it returns, with the server reported as draining.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn list(
@@ -38,7 +38,8 @@ pub(super) async fn list(
     Ok(result)
 }
 
-/// Returns the registered servers that are not in the fleet: they wait for an operator, or are being removed.
+/// Returns the registered servers that are not in the fleet because they wait for an operator or are being
+/// removed.
 fn not_in_fleet(kernel: &Kernel) -> impl Iterator<Item = KernelServer> {
     let fleet = kernel.0.fleet.clone();
     let known = kernel.registrations().fleet().known().into_iter().map(|known| known.summary);
@@ -106,7 +107,7 @@ pub(super) async fn drain(
     Ok(KernelServerResult::new(params.server_id, server.operator_stop(wait).await))
 }
 
-/// Finds and records the server of a start or stop, and returns the time that the operator waits for it.
+/// Finds the server to start or stop, records the action, and returns how long the operator waits for it.
 async fn begin(
     kernel: &Kernel,
     cx: &Context,

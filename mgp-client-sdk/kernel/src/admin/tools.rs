@@ -1,4 +1,5 @@
-//! The tools: their definitions, who sees them, their cost in tokens, and decisions about definitions that wait.
+//! Methods for tools: their definitions, who sees them, their cost in tokens, and decisions about waiting
+//! definitions.
 
 use mgp_security::{DefinitionState, Difference, Finding};
 use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, listed_tools, max_tokens_of, name_for};
@@ -14,10 +15,10 @@ use super::methods::find_server;
 use crate::dispatch::context_level;
 use crate::handle::Kernel;
 
-/// The agent whose tokens are counted if the params name none.
+/// The agent whose tokens are counted if the params name no agent.
 const DEFAULT_AGENT: &str = "default";
 
-/// Reasons that are returned for a definition.
+/// The maximum number of reasons that are returned for a definition.
 const MAX_REASONS: usize = 20;
 
 pub(super) async fn list(
@@ -59,7 +60,7 @@ pub(super) async fn list(
     Ok(result)
 }
 
-/// Counts the tokens of lists on a thread of its own, because tools may not have been counted yet.
+/// Counts the tokens of tool lists. Runs on a thread of its own, because tools may have to be tokenized first.
 pub(super) async fn tokens(
     kernel: Kernel,
     _: Context,
@@ -85,7 +86,7 @@ pub(super) async fn reject(
     decide(&kernel, &cx, params, false).await
 }
 
-/// Returns the context of a call that an agent would make.
+/// Returns the context that a call by an agent would have.
 fn context_of_agent(agent: &str) -> Context {
     let principal = Principal::local().agent(agent);
     Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
@@ -98,7 +99,7 @@ fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> Kerne
     described
 }
 
-/// Describes a tool whose first definition waits: of what its server wrote only the name is shown.
+/// Describes a tool whose first definition waits for an operator. Of the server's text only the name is shown.
 fn unlisted_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
     let definition = kernel.governance().definitions().definition(Some(server), tool);
     let text = definition.and_then(|tool| serde_json::to_string(&*tool).ok());
@@ -143,7 +144,7 @@ async fn decide(
         let message = format!("no definition of `{tool}` of `{server_id}` waits for a decision");
         return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
     };
-    // The decision is about the definition that the operator looked at, not about a later one.
+    // The decision applies only to the definition that the operator has seen, not to a later one.
     if fingerprint.is_some_and(|decided| decided != waiting.to_string()) {
         let message = format!(
             "another definition of `{tool}` waits now, with the fingerprint {waiting}; look at it first"
@@ -188,7 +189,7 @@ fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensRes
     result
 }
 
-/// Returns how much less `part` is than `all`, in thousandths; negative if it is more.
+/// Returns the share of `all` that `part` saves, in thousandths; negative if `part` is larger.
 fn permille_saved(part: u64, all: u64) -> f64 {
     if all == 0 {
         return 0.0;
@@ -197,7 +198,7 @@ fn permille_saved(part: u64, all: u64) -> f64 {
     1000.0 - f64::from(u32::try_from(share).unwrap_or(u32::MAX))
 }
 
-/// Returns the name that a tool's server gives it.
+/// Returns the server's own name for a tool.
 fn own_name(tool: &KernelTool) -> &str {
     tool.tool_id.get(tool.server_id.len() + 1..).unwrap_or_default()
 }

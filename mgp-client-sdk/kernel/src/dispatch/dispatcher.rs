@@ -1,4 +1,4 @@
-//! Everything that calls of clients need.
+//! Shared parts for the dispatch of clients' calls.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::hops;
 use crate::metrics::CallMetrics;
 use crate::results::Results;
 
-/// Passes calls of clients on to servers; a cheap handle.
+/// Dispatches calls of clients to servers; a cheap handle.
 #[derive(Clone)]
 pub(crate) struct Dispatcher(Arc<DispatcherParts>);
 
@@ -48,7 +48,7 @@ impl Dispatcher {
             .version(move || versions.version())
             .availability(view.clone())
             .create(meta_tools.clone())
-            // Hosts that honour it list the requested tools from now on.
+            // Clients that support this notification list the requested tools from now on.
             .on_change(move |cx| notifications.tools_changed(|other| *other == cx.principal));
         let results = Results::new(fleet.context());
         let parts = DispatcherParts {
@@ -73,25 +73,25 @@ impl Dispatcher {
         Arc::new(VisibleFleet { fleet: self.0.fleet.clone(), view: self.0.view.clone() })
     }
 
-    /// Returns the servers that a caller sees as a whole.
+    /// Returns the servers of which a caller sees more than single tools.
     pub(super) fn visible_servers(&self, cx: &Context) -> Vec<Arc<ManagedServer>> {
         let all = self.0.fleet.all();
         let visible = all.values().filter(|server| self.0.view.sees_server(cx, server.id()));
         visible.cloned().collect()
     }
 
-    /// Returns whether there are servers whose lists are still to be read for the first time.
+    /// Returns whether the lists of any server have not been read for the first time yet.
     pub(super) fn has_new_servers(&self) -> bool {
         self.0.fleet.all().values().any(|server| server.is_new())
     }
 
-    /// Waits until the lists of new servers are known, but not long for a slow one.
+    /// Waits until the lists of new servers are known, for a limited time.
     pub(super) async fn wait_for_new(
         &self,
         cx: &Context,
         servers: impl Iterator<Item = &Arc<ManagedServer>> + Send,
     ) {
-        // Two kernels behind each other would wait for each other.
+        // Do not wait for a calling kernel: two kernels, each behind the other, would wait for each other.
         if !hops::is_from_kernel(cx) {
             join_all(servers.map(|server| server.synced())).await;
         }
@@ -115,12 +115,12 @@ impl Dispatcher {
         }
     }
 
-    /// Notifies servers that a caller sees of new roots; one task per caller, however often it announces them.
+    /// Notifies the servers that a caller sees that its roots changed. Only one task per caller does so at a time.
     pub(crate) fn announce_roots(&self, cx: &Context) {
         #[derive(Default)]
         struct Roots;
         let (dispatcher, cx) = (self.clone(), cx.clone());
-        // A task, because it may wait for servers that read slowly.
+        // Runs in a task, because it may wait for servers that read slowly.
         cx.scope
             .state::<Coalesced<Roots>>()
             .request(move || dispatcher.clone().notify_roots(cx.clone()));
@@ -130,12 +130,12 @@ impl Dispatcher {
         let clients = self.visible_servers(&cx).into_iter().flat_map(|server| {
             if server.is_isolated() { server.clients_of(&cx.principal) } else { server.clients() }
         });
-        // Modern servers ask for the roots with each call.
+        // Only legacy servers are notified: modern servers ask for the roots with each call.
         let legacy = clients.filter(|client| client.server().era == Era::Legacy);
         let notified = legacy.map(|client| async move {
             let call = Call::tell::<RootsListChanged>(&EmptyParams::new(), client.context());
             if let Ok(call) = call {
-                // A server that is gone asks again when it is back.
+                // Ignore the error: a server that is disconnected asks for the roots when it has reconnected.
                 let _ = mgp_client_sdk::gateway::ungated(&client).send(call).await;
             }
         });

@@ -1,6 +1,7 @@
 //! Arguments that callers over HTTP repeat in headers (MCP 2026-07-28, `x-mcp-header`).
 //!
-//! A proxy in front of the kernel may have routed a call by them, so they are compared as the server would.
+//! A proxy in front of the kernel may have routed a call by its headers. So the kernel compares them with the
+//! arguments, as the server itself would.
 
 use mgp_toolindex::IndexedTool;
 use mgp_types::RpcError;
@@ -11,8 +12,8 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 
 /// Compares the headers of a call with its arguments.
 ///
-/// Only callers whose list contains the definition know which headers to send, so a missing one is refused for pinned
-/// tools only.
+/// A caller knows which headers to send only if its tool list contains the definition. So a missing header is
+/// an error for pinned tools only.
 ///
 /// # Errors
 /// −32020 with the first difference.
@@ -23,12 +24,12 @@ pub(super) fn check(
 ) -> Result<(), RpcError> {
     let cx = call.cx();
     let Some(headers) = cx.extensions.get::<HeaderParams>() else { return Ok(()) };
-    // Few tools have any, so that few are parsed.
+    // Search the text first: few tools declare such headers, and only their definitions are parsed.
     if cx.caller.era != Era::Modern || !tool.definition().contains("x-mcp-header") {
         return Ok(());
     }
     let schema = tool.tool()?.input_schema;
-    // A server whose annotations are invalid has none that count.
+    // Invalid annotations are ignored.
     let Ok(plan) = HeaderPlan::of(&schema) else { return Ok(()) };
     let arguments = call.tool().and_then(|tool| tool.arguments).unwrap_or("{}");
     match plan.check(arguments, headers) {

@@ -1,4 +1,5 @@
-//! The tools that the kernel offers beside finding and calling: requesting tools, and creating them (MGP §16.6).
+//! The tools that the kernel offers besides search and call: the request of tools and the creation of tools
+//! (MGP §16.6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,15 +10,15 @@ use mgp_toolindex::{CreationOutcome, CreationRequest, MetaTool, MetaTools, ToolC
 use mgp_types::mgp::Extension;
 use mgp_types::service::Context;
 
-/// The configuration of the tools about tools; a cheap handle.
+/// The configuration of the meta tools (tools about tools); a cheap handle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MetaToolConfig(Arc<MetaToolSwitches>);
 
 #[derive(Debug, Default)]
 struct MetaToolSwitches {
-    /// The tool that requests tools is listed to all callers.
+    /// If set, the tool that requests tools is listed to all callers.
     lists_request: AtomicBool,
-    /// Agents may have tools created.
+    /// If set, agents may request the creation of tools.
     allows_creation: AtomicBool,
 }
 
@@ -28,7 +29,7 @@ impl MetaToolConfig {
         this
     }
 
-    /// Applies another configuration from the next call on; returns `true` if the lists of callers change.
+    /// Applies another configuration, from the next call on. Returns `true` if it changes the lists of callers.
     pub(crate) fn set(&self, config: &Config) -> bool {
         self.0.allows_creation.store(config.tool_creation.enabled, Ordering::Relaxed);
         let lists_request = config.kernel.tools_request;
@@ -40,7 +41,7 @@ impl MetaToolConfig {
         self.0.lists_request.load(Ordering::Relaxed) || cx.caller.has(Extension::ToolDiscovery)
     }
 
-    /// Returns the tools about tools that are listed to a caller.
+    /// Returns the meta tools that are listed to a caller.
     pub(crate) fn listed(&self, cx: &Context) -> MetaTools {
         let all = MetaTools::new();
         if self.lists_request(cx) { all } else { all.without(MetaTool::Request) }
@@ -50,7 +51,7 @@ impl MetaToolConfig {
 #[async_trait]
 impl ToolCreator for MetaToolConfig {
     async fn create(&self, _: Context, _: CreationRequest) -> CreationOutcome {
-        // A created tool is registered as `sandboxed`, and no judge of registrations can read code yet.
+        // A created tool would be registered as `sandboxed`, but there is no judge that can read its code yet.
         let reason = if self.0.allows_creation.load(Ordering::Relaxed) {
             "there is no code safety to judge it yet; ask an operator to register a server that has it"
         } else {

@@ -1,4 +1,4 @@
-//! From a call of a client to the server it is for.
+//! Dispatches each call of a client to the server that it is meant for.
 
 mod dispatcher;
 mod header_params;
@@ -28,7 +28,8 @@ pub(super) use tool_list::context_level;
 
 /// Returns the router of all methods of the kernel.
 ///
-/// `admin` has those for operators; `system` has those that layers further out answer, and that are only tools here.
+/// `admin` has the methods for operators. `system` has the methods that outer layers answer; here they can only
+/// be called as tools.
 pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> Router {
     let parts = dispatcher.parts();
     let governance = &parts.fleet.context().governance;
@@ -41,7 +42,7 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
     let (calls, lists) = (dispatcher.clone(), dispatcher.clone());
     let more = parts.results.reader(governance);
     let calls = tools::UnwrapLayer
-        // A method of the kernel that is called as a tool is decided like the method.
+        // A kernel method that is called as a tool is subject to the same access rules as the method itself.
         .layer(KernelToolsLayer::new(methods.clone().merge(system)).layer(Stack::from_fn(
             move |call| {
                 if is_read_more(&call) {
@@ -56,7 +57,7 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
         .merge(server_features::router(dispatcher))
 }
 
-/// Returns the router of searches, which wait for the tools of new servers.
+/// Returns the router of searches. A search waits until the tools of new servers are known.
 fn search_router(dispatcher: &Dispatcher) -> Router {
     let router = dispatcher.parts().search.router();
     let search = Stack::new(router.clone());

@@ -1,8 +1,9 @@
-//! The names of resources and prompts for clients: a server's own name while it is unique, else with the server's id.
+//! The names by which clients address resources and prompts: the server's own name if it is unique, else a name
+//! that includes the server's id.
 //!
 //! - A prompt is `name`, or `server.name`, like a tool.
-//! - A resource or template is its URI, or `mgp+server:URI`. A scheme has no capitals and no `_`, so such a character of
-//!   an id is written as `+` and two hexadecimal digits.
+//! - A resource or template is its URI, or `mgp+server:URI`. A scheme cannot contain capitals or `_`, so such
+//!   characters of an id are written as `+` and two hexadecimal digits.
 //!
 //! Lists and calls use the same table, so every listed name leads back to its entry.
 
@@ -13,13 +14,13 @@ use mgp_types::service::ServerId;
 
 use crate::fleet::{CachedList, ListKind, ManagedServer};
 
-/// One list of each server that a caller sees.
+/// A name table of one kind of list, over all servers that a caller sees.
 pub(super) struct NameTable {
     kind: ListKind,
     lists: Vec<(Arc<ManagedServer>, Arc<CachedList>)>,
 }
 
-/// An entry of a server's list, by the server's own name.
+/// An entry in a server's list, identified by the server's own name for it.
 pub(super) struct ServerEntry {
     pub(super) server: Arc<ManagedServer>,
     pub(super) key: String,
@@ -28,7 +29,7 @@ pub(super) struct ServerEntry {
 /// The result of looking up a name.
 pub(super) enum Lookup {
     Unique(ServerEntry),
-    /// The names with the servers' ids.
+    /// The qualified names of the candidates, which include the servers' ids.
     Ambiguous(Vec<String>),
     Unknown,
 }
@@ -43,7 +44,7 @@ impl NameTable {
         &self.lists
     }
 
-    /// Returns the name of an entry for clients; `None` if it is the server's own name.
+    /// Returns the qualified name under which clients see an entry; `None` if they see the server's own name.
     pub(super) fn shown_name(&self, server: &ServerId, key: &str) -> Option<String> {
         let leads_back = matches!(
             self.find(key),
@@ -52,9 +53,10 @@ impl NameTable {
         (!leads_back).then(|| qualify(self.kind, server, key))
     }
 
-    /// Finds the entry of a name that is listed, or that contains a server's id.
+    /// Finds the entry for a name that is listed, or that includes a server's id.
     pub(super) fn find(&self, name: &str) -> Lookup {
-        // A name with a server's id is that server's, listed or not: no other server can list it as its own.
+        // A name that includes a server's id belongs to that server, even if unlisted: no other server can list it as
+        // its own.
         if let Some((server, key)) = self.split_qualified(name) {
             let is_own_name = !self.contains(&server, &key) && self.contains(&server, name);
             let key = if is_own_name { name.to_owned() } else { key };
@@ -78,7 +80,7 @@ impl NameTable {
         self.lists.iter().any(|(other, list)| Arc::ptr_eq(other, server) && list.contains(key))
     }
 
-    /// Splits a name that contains a server's id.
+    /// Splits a name that includes a server's id into the server and the server's own name.
     fn split_qualified(&self, name: &str) -> Option<(Arc<ManagedServer>, String)> {
         match self.kind {
             ListKind::Prompts => {
@@ -86,7 +88,7 @@ impl NameTable {
                     let key = name.strip_prefix(server.id().as_str())?.strip_prefix('.')?;
                     Some((Arc::clone(server), key.to_owned()))
                 };
-                // `a.b.c` may be of `a` and of `a.b`: the longer id counts, whatever they list.
+                // `a.b.c` could belong to the server `a` or to `a.b`: the longer id wins, whatever the servers list.
                 let found = self.lists.iter().filter_map(|(server, _)| split(server));
                 found.min_by_key(|(_, key)| key.len())
             }
@@ -100,10 +102,10 @@ impl NameTable {
     }
 }
 
-/// The prefix of a scheme that contains a server's id.
+/// The prefix of URI schemes that include a server's id.
 const SCHEME: &str = "mgp+";
 
-/// Returns a name with its server's id.
+/// Returns the name of an entry with the server's id included.
 pub(super) fn qualify(kind: ListKind, server: &ServerId, key: &str) -> String {
     match kind {
         ListKind::Prompts => format!("{server}.{key}"),
@@ -113,7 +115,7 @@ pub(super) fn qualify(kind: ListKind, server: &ServerId, key: &str) -> String {
     }
 }
 
-/// Returns an id as a part of a scheme.
+/// Encodes an id as a part of a URI scheme.
 fn scheme_part(server: &ServerId) -> String {
     let mut out = String::with_capacity(server.as_str().len());
     for byte in server.as_str().bytes() {

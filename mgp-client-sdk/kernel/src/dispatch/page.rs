@@ -1,7 +1,7 @@
-//! Pages of a list of many servers (MCP pagination).
+//! Pages of a list that combines many servers (MCP pagination).
 //!
-//! A cursor contains the position and the revision of the list: after a change of the list it is refused, so that a
-//! client cannot miss an entry or get one twice without noticing.
+//! A cursor contains the position and the revision of the list. Once the list has changed, the cursor is
+//! refused; so a client cannot miss an entry, or receive one twice, without noticing.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,10 +15,11 @@ use crate::fleet::{ListEntry, ListKind};
 
 const PAGE_ENTRIES: usize = 500;
 
-/// Time for which a modern client may cache a list, in case the server does not announce a change.
+/// The time for which a modern client may cache a list, in milliseconds. It limits the delay for servers that
+/// do not announce changes.
 const TTL_MS: u64 = 5_000;
 
-/// Returns the page that a call asks for.
+/// Returns the page that a call requests.
 pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Reply, RpcError> {
     let cursor = call.params().get::<ListParams>()?.cursor;
     let revision = revision(names);
@@ -77,7 +78,7 @@ fn renamed(kind: ListKind, entry: &ListEntry, name: String) -> Result<Payload, R
     }
 }
 
-/// Returns a number that changes with the list as its caller sees it.
+/// Returns a hash of the list as its caller sees it; it changes with the list.
 fn revision(names: &NameTable) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (server, list) in names.lists() {

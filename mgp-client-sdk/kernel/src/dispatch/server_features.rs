@@ -1,6 +1,7 @@
-//! Features of servers as a whole: resources, prompts, completion and roots.
+//! The features of servers other than tools: resources, prompts, completion and roots.
 //!
-//! A caller gets the entries of all servers that it sees as a whole; the gates of each server decide once more.
+//! A caller receives the entries of all servers of which it may see more than single tools. The gates of each
+//! server check each use again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +24,14 @@ use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify};
 use super::page::page;
 use crate::fleet::{ListGroup, ListKind, ManagedServer};
 
-/// Time that a list waits for servers to return theirs; then it contains what they returned before.
+/// The maximum time that a list request waits for servers to return their lists. After it, the last known lists
+/// are used.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Names that are listed for an ambiguous one.
+/// The maximum number of candidates that an error names for an ambiguous name.
 const MAX_NAMES: usize = 8;
 
-/// Bytes of a caller's text that an error quotes.
+/// The maximum number of bytes of a caller's text that an error quotes.
 const MAX_QUOTED_BYTES: usize = 200;
 
 pub(super) fn router(dispatcher: &Dispatcher) -> Router {
@@ -55,10 +57,10 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
         })
 }
 
-/// An entry that a name was resolved to.
+/// The entry that a name was resolved to.
 pub(super) struct ResolvedEntry {
     pub(super) entry: ServerEntry,
-    /// `false` for an entry that the caller may not use: the gates refuse the call, on the record.
+    /// `false` for an entry that the caller may not use: the gates then refuse the call and record the refusal.
     pub(super) has_access: bool,
 }
 
@@ -79,7 +81,7 @@ async fn list(dispatcher: Dispatcher, kind: ListKind, call: Call) -> Result<Repl
     page(kind, &NameTable::new(kind, &servers), &call)
 }
 
-/// Returns the servers that a caller sees as a whole, after a stale list of each was read again.
+/// Returns the servers of which a caller sees more than tools, after refreshing their stale lists.
 async fn refreshed_servers(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -121,7 +123,7 @@ async fn read_resource(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, 
     }
     let mut reply = server.send(call, found.has_access).await?;
     if is_renamed && matches!(reply, Reply::Complete(_)) {
-        // The contents must carry the URI that the caller asked for.
+        // Replace the server's own URI by the one that the caller requested.
         let mut result: ReadResourceResult = reply.get()?;
         for contents in result.contents.iter_mut().filter(|contents| contents.uri == key) {
             contents.uri = uri.to_string();
@@ -131,14 +133,14 @@ async fn read_resource(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, 
     Ok(with_cache_members(reply, era))
 }
 
-/// Finds the resource of a URI.
+/// Finds the resource with a URI.
 pub(super) async fn find_resource(
     dispatcher: &Dispatcher,
     cx: &Context,
     uri: &str,
 ) -> Result<ResolvedEntry, RpcError> {
     let servers = dispatcher.visible_servers(cx);
-    // A known resource needs no list to be read.
+    // For a known resource no list has to be read again.
     if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &servers).find(uri) {
         return Ok(ResolvedEntry::visible(entry));
     }
@@ -150,7 +152,7 @@ pub(super) async fn find_resource(
     if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &all).find(uri) {
         return Ok(ResolvedEntry::hidden(entry));
     }
-    // Most servers have more resources than they list.
+    // The resource need not be listed: most servers have more resources than they list.
     match find_unlisted(cx, uri, &servers)? {
         Some(entry) => Ok(ResolvedEntry::visible(entry)),
         None => Err(unknown_resource(cx, uri)),
@@ -172,7 +174,8 @@ fn find_listed(
     only_server(cx, uri, &servers.collect::<Vec<_>>())
 }
 
-/// Finds the server that may have an unlisted resource: by the scheme, else the only one that offers resources.
+/// Finds the server that may have an unlisted resource: by the URI's scheme, else the only server that offers
+/// resources.
 fn find_unlisted(
     cx: &Context,
     uri: &str,
@@ -189,7 +192,8 @@ fn find_unlisted(
     only_server(cx, uri, &servers.iter().filter(offers_resources).collect::<Vec<_>>())
 }
 
-/// Returns the entry of the only server; with several the caller has to choose, and none is contacted.
+/// Returns an entry on the only server. If there are several, the caller has to choose, and no server is
+/// contacted.
 fn only_server(
     cx: &Context,
     uri: &str,
@@ -210,7 +214,7 @@ fn has_template(server: &ManagedServer, uri: &str) -> bool {
     templates.entries().iter().any(|entry| matches_template(&entry.key, uri))
 }
 
-/// Returns whether a server lists a resource or template of a scheme.
+/// Returns whether a server lists any resource or template with a scheme.
 fn has_scheme(server: &ManagedServer, scheme: &str) -> bool {
     [ListKind::Resources, ListKind::Templates].into_iter().any(|kind| {
         let list = server.lists().list(kind);
@@ -219,7 +223,7 @@ fn has_scheme(server: &ManagedServer, scheme: &str) -> bool {
     })
 }
 
-/// Adds the members that modern callers expect, if an older server did not return them.
+/// Adds the cache members that modern callers require, if an older server did not return them.
 fn with_cache_members(mut reply: Reply, era: Era) -> Reply {
     if era == Era::Modern
         && let Some(body) = reply.as_body_mut()
@@ -237,7 +241,7 @@ fn has_ttl(result: &Payload) -> bool {
         #[serde(rename = "ttlMs")]
         ttl_ms: Option<IgnoredAny>,
     }
-    // Parsed only if the member, or a text with its name, is there.
+    // Search the text first, so that a result is parsed only if it may contain the member.
     result.as_str().contains("\"ttlMs\"")
         && result.get::<Cacheable>().is_ok_and(|result| result.ttl_ms.is_some())
 }
@@ -256,7 +260,7 @@ async fn get_prompt(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, Rpc
     server.send(call, found.has_access).await
 }
 
-/// Finds the prompt of a name.
+/// Finds the prompt with a name.
 async fn find_prompt(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -300,7 +304,7 @@ async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcEr
     let ServerEntry { server, key } = found.entry;
     let offered = server.lists().capabilities();
     if found.has_access && offered.is_some_and(|offered| offered.completions.is_none()) {
-        // A server without completion has no proposals.
+        // A server without completion proposes no values.
         return Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
     }
     let name = match &mut params.reference {
@@ -315,7 +319,7 @@ async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcEr
     server.send(call, found.has_access).await
 }
 
-/// Finds the template to complete; the URI of a resource is accepted too.
+/// Finds the template to complete; the URI of a resource is accepted in place of a template.
 async fn find_template(
     dispatcher: &Dispatcher,
     cx: &Context,

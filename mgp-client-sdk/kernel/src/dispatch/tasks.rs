@@ -1,6 +1,7 @@
-//! Long calls: tasks of the kernel for callers that support them, and tools of servers that only run as tasks (MCP tasks).
+//! Long calls (MCP tasks): the kernel's own tasks for callers that support them, and calls of tools that run
+//! only as tasks.
 //!
-//! A task belongs to the kernel: callers ask the kernel for it, not the server behind it.
+//! A caller's task belongs to the kernel, not to the server behind it: callers poll the kernel.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use mgp_types::service::{Call, Params, Reply};
 
 use crate::fleet::{ManagedServer, SessionUse};
 
-/// Returns whether calls of a tool may become tasks of the kernel.
+/// Returns whether calls of a tool may become tasks in the kernel.
 pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
     match &index.resolve(name, &AllTools) {
         Resolved::One(tool) if declared(tool) != TaskSupport::Forbidden => TaskSupport::Optional,
@@ -22,9 +23,9 @@ pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
     }
 }
 
-/// Returns what a tool declares about itself.
+/// Returns the task support that a tool's definition declares.
 pub(super) fn declared(tool: &IndexedTool) -> TaskSupport {
-    // Few tools declare it, so that few are parsed.
+    // Search the text first: few tools declare it, and only their definitions are parsed.
     if !tool.definition().contains("taskSupport") {
         return TaskSupport::Forbidden;
     }
@@ -32,7 +33,7 @@ pub(super) fn declared(tool: &IndexedTool) -> TaskSupport {
     support.unwrap_or(TaskSupport::Forbidden)
 }
 
-/// Calls a tool that only runs as a task, and waits for its result.
+/// Calls a tool that runs only as a task, and waits for the result of the task.
 pub(super) async fn call_and_wait(
     server: &Arc<ManagedServer>,
     mut call: Call,

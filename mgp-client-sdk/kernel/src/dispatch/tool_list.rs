@@ -1,4 +1,4 @@
-//! `tools/list`: the tools to find tools, and the tools in the caller's session (MGP §16.3).
+//! `tools/list`: returns the meta tools and the tools in the caller's session (MGP §16.3).
 
 use mgp_discovery::Surface;
 use mgp_toolindex::{Allowed, SessionView, listed_tools};
@@ -22,7 +22,7 @@ pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rp
 }
 
 fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError> {
-    // The list has one page.
+    // Refuse any cursor, because the list has only one page.
     if call.params().get::<ListParams>()?.cursor.is_some() {
         return Err(bad_cursor());
     }
@@ -40,7 +40,7 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
     tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;
     let mut list = ListToolsResult::new(tools);
     if cx.caller.era == Era::Modern {
-        // Any call may add to the caller's session, so the list must not be cached.
+        // The list must not be cached, because any call may add tools to the caller's session.
         list.ttl_ms = Some(0);
         list.cache_scope = Some(CacheScope::Private);
     }
@@ -54,7 +54,7 @@ pub(crate) fn context_level(
     caller: &dyn Allowed,
     session: &SessionView,
 ) -> ContextLevel {
-    // Another kernel has an index of its own.
+    // Another kernel builds its own index, so it receives all tools.
     if hops::is_from_kernel(cx) {
         return ContextLevel::Standard;
     }
@@ -80,7 +80,7 @@ pub(crate) fn context_level(
     }
 }
 
-/// Puts the security metadata into both of its places, or removes it from both (MGP §4.2).
+/// Puts the security metadata into both of its places in a definition, or removes it from both (MGP §4.2).
 fn put_security(tool: &mut Tool, is_shown: bool) -> Result<(), RpcError> {
     const SECURITY: &str = "security";
     let mut mirror: Object =
@@ -90,7 +90,7 @@ fn put_security(tool: &mut Tool, is_shown: bool) -> Result<(), RpcError> {
             mirror.insert(SECURITY, Payload::of(&security)?);
             tool.security = Some(security);
         }
-        // The mirror of a server's own definition.
+        // Remove the copy of the metadata that the server's own definition contains.
         None if mirror.remove(SECURITY).is_some() => {}
         None => return Ok(()),
     }

@@ -1,4 +1,4 @@
-//! `tools/call`: to the server that has the tool, through all of its gates.
+//! `tools/call`: passes a call to the server that has the tool, through all of that server's gates.
 //!
 //! Applies to: inbound.
 
@@ -22,7 +22,7 @@ use super::tasks;
 use crate::caller_view::CallerView;
 use crate::fleet::ManagedServer;
 
-/// Turns a call of `mgp_tools_call` that names a method of the kernel into a call of that method's tool.
+/// Turns a call of `mgp_tools_call` that names a kernel method into a call of the tool for that method.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnwrapLayer;
 
@@ -40,7 +40,7 @@ impl<S: MgpService> Service<Call> for Unwrap<S> {
     fn call(&mut self, mut call: Call) -> S::Future {
         if call.tool().and_then(|tool| MetaTool::of(tool.name)) == Some(MetaTool::Call)
             && let Ok(named) = call.tool_arguments().get::<CallToolParams>()
-            // `mgp_tools_call` is not a method, so it cannot name itself.
+            // Unwrapping once is enough: `mgp_tools_call` is not a method, so it cannot name itself.
             && find_kernel_tool(&named.name)
                 .is_some_and(|tool| tool.method.is_some() || tool.name == READ_MORE)
         {
@@ -51,26 +51,26 @@ impl<S: MgpService> Service<Call> for Unwrap<S> {
     }
 }
 
-/// Passes a call on to the server of its tool.
+/// Passes a call to the server that has the tool.
 pub(super) fn call(
     dispatcher: Dispatcher,
     mut call: Call,
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
-    // Read before the call becomes that of a server: members of a hop end here.
+    // Read now, before the call is rewritten for the server: these members apply to this hop only.
     let read = CallMembers::read(&call).map(|named| {
         let resolved = resolve_tool(&dispatcher, &mut call, &named);
         (named, resolved)
     });
     async move {
         let (named, resolved) = read?;
-        // An expired handle is refused before the call runs.
+        // An expired session handle makes the call fail before the tool runs.
         dispatcher.parts().sessions.find(call.cx(), named.session_handle.as_deref())?;
         let resolved = match resolved {
-            // A server that was just added may have the tool.
+            // The tool may belong to a server that was added a moment ago.
             Err(error)
                 if error.code() == ErrorCode::TOOL_NOT_FOUND && dispatcher.has_new_servers() =>
             {
-                // Boxed, so that the future of every other call stays small.
+                // Boxed, so that the future of all other calls remains small.
                 let servers = dispatcher.parts().fleet.all();
                 Box::pin(dispatcher.wait_for_new(call.cx(), servers.values())).await;
                 resolve_tool(&dispatcher, &mut call, &named)
@@ -102,9 +102,9 @@ pub(super) fn call(
                 _ => UseOutcome::Failed,
             };
             let handle = named.session_handle.as_deref();
-            // This fails only for a handle that has expired during the call.
+            // This fails only if the session handle has expired during the call.
             if search.record_call(&cx, handle, &tool, outcome).unwrap_or_default() {
-                // Hosts that honour it list the tool from now on.
+                // Clients that support this notification list the tool from now on.
                 let notifications = &fleet.context().notifications;
                 notifications.tools_changed(|other| *other == cx.principal);
             }
@@ -121,7 +121,7 @@ pub(super) struct CallMembers {
 }
 
 impl CallMembers {
-    /// Reads the members; most calls have none, and nothing is parsed for them.
+    /// Reads the members. Most calls have none, and for them nothing is parsed.
     pub(super) fn read(call: &Call) -> Result<Self, RpcError> {
         let is_named = |members: &Payload| {
             let text = members.as_str();
@@ -137,15 +137,16 @@ impl CallMembers {
 
 /// The tool that a call is for.
 enum ResolvedTool {
-    /// A tool that the caller sees.
+    /// A tool that is visible to the caller.
     Visible(IndexedTool),
-    /// A tool in the index; whether the caller sees it is not decided yet.
+    /// A tool in the index; whether it is visible to the caller has not been checked yet.
     Found(IndexedTool),
-    /// A tool of this server whose definition waits for an operator: the gates refuse the call, on the record.
+    /// The server of a tool whose definition waits for an operator. The gates refuse the call and record the
+    /// refusal.
     Held(Arc<ManagedServer>),
 }
 
-/// Finds the tool that a call is for, and replaces the name in the call by the server's own.
+/// Finds the tool that a call names, and replaces the name in the call by the server's own name.
 fn resolve_tool(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -170,7 +171,7 @@ fn resolve_tool(
     };
     header_params::check(dispatcher, call, &tool)?;
     if call.params().may_contain_member("\"task\"") {
-        // The task is the kernel's; the server gets a call without one.
+        // A task, if any, runs in the kernel; the server receives a plain call.
         *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
     }
     call.params_mut().set_target(Target::Tool(tool.name().into()));
@@ -189,7 +190,7 @@ impl Allowed for VisibleTools<'_> {
     }
 }
 
-/// Finds a visible tool by the name alone, without parsing the params; this is enough for most calls.
+/// Finds a visible tool by its name alone, without parsing the params. This is sufficient for most calls.
 fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
     let tool = call.tool()?;
@@ -206,7 +207,8 @@ fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
 
 /// Finds a tool by the name and the server in the params.
 ///
-/// A tool without access is found too if the name is unique: the gates refuse the call, on the record.
+/// A tool that the caller may not use is found too if its name is unique: the gates then refuse the call and
+/// record the refusal.
 fn find_by_params(
     dispatcher: &Dispatcher,
     call: &Call,
@@ -226,7 +228,7 @@ fn find_by_params(
     })
 }
 
-/// Finds the server of a tool that the caller would see if its definition did not wait for an operator.
+/// Finds the server of a tool that is hidden from the caller only because its definition waits for an operator.
 fn find_held(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -251,7 +253,7 @@ fn find_held(
     Ok(None)
 }
 
-/// Returns the object with the name, the server and the arguments of the tool.
+/// Returns the object that contains the tool's name, server and arguments.
 fn naming_params(
     call: &Call,
     meta: Option<MetaTool>,
@@ -267,7 +269,7 @@ fn naming_params(
     RawObject::of(&members)
 }
 
-/// Returns whether a result reports that the tool failed.
+/// Returns whether a result reports a failure of the tool (`isError`).
 fn is_tool_error(reply: &Reply) -> bool {
     #[derive(Deserialize)]
     struct ToolOutcome {
@@ -276,7 +278,7 @@ fn is_tool_error(reply: &Reply) -> bool {
     }
     let Some(body) = reply.as_body() else { return false };
     let text = body.as_raw().as_str();
-    // Few results mention it, so that few are parsed.
+    // Search the text first: few results contain the member, and only these are parsed.
     let may_be_error = text.contains("\"isError\"") && text.contains("true");
     may_be_error && serde_json::from_str::<ToolOutcome>(text).is_ok_and(|outcome| outcome.is_error)
 }

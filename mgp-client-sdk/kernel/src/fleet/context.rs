@@ -1,4 +1,4 @@
-//! Everything that the servers of a kernel share.
+//! State and handles that all servers of a kernel share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::bounds::CallBounds;
 use crate::callers::Callers;
 use crate::login::Logins;
 
-/// Creates a server of this process, a new one for each start.
+/// A function that creates an in-process server; called at each start.
 pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
 
-/// Everything that the servers of a kernel share; a cheap handle.
+/// State and handles that all servers of a kernel share; a cheap handle.
 #[derive(Clone)]
 pub(crate) struct FleetContext {
     /// The configuration in force.
@@ -36,9 +36,9 @@ pub(crate) struct FleetContext {
     pub(crate) logins: Logins,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,
-    /// One permit for each server that may be starting at the same time.
+    /// The semaphore that limits how many servers may be starting at the same time.
     pub(crate) start_permits: Arc<Semaphore>,
-    /// The servers of this process.
+    /// The in-process servers.
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
     /// Notifies clients that lists and resources changed.
     pub(crate) notifications: ChangeNotifier,

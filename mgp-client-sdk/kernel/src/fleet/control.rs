@@ -1,4 +1,4 @@
-//! Starts and stops by operators: each completes even if the caller disconnects.
+//! Starts and stops that an operator requests. Each completes even if the operator's connection ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for which a state is passed through on the way to another one.
 const PASSING_DELAY: Duration = Duration::from_millis(50);
 
-/// Time that an operator waits for a stop; then the present state is returned.
+/// The default time that an operator waits for a stop. Afterwards the current state is returned.
 const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl ManagedServer {
@@ -31,7 +31,8 @@ impl ManagedServer {
         self.state()
     }
 
-    /// Drains and stops the server, and returns its state; no call starts it until an operator does.
+    /// Drains and stops the server, and returns its state. Only an operator can start the server again; calls do
+    /// not.
     pub(crate) async fn operator_stop(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
         let _ = timeout(wait.unwrap_or(STOP_TIMEOUT), self.begin_operator_stop()).await;
         self.state()
@@ -51,11 +52,11 @@ impl ManagedServer {
         let restarted = tokio::spawn(async move {
             let isolated = server.stop_isolated(&ShutdownReason::OperatorRequest);
             tokio::join!(isolated, server.restart_sessions());
-            // It may have been stopped or removed meanwhile.
+            // An operator may have stopped or removed the server in the meantime.
             if server.hold().is_set() {
                 return server.stop(ShutdownReason::OperatorRequest).await;
             }
-            // The restart is accepted before the state changes.
+            // Wait, so that the caller does not see the state before the restart.
             tokio::select! {
                 _ = server.client().ready() => server.listed().await,
                 () = server.stays_failed() => {}

@@ -1,4 +1,4 @@
-//! Servers as operators see them, with the reason why one lacks tools.
+//! Describes servers for operators, with the reason why a server lacks tools.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use mgp_types::service::ServerId;
 use super::managed_server::ManagedServer;
 use super::servers::Fleet;
 
-/// Bytes of a command line or URL that are shown.
+/// The maximum number of bytes of a command line or URL that are shown.
 const MAX_REACH_BYTES: usize = 400;
 
-/// Describes all servers, by their ids.
+/// Describes all servers, ordered by id.
 pub(crate) fn describe_all(fleet: &Fleet) -> Vec<KernelServer> {
-    // Counted once, for there may be hundreds of servers.
+    // Count the waiting definitions only once, because there may be hundreds of servers.
     let mut waiting = HashMap::new();
     for one in fleet.context().governance.definitions().waiting().unwrap_or_default() {
         *waiting.entry(one.server).or_insert(0) += 1;
@@ -69,7 +69,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
     described
 }
 
-/// Returns how a server is reached, as configured: without the values of variables, and without secrets.
+/// Returns the configured command line or URL of a server, with variables unexpanded and secrets removed.
 fn reach(server: &ServerConfig) -> String {
     let mut text = describe_target(server);
     if text.len() > MAX_REACH_BYTES {
@@ -95,7 +95,7 @@ fn lack_of_tools(
     }
     let refused = fleet.context().governance.definitions().refused(server.id());
     if refused > 0 {
-        // If its id is the reason, all of its definitions are refused.
+        // An invalid id has all definitions of its server refused.
         return Some(flaw_of_id(fleet, server).unwrap_or_else(|| {
             let definitions = if refused == 1 { "definition" } else { "definitions" };
             format!("{refused} {definitions} cannot be used; its author must fix them")
@@ -104,7 +104,7 @@ fn lack_of_tools(
     (described.tools == 0).then(|| lack_of_all_tools(fleet, server, described))
 }
 
-/// Returns what is wrong with the id of a server.
+/// Returns what is wrong with the id of a server, or `None` if it is acceptable.
 ///
 /// The check compares it with all other ids, so it runs only for servers that lack tools.
 fn flaw_of_id(fleet: &Fleet, server: &ManagedServer) -> Option<String> {

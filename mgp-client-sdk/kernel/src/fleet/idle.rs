@@ -8,7 +8,7 @@ use mgp_types::mgp::ShutdownReason;
 
 use super::servers::WeakFleet;
 
-/// Time without a call after which a server is stopped.
+/// The time without calls after which a server is stopped.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
@@ -16,7 +16,7 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// Interval between two checks of connected servers at URLs.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Checks from time to time, until the fleet is dropped.
+/// Checks periodically for idle servers, until the fleet is dropped.
 pub(super) async fn run(fleet: WeakFleet) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;

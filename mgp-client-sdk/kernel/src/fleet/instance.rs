@@ -1,5 +1,5 @@
-//! The instance of a server that all principals share, and one for each principal where they may not share it
-//! (MGP §15.2 `isolation`).
+//! Instances of servers: one that all principals share, or one per principal if the server is isolated (MGP
+//! §15.2 `isolation`).
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -30,35 +30,38 @@ use super::subscriptions::Source;
 use super::target;
 use crate::policy;
 
-/// Instances per server; an unused one is stopped to make room.
+/// The maximum number of instances per isolated server. If it is reached, an unused instance is stopped to make
+/// room.
 const MAX_INSTANCES: usize = 32;
 
-/// Time after which an unused instance of a principal is stopped.
+/// The time after which the unused instance of a principal is stopped.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Interval at which a busy instance is looked at again.
+/// The interval at which a busy instance is checked again for idleness.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time that a starting server holds its permit; servers that hang must not keep others from starting.
+/// The maximum time that a starting server holds its permit, so that a server that hangs does not prevent
+/// others from starting.
 pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time between the state "connected" and a usable client.
+/// The maximum time between the state "connected" and a usable client.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The extensions that are offered to servers: those that the kernel acts on.
+/// The extensions that the kernel offers to servers, because it implements their effects.
 const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Security)
     .with(Extension::Lifecycle)
     .with(Extension::Streaming);
 
-/// The sessions of one or all principals with a server: one, or one per era.
+/// The sessions that one principal, or all principals, have with a server: a main session, and at times a
+/// legacy one.
 pub(super) struct Instance {
     parts: InstanceParts,
     main: Arc<Session>,
     legacy: OnceLock<Arc<Session>>,
 }
 
-/// The parts that the sessions of an instance are made of.
+/// The parts from which the sessions of an instance are built.
 #[derive(Clone)]
 pub(super) struct InstanceParts {
     pub(super) config: Arc<ServerConfig>,
@@ -67,7 +70,7 @@ pub(super) struct InstanceParts {
     pub(super) log: Arc<ServerLog>,
     pub(super) hold: StartHold,
     pub(super) eras: Arc<KnownEras>,
-    /// The principal of an isolated instance.
+    /// The principal that owns an isolated instance; `None` for the shared instance.
     pub(super) owner: Option<Principal>,
     pub(super) served: ServedPrincipals,
 }
@@ -83,7 +86,7 @@ impl Instance {
         &self.main
     }
 
-    /// Returns the sessions that were opened so far.
+    /// Returns the sessions that exist so far.
     pub(super) fn sessions(&self) -> impl Iterator<Item = &Arc<Session>> {
         std::iter::once(&self.main).chain(self.legacy.get())
     }
@@ -92,13 +95,14 @@ impl Instance {
         &self.parts.served
     }
 
-    /// Returns the connected session that was used last, or the main one.
+    /// Returns the connected session that was used last, or the main session if none is connected.
     pub(super) fn latest(&self) -> &Arc<Session> {
         let connected = self.sessions().filter(|session| session.present().is_some());
         connected.max_by_key(|session| session.used_at()).unwrap_or(&self.main)
     }
 
-    /// Returns the session for a caller, or `None` while it is not known which sessions the server needs.
+    /// Returns the session that serves a caller, or `None` as long as it is unknown which sessions the server
+    /// needs.
     pub(super) fn session_for(&self, cx: &Context, of: SessionUse) -> Option<&Arc<Session>> {
         if self.parts.config.era.is_some() || !of.needs_legacy(cx) {
             return Some(&self.main);
@@ -113,7 +117,7 @@ impl Instance {
         }
     }
 
-    /// Returns the legacy session, created the first time.
+    /// Returns the legacy session; creates it on first use.
     pub(super) fn legacy(&self) -> &Arc<Session> {
         if let Some(legacy) = self.legacy.get() {
             return legacy;
@@ -133,7 +137,7 @@ impl Instance {
         legacy
     }
 
-    /// Connects the session for a caller; a start of the main one waits for one of the permits.
+    /// Connects the session that serves a caller. Starting the main session requires a permit.
     pub(super) async fn wake_for(
         &self,
         cx: &Context,
@@ -195,7 +199,8 @@ impl Instance {
         }
     }
 
-    /// Opens the legacy session of a new instance if an earlier one of its principal was subscribed to in it.
+    /// Reopens the legacy session in a new instance if an earlier instance of its principal had subscriptions
+    /// there.
     fn resume_legacy(&self) {
         let InstanceParts { config, context, owner, hold, .. } = &self.parts;
         let (server, owner) = (config.id.clone(), owner.clone());
@@ -260,10 +265,10 @@ impl InstanceParts {
     }
 }
 
-/// Offers servers what callers can answer.
+/// Declares to servers the capabilities that callers may have, such as elicitation and sampling.
 fn offer_callers(config: &mut ClientConfig) {
-    // A modern request declares what its caller offers; a legacy session is shared by callers, so it declares everything,
-    // and the hop refuses what a caller lacks.
+    // A modern request declares what its own caller supports. A legacy session is shared by several callers, so it
+    // declares every capability, and the hop refuses requests that the actual caller does not support.
     config.offer.answerer = Answerer::Caller;
     let offered = &mut config.offer.capabilities;
     let ask = offered.elicitation.get_or_insert_with(ElicitationCapability::new);
@@ -277,7 +282,7 @@ fn offer_callers(config: &mut ClientConfig) {
     offered.roots.get_or_insert(roots);
 }
 
-/// Connects what a server sends outside of calls to the clients that see it.
+/// Forwards notifications that a server sends outside of calls to the clients that see the server.
 fn handle_notifications(
     builder: ClientBuilder,
     notifier: &ServerNotifier,
@@ -298,11 +303,11 @@ fn handle_notifications(
     }))
 }
 
-/// The instances of an isolated server, by their principals.
+/// The instances of an isolated server, by principal.
 pub(super) struct Instances(Arc<InstanceTable>);
 
 struct InstanceTable {
-    /// Those of every instance, without an owner.
+    /// The parts that all instances have in common; without an owner.
     parts: InstanceParts,
     by_owner: Mutex<HashMap<Principal, Arc<AgentInstance>>>,
 }
@@ -319,7 +324,7 @@ impl Instances {
         Self(Arc::new(InstanceTable { parts, by_owner: Mutex::default() }))
     }
 
-    /// Returns the instance of a principal, and keeps it until the guard is dropped.
+    /// Returns the instance of a principal, and creates it if necessary; the guard keeps it running.
     pub(super) fn get_or_create(&self, owner: &Principal) -> Result<InstanceGuard, RpcError> {
         let InstanceTable { parts, by_owner } = &*self.0;
         let mut table = by_owner.lock();
@@ -383,7 +388,7 @@ impl Instances {
 }
 
 impl InstanceTable {
-    /// Returns whether a principal is subscribed to a resource; that counts as a use.
+    /// Returns whether a principal is subscribed to any resource; if so, its instance counts as used.
     fn has_subscription(&self, owner: &Principal) -> bool {
         let InstanceParts { config, context, .. } = &self.parts;
         context.subscriptions.has_any(&config.id, Some(owner))
@@ -412,12 +417,12 @@ impl AgentInstance {
     }
 }
 
-/// Returns the client of a session if it is connected.
+/// Returns the client of a session, or `None` if it is not connected.
 fn connected(session: &Arc<Session>) -> Option<Client> {
     session.client().client().ok()
 }
 
-/// A use of an instance; counted until it is dropped.
+/// A guard of an instance: the instance counts as used until the guard is dropped.
 pub(super) struct InstanceGuard(Arc<AgentInstance>);
 
 impl InstanceGuard {
@@ -426,7 +431,7 @@ impl InstanceGuard {
         Self(Arc::clone(instance))
     }
 
-    /// Returns the client of the session for a caller, connected if that is allowed.
+    /// Returns the client of the session that serves a caller, and connects the session if that is allowed.
     pub(super) async fn wake(&self, cx: &Context, of: SessionUse) -> Result<Client, Error> {
         self.0.instance.wake_for(cx, of, None).await.1
     }
@@ -447,7 +452,7 @@ impl Drop for InstanceGuard {
     }
 }
 
-/// Stops an instance once it was unused for a while.
+/// Stops an instance after it has been unused for [`IDLE_TIMEOUT`].
 async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<AgentInstance>) {
     loop {
         let Some(due) = instance.upgrade().map(|one| one.used_at() + IDLE_TIMEOUT) else { return };
@@ -457,7 +462,7 @@ async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<
         if table.has_subscription(&owner) {
             instance.touch();
         } else if instance.is_free() && instance.used_at().elapsed() >= IDLE_TIMEOUT {
-            // A new instance may have replaced it.
+            // Remove only this instance: a new one may have replaced it.
             if by_owner.get(&owner).is_some_and(|present| Arc::ptr_eq(present, &instance)) {
                 table.remove(&mut by_owner, &owner);
             }
@@ -482,7 +487,8 @@ async fn record_session(session: Weak<Session>, log: Arc<ServerLog>) {
     }
 }
 
-/// Requests what clients want whenever a session is connected, until the session is dropped.
+/// Repeats the clients' subscriptions and log levels whenever a session has connected, until the session is
+/// dropped.
 async fn restore_on_connect(
     session: Weak<Session>,
     context: FleetContext,

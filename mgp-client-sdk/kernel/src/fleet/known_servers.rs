@@ -1,4 +1,5 @@
-//! Servers whose tools are known for their present configuration: nothing has to be started to list them.
+//! Servers whose tools are already known for their current configuration, so that they need not be started for
+//! a list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ use mgp_types::{Payload, Sha256Hash};
 
 const SPACE: &str = "kernel.met";
 
-/// The configurations whose tools are known, as digests; a cheap handle.
+/// The digests of the configurations whose tools are known; a cheap handle.
 #[derive(Clone)]
 pub(crate) struct KnownServers(Arc<Digests>);
 
@@ -31,13 +32,14 @@ impl KnownServers {
         Ok(Self(Arc::new(Digests { store, by_server: Mutex::new(digests) })))
     }
 
-    /// Returns whether a server with this very entry listed this number of tools.
+    /// Returns whether a server with exactly this configuration has listed this number of tools before.
     pub(super) fn contains(&self, server: &ServerConfig, tools: usize) -> bool {
         let digests = self.0.by_server.lock();
         digests.get(&server.id).is_some_and(|known| *known == digest(server, tools))
     }
 
-    /// Records a server; if that cannot be stored, the next kernel starts the server once more.
+    /// Records that the tools of a server are known. If the record cannot be stored, the next kernel has to start
+    /// the server once.
     pub(super) fn insert(&self, server: &ServerConfig, tools: usize) {
         let digest = digest(server, tools);
         let previous = self.0.by_server.lock().insert(server.id.clone(), digest.clone());
@@ -65,12 +67,14 @@ impl KnownServers {
     }
 }
 
-/// Returns the digest of everything that makes a server another one: its command or URL, and what it is offered.
+/// Returns the digest of everything that determines a server's tools: its command or URL, and what the kernel
+/// offers to it.
 ///
 /// The entry may contain secrets, so only the digest is stored.
 fn digest(server: &ServerConfig, tools: usize) -> String {
     let mut text = String::new();
-    // Quoted, so that no two entries have the same text; writing to a string does not fail.
+    // The fields are quoted, so that different entries cannot produce the same text. Writing to a string cannot
+    // fail.
     let _ = match &server.target {
         TargetConfig::Program { command, args, cwd, env } => {
             write!(text, "program {command:?} {args:?} {cwd:?} {env:?} {:?}", server.pass_env)
@@ -84,7 +88,7 @@ fn digest(server: &ServerConfig, tools: usize) -> String {
         _ => write!(text, "within {:?}", env!("CARGO_PKG_VERSION")),
     };
     let offered = server.mgp.as_ref().map(|mgp| (&mgp.extensions, mgp.isolation, &mgp.tags));
-    // Only if there is one: entries without it keep the digest they had before there were eras.
+    // Added only if set, so that the digests of older kernels, which did not know `era`, remain valid.
     if let Some(era) = server.era {
         let _ = write!(text, " {era:?}");
     }

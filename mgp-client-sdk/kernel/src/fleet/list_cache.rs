@@ -1,4 +1,4 @@
-//! The resources, templates and prompts of a server, as it last listed them.
+//! A cache of the resources, templates and prompts that a server last listed.
 //!
 //! They outlive the server's process, so that a client can list them without a start.
 
@@ -19,18 +19,18 @@ use tokio::time::Instant;
 use super::session::{KnownEras, SessionNeeds};
 use crate::hops;
 
-/// Entries of a list beyond this number are not listed.
+/// The maximum number of entries in a list; further ones are dropped.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Entries of a list beyond this size are not listed.
+/// The maximum size of a list in bytes; further entries are dropped.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 const MAX_PAGES: usize = 200;
 
-/// Time for which a list counts as fresh if its server does not announce changes.
+/// The time for which a list counts as fresh if its server does not announce changes of it.
 const FRESH_TTL: Duration = Duration::from_secs(2);
 
-/// A list of a server other than its tools.
+/// A kind of list other than the list of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum ListKind {
     Resources,
@@ -43,7 +43,7 @@ pub(crate) enum ListKind {
 pub(crate) struct ListCache {
     lists: Mutex<Lists>,
     eras: Arc<KnownEras>,
-    /// One task reads, the others wait for what it reads.
+    /// Held by the task that reads; other tasks wait for it and use its result.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct ListCache {
 struct Lists {
     capabilities: Option<Arc<ServerCapabilities>>,
     by_kind: [Option<Arc<CachedList>>; 3],
-    /// The digest of the lists that were stored last.
+    /// The digest of the lists that were stored most recently.
     stored: Option<u64>,
 }
 
-/// One list, in the order of its server.
+/// A cached list, in the order in which its server listed the entries.
 #[derive(Default)]
 pub(crate) struct CachedList {
     entries: Vec<ListEntry>,
@@ -64,10 +64,10 @@ pub(crate) struct CachedList {
     digest: u64,
 }
 
-/// One entry of a list, as its server wrote it.
+/// An entry of a list, in the JSON of its server.
 #[derive(Clone)]
 pub(crate) struct ListEntry {
-    /// The URI, URI template or name.
+    /// The URI, URI template or name, which identifies the entry.
     pub(crate) key: Arc<str>,
     pub(crate) text: Payload,
 }
@@ -79,7 +79,7 @@ pub(super) struct StoredLists {
     resources: Option<Vec<Payload>>,
     templates: Option<Vec<Payload>>,
     prompts: Option<Vec<Payload>>,
-    /// `true` if callers of the two eras need a session each.
+    /// `true` if the server needs a session of its own for callers of each era.
     #[serde(default)]
     session_per_era: Option<bool>,
 }
@@ -123,13 +123,13 @@ impl CachedList {
         self.by_key.contains_key(key)
     }
 
-    /// Returns a number that changes with the entries.
+    /// Returns the digest of the entries, which changes with them.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 
     fn push(&mut self, entry: ListEntry) {
-        // Of two entries with one key only the first can be addressed.
+        // If two entries have the same key, only the first can be addressed.
         if !self.by_key.contains_key(&entry.key) {
             self.by_key.insert(Arc::clone(&entry.key), self.entries.len());
             self.entries.push(entry);
@@ -148,22 +148,22 @@ impl CachedList {
 }
 
 impl ListCache {
-    /// Returns the capabilities of the server when it was last connected.
+    /// Returns the capabilities that the server declared when it last connected.
     pub(crate) fn capabilities(&self) -> Option<Arc<ServerCapabilities>> {
         self.lock().capabilities.clone()
     }
 
-    /// Returns a list as it was last read; empty before it was.
+    /// Returns a list as last read; empty if it was never read.
     pub(crate) fn list(&self, kind: ListKind) -> Arc<CachedList> {
         self.lock().by_kind[kind as usize].clone().unwrap_or_default()
     }
 
-    /// Returns what is known about the eras of the server.
+    /// Returns the known facts about the eras of the server.
     pub(super) fn eras(&self) -> &Arc<KnownEras> {
         &self.eras
     }
 
-    /// Takes the capabilities of a server that has just connected.
+    /// Stores the capabilities of a server that has just connected.
     pub(super) fn set_capabilities(&self, capabilities: &ServerCapabilities) {
         let mut lists = self.lock();
         lists.capabilities = Some(Arc::new(capabilities.clone()));
@@ -172,7 +172,7 @@ impl ListCache {
         }
     }
 
-    /// Takes the lists that an earlier kernel stored; a text that cannot be read is ignored.
+    /// Restores the lists that an earlier kernel stored. Invalid data is ignored.
     pub(super) fn restore(&self, stored: &Payload) {
         let Ok(stored) = stored.get::<StoredLists>() else { return };
         self.set_capabilities(&stored.capabilities);
@@ -278,7 +278,7 @@ impl ListCache {
     }
 }
 
-/// Reads all pages of a list, within the bounds.
+/// Reads all pages of a list, up to the maximum number and size of entries.
 async fn read(
     kind: ListKind,
     server: &ServerId,
@@ -295,7 +295,7 @@ async fn read(
         hops::count(&mut call, client.server());
         let page = match gateway::ungated_supervised(supervised).send(call).await {
             Ok(reply) => reply.get::<Page>()?,
-            // Many servers have resources and do not implement templates.
+            // Not an error: many servers have resources and do not implement templates.
             Err(error) if error.code() == ErrorCode::METHOD_NOT_FOUND => break,
             Err(error) => return Err(error.into()),
         };
@@ -318,7 +318,7 @@ async fn read(
     Ok(list.finish())
 }
 
-/// One page of any of the lists.
+/// A page of any kind of list.
 #[derive(Deserialize)]
 struct Page {
     #[serde(default)]
@@ -338,12 +338,14 @@ impl Page {
             ListKind::Templates => &self.templates,
             ListKind::Prompts => &self.prompts,
         };
-        // A page is shared text; a cached entry must not keep all of it alive.
+        // Copied, because entries share the text of their page, and a cached entry must not keep the whole page in
+        // memory.
         entries.iter().map(|entry| Payload::from_trusted(entry.as_str().to_owned()))
     }
 }
 
-/// Counts one more kernel for an entry that a kernel lists; `None` behind too many.
+/// Increments the count of kernels in an entry if the server is a kernel; `None` if the count becomes too
+/// large.
 fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
     if !hops::is_kernel(callee) {
         return Some(text);
@@ -367,7 +369,7 @@ fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
     }
 }
 
-/// Returns the member that identifies an entry.
+/// Returns the value of the member that identifies an entry.
 fn key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
     #[derive(Deserialize)]
     struct Keys {

@@ -1,4 +1,4 @@
-//! Log messages of servers: to the caller they belong to, under the server's name (MCP logging).
+//! Forwards log messages of servers to the caller that they belong to, under the server's name (MCP logging).
 //!
 //! Applies to: outbound.
 
@@ -18,9 +18,9 @@ use tower_service::Service;
 use super::notifier::ServerNotifier;
 use crate::hops;
 
-/// The principals whose calls a server has run since it was added; two count like many.
+/// The principals whose calls a server has run since it was added: none, exactly one, or several.
 ///
-/// A log message that belongs to no call may reveal something about each of them.
+/// A log message that belongs to no call may reveal data of each of these principals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServedPrincipals(Arc<Mutex<Served>>);
 
@@ -42,7 +42,7 @@ impl ServedPrincipals {
         }
     }
 
-    /// Returns whether the server has run calls of no other principal.
+    /// Returns whether the server has run no calls of any other principal.
     fn is_at_most(&self, principal: &Principal) -> bool {
         match &*self.0.lock() {
             Served::None => true,
@@ -54,9 +54,9 @@ impl ServedPrincipals {
 
 /// Forwards a log message of a server; `owner` is the principal of an isolated instance.
 ///
-/// While one client has calls in flight at the server, the message belongs to those calls. Between calls it goes to the
-/// clients of the only principal that sees the server, if the server has run calls of no other. Any other message could
-/// show one caller what the call of another one wrote, so it is dropped.
+/// While exactly one client has calls in flight at the server, the message belongs to those calls. Between
+/// calls it goes to the clients of the only principal that sees the server, if the server has run calls of no
+/// other. Any other message is dropped, because it could reveal data of one caller's call to another caller.
 pub(super) fn forward_log(
     notifier: &ServerNotifier,
     owner: Option<&Principal>,
@@ -88,7 +88,7 @@ pub(super) fn forward_log(
             tracing::debug!(%server, "log message dropped: calls of several callers are in flight");
             return;
         }
-        // Once: a client has one log, however many calls it makes.
+        // Send the message only once: all calls of a client share one log.
         let taker = calls.iter().find(|call| Logger::of(&call.cx).wants(level));
         if let Some(call) = taker
             && call.inbox.push(OutletItem::Log(params)) == QueueRoom::Full
@@ -106,13 +106,13 @@ pub(super) fn forward_log(
     }
     for cx in clients.into_iter().filter(|cx| Logger::is_sent_to(&cx.scope, level)) {
         if let Ok(call) = Call::tell::<LogMessage>(&message, cx.clone()) {
-            // It may wait for a client that reads slowly.
+            // A task, because sending may wait for a client that reads slowly.
             tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
         }
     }
 }
 
-/// Asks a legacy server for log messages from a level on; modern servers are asked with each call.
+/// Sets the lowest log level in a legacy server; modern servers receive it with each call.
 pub(super) async fn request_level(client: &Client, server: &ServerId, level: LogLevel) {
     if client.server().era == Era::Modern || client.capabilities().logging.is_none() {
         return;

@@ -1,4 +1,4 @@
-//! One server of the fleet.
+//! A server of the fleet.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,12 +33,12 @@ pub(crate) struct ManagedServer {
     config: RwLock<Arc<ServerConfig>>,
     all_config: SharedConfig,
     bounds: CallBounds,
-    /// The approval of a server that was registered at run time.
+    /// The approval, if the server was registered at run time.
     approved: Option<ApprovedRegistration>,
     log: Arc<ServerLog>,
     start_permits: Arc<Semaphore>,
     hold: StartHold,
-    /// The instance that all principals share; of an isolated server the one its lists are read from.
+    /// The instance that all principals share. For an isolated server: the instance that lists are read from.
     shared: Instance,
     isolated: Option<Instances>,
     lists: ListCache,
@@ -46,7 +46,7 @@ pub(crate) struct ManagedServer {
     first_sync: FirstSync,
     /// The last run that was asked for its tools.
     listed_run: watch::Sender<u64>,
-    /// The log level that was requested last.
+    /// The log level that was last requested from the server.
     log_level: Mutex<Option<LogLevel>>,
 }
 
@@ -60,7 +60,7 @@ impl ManagedServer {
         context: &FleetContext,
     ) -> Result<Self, Error> {
         let (id, config) = (config.id.clone(), Arc::new(config));
-        // A registered server is always shared.
+        // Servers that were registered at run time are never isolated.
         let is_isolated = approved.is_none() && config.is_per_agent();
         let lists = ListCache::default();
         let parts = InstanceParts {
@@ -103,12 +103,12 @@ impl ManagedServer {
         Arc::clone(&self.config.read())
     }
 
-    /// Returns the approval of a server that was registered at run time.
+    /// Returns the approval, if the server was registered at run time.
     pub(crate) fn approved(&self) -> Option<&ApprovedRegistration> {
         self.approved.as_ref()
     }
 
-    /// Replaces the rules of a server that keeps running.
+    /// Replaces the settings that apply while the server keeps running.
     pub(super) fn set_config(&self, config: ServerConfig) {
         *self.config.write() = Arc::new(config);
     }
@@ -125,7 +125,7 @@ impl ManagedServer {
         self.shared.sessions().filter(is_idle).cloned().collect()
     }
 
-    /// Returns the number of calls in flight to the shared instance.
+    /// Returns the number of calls in flight in the shared instance.
     pub(super) fn running(&self) -> u64 {
         self.shared.sessions().map(|session| session.running()).sum()
     }
@@ -134,7 +134,7 @@ impl ManagedServer {
         &self.hold
     }
 
-    /// Starts the server once it has a permit, and waits until it is connected or failed.
+    /// Starts the server once it has a permit, and waits until it is connected or has failed.
     ///
     /// A slow server gives its permit back before.
     pub(crate) async fn start(&self) {
@@ -212,7 +212,7 @@ impl ManagedServer {
         let _ = self.listed_run.subscribe().wait_for(|listed| *listed >= run).await;
     }
 
-    /// Returns the state of the main session, or that the server is connected if only its legacy one is.
+    /// Returns the state of the main session, or "connected" if only the legacy session is connected.
     pub(crate) fn state(&self) -> ServerState {
         let is_connected = |session: &Arc<Session>| session.state() == ServerState::Connected;
         if self.shared.sessions().any(is_connected) {
@@ -226,19 +226,19 @@ impl ManagedServer {
         self.shared.sessions().map(|session| session.client().restarts()).sum()
     }
 
-    /// Returns the names of the eras of the connected sessions.
+    /// Returns the names of the eras in which sessions are connected.
     pub(super) fn eras(&self) -> Vec<&'static str> {
         let clients = self.shared.sessions().filter_map(|session| session.client().client().ok());
         let eras = clients.map(|client| client.server().era);
         eras.map(|era| if era == Era::Modern { "modern" } else { "legacy" }).collect()
     }
 
-    /// Takes what the server declared about its eras when it was connected.
+    /// Records what the server declared about its eras when it connected.
     pub(super) fn observe_eras(&self, facts: &PeerInfo) {
         self.lists.eras().observe(facts);
     }
 
-    /// Returns a session of the shared instance as the source of notifications.
+    /// Returns the source that identifies notifications in a session of the shared instance.
     pub(super) fn source(&self, session: SessionKind) -> Source {
         Source { server: self.id.clone(), owner: None, session }
     }
@@ -261,22 +261,22 @@ impl ManagedServer {
         &self.first_sync
     }
 
-    /// Returns whether the lists of a new server are still to be read for the first time.
+    /// Returns whether the lists of the server have not been read for the first time yet.
     pub(crate) fn is_new(&self) -> bool {
         self.first_sync.is_pending()
     }
 
-    /// Waits until the lists of a new server are known.
+    /// Waits until the lists of a new server are known, for a limited time.
     pub(crate) async fn synced(&self) {
         self.first_sync.wait().await;
     }
 
-    /// Returns whether each principal has an instance of its own.
+    /// Returns whether each principal has its own instance of the server.
     pub(crate) fn is_isolated(&self) -> bool {
         self.isolated.is_some()
     }
 
-    /// Connects the session of the shared instance for a caller.
+    /// Connects the session of the shared instance that serves a caller.
     ///
     /// A server that failed too often stays down until an operator starts it.
     async fn wake_shared(
@@ -287,7 +287,7 @@ impl ManagedServer {
         self.shared.wake_for(cx, of, Some(&self.start_permits)).await
     }
 
-    /// Returns the client of the session that serves a caller, started unless it runs.
+    /// Returns the client of the session that serves a caller; starts the session if necessary.
     pub(crate) async fn wake_for(&self, cx: &Context, of: SessionUse) -> Result<Client, Error> {
         match &self.isolated {
             None => {
@@ -298,7 +298,7 @@ impl ManagedServer {
         }
     }
 
-    /// Returns the client to request a subscription over, and the source of its notifications.
+    /// Returns the client over which to request a subscription, and the source that identifies its notifications.
     pub(crate) async fn wake_to_subscribe(&self, cx: &Context) -> Result<(Source, Client), Error> {
         let client = self.wake_for(cx, SessionUse::Subscription).await?;
         let owner = self.is_isolated().then(|| cx.principal.clone());
@@ -309,7 +309,7 @@ impl ManagedServer {
         Ok((Source { server: self.id.clone(), owner, session: sessions }, client))
     }
 
-    /// Opens the legacy session again, for the subscriptions that were requested in it.
+    /// Opens the legacy session again to restore its subscriptions.
     pub(super) async fn start_legacy(&self) {
         let _ = self.shared.legacy().wake(&self.hold, self.start_timeout()).await;
     }
@@ -325,7 +325,7 @@ impl ManagedServer {
 
     /// Passes a call on through all gates; a stopped server is started for it.
     ///
-    /// No server is started for a caller without access: `has_access` is `false`, and the gates refuse the call.
+    /// If `has_access` is `false`, no server is started, and the gates refuse the call.
     pub(crate) fn send(
         self: &Arc<Self>,
         call: Call,
@@ -357,17 +357,17 @@ impl ManagedServer {
         }
     }
 
-    /// Gives a tool call the configured time limits.
+    /// Applies the configured time limits to a tool call.
     fn limit_time(&self, call: &mut Call) {
         let Some(tool) = call.tool() else { return };
         let limits = self.time_limits(tool.name);
-        // The client of the server has the default limits.
+        // Nothing to do for the default limits, which the server's client applies itself.
         if limits != KernelConfig::default().call_timeouts(&CallTimeouts::default(), tool.name) {
             gateway::limit_time(call, limits.0, limits.1);
         }
     }
 
-    /// Returns the longest time of a tool's call without progress, and in all.
+    /// Returns two time limits for calls of a tool: without progress, and in total.
     fn time_limits(&self, tool: &str) -> (Duration, Duration) {
         self.all_config.config().kernel.call_timeouts(&self.config.read().timeouts, tool)
     }
@@ -381,7 +381,7 @@ impl ManagedServer {
         let server = Arc::clone(self);
         Box::pin(async move {
             let (session, woken) = server.wake_shared(call.cx(), SessionUse::Call).await;
-            // The gates return and record the refusal.
+            // Ignore the error here: the gates return and record the refusal.
             if let Err(error) = woken {
                 tracing::debug!(server = %server.id, %error, "server not ready for a call");
             }
@@ -403,7 +403,7 @@ impl ManagedServer {
         self.shared.stop(&reason).await;
     }
 
-    /// Stops the instances of principals; their next calls create new ones.
+    /// Stops the instances of all principals; their next calls create new instances.
     pub(super) async fn stop_isolated(&self, reason: &ShutdownReason) {
         if let Some(instances) = &self.isolated {
             instances.stop(reason).await;
@@ -417,7 +417,8 @@ impl ManagedServer {
         shared.chain(isolated).collect()
     }
 
-    /// Requests log messages from the lowest level that a client wants which sees the server, if that has changed.
+    /// Requests log messages from the server at the lowest level that any client that sees it wants, if that level
+    /// has changed.
     ///
     /// Without such a client nothing is requested: servers then send what they choose.
     pub(crate) async fn request_log_level(&self, context: &FleetContext) {
@@ -431,7 +432,7 @@ impl ManagedServer {
         }
     }
 
-    /// Makes the next request of a log level count as a change, because the server has started again.
+    /// Forgets the requested log level, so that it is requested again: the server has restarted.
     pub(super) fn forget_log_level(&self) {
         *self.log_level.lock() = None;
     }

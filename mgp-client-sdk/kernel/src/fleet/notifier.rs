@@ -1,4 +1,4 @@
-//! From the notifications of a server to the clients that see it.
+//! Forwards the notifications of a server to the clients that see it.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,9 +17,9 @@ use crate::callers::Callers;
 /// Time that clients have to take the notification of a state.
 const STATE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Handles the notifications of one server; keeps no server alive.
+/// Handles the notifications of a server, without keeping the server alive.
 ///
-/// An `owner` is the principal that an isolated instance belongs to; the shared instance has none.
+/// An `owner` in its methods is the principal of an isolated instance; `None` means the shared instance.
 #[derive(Clone)]
 pub(crate) struct ServerNotifier {
     pub(super) server: ServerId,
@@ -47,7 +47,7 @@ impl ServerNotifier {
         }
     }
 
-    /// Notifies the subscribers of a resource that still see the server.
+    /// Notifies the subscribers of a resource, unless they no longer see the server.
     pub(super) fn resource_updated(&self, key: &str) {
         self.notifications.updated(key, |principal| self.is_seen_by(principal));
     }
@@ -61,7 +61,8 @@ impl ServerNotifier {
         let _ = tokio::time::timeout(STATE_TIMEOUT, sent).await;
     }
 
-    /// Finds the client to ask a question that belongs to no call: `roots/list` if exactly one client can answer it.
+    /// Finds the client for a question that belongs to no call. Only `roots/list` is passed on, if exactly one
+    /// client can answer it.
     pub(super) fn find_unattributed(
         &self,
         method: &str,
@@ -77,13 +78,13 @@ impl ServerNotifier {
         if askable.len() == 1 { askable.pop() } else { None }
     }
 
-    /// Returns the clients that see the server, of an isolated instance those of its owner.
+    /// Returns the clients that see the server; for an isolated instance, those of its owner.
     pub(super) fn clients(&self, owner: Option<&Principal>) -> Vec<Context> {
         self.callers
             .all(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))
     }
 
-    /// Returns the lowest log level that any client asked for that sees the server.
+    /// Returns the lowest log level that any client that sees the server has requested.
     pub(super) fn wanted_level(&self, owner: Option<&Principal>) -> Option<LogLevel> {
         self.callers
             .level(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))

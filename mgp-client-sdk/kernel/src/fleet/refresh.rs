@@ -1,7 +1,7 @@
 //! Reads stale lists again and notifies the clients that see them (MGP §16.4).
 //!
-//! Tools pass the gate of definitions and go into the index: a tool that waits for an operator is not in it.
-//! Resources, templates and prompts go into the [list cache](super::list_cache) of their server.
+//! Tools pass the gate of definitions before they enter the index, so a tool that waits for an operator is not
+//! in it. Resources, templates and prompts go into the [list cache](super::list_cache) of their server.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -29,7 +29,7 @@ use crate::hops;
 
 const MAX_PAGES: usize = 100;
 
-/// Time to read all pages of a list.
+/// The time limit for reading all pages of a list.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
@@ -46,18 +46,18 @@ enum RefreshError {
     Index(#[from] IndexError),
 }
 
-/// Reads lists again whenever they are stale, until the fleet is dropped.
+/// Reads stale lists as they appear, until the fleet is dropped.
 pub(super) async fn run(fleet: WeakFleet, stale: StaleLists) {
     loop {
         let lists = tokio::select! {
             lists = stale.next() => lists,
-            // No list becomes stale once the fleet is dropped, so that is checked from time to time.
+            // No list becomes stale once the fleet has been dropped, so wake up from time to time to check for that.
             () = tokio::time::sleep(READ_TIMEOUT) => BTreeSet::default(),
         };
         let Some(fleet) = fleet.upgrade() else { return };
         let all = fleet.all();
         for (id, group) in lists {
-            // A task for each server: one that does not answer delays no other.
+            // One task per server, so that a server that does not answer delays no other.
             if let Some(server) = all.get(&id)
                 && server.refresh_queue().push(group)
             {
@@ -90,11 +90,11 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
                 }
             }
         }
-        // Prompts are the last list that a new server is asked for.
+        // Prompts are the last list that is read from a new server.
         if group == ListGroup::Prompts {
             server.first_sync().finish();
         }
-        // It may have been removed while it answered.
+        // Keep the lists only if the server was not removed while it answered.
         if fleet.is_present(&server) {
             let store = fleet.context().governance.store();
             stored_lists::save(store, server.id(), server.lists()).await;
@@ -114,13 +114,13 @@ async fn retry_later(server: Weak<ManagedServer>, group: ListGroup, stale: Stale
     }
 }
 
-/// Reads the lists of a group; returns whether one changed.
+/// Reads the lists of a group; returns whether any of them changed.
 async fn read_group(
     server: &Arc<ManagedServer>,
     group: ListGroup,
     context: &FleetContext,
 ) -> Result<bool, RefreshError> {
-    // The state is "connected" a moment before there is a client.
+    // The client may become available a moment after the state "connected".
     let reader = server.latest();
     let ready = timeout(READY_TIMEOUT, reader.ready()).await;
     let client = ready.unwrap_or_else(|_| reader.client())?;
@@ -136,7 +136,7 @@ async fn read_group(
     }
 }
 
-/// Brings the tools of a server into the index; returns whether they changed.
+/// Updates the tools of a server in the index; returns whether they changed.
 async fn read_tools(
     server: &ManagedServer,
     reader: &SupervisedClient,
@@ -156,7 +156,7 @@ async fn read_tools(
     Ok(has_changed)
 }
 
-/// Returns all pages of the list of tools.
+/// Returns the tools from all pages of the list.
 async fn list_tools(
     server: &ManagedServer,
     reader: &SupervisedClient,
@@ -198,7 +198,7 @@ fn index_entry(
         entry = entry.categories(mgp.tags.iter().cloned());
     }
     entry.tools(tools.into_iter().map(|tool| {
-        // The kernel's own assessment counts, not the claim of the server.
+        // Use the kernel's own assessment, not the metadata that the server claims.
         let assessed = definitions.assessment(Some(server.id()), &tool.name);
         let claimed = tool.find_security();
         let mut security = claimed
@@ -212,7 +212,7 @@ fn index_entry(
     }))
 }
 
-/// Puts an entry into the index, which takes some milliseconds and so has a thread of its own.
+/// Writes an entry to the index, on a thread of its own because it takes some milliseconds.
 async fn index(index: &ToolIndex, entry: ServerEntry) -> Result<bool, RefreshError> {
     let index = index.clone();
     let put = tokio::task::spawn_blocking(move || index.put(entry)).await;

@@ -1,4 +1,4 @@
-//! Lists that have to be read again: of all servers, and of one.
+//! Queues of lists that have to be read again: one for all servers, and one per server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -10,7 +10,7 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::Mutex;
 use tokio::sync::Notify;
 
-/// Delay before a list that a server failed to return is read again; doubled for each further failure.
+/// The delay before a list is read again after a failure; doubled for each further failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
@@ -27,7 +27,7 @@ impl ListGroup {
     pub(crate) const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
 }
 
-/// The lists of all servers that have to be read again, each once; a cheap handle.
+/// The stale lists of all servers, without duplicates; a cheap handle.
 #[derive(Clone, Default)]
 pub(crate) struct StaleLists(Arc<Stale>);
 
@@ -43,7 +43,7 @@ impl StaleLists {
         self.0.marked.notify_one();
     }
 
-    /// Waits until a list is stale, and takes all that are.
+    /// Waits until any list is stale, and takes all stale lists.
     pub(super) async fn next(&self) -> BTreeSet<(ServerId, ListGroup)> {
         loop {
             let lists = mem::take(&mut *self.0.lists.lock());
@@ -55,7 +55,7 @@ impl StaleLists {
     }
 }
 
-/// The lists of one server that have to be read again, one after the other by one task.
+/// The stale lists of one server; a single task reads them one after the other.
 #[derive(Default)]
 pub(super) struct RefreshQueue(Mutex<Queue>);
 
@@ -64,12 +64,13 @@ struct Queue {
     waiting: BTreeSet<ListGroup>,
     has_reader: bool,
     retries: BTreeMap<ListGroup, Backoff>,
-    /// Lists with a running retry timer: one each, however often the server announces changes meanwhile.
+    /// The lists that have a running retry timer. A list has only one timer, however often the server announces
+    /// changes.
     delayed: BTreeSet<ListGroup>,
 }
 
 impl RefreshQueue {
-    /// Adds a list; returns `true` if no task reads yet and the caller has to start one.
+    /// Adds a list. Returns `true` if no task is reading, so that the caller has to start one.
     pub(super) fn push(&self, group: ListGroup) -> bool {
         let mut queue = self.0.lock();
         queue.waiting.insert(group);
@@ -88,7 +89,7 @@ impl RefreshQueue {
         self.0.lock().retries.remove(&group);
     }
 
-    /// Returns the delay before a failed list is read again; `None` if its timer runs already.
+    /// Returns the delay before a failed list is read again, or `None` if its timer is already running.
     pub(super) fn delay_retry(&self, group: ListGroup) -> Option<Duration> {
         let mut queue = self.0.lock();
         if !queue.delayed.insert(group) {

@@ -1,4 +1,4 @@
-//! The log of a server for operators: the last state, the last failure, and the end of standard error.
+//! A server's log for operators: its last state, its last failure, and the last lines of its standard error.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use mgp_types::sync::Mutex;
 
 use super::session::SessionKind;
 
-/// The oldest lines are dropped first.
+/// The maximum number of lines; the oldest are dropped first.
 const MAX_LINES: usize = 500;
 
 const MAX_BYTES: usize = 64 * 1024;
@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Missing logins that are remembered.
 const MAX_LOGINS: usize = 32;
 
-/// The log of one server; outlives its processes.
+/// The log of a server, which is kept across restarts of its process.
 #[derive(Default)]
 pub(crate) struct ServerLog(Mutex<Entries>);
 

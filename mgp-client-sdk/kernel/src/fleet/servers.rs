@@ -28,7 +28,7 @@ pub(crate) struct Fleet(Arc<FleetState>);
 struct FleetState {
     context: FleetContext,
     table: RwLock<Arc<Table>>,
-    /// The stored lists of servers that were not added yet.
+    /// The stored lists of servers that have not been added yet.
     stored: Mutex<HashMap<String, Payload>>,
 }
 
@@ -52,14 +52,14 @@ impl Fleet {
         WeakFleet(Arc::downgrade(&self.0))
     }
 
-    /// Adds a server, and starts it to read its lists unless they are known for this configuration.
+    /// Adds a server. Starts it to read its lists, unless the lists are known for its configuration.
     pub(crate) fn add(&self, config: ServerConfig) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
         let is_known = self.is_known(&server);
         if is_known {
             server.first_sync().finish();
         }
-        // Clients may be subscribed to resources of the server it replaces.
+        // A server that was just replaced may have left subscriptions of clients, which the new one has to serve.
         let subscriptions = &self.0.context.subscriptions;
         if !is_known || subscriptions.has(&server.source(SessionKind::Main)) {
             let server = Arc::clone(&server);
@@ -95,7 +95,7 @@ impl Fleet {
         Ok(server)
     }
 
-    /// Returns whether the tools of a server are known for its present configuration.
+    /// Returns whether the tools of a server are known for its current configuration.
     pub(crate) fn is_known(&self, server: &ManagedServer) -> bool {
         let tools = self.0.context.index.tools_of(server.id().as_str()).len();
         self.0.context.known.contains(&server.config(), tools)
@@ -109,16 +109,16 @@ impl Fleet {
         futures_util::future::join_all(chosen.map(|server| server.look())).await;
     }
 
-    /// Reads the tools of a server again if it runs.
+    /// Marks the tools of a server as stale, so that they are read again if it runs.
     pub(crate) fn refresh_tools(&self, server: &ServerId) {
         self.0.context.stale.mark(server, &[ListGroup::Tools]);
     }
 
-    /// Replaces the rules of a server that keeps running.
+    /// Replaces the settings of a server that keeps running.
     pub(crate) fn reconfigure(&self, config: ServerConfig) {
         let Some(server) = self.get(config.id.as_str()) else { return };
         server.set_config(config);
-        // E.g. its tags changed, by which its tools are found.
+        // The tools may be unknown now, e.g. because the server's tags changed, by which tools are searched.
         if !self.is_known(&server) {
             self.refresh_tools(server.id());
             tokio::spawn(async move { server.start().await });
@@ -131,7 +131,7 @@ impl Fleet {
         tokio::spawn(async move { stored_lists::save(&store, server.id(), server.lists()).await });
     }
 
-    /// Removes everything stored about servers that were not added, except these.
+    /// Removes everything stored about servers that were not added, except the given ones.
     pub(crate) async fn forget_others(&self, except: &[ServerId]) -> Result<(), IndexError> {
         let all = self.all();
         let is_other = |id: &ServerId| !all.contains_key(id) && !except.contains(id);
@@ -149,7 +149,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Removes a server: its tools are no longer found, it drains, and then it is stopped.
+    /// Removes a server: its tools leave the index, then it is drained and stopped.
     pub(crate) async fn remove(&self, id: &ServerId, reason: ShutdownReason) {
         let Some(server) = self.change(|table| table.remove(id)) else { return };
         self.forget_tools_or_log(id);
@@ -161,7 +161,8 @@ impl Fleet {
         }
     }
 
-    /// Removes everything learnt about a server that is not in the fleet: its lists, and the queries that led to it.
+    /// Removes everything learnt about a server that is not in the fleet: its lists, and the search queries that
+    /// led to its tools.
     pub(crate) async fn forget(&self, id: &ServerId) -> Result<(), IndexError> {
         let context = &self.0.context;
         if let Some(history) = context.index.history() {
@@ -174,7 +175,7 @@ impl Fleet {
         self.forget_tools(id)
     }
 
-    /// Returns whether a server is still in the fleet; removes what was just read from one that is not.
+    /// Returns whether a server is still in the fleet. If it is not, removes what was just read from it.
     pub(super) fn is_present(&self, server: &Arc<ManagedServer>) -> bool {
         match self.get(server.id().as_str()) {
             Some(present) if Arc::ptr_eq(&present, server) => return true,
@@ -198,7 +199,7 @@ impl Fleet {
     /// Drains and stops all servers.
     pub(crate) async fn stop(&self, reason: ShutdownReason) {
         let all = self.all();
-        // Servers that wait for a permit must not start any more.
+        // Keeps servers that still wait for a permit from starting.
         all.values().for_each(|server| server.hold().set_stopped(true));
         let stops = all.values().map(|server| server.stop(reason.clone()));
         futures_util::future::join_all(stops).await;

@@ -1,8 +1,9 @@
 //! A connection to a server in one era, and the choice between two of them.
 //!
-//! Servers on some SDKs ask their callers (elicitation, sampling, roots) in the legacy era only, although they serve the
-//! modern one too. So the kernel speaks below what its caller speaks above: the main session has the newest era of the
-//! server, and a second, legacy one is opened for the first legacy caller that can be asked or subscribes to a resource.
+//! Servers built with some SDKs can ask their callers (elicitation, sampling, roots) in the legacy era only,
+//! although they also serve the modern era. So the kernel uses the caller's era towards the server: the main
+//! session has the newest era of the server, and a second, legacy one is opened for the first legacy caller
+//! that can be asked or subscribes to a resource.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::start::StartHold;
 
-/// Time for which a server that refused a legacy session is not asked for another one.
+/// The time for which no legacy session is requested from a server after it has refused one.
 const REFUSED_TTL: Duration = Duration::from_mins(10);
 
 /// The shortest time between two starts of a failed server that callers cause.
@@ -32,13 +33,13 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The two sessions that an instance of a server may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SessionKind {
-    /// The session of the configured era, or of the newest one.
+    /// The session of the configured era, or of the newest era that the server supports.
     Main,
     /// The session for legacy callers of a server that serves both eras.
     Legacy,
 }
 
-/// The use that a caller makes of a session.
+/// The purpose for which a caller uses a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionUse {
     Call,
@@ -47,14 +48,14 @@ pub(crate) enum SessionUse {
 }
 
 impl SessionUse {
-    /// Returns whether a caller loses something in a session of the modern era.
+    /// Returns whether the caller would miss a feature in a session of the modern era.
     pub(super) fn needs_legacy(self, cx: &Context) -> bool {
         let is_affected = self == Self::Subscription || cx.caller.accepts.any();
         cx.caller.era == Era::Legacy && is_affected
     }
 }
 
-/// A supervised client, the hop that passes calls on to it, and its calls in flight.
+/// A supervised client, the hop that passes calls to it, and its number of calls in flight.
 pub(super) struct Session {
     kind: SessionKind,
     server: ServerId,
@@ -63,7 +64,7 @@ pub(super) struct Session {
     login: LoginState,
     /// The number of calls in flight.
     running: AtomicUsize,
-    /// The time at which the last call began or ended.
+    /// The time at which the last call began or ended, whichever is later.
     used_at: Mutex<Instant>,
     /// The time of the last start for a caller of a server that had failed.
     retried_at: Mutex<Option<Instant>>,
@@ -96,13 +97,13 @@ impl Session {
         self.client.state().get()
     }
 
-    /// Returns the client if it accepts calls; a draining one accepts none.
+    /// Returns the client if it accepts calls; a client that drains accepts none.
     pub(super) fn present(&self) -> Option<Client> {
         let is_draining = self.state() == ServerState::Draining;
         self.client.client().ok().filter(|_| !is_draining)
     }
 
-    /// Returns whether the session has had no call for this time.
+    /// Returns whether the session has had no calls for the given time.
     pub(super) fn is_idle(&self, time: Duration) -> bool {
         self.running.load(Ordering::Acquire) == 0 && self.used_at().elapsed() >= time
     }
@@ -120,7 +121,8 @@ impl Session {
         *self.used_at.lock() = Instant::now();
     }
 
-    /// Starts the server unless it runs or is held, and waits until it is connected; one that drains is started after.
+    /// Starts the server unless it runs or must not be started, and waits until it is connected. A server that
+    /// drains is started afterwards.
     pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
         self.touch();
         if let Some(client) = self.present() {
@@ -191,7 +193,8 @@ impl Session {
         }
     }
 
-    /// Wakes a legacy session; a server that does not serve it is stopped after its first refusal.
+    /// Starts a legacy session. If the server does not support the era, the session is stopped after the first
+    /// refusal.
     pub(super) async fn wake_or_stop(&self, hold: &StartHold, timeout: Duration) -> Option<Client> {
         let mut states = self.client.state().watch();
         let woken = tokio::select! {
@@ -204,7 +207,7 @@ impl Session {
         woken
     }
 
-    /// Passes a call on through all gates.
+    /// Passes a call to the server through all gates.
     pub(super) fn send(
         self: &Arc<Self>,
         call: Call,
@@ -247,7 +250,7 @@ impl Session {
     }
 }
 
-/// Whether the login of an instance is missing.
+/// The report that the login of an instance is missing.
 pub(super) struct LoginState {
     pub(super) log: Arc<ServerLog>,
     pub(super) owner: Option<Principal>,
@@ -259,7 +262,7 @@ impl LoginState {
     }
 }
 
-/// Waits until a start has failed, whether it is retried or not.
+/// Waits until a start has failed, whether or not it will be retried.
 pub(super) async fn has_failed(states: &mut watch::Receiver<ServerState>) {
     while states.changed().await.is_ok() {
         if matches!(*states.borrow_and_update(), ServerState::Error | ServerState::Restarting) {
@@ -285,7 +288,8 @@ impl Drop for RunningCall {
     }
 }
 
-/// The known facts about the eras of a server, from its last connection or from the last kernel; shared by its instances.
+/// The known facts about the eras of a server, learnt from its last connection or stored by the last kernel.
+/// All its instances share them.
 #[derive(Default)]
 pub(super) struct KnownEras {
     needs: AtomicU8,
@@ -295,16 +299,17 @@ pub(super) struct KnownEras {
 /// The sessions that a server needs for callers of both eras.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionNeeds {
-    /// The server was not connected yet.
+    /// Unknown, because the server has never been connected.
     Unknown,
-    /// A legacy server, or one that can ask modern callers everything.
+    /// One session: the server is legacy, or can ask modern callers for all kinds of input.
     One,
-    /// A modern server that may ask more in the legacy era, if it serves that.
+    /// One session per era: the server is modern, and may ask for more kinds of input in the legacy era, if it
+    /// supports that.
     OnePerEra,
 }
 
 impl KnownEras {
-    /// Takes what a server declared in its main session.
+    /// Records what a server declared in its main session.
     pub(super) fn observe(&self, facts: &PeerInfo) {
         let is_enough = facts.era == Era::Legacy || facts.asks_in_rounds;
         self.set(if is_enough { SessionNeeds::One } else { SessionNeeds::OnePerEra });
@@ -323,12 +328,12 @@ impl KnownEras {
         }
     }
 
-    /// Notes that the server does not serve the legacy era.
+    /// Records that the server does not support the legacy era.
     pub(super) fn refuse_legacy(&self) {
         *self.refused_at.lock() = Some(Instant::now());
     }
 
-    /// Returns what the next kernel should know; `None` before the server was connected.
+    /// Returns the facts to store for the next kernel; `None` if the server has never been connected.
     pub(super) fn stored(&self) -> Option<bool> {
         match self.needs.load(Ordering::Relaxed) {
             0 => None,

@@ -1,4 +1,4 @@
-//! The starts of a server: when it must not be started, and how long others wait for its first one.
+//! Conditions for starting a server, and waiting for its first start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use mgp_types::mgp::ShutdownReason;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Time after its configuration that lists and searches wait for a new server.
+/// The time after a server is added for which lists and searches wait for its lists.
 const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Keeps a server from being started: while an operator has it stopped, and forever once it was removed.
+/// Prevents the start of a server: as long as an operator has it stopped, and permanently after its removal.
 ///
-/// Shared by everything that starts the server.
+/// All code that starts the server shares this value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartHold(Arc<HoldState>);
 
@@ -37,13 +37,13 @@ impl StartHold {
         self.0.is_stopped.load(Ordering::SeqCst) || self.0.is_removed.load(Ordering::SeqCst)
     }
 
-    /// Starts a client; returns `false` if that is not allowed.
+    /// Starts a client; returns `false` if it must not be started.
     pub(super) async fn start(&self, client: &SupervisedClient) -> bool {
         if self.is_set() {
             return false;
         }
         client.start().await;
-        // An operator who stopped it meanwhile may have been quicker than this start.
+        // An operator may have stopped the server while it started.
         if self.is_set() {
             client.stop(ShutdownReason::OperatorRequest).await;
             return false;
@@ -52,7 +52,7 @@ impl StartHold {
     }
 }
 
-/// The first reading of a new server's lists; lists and searches wait for it, but not long.
+/// The first reading of a new server's lists. Lists and searches wait for it, up to a deadline.
 pub(super) struct FirstSync {
     deadline: Instant,
     is_done: watch::Sender<bool>,
@@ -64,7 +64,7 @@ impl FirstSync {
         Self { deadline, is_done: watch::Sender::new(false) }
     }
 
-    /// Ends the waiting: the lists are known, or the server failed.
+    /// Ends the wait, because the lists are known or the server has failed.
     pub(super) fn finish(&self) {
         self.is_done.send_if_modified(|is_done| !std::mem::replace(is_done, true));
     }

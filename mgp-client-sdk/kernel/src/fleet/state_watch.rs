@@ -1,4 +1,5 @@
-//! Reactions to the states of a server: its log, the index, and what clients have requested of it.
+//! Reactions to state changes of a server: they update its log and the index, and repeat what clients requested
+//! of it.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -17,7 +18,7 @@ use super::notifier::ServerNotifier;
 use super::refresh_queue::ListGroup;
 use super::session::SessionKind;
 
-/// Follows the state of a server until the server is dropped.
+/// Processes the state changes of a server until the server is dropped.
 pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
     let states = server.upgrade().map(|server| server.client().state().watch());
     let Some(mut states) = states else { return };
@@ -59,7 +60,7 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     if *state == ServerState::Restarting
         && server.approved().is_some_and(ApprovedRegistration::is_held)
     {
-        // It is not retried until an operator has looked at it.
+        // Stop instead of retrying: an operator has to review the server first.
         let server = Arc::clone(server);
         tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await });
     }
@@ -68,7 +69,7 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState) {
     }
 }
 
-/// Requests of a server that has connected what clients requested of the connection before.
+/// Repeats on a new connection what clients requested on the previous one: subscriptions and log levels.
 async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     let _ = tokio::time::timeout(READY_TIMEOUT, server.client().ready()).await;
     server.forget_log_level();
@@ -79,13 +80,13 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     }
     server.observe_eras(client.server());
     if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
-        // It was stopped with the server, and no call may need it.
+        // The legacy session was stopped with the server, and no call may come that would start it again.
         server.start_legacy().await;
     }
     let notifier = context.notifier(server.id().clone());
     let source = server.source(SessionKind::Main);
     for key in context.subscriptions.resubscribe(&source, &client).await {
-        // Updates in between were lost.
+        // Notify the subscribers, because updates were lost while the server was disconnected.
         notifier.resource_updated(&key);
     }
 }

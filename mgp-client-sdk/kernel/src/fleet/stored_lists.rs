@@ -1,4 +1,4 @@
-//! The lists of servers in the kernel's state: a server that was listed before is not started for a list.
+//! Stores the lists of servers in the kernel's state, so that a known server need not be started to list them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,16 +11,17 @@ use super::list_cache::ListCache;
 
 const SPACE: &str = "kernel.lists";
 
-/// Size per server; longer lists are not stored, and read when the server is connected.
+/// The maximum size in bytes per server. Larger lists are not stored; they are read when the server is
+/// connected.
 const MAX_BYTES: usize = 512 * 1024;
 
-/// Reads all stored lists, by the ids of their servers.
+/// Loads all stored lists, keyed by server id.
 pub(crate) async fn load(store: &Arc<dyn Store>) -> Result<HashMap<String, Payload>, StoreError> {
     let records = store.load(SPACE).await?.records.into_iter();
     Ok(records.filter_map(|record| Some((record.key, record.value?))).collect())
 }
 
-/// Stores the lists of a server if they changed.
+/// Stores the lists of a server if they have changed.
 pub(super) async fn save(store: &Arc<dyn Store>, server: &ServerId, lists: &ListCache) {
     let Some(lists) = lists.take_unstored() else { return };
     let change = Payload::of(&lists).and_then(|lists| {

@@ -1,4 +1,5 @@
-//! Subscriptions to resources: requested from a server once, however many clients subscribe (MCP `resources/subscribe`).
+//! Subscriptions to resources: each is requested from its server once, however many clients subscribe (MCP
+//! `resources/subscribe`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use super::session::SessionKind;
 
 const MAX_SUBSCRIPTIONS: usize = 65_536;
 
-/// The session that a subscription was requested in.
+/// The session in which a subscription was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) server: ServerId,
-    /// The principal of an isolated instance; the shared instance has none.
+    /// The principal of an isolated instance; `None` for the shared instance.
     pub(crate) owner: Option<Principal>,
     pub(crate) session: SessionKind,
 }
@@ -33,7 +34,7 @@ struct Subscription {
     subscribers: usize,
     source: Source,
     uri: String,
-    /// The client that the subscription was requested over; `None` before, and after a failure.
+    /// The client over which the subscription was requested; `None` before the request and after its failure.
     client: Option<WeakClient>,
 }
 
@@ -43,10 +44,10 @@ impl Subscription {
     }
 }
 
-/// Returns the key of a resource among all subscriptions.
+/// Returns the key that identifies a resource in the table of subscriptions.
 pub(super) fn key(source: &Source, uri: &str) -> String {
     let Source { server, owner, session } = source;
-    // Neither an id nor a URI contains a space.
+    // The parts can be separated by spaces, because neither ids nor URIs contain any.
     match owner {
         None => format!("{server} {session:?} {uri}"),
         Some(owner) => format!("{server} {session:?} {owner:?} {uri}"),
@@ -54,7 +55,7 @@ pub(super) fn key(source: &Source, uri: &str) -> String {
 }
 
 impl ResourceSubscriptions {
-    /// Subscribes a client to a resource; the server is asked unless it is subscribed already.
+    /// Subscribes a client to a resource. A request is sent to the server only if there is no subscription yet.
     pub(crate) async fn subscribe(
         &self,
         source: Source,
@@ -83,7 +84,7 @@ impl ResourceSubscriptions {
         Ok(watch)
     }
 
-    /// Requests a subscription over a client; returns `false` if it was requested over this very client already.
+    /// Requests a subscription over a client. Returns `false` if it was already requested over the same client.
     async fn request(&self, client: &Client, key: &str) -> Result<bool, RpcError> {
         let uri = {
             let mut table = self.0.lock();
@@ -102,18 +103,19 @@ impl ResourceSubscriptions {
         requested.map(|()| true)
     }
 
-    /// Returns whether a client is subscribed to a resource in a session.
+    /// Returns whether any client is subscribed to a resource in this session.
     pub(super) fn has(&self, source: &Source) -> bool {
         self.0.lock().values().any(|subscription| subscription.source == *source)
     }
 
-    /// Returns whether a client is subscribed to a resource of an instance.
+    /// Returns whether any client is subscribed to a resource of this instance.
     pub(super) fn has_any(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
         let is_of = |source: &Source| source.server == *server && source.owner.as_ref() == owner;
         self.0.lock().values().any(|subscription| is_of(&subscription.source))
     }
 
-    /// Requests all subscriptions of a session over its new client; returns the keys of those that were requested.
+    /// Requests all subscriptions of a session again over its new client. Returns the keys of the subscriptions
+    /// that were requested.
     pub(super) async fn resubscribe(&self, source: &Source, client: &Client) -> Vec<String> {
         let keys: Vec<_> = {
             let table = self.0.lock();
@@ -134,7 +136,7 @@ impl ResourceSubscriptions {
     }
 }
 
-/// Unsubscribes at the server with the last subscriber.
+/// Ends a client's subscription on drop; with the last subscriber the server receives an unsubscribe request.
 struct SubscriptionGuard {
     subscriptions: ResourceSubscriptions,
     key: String,
@@ -155,7 +157,7 @@ impl Drop for SubscriptionGuard {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let client = subscription.client.as_ref().and_then(WeakClient::upgrade);
-            // Another client may have subscribed meanwhile.
+            // Check again, because another client may have subscribed in the meantime.
             if let Some(client) = client.filter(|_| !subscriptions.0.lock().contains_key(&key)) {
                 let _ = request_unsubscribe(&client, &subscription.uri).await;
             }
@@ -163,7 +165,7 @@ impl Drop for SubscriptionGuard {
     }
 }
 
-/// Sends the kernel's own request, ungated: whether a client may subscribe was decided before.
+/// Sends the kernel's own request, without gates: they have already decided whether the client may subscribe.
 async fn request_subscribe(client: &Client, uri: &str) -> Result<(), RpcError> {
     if client.server().era == Era::Modern {
         return client.subscribe(uri).await.map_err(Error::into);

@@ -1,4 +1,4 @@
-//! From the entry of a server to the target of a start (MGP §15.2).
+//! Creates the target of a server's start from its configuration (MGP §15.2).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::server_log::ServerLog;
 use crate::hops;
 use crate::login::{self, LoginServer};
 
-/// Resolves the target of one start of a server.
+/// A function that resolves the target for one start of a server.
 pub(super) type Resolve =
     dyn Fn() -> BoxFuture<'static, Result<ServerTarget, SpawnError>> + Send + Sync;
 
@@ -44,7 +44,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
             if let (TargetConfig::InProcess, Some(create)) = (&server.target, local) {
                 return Ok(in_memory(&create));
             }
-            // It reads files and runs commands.
+            // On the blocking pool, because expansion reads files and runs commands.
             let resolved = tokio::task::spawn_blocking(move || {
                 let config = starting.context.config.config();
                 let pass_env = [&config.kernel.pass_env[..], &server.pass_env].concat();
@@ -58,7 +58,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
     })
 }
 
-/// What a start needs of the kernel and of its instance.
+/// The parts of the kernel and of an instance that a start needs.
 #[derive(Clone)]
 struct Starting {
     context: FleetContext,
@@ -67,7 +67,7 @@ struct Starting {
     owner: Option<Principal>,
 }
 
-/// Serves a new instance of a server of this process over memory.
+/// Serves a new in-process server over an in-memory connection.
 fn in_memory(create: &CreateServer) -> ServerTarget {
     let create = Arc::clone(create);
     ServerTarget::in_memory(move || {
@@ -83,7 +83,8 @@ fn in_memory(create: &CreateServer) -> ServerTarget {
 }
 
 impl Starting {
-    /// Returns the target of an expanded server; its program inherits the variables of `pass_env`.
+    /// Returns the target of a server whose variables are expanded. Its program inherits the environment variables
+    /// in `pass_env`.
     fn resolved(
         &self,
         server: ExpandedServer,
@@ -129,7 +130,7 @@ impl Starting {
     }
 }
 
-/// Returns a header of every request; its value may be secret, so no message contains it.
+/// Parses a header that is sent with each request. No error message contains its value, which may be secret.
 fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValue), SpawnError> {
     let bad = |what: &str| SpawnError::new(format!("`headers.{name}`: {what}"));
     let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("not a valid header name"))?;

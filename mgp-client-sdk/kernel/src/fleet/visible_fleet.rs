@@ -1,4 +1,4 @@
-//! The fleet for the registry and for the lifecycle methods (MGP §11, §15.2).
+//! The fleet as the server registry and the lifecycle methods use it (MGP §11, §15.2).
 
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
     KnownServer::new(summary, permissions)
 }
 
-/// Adds the version of MGP that a server sent, and returns its extensions: those in use, else those it answered when
-/// it last ran, else those of its configuration.
+/// Adds the server's MGP version, and returns its extensions: those of the current connection, else those of
+/// the last one, else those in its configuration.
 fn add_capability(summary: &mut ServerSummary, server: &ManagedServer) -> ExtensionSet {
     if let Ok(client) = server.latest().client() {
         summary.mgp_version.clone_from(&client.server().mgp_version);
@@ -63,14 +63,14 @@ fn add_capability(summary: &mut ServerSummary, server: &ManagedServer) -> Extens
     if configured.is_empty() { answered } else { answered & configured }
 }
 
-/// The fleet as a caller sees it: without the servers it has no access to.
+/// The fleet as a caller sees it: without the servers that the caller has no access to.
 pub(crate) struct VisibleFleet {
     pub(crate) fleet: Fleet,
     pub(crate) view: CallerView,
 }
 
 impl VisibleFleet {
-    /// Returns a server to operators, and to callers that may use one of its tools.
+    /// Returns a server if the caller is an operator or may use any of its tools.
     fn get(&self, cx: &Context, server: &ServerId) -> Option<Arc<ManagedServer>> {
         let context = self.fleet.context();
         let found = self.fleet.get(server.as_str())?;
@@ -82,13 +82,14 @@ impl VisibleFleet {
         (is_operator || sees_tool()).then_some(found)
     }
 
-    /// Returns the client of a server, or its health and state if it is not connected.
+    /// Returns the client of a server, or its health and state if it is not connected; `None` if the caller does
+    /// not see it.
     fn client(&self, cx: &Context, server: &ServerId) -> Option<Result<Client, Down>> {
         let server = self.get(cx, server)?;
         Some(server.latest().client().map_err(|_| health_of(&server)))
     }
 
-    /// Counts the tools of all servers, and those of servers that run or are started by a call.
+    /// Counts the tools of all servers, and those that are available because their server runs or starts on demand.
     pub(crate) fn count_tools(&self) -> ToolCounts {
         let index = &self.fleet.context().index;
         self.fleet.all().values().fold(ToolCounts::default(), |counts, server| {
@@ -102,14 +103,14 @@ impl VisibleFleet {
     }
 }
 
-/// The tools of a fleet.
+/// Numbers of tools in a fleet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ToolCounts {
     pub(crate) total: u64,
     pub(crate) available: u64,
 }
 
-/// Asks a server for its health; one without the extension `lifecycle` is pinged as MCP does.
+/// Asks a server for its health. A server without the extension `lifecycle` receives an MCP ping instead.
 async fn ping(client: &Client) -> Result<PingResult, RpcError> {
     if client.server().has(Extension::Lifecycle) {
         return Ok(client.mgp().health_ping().await?);
@@ -120,7 +121,7 @@ async fn ping(client: &Client) -> Result<PingResult, RpcError> {
     Ok(result)
 }
 
-/// Pings a server as MCP does: one that answers is healthy.
+/// Sends an MCP ping; a server that answers is healthy.
 async fn ping_plain(client: &Client) -> Result<HealthStatus, RpcError> {
     client.ping().await?;
     Ok(HealthStatus::Healthy)
@@ -129,7 +130,8 @@ async fn ping_plain(client: &Client) -> Result<HealthStatus, RpcError> {
 /// The health and the state of a server that is not connected.
 type Down = (HealthStatus, ServerState);
 
-/// Returns the health of a server that is not connected: one that rests is started by the next call.
+/// Returns the health of a server that is not connected. An idle server is healthy, because the next call
+/// starts it.
 fn health_of(server: &ManagedServer) -> Down {
     let state = server.state();
     let health = match state {
@@ -155,7 +157,7 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
             }
         };
         Some(answer.map(|mut result| {
-            // The name under which it is known here, not the one it claims.
+            // The id by which the kernel knows the server, not the one that the server claims.
             result.server_id = Some(server.to_string());
             result
         }))
@@ -204,13 +206,14 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         let mut accepted = ShutdownResult::new(true);
         accepted.server_id = Some(server.id().to_string());
         accepted.pending_requests = Some(server.running());
-        // The caller's reason is not used: with some, e.g. a changed configuration, the server is started again.
+        // The caller's reason is ignored, because after some reasons, e.g. a changed configuration, the server would
+        // be restarted.
         drop(server.begin_operator_stop());
         Some(Ok(accepted))
     }
 }
 
-/// Refuses a shutdown by a caller that may not change anything; records both outcomes.
+/// Refuses a shutdown by a caller without operator authority; records both outcomes in the audit log.
 async fn admit_shutdown(
     governance: &Governance,
     cx: &Context,

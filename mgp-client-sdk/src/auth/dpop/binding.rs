@@ -11,13 +11,13 @@ use crate::auth::store::TokenKind;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopMode {
-    /// If the authorization server offers it and the server does not accept bearer tokens only, and whenever the server
-    /// requires it.
+    /// Tokens are bound if the authorization server offers binding and the server does not accept only bearer
+    /// tokens, and whenever the server requires it.
     #[default]
     Offered,
-    /// Always: a token that is not bound is not used.
+    /// Tokens are always bound; a token that is not bound is not used.
     Always,
-    /// Never: a server that requires it cannot be used.
+    /// Tokens are never bound; a server that requires binding cannot be used.
     Never,
 }
 
@@ -35,7 +35,7 @@ pub(in crate::auth) enum Binding {
 /// The authentication schemes that a refusal names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) enum Schemes {
-    /// None that is supported.
+    /// No supported scheme is named.
     #[default]
     Unstated,
     /// Bearer tokens only.
@@ -49,10 +49,10 @@ pub(in crate::auth) enum Schemes {
 /// The declared support for our proofs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) enum ProofSupport {
-    /// Nothing is declared.
+    /// The metadata declares no algorithms.
     #[default]
     Unstated,
-    /// Our algorithm is listed.
+    /// The algorithm of this client is listed.
     Supported,
     /// Only other algorithms are listed.
     Unsupported,
@@ -70,7 +70,7 @@ impl ProofSupport {
     }
 }
 
-/// Decides whether tokens are bound; `before` is the kind of the tokens used so far.
+/// Decides whether tokens are bound; `before` is the kind of the tokens in use so far.
 pub(in crate::auth) fn binding(
     mode: DpopMode,
     found: &Discovered,
@@ -85,7 +85,7 @@ pub(in crate::auth) fn binding(
     }
     let signs = [found.server.proofs(), found.proofs, demand.proofs];
     let is_unfit = signs.contains(&ProofSupport::Unsupported);
-    // Bound tokens stay bound, unless the server now declares what it accepts.
+    // Bound tokens stay bound unless the challenge states which schemes the server accepts.
     let was_bound = before == Some(TokenKind::Dpop) && demand.schemes == Schemes::Unstated;
     if is_required || was_bound || mode == DpopMode::Always {
         let why = "proofs signed with `ES256` are not accepted";

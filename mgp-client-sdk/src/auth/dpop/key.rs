@@ -18,7 +18,7 @@ use crate::auth::secret::Secret;
 
 /// The signature algorithm (RFC 7518).
 pub(in crate::auth) const ALGORITHM: &str = "ES256";
-/// Attempts to generate a key; one in 2³² fails.
+/// The maximum number of attempts to generate a key; one attempt in 2³² fails.
 const MAX_DRAWS: u32 = 8;
 
 /// A private key on P-256 that tokens are bound to.
@@ -77,7 +77,8 @@ impl ProofKey {
         URL_SAFE_NO_PAD.encode(Sha256::digest(json(&self.jwk)))
     }
 
-    /// Creates a proof that the sender of one request holds the key, and with `token` that the token is bound to it.
+    /// Creates a proof that the sender of a request holds the key. With `token`, the proof also covers the token
+    /// that is bound to the key.
     pub(in crate::auth) fn proof(
         &self,
         method: &str,
@@ -138,7 +139,7 @@ fn json(what: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(what).expect("text and numbers are always JSON")
 }
 
-/// Returns an address without its query and fragment, in the form that both sides compare.
+/// Returns an address without query and fragment, in the form that client and server compare.
 fn plain(url: &str) -> Result<String, AuthError> {
     let refuse = |_| AuthError::Address {
         what: "the request's URL",
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_thumbprint_is_that_of_rfc_9449() {
-        // The key of its examples (§4.1) and the thumbprint of their tokens (§6.1).
+        // The key in the examples of RFC 9449 §4.1, and the thumbprint in the tokens of §6.1.
         let jwk = Jwk {
             crv: "P-256",
             kty: "EC",

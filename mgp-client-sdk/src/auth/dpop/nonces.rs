@@ -1,12 +1,13 @@
-//! Nonces that servers require in the next proof (RFC 9449 §8, §9).
+//! Nonces that servers require in the proof of the next request (RFC 9449 §8, §9).
 
 use mgp_types::sync::Mutex;
 
-/// The number of servers whose nonces are kept; the oldest is dropped first.
+/// The maximum number of servers whose nonces are kept; the oldest is dropped first.
 const MAX_SERVERS: usize = 16;
 const MAX_NONCE_BYTES: usize = 1024;
 
-/// The last nonce of each server; an authorization server and a protected server at one origin are different.
+/// The last nonce of each server. An authorization server and a protected server with the same origin have
+/// separate nonces.
 #[derive(Debug, Default)]
 pub(in crate::auth) struct Nonces(Mutex<Vec<(String, String)>>);
 

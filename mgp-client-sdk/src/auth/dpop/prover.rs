@@ -8,9 +8,9 @@ use super::nonces::Nonces;
 use crate::auth::address;
 use crate::auth::error::AuthError;
 
-/// The number of times a token endpoint may require another nonce.
+/// The maximum number of times that a request is repeated because the token endpoint requires a new nonce.
 pub(in crate::auth) const MAX_RETRIES: u32 = 2;
-/// The error code of a server that requires a nonce.
+/// The error code by which a server requests a nonce.
 pub(in crate::auth) const WANTS_NONCE: &str = "use_dpop_nonce";
 
 /// Adds proofs to requests to a token endpoint.

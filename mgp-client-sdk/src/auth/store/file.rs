@@ -14,18 +14,18 @@ use super::{
 };
 
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
-/// Time to wait for another process that is changing the file.
+/// The maximum time to wait for another process that is changing the file.
 const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Delay between two attempts to get the right to renew tokens.
+/// The delay between two attempts to acquire the renewal lock.
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// The format version in the file.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
 /// A token store in a file.
 ///
-/// On Unix the file is created with mode 0600, and refused if others can read it.
-/// It is replaced as a whole, so that a crash leaves either the old or the new one. Processes that share it use a lock
-/// file beside it (`….lock`) for changes, and up to sixteen (`….turn-0.lock` and so on) for renewals.
+/// On Unix the file is created with mode 0600, and refused if others can read it. It is always replaced as a
+/// whole, so that a crash leaves either the old or the new file. Processes that share the file use a lock file
+/// beside it (`….lock`) for changes, and up to sixteen more (`….turn-0.lock` and so on) for renewals.
 #[derive(Clone, Debug)]
 pub struct FileTokens {
     file: PrivateFile,
@@ -38,7 +38,7 @@ struct Content {
 }
 
 impl FileTokens {
-    /// Creates a store at a path; the file is created with the first entry, its folder is not.
+    /// Creates a store at a path. The file is created with the first entry; its folder must exist.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { file: PrivateFile::new(path, MAX_FILE_BYTES) }
     }
@@ -99,12 +99,12 @@ impl TokenStore for FileTokens {
     }
 }
 
-/// Reads the entries of a file, or none if there is no file.
+/// Reads the entries of a file; returns no entries if the file does not exist.
 fn read(file: &PrivateFile) -> Result<Entries, TokenStoreError> {
     let damaged =
         |why: &str| TokenStoreError::Damaged { path: file.path().to_owned(), why: why.to_owned() };
     let Some(text) = file.read()? else { return Ok(Entries::default()) };
-    // An error of serde quotes the text, which is secret.
+    // The error of serde is dropped, because it quotes the text, which is secret.
     let content: Content =
         serde_json::from_slice(&text).map_err(|_| damaged("it has another format"))?;
     if content.version != VERSION {
@@ -115,7 +115,7 @@ fn read(file: &PrivateFile) -> Result<Entries, TokenStoreError> {
 
 fn write(file: &PrivateFile, turn: &FileLock, entries: Entries) -> Result<(), TokenStoreError> {
     let text = serde_json::to_vec(&Content { version: VERSION, entries });
-    // An error of serde might quote the secret text.
+    // The error of serde is dropped, because it might quote the text, which is secret.
     let text = text.map_err(|_| TokenStoreError::Other("encoding the tokens failed".to_owned()))?;
     Ok(file.replace(turn, &text)?)
 }

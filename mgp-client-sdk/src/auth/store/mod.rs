@@ -21,7 +21,8 @@ use super::dpop::ProofKey;
 use super::scope::Scopes;
 use super::secret::Secret;
 
-/// The number of entries in our stores; the one saved longest ago is dropped first.
+/// The maximum number of entries in the stores of this crate. The entry that was saved longest ago is dropped
+/// first.
 const MAX_ENTRIES: usize = 256;
 
 /// A store of registrations and tokens.
@@ -37,23 +38,23 @@ pub trait TokenStore: Send + Sync + 'static {
     async fn load(&self, server: &str, issuer: &str)
     -> Result<Option<TokenEntry>, TokenStoreError>;
 
-    /// Returns the entry of a server that was saved last, with any issuer.
+    /// Returns the most recently saved entry of a server, whatever its issuer.
     ///
     /// # Errors
     /// [`TokenStoreError`] if the store cannot be read or trusted.
     async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, TokenStoreError>;
 
-    /// Saves an entry in place of the one for its server and issuer.
+    /// Saves an entry; it replaces the entry with the same server and issuer.
     ///
     /// # Errors
     /// [`TokenStoreError`] if the store cannot be written.
     async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError>;
 
-    /// Waits until no other client renews the tokens of a server and an issuer, and locks renewal until the returned
-    /// lock is dropped; [`load`](Self::load) and [`save`](Self::save) are not locked.
+    /// Waits until no other client renews the tokens of a server and an issuer, and locks their renewal until the
+    /// returned lock is dropped. The lock does not affect [`load`](Self::load) and [`save`](Self::save).
     ///
-    /// A refresh token that is rotated may be used once, and many issuers revoke all tokens if it is used again. So a
-    /// store shared by several clients or processes must implement this; by default nothing is locked.
+    /// A rotated refresh token may be used only once, and many issuers revoke all tokens if it is used again. So a
+    /// store that several clients or processes share must implement this method. Default: nothing is locked.
     ///
     /// # Errors
     /// [`TokenStoreError::Busy`] if it takes too long; after any other error tokens are renewed without a lock.
@@ -70,13 +71,13 @@ pub trait TokenStore: Send + Sync + 'static {
     }
 }
 
-/// Everything a client got from one issuer for one server.
+/// All data that a client received from one issuer for one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TokenEntry {
     /// The server's URL, in its canonical form.
     pub server: String,
-    /// The issuer, to the letter.
+    /// The issuer, exactly as its metadata writes it.
     pub issuer: String,
     /// The URL of the server's metadata, if a challenge named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,7 +85,7 @@ pub struct TokenEntry {
     /// The client's registration at the issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<Registration>,
-    /// The key that the tokens are bound to, if they are.
+    /// The key to which the tokens are bound, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<ProofKey>,
     /// The tokens.
@@ -101,12 +102,12 @@ pub struct Registration {
     /// The client secret, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Secret>,
-    /// The second since 1970 from which the secret is no longer valid.
+    /// The time from which the secret is invalid, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// The client's authentication method at the token endpoint.
+    /// The client's authentication method at the token endpoint, by its name in RFC 7591.
     pub method: String,
-    /// The redirect URI of logins.
+    /// The registered redirect URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
     /// The origin of the client id.
@@ -135,7 +136,7 @@ pub enum TokenKind {
     /// A bearer token, usable by anyone who has it.
     #[default]
     Bearer,
-    /// With a proof of possession of the key it is bound to (RFC 9449).
+    /// A token bound to a key; it is sent with a proof of possession of the key (RFC 9449).
     Dpop,
 }
 
@@ -151,12 +152,12 @@ pub struct Tokens {
     /// The refresh token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh: Option<Secret>,
-    /// The second since 1970 when it was issued.
+    /// The time at which the access token was issued, in seconds since 1970.
     pub issued_at: u64,
-    /// The second since 1970 from which it is no longer valid.
+    /// The time from which the access token is invalid, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// The requested scopes and any others that were granted.
+    /// The union of the requested and the granted scopes.
     #[serde(default)]
     pub scopes: Scopes,
 }
@@ -179,10 +180,10 @@ pub enum TokenStoreError {
     /// Another process has been renewing the tokens for too long.
     #[error("another process has been renewing the tokens for {timeout:?}; check whether it hangs")]
     Busy {
-        /// The time that was waited.
+        /// The time for which this process waited.
         timeout: Duration,
     },
-    /// Another store failed.
+    /// A store of another kind failed.
     #[error("the token store failed: {0}")]
     Other(String),
 }
@@ -195,7 +196,7 @@ impl TokenEntry {
     }
 }
 
-/// Entries in the order in which they were saved.
+/// The entries, in the order in which they were saved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Entries(Vec<TokenEntry>);
@@ -247,15 +248,15 @@ impl<S: TokenStore> TokenStore for Arc<S> {
 
 // === Locking ===
 
-/// The number of entries that can be renewed at a time: a bound on the locks.
+/// The number of renewal locks, and so the maximum number of entries that can be renewed at the same time.
 const MAX_LOCKS: usize = 16;
 
-/// Time to wait for another process that renews the same tokens: twice the time-out of a request.
+/// The maximum time to wait for another process that renews the same tokens: twice the time-out of a request.
 const RENEWAL_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The exclusive right to renew the tokens of an entry, until this is dropped.
 ///
-/// The default is a lock that excludes no other process.
+/// The default value locks nothing.
 #[derive(Default)]
 #[must_use = "the lock is released when it is dropped"]
 pub struct RenewalLock(Option<Box<dyn Any + Send>>);
@@ -273,7 +274,8 @@ impl fmt::Debug for RenewalLock {
     }
 }
 
-/// Returns the lock of an entry, the same in every process; entries that share one wait for each other.
+/// Returns the index of an entry's lock. It is the same in every process; entries with the same index wait for
+/// each other.
 fn lock_index(server: &str, issuer: &str) -> usize {
     let mut hash = Sha256::new();
     hash.update(server);

@@ -61,7 +61,7 @@ fn scripts_and_programs_are_bound_and_data_is_not() {
     }
 }
 
-/// Each of them was taken for a program whose code does not depend on its arguments.
+/// Regression test: each of these was once taken for a program whose code does not depend on its arguments.
 #[test]
 fn a_program_that_runs_its_arguments_is_not_taken_for_a_plain_one() {
     let world = World::new();

@@ -1,10 +1,10 @@
-//! The permission flow of one connection: the permissions a server needs are decided, and it is notified
-//! (MGP §3.4–§3.6).
+//! The permission flow of one connection: it gets decisions about the permissions a server needs, and notifies the
+//! server of them (MGP §3.4–§3.6).
 //!
-//! A legacy server is notified by requests, before `initialized` and after each change.
-//! A modern server receives its grants by the same requests, before the first call, and again with each request, in
-//! `_meta`; it requests further ones by `input_required`.
-//! These are notifications only: permissions are enforced on this side of the wire.
+//! A legacy server is notified by requests: before `initialized`, and after each change. A modern server receives
+//! its grants by the same requests, before the first call, and again with each request, in `_meta`; it requests
+//! further permissions by `input_required`. All this only informs the server: permissions are enforced on the
+//! client's side.
 
 mod negotiate;
 mod notice;
@@ -51,13 +51,13 @@ struct FlowState {
     requested: RequestedPermissions,
     /// The methods by which it is notified, if it is notified by requests.
     dialect: Option<Dialect>,
-    /// The number of requests sent to it.
+    /// Number of exchanges with the server so far; each one gets a name from it.
     number: u64,
     /// The latest acknowledged notification.
     last: GrantNotice,
     /// A decision that timed out and may still complete.
     late: Option<BoxFuture<'static, PermissionDecision>>,
-    /// The number of its own open requests.
+    /// Number of permission requests from the server that are open.
     open_requests: usize,
     grant_cache: GrantCache,
 }
@@ -72,7 +72,8 @@ enum Dialect {
 }
 
 impl Dialect {
-    /// Returns the later one if the server is modern, or named the extension `permissions` explicitly.
+    /// Returns the dialect of a server: `Later` if it is modern or named the extension `permissions` explicitly,
+    /// `None` if it did not negotiate permissions.
     fn of(facts: &PeerInfo, capabilities: &ServerCapabilities) -> Option<Self> {
         if !facts.has(Extension::Permissions) {
             return None;

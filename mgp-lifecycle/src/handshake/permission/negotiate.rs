@@ -60,7 +60,7 @@ impl PermissionFlow {
         check_grants(&notice, &requested, config)
     }
 
-    /// Waits for a decision; the server is notified of the wait unless the decision is immediate.
+    /// Waits for a decision, up to the time limit. Unless it is immediate, the server is notified that it is pending.
     async fn decide<S: MgpService>(
         &self,
         stack: &S,
@@ -125,7 +125,7 @@ impl PermissionFlow {
         let mut state = self.0.state.lock();
         match delivery {
             Delivery::Acknowledged => state.last = notice,
-            // Retried with the next change only, and not because of an expiry.
+            // The next change causes another attempt; without `expires_at`, an expiry does not.
             Delivery::Failed => state.last.expires_at = None,
             Delivery::Unsupported => state.dialect = None,
         }
@@ -139,7 +139,7 @@ impl PermissionFlow {
     }
 }
 
-/// Polls a decision once: one that comes from a configuration is immediate.
+/// Polls a decision once; a decision from a configuration is ready immediately.
 async fn if_ready(
     deciding: &mut BoxFuture<'static, PermissionDecision>,
 ) -> Option<PermissionDecision> {
@@ -167,7 +167,8 @@ async fn announce<S: MgpService>(
     };
 }
 
-/// Sends a request of the flow; any answer is an acknowledgement, and a missing one is waited for with a time limit.
+/// Sends a request of the flow. Any answer counts as an acknowledgement; waits for it at most
+/// [`ACK_TIMEOUT`].
 fn send<R: Request, S: MgpService>(
     stack: &S,
     cx: &Context,
@@ -197,12 +198,12 @@ fn send<R: Request, S: MgpService>(
     }
 }
 
-/// Some servers answer an unknown method with −32602.
+/// Returns whether an error means that the method is unknown; some servers send −32602 for that.
 fn is_unsupported(error: &RpcError) -> bool {
     matches!(error.code(), ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_PARAMS)
 }
 
-/// Checks whether the connection proceeds.
+/// Checks the decisions against the configured policies; fails if the connection must be closed.
 fn check_grants(
     notice: &GrantNotice,
     requested: &RequestedPermissions,

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 
-/// The most permissions a server may request; further ones are not answered, which means not granted.
+/// Maximum number of permissions that a server may request; further ones get no answer and so are not granted.
 const MAX_REQUESTED: usize = 64;
-/// The longest name of a permission; longer ones are not answered either.
+/// Maximum length of a permission name, in bytes; a longer one gets no answer either.
 const MAX_NAME_BYTES: usize = 128;
 
 /// Permissions by the names that a server used.
@@ -23,7 +23,7 @@ impl RequestedPermissions {
         requested
     }
 
-    /// Adds names, up to the limits.
+    /// Adds names; stops at the first one that exceeds a limit.
     pub(super) fn add(&mut self, names: impl IntoIterator<Item = Permission>) {
         for name in names {
             if self.0.contains(&name) {
@@ -65,10 +65,10 @@ pub(super) struct GrantNotice {
 }
 
 impl GrantNotice {
-    /// Returns the notification of decisions to a server that requests these permissions.
+    /// Creates the notice of a decision for a server that requests these permissions.
     ///
     /// Undecided permissions are deferred, invalid names are denied, and expired grants are deferred:
-    /// §3.6 has no word for a grant that was given once.
+    /// §3.6 has no term for a grant that has expired.
     pub(super) fn of(
         decision: &PermissionDecision,
         requested: &RequestedPermissions,
@@ -103,7 +103,7 @@ impl GrantNotice {
         }
     }
 
-    /// Adds newer decisions.
+    /// Merges newer decisions into existing ones; for the same permission the newer one applies.
     pub(super) fn overlay(
         mut standing: PermissionDecision,
         newer: PermissionDecision,
@@ -114,14 +114,14 @@ impl GrantNotice {
         standing
     }
 
-    /// Removes all names but the requested ones and their standard forms.
+    /// Keeps only the requested names and their standard forms.
     pub(super) fn restricted_to(mut self, requested: &RequestedPermissions) -> Self {
         let names = Permission::canonical(requested.names());
         self.grants.retain(|name, _| names.contains(name) || requested.names().contains(name));
         self
     }
 
-    /// Adds the grants of an earlier notification that are no longer decided, as deferred.
+    /// Adds permissions of an earlier notice that have no decision any more, as deferred.
     pub(super) fn with_withdrawn(mut self, before: &Self) -> Self {
         for name in before.grants.keys() {
             self.grants.entry(name.clone()).or_insert_with(deferred);
@@ -129,7 +129,7 @@ impl GrantNotice {
         self
     }
 
-    /// Returns whether both have the same content, apart from the approver.
+    /// Returns whether both notices have the same grants and expiry.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         self.grants == other.grants && self.expires_at == other.expires_at
     }
@@ -146,7 +146,7 @@ impl GrantNotice {
         requested.names().iter().filter(has).map(|name| name.as_str().to_owned()).collect()
     }
 
-    /// Returns the decisions as plain words: servers of the first revisions do not know limits.
+    /// Reduces each decision to a plain word, because servers of the first revisions do not know limits.
     pub(super) fn without_limits(mut self) -> Self {
         for grant in self.grants.values_mut() {
             *grant = grant.decision().into();
@@ -166,7 +166,8 @@ fn combined<'a>(parts: impl Iterator<Item = &'a Grant>) -> Grant {
         let worse = match &all {
             None => part.clone(),
             Some(so_far) if rank(part) > rank(so_far) => part.clone(),
-            // Different limits cannot be combined into one; the standard names beside it carry them.
+            // Different limits cannot be combined, so only the word is sent; the standard names in the notice have the
+            // limits.
             Some(so_far) if rank(part) == rank(so_far) && so_far != part => part.decision().into(),
             Some(so_far) => so_far.clone(),
         };

@@ -1,7 +1,8 @@
-//! The grants in each request to a modern server: `_meta["dev.cloto/mgp"].grants` (MGP §3.6), and the same under
-//! `dev.cloto/mgp/grants`, where servers of later revisions look for them and treat a missing grant as not given.
+//! Adds the current grants to each request to a modern server: as `_meta["dev.cloto/mgp"].grants` (MGP §3.6), and
+//! again under `dev.cloto/mgp/grants`, where servers of later revisions read them. Those servers treat a missing
+//! grant as not given.
 //!
-//! They are encoded once and cached until something changes, so a call only compares a number.
+//! The encoded grants are cached until permissions change, so that most calls only compare revision numbers.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -13,7 +14,7 @@ use mgp_types::{Object, Payload, RpcError, Timestamp};
 use super::PermissionFlow;
 
 const GRANTS: &str = "grants";
-/// The most tenants in the cache; beyond that it starts empty.
+/// Maximum number of tenants in the cache; when it is reached, the cache is emptied.
 const MAX_TENANTS: usize = 64;
 
 /// The encoded grants of one server at one revision, by tenant.
@@ -28,9 +29,9 @@ pub(super) struct GrantCache {
 
 #[derive(Clone)]
 struct Encoded {
-    /// `{"grants":{…}}`.
+    /// The grants as an object with one member: `{"grants":{…}}`.
     member: Payload,
-    /// `{…}`.
+    /// The grants themselves: `{…}`.
     grants: Payload,
 }
 
@@ -43,7 +44,7 @@ impl PermissionFlow {
         let encoded = self.encoded(call.cx())?;
         let meta = &mut call.hop_mut().meta;
         match meta.iter_mut().find(|(name, _)| name == key::MGP) {
-            // Another layer has added members under this name.
+            // Another layer has already added this member, so the grants are inserted into it.
             Some((_, member)) => {
                 let mut joined: Object = member.get()?;
                 joined.insert(GRANTS, encoded.grants.clone());

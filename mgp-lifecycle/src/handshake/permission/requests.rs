@@ -11,7 +11,7 @@ use super::PermissionFlow;
 use super::notice::{GrantNotice, RequestedPermissions};
 use crate::error::LifecycleError;
 
-/// The most open requests of one server; further ones are refused with 3001.
+/// Maximum number of open permission requests of one server; further ones are refused with 3001.
 const MAX_OPEN_REQUESTS: usize = 4;
 
 impl PermissionFlow {
@@ -32,7 +32,7 @@ impl PermissionFlow {
         cx.server = Some(self.0.server.clone());
         let deciding = self.0.grantor.decide(&cx, &self.0.server, requested.decidable());
         let decision = timeout(self.0.limit, deciding).await.unwrap_or_else(|_| {
-            // Earlier decisions apply; all others are deferred.
+            // On a timeout, earlier decisions apply; all other permissions are deferred.
             self.0.grantor.standing(&cx, &self.0.server)
         });
         Ok(self.to_result(params.request_id, &decision, &requested))
@@ -48,7 +48,7 @@ impl PermissionFlow {
             GrantNotice::of(decision, requested, SystemTime::now()).restricted_to(requested);
         let mut state = self.0.state.lock();
         state.requested.add(requested.names().iter().cloned());
-        // This answer is the notification; earlier notifications still apply.
+        // This answer also notifies the server, so the grants in it count as acknowledged, besides the earlier ones.
         let known = notice.clone().restricted_to(&state.requested);
         state.last.grants.extend(known.grants);
         if notice.expires_at.is_some() {

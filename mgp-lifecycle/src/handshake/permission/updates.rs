@@ -12,20 +12,20 @@ use super::PermissionFlow;
 
 /// The time in which further changes are collected, so that an operator's five grants cause one message.
 const BATCH_DELAY: Duration = Duration::from_millis(50);
-/// The longest sleep until an expiry.
+/// Maximum time to sleep until an expiry, before the clock is read again.
 const MAX_SLEEP: Duration = Duration::from_hours(1);
 
 impl PermissionFlow {
-    /// Notifies the server of changes, and awaits late decisions, until it is dropped.
+    /// Notifies the server of changes to its permissions, and of late decisions, until the future is dropped.
     ///
-    /// Returns if there is nothing to follow: a server without the methods is not notified again.
+    /// Returns if no further notification is possible, e.g. because the server does not know the methods for it.
     ///
     /// # Cancel safety
     /// Dropping the future ends the notifications; one under way may or may not arrive.
     pub async fn follow<S: MgpService>(self, stack: S, cx: Context) {
         let mut changes = Some(self.0.changes.clone());
         if let Some(changes) = &mut changes {
-            // Changes between the handshake and now count as well.
+            // Changes between the handshake and this point must cause a notification as well.
             changes.mark_changed();
         }
         let mut late = self.0.state.lock().late.take();
@@ -68,12 +68,12 @@ impl PermissionFlow {
         let until =
             self.0.state.lock().last.expires_at.as_ref().and_then(Timestamp::to_system_time);
         let left = until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
-        // Slightly later, so that the grant has expired by every clock reading.
+        // A little longer, so that the grants have expired whichever clock is read.
         left.map_or(MAX_SLEEP, |left| (left + Duration::from_millis(5)).min(MAX_SLEEP))
     }
 }
 
-/// Waits for a change; returns an error if there will be none.
+/// Waits for the next change; returns an error if there can be none any more, and never completes without a source.
 async fn next_change(
     changes: Option<&mut watch::Receiver<u64>>,
 ) -> Result<(), watch::error::RecvError> {

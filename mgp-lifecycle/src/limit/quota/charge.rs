@@ -15,7 +15,7 @@ use super::counters::{BeginResult, QuotaCounters};
 pub(super) struct Charge {
     counters: Arc<QuotaCounters>,
     caller: Caller,
-    /// The charge to a quota further out.
+    /// Charge of the same call to an outer quota, if there is one.
     outer: Option<Arc<Self>>,
     state: Mutex<ChargeState>,
 }
@@ -31,7 +31,7 @@ struct ChargeState {
 }
 
 impl Charge {
-    /// Charges for a call.
+    /// Charges the call, unless it is a further round of a call that was charged.
     pub(super) fn begin(
         counters: &Arc<QuotaCounters>,
         cx: &Context,
@@ -67,7 +67,7 @@ impl Charge {
         Ok(())
     }
 
-    /// Refunds a call that never ran, but not its units.
+    /// Refunds the call, because it never ran. Its units are not refunded.
     pub(super) fn refund(&self) {
         if let Some(period) = self.state.lock().charged.take() {
             self.counters.refund(&self.caller, period, 1, 0);
@@ -81,7 +81,7 @@ impl Charge {
     }
 }
 
-/// Refunds a waiting call when dropped before the call starts.
+/// Guard of a call that waits for a permit: refunds the call if it is dropped before the call starts.
 #[derive(Debug)]
 pub(in super::super) struct UnstartedGuard(Option<Arc<Charge>>);
 

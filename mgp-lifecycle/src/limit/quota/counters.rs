@@ -11,7 +11,8 @@ use mgp_types::sync::Mutex;
 use super::super::caller::Caller;
 use super::{Quota, QuotaExceeded, QuotaUse};
 
-/// The most calls that wait for their next round; the oldest is dropped, and its next round is charged as a new call.
+/// Maximum number of calls that wait for their next round. Beyond it the oldest is dropped, and its next round is
+/// then charged as a new call.
 const MAX_OPEN_CALLS: usize = 1024;
 
 /// The counters of one quota.
@@ -26,7 +27,7 @@ struct CounterState {
     /// The number of the period, counted from 1970.
     period: u128,
     used: HashMap<Caller, Usage, ahash::RandomState>,
-    /// The usage of all principals beyond the bound.
+    /// Shared usage of all principals that are not counted separately.
     shared: Usage,
     open: OpenCalls,
 }
@@ -50,7 +51,7 @@ struct OpenCalls {
 pub(super) enum BeginResult {
     /// The call was charged in this period.
     Charged(u128),
-    /// An earlier round of the call was charged already, with this many units.
+    /// The call continues one that was charged in an earlier round, together with this many units.
     Continued(u64),
 }
 
@@ -186,7 +187,8 @@ impl OpenCalls {
         }
     }
 
-    /// Removes an open call; a caller that sends the same round twice is charged for a new call.
+    /// Takes a call that waits for its next round, and returns its units. If a caller sends the same round twice, the
+    /// second one is thus charged as a new call.
     fn resume(&mut self, logical: &ByteString, caller: &Caller) -> Option<u64> {
         let (age, owner, units) = self.calls.get(logical)?;
         if owner != caller {

@@ -19,11 +19,11 @@ use super::counters::QuotaCounters;
 use super::{Quota, QuotaUse};
 use crate::error::LifecycleError;
 
-/// Refuses tool calls of principals whose quota is used up (3002); other methods pass.
+/// Layer that refuses tool calls of principals that have used up their quota (3002); other methods pass.
 ///
-/// A call is charged when it arrives, once for all rounds in which its caller is asked.
-/// A call that was refused further in, or dropped before it got a permit, is refunded; a failed call is not.
-/// Counters are kept in memory: a restarted process starts from zero.
+/// A call is charged when it arrives, and only once even if it takes several rounds. It is refunded if an inner
+/// layer refuses it, or if it is dropped before it gets a permit; a call that ran and failed is not refunded.
+/// Counters are kept in memory, so a restarted process starts from zero.
 ///
 /// ```
 /// use mgp_lifecycle::{Quota, QuotaLayer};
@@ -118,7 +118,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let Some(charge) = this.charge.take() else { return Poll::Ready(outcome) };
         match &outcome {
             Ok(Reply::InputRequired(_)) => {
-                // The next round of a call without a logical name has the call's key as its name.
+                // A call without a logical name is known by its key in the next round.
                 let logical = this.logical.take();
                 charge.keep_open(logical.unwrap_or_else(|| this.key.to_text()));
             }

@@ -7,7 +7,7 @@ use super::RateLimit;
 /// The parameters of a bucket, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BucketParams {
-    /// The interval between two calls.
+    /// Interval between two calls at the average rate.
     interval: u64,
     /// The time by which calls may be ahead of the interval: a burst.
     tolerance: u64,
@@ -16,16 +16,16 @@ pub(super) struct BucketParams {
 /// A call that arrived too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooSoon {
-    /// The time until it may be made; `None` if no call is allowed.
+    /// Time until the call would be allowed, in nanoseconds; `None` if no call ever is.
     pub(super) wait: Option<u64>,
-    /// The number of calls in the bucket.
+    /// Number of calls currently counted.
     pub(super) current: u32,
 }
 
 impl BucketParams {
     pub(super) fn of(limit: &RateLimit) -> Self {
         let window = nanos(limit.window);
-        // Rounded up, so that a window never holds one call more.
+        // Rounded up: with a shorter interval, a window could contain one call more than the limit.
         let interval = window.checked_div(u64::from(limit.limit)).unwrap_or(0);
         let is_even = interval.saturating_mul(u64::from(limit.limit)) == window;
         let interval = if is_even { interval } else { interval.saturating_add(1) };
@@ -34,7 +34,8 @@ impl BucketParams {
         Self { interval, tolerance }
     }
 
-    /// Returns when the bucket is full again after one more call; a bucket that was never used is full at 0.
+    /// Counts one call; returns the time at which the bucket is full again. `full` is that time before the call, 0 for
+    /// a bucket that was never used.
     pub(super) fn take(self, full: u64, now: u64) -> Result<u64, TooSoon> {
         let from = full.max(now);
         let next = from.saturating_add(self.interval);

@@ -19,16 +19,17 @@ use super::table::{BucketTable, CallKeys, LimitReached};
 use super::{RateKey, RateLimit, RateLimited};
 use crate::error::LifecycleError;
 
-/// The most keys that are counted separately.
+/// Maximum number of keys that are counted separately.
 const MAX_KEYS: usize = 65_536;
 
-/// Refuses tool calls that exceed a rate (3000), with the time until the next one is allowed; other methods pass.
+/// Layer that refuses tool calls above a rate (3000); the refusal contains the time until the next call is allowed.
+/// Other methods pass.
 ///
-/// With several limits a call is counted by all of them, and a refused one by none.
-/// Each request counts, so a call whose caller is asked in between counts more than once.
+/// With several limits, a call is counted by all of them; a refused call is counted by none. Each request counts,
+/// so a call that takes several rounds of questions counts more than once.
 ///
-/// The layer counts 65,536 keys separately, and removes those whose buckets are full again.
-/// While the table is full, the new keys of a caller share one bucket, and some callers share one with each other.
+/// The layer counts up to 65,536 keys separately, and forgets a key once its bucket is full again. While the table
+/// is full, all new keys of a caller share one bucket, and some callers share a bucket with each other.
 ///
 /// ```
 /// use mgp_lifecycle::{RateKey, RateLayer, RateLimit};
@@ -80,8 +81,8 @@ impl RateLayer {
         Self::with_max_keys(limits, MAX_KEYS, self.0.is_tool.clone())
     }
 
-    /// Sets which names are tools: all other names are counted together under [`RateKey::Tool`], so that a
-    /// caller cannot get a new bucket for each invented name. This resets all counts.
+    /// Sets a function that returns whether a tool of a name exists. All other names then share one count under
+    /// [`RateKey::Tool`], so that a caller cannot get a new bucket by inventing a name. This resets all counts.
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self::with_max_keys(self.0.limits.clone(), MAX_KEYS, Some(Arc::new(is_tool)))
     }

@@ -11,10 +11,10 @@ use mgp_types::Object;
 
 pub use layer::{RateLayer, RateService};
 
-/// The number of calls allowed in a window, and the keys by which they are counted.
+/// Rate limit: the number of calls allowed per window, and the keys by which they are counted.
 ///
-/// Calls are spread evenly over the window; after a pause up to a [burst](Self::burst) of them may be made at once.
-/// So any window holds at most the limit and one burst.
+/// The limit is an average rate: after a pause, up to a [burst](Self::burst) of calls may be made at once. So any
+/// window contains at most the limit plus one burst.
 ///
 /// ```
 /// use mgp_lifecycle::{RateKey, RateLimit};
@@ -131,7 +131,7 @@ impl fmt::Display for Keys {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimited {
     limit: RateLimit,
-    /// The calls counted at the moment.
+    /// Number of calls currently counted.
     current: u32,
     /// The time until the next call is allowed; `None` if no call is.
     wait: Option<Duration>,

@@ -7,19 +7,20 @@ use super::bucket::{BucketParams, TooSoon};
 /// The interval between two searches for full buckets, in nanoseconds.
 const SWEEP_INTERVAL: u64 = 100_000_000;
 
-/// The number of shared buckets per limit, for keys beyond the bound.
+/// Number of shared buckets per limit, for keys that do not fit into the table.
 const SHARED_BUCKETS: usize = 256;
 
-/// Buckets by the hash of their key; a full bucket is equivalent to none.
+/// Buckets by the hash of their key. A full bucket is removed, because it is equivalent to a missing one.
 ///
-/// The hash is keyed with secrets of this process and 64 bits wide: two keys with one hash would share a bucket.
+/// Two keys with the same hash would share a bucket. The hash is 64 bits wide and keyed with secrets of this
+/// process, so this is rare and cannot be provoked.
 #[derive(Debug)]
 pub(super) struct BucketTable {
     /// The time at which each bucket is full again.
     buckets: HashMap<u64, u64, ahash::RandomState>,
     bound: usize,
-    /// Per limit the buckets of keys beyond the bound: one for all keys of a caller, so that a caller that fills the
-    /// table with its own keys hardly affects others.
+    /// Shared buckets of each limit, for keys that do not fit into the table. All keys of one caller share one bucket,
+    /// so a caller that fills the table with its own keys hardly affects others.
     shared: Vec<[u64; SHARED_BUCKETS]>,
     last_sweep: u64,
 }
@@ -76,7 +77,7 @@ impl BucketTable {
         Ok(())
     }
 
-    /// Returns the limit with the longest wait, from the first that is reached.
+    /// Returns the limit with the longest wait; `first` is the first limit that refused the call.
     fn longest(
         &mut self,
         params: &[BucketParams],

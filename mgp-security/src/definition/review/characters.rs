@@ -1,30 +1,30 @@
 //! Invisible characters, and characters that change the appearance of a text.
 //!
-//! Several of them have honest uses in some scripts and in pictures; there, and only there, they are let through.
+//! Several of them have legitimate uses in some scripts and in emoji; they are accepted only there.
 
 use unicode_normalization::char::canonical_combining_class;
 
 use super::script::{any, same};
 
-/// The number of blanks in a row that push the rest out of view.
+/// The number of consecutive blanks from which on they count as hiding the following text.
 const BLANKS_MAX: usize = 100;
 
-/// The number of empty lines that do.
+/// The number of consecutive empty lines from which on they count as hiding the following text.
 const LINES_MAX: usize = 20;
 
-/// The number of marks that one letter may carry; living scripts use half as many.
+/// The maximum number of combining marks on one letter; living scripts use at most half as many.
 const MARKS_MAX: usize = 8;
 
-/// Letters of the scripts whose letters join differently around U+200C and U+200D.
+/// One letter of each script in which U+200C and U+200D change how letters join.
 const JOINING: &str = "اܐߊᠠकবਗગଓதతകಕසកမᨠꦏबꯀ";
 
-/// Letters of the scripts that are written without spaces, where U+200B marks possible line breaks.
+/// One letter of each script that is written without spaces, where U+200B marks possible line breaks.
 const UNSPACED: &str = "กລကខབ";
 
-/// The flags that are written with tag characters: England, Scotland, Wales.
+/// The flags that are encoded with tag characters: England, Scotland and Wales.
 const TAGGED_FLAGS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
 
-/// The first thing in a text that does not show: what it is, and its code points.
+/// Returns the first hidden part of a text: its kind, and its code points.
 pub(super) fn hidden(text: &str) -> Option<(&'static str, String)> {
     if let Some(blanks) = blank_run(text) {
         return Some(("blanks push text out of view", blanks));
@@ -53,17 +53,18 @@ pub(super) fn hidden(text: &str) -> Option<(&'static str, String)> {
     None
 }
 
-/// Returns whether a character is visible and changes no other: the one rule for all that a person reads here.
+/// Returns whether a character is visible and does not affect others. All texts for people in this crate use this
+/// rule.
 pub(crate) fn shows(c: char) -> bool {
     c == ' ' || !(c.is_whitespace() || is_suspect(c))
 }
 
-/// Returns whether a character may be hidden at all.
+/// Returns whether a character is of a kind that can be hidden in a text.
 pub(in crate::definition) fn is_suspect(c: char) -> bool {
     kind(c).is_some()
 }
 
-/// Returns the kind of an invisible character; `None` for all others.
+/// Returns the kind of an invisible character, or `None` for visible ones.
 fn kind(c: char) -> Option<&'static str> {
     Some(match u32::from(c) {
         0x09 | 0x0A => return None,
@@ -97,7 +98,7 @@ fn kind(c: char) -> Option<&'static str> {
     })
 }
 
-/// Returns the number of characters from here on that have a good reason, if any.
+/// Returns the number of suspect characters from an index on that have a legitimate use there, or `None`.
 fn honest(chars: &[char], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).map(|at| chars[at]);
     let after = chars.get(at + 1).copied();
@@ -116,7 +117,7 @@ fn honest(chars: &[char], at: usize) -> Option<usize> {
             before.is_some_and(|c| same(c, '漢') || ('\u{2200}'..='\u{22FF}').contains(&c))
         }
         0x180B..=0x180D | 0x180F => before.is_some_and(|c| same(c, 'ᠠ')),
-        // Braille uses it as its space.
+        // Braille uses U+2800 as its space.
         0x2800 => [before, after].iter().all(|side| side.is_some_and(is_braille)),
         0xE0020..=0xE007E => return tagged_flag(chars, at),
         _ => false,
@@ -124,14 +125,14 @@ fn honest(chars: &[char], at: usize) -> Option<usize> {
     good.then_some(1)
 }
 
-/// Returns whether U+200D joins two pictures.
+/// Returns whether the U+200D at an index joins two emoji.
 fn joins_pictures(chars: &[char], at: usize) -> bool {
     let mut before = chars[..at].iter().rev().copied();
     let picture = before.find(|c| !matches!(c, '\u{FE0F}' | '\u{1F3FB}'..='\u{1F3FF}'));
     picture.is_some_and(is_picture) && chars.get(at + 1).is_some_and(|c| is_picture(*c))
 }
 
-/// Returns whether U+200C or U+200D is in a word of a script that needs it.
+/// Returns whether U+200C or U+200D is inside a word of a script that needs it.
 fn joins_letters(before: Option<char>, after: Option<char>) -> bool {
     let Some(before) = before.filter(|c| any(*c, JOINING)) else { return false };
     after.is_none_or(|after| {
@@ -152,7 +153,7 @@ fn stands_with_rtl(chars: &[char], at: usize) -> bool {
     alone && (near(Box::new(before)) || near(Box::new(after)))
 }
 
-/// Returns the length of a flag that is written with tags.
+/// Returns the length of the tag sequence of a flag at an index, or `None` if it is not one of [`TAGGED_FLAGS`].
 fn tagged_flag(chars: &[char], at: usize) -> Option<usize> {
     let flag = at.checked_sub(1).map(|at| chars[at]);
     let tag = |c: &char| char::from_u32(u32::from(*c).checked_sub(0xE0000)?).filter(char::is_ascii);
@@ -161,7 +162,7 @@ fn tagged_flag(chars: &[char], at: usize) -> Option<usize> {
     (flag == Some('\u{1F3F4}') && TAGGED_FLAGS.contains(&name.as_str()) && ends).then_some(6)
 }
 
-/// Returns whether a character is a picture, or may be shown as one.
+/// Returns whether a character is an emoji, or may be displayed as one.
 fn is_picture(c: char) -> bool {
     matches!(u32::from(c),
         0xA9 | 0xAE | 0x203C | 0x2049 | 0x20E3 | 0x2122 | 0x2139 | 0x2194..=0x21AA | 0x231A..=0x23FF | 0x24C2
@@ -173,7 +174,7 @@ fn is_braille(c: char) -> bool {
     ('\u{2801}'..='\u{28FF}').contains(&c)
 }
 
-/// Returns the first run of blanks that is long enough to hide the text behind it.
+/// Returns a description of the first run of blanks that is long enough to hide the text after it.
 fn blank_run(text: &str) -> Option<String> {
     let (mut blanks, mut lines) = (0, 0);
     for c in text.chars() {
@@ -192,7 +193,7 @@ fn blank_run(text: &str) -> Option<String> {
     None
 }
 
-/// The first few characters as code points.
+/// Returns up to eight suspect characters as code points.
 fn code_points(chars: &[char]) -> String {
     let hidden = chars.iter().take_while(|c| is_suspect(**c)).take(8);
     let shown: Vec<_> = hidden.map(|c| format!("U+{:04X}", u32::from(*c))).collect();

@@ -1,6 +1,6 @@
-//! Text that must be decoded before it can be read.
+//! Decoding of parts of a text that a reader cannot read directly.
 
-/// Returns the decoded texts of the encoded parts of a text.
+/// Returns the decoded contents of the encoded parts of a text.
 pub(super) fn decoded(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in text.split(|c: char| c.is_whitespace() || "\"'`<>()[]{},;".contains(c)) {
@@ -19,7 +19,7 @@ pub(super) fn decoded(text: &str) -> Vec<String> {
     found
 }
 
-/// Bytes that are a sentence: letters and blanks, three words at least.
+/// Returns the bytes as text if they look like a sentence, i.e. letters and blanks with at least three words.
 fn prose(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
     let letters = text.chars().filter(|c| c.is_alphabetic() || *c == ' ').count();
@@ -34,7 +34,7 @@ fn hex(word: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// A text with what is written as `%69` or `\x69` or `\u0069` put back; empty where there are few of them.
+/// Returns the text with escapes such as `%69`, `\x69` and `\u0069` decoded; empty if it has only few of them.
 pub(super) fn unescaped(text: &str) -> String {
     const FEW: usize = 4;
     let mut out = String::new();
@@ -53,7 +53,7 @@ pub(super) fn unescaped(text: &str) -> String {
         if let Some(c) = code.and_then(char::from_u32) {
             out.push(c);
             rest = &rest[digits.end..];
-            // Nothing is written with a backslash by accident.
+            // A backslash escape is never accidental, so a single one is enough.
             count += if digits.start > 1 { FEW } else { 1 };
         } else {
             out.push_str(&rest[..1]);
@@ -87,7 +87,7 @@ fn base64(word: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A text with each letter moved by half the alphabet.
+/// Returns the text with each letter shifted by 13 places.
 pub(super) fn rot13(text: &str) -> String {
     let turn = |c: char, first: u8| {
         let at = u8::try_from(c).unwrap_or(first) - first;

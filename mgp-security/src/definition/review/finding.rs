@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The length of the evidence in a finding, in characters; the rest is cut.
+/// The maximum length of the evidence in a finding, in characters; the rest is cut off.
 const EVIDENCE_MAX: usize = 160;
 
 /// The consequence of a finding.
@@ -12,23 +12,23 @@ const EVIDENCE_MAX: usize = 160;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Severity {
-    /// An operator must look at it before it is used.
+    /// An operator must review the definition before it can be used.
     Flagged,
-    /// A tool that cannot be approved.
+    /// The tool cannot be approved.
     Refused,
 }
 
-/// One thing in a definition that does not belong there.
+/// A flaw in a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The consequence.
+    /// The consequence of the finding.
     pub severity: Severity,
     /// The place: a JSON pointer into the definition.
     pub at: String,
-    /// The description.
+    /// The description of the flaw.
     pub what: String,
-    /// The text, with everything invisible spelled out.
+    /// The text that was found, with invisible characters escaped.
     pub evidence: String,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Returns a text with every invisible character spelled out, and cut if it is long.
+/// Returns a text with invisible characters escaped, cut off if it is long.
 pub(in crate::definition) fn visible(text: &str) -> String {
     let mut out = String::new();
     for (count, c) in text.chars().enumerate() {

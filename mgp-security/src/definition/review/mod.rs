@@ -1,9 +1,10 @@
-//! The review of definitions: it reads what a model would read, and finds what does not belong there (MGP §4).
+//! The review of tool definitions: it searches everything a model would read for content that does not belong there
+//! (MGP §4).
 //!
 //! - Invisible characters, and those that make text look like other text, are refused: no tool needs them.
-//! - Schemas that cannot be checked or point elsewhere are refused too.
-//! - Text that addresses the model instead of describing the tool is flagged: an operator must review it first.
-//!   No rule separates advice from a trap every time, so the weights of several signs are added up.
+//! - Schemas that cannot be checked, or that refer to other documents, are refused too.
+//! - Text that addresses the model instead of describing the tool is flagged: an operator must review it first. No
+//!   single rule reliably separates legitimate advice from an attack, so the weights of several signs are added up.
 
 mod characters;
 mod coded;
@@ -27,10 +28,10 @@ pub(crate) use characters::shows;
 pub(super) use finding::visible;
 pub use finding::{Finding, Severity};
 
-/// The number of findings of one definition that are kept; the first ones are enough to decide.
+/// The maximum number of findings that are kept per definition; the most severe ones come first.
 const FINDINGS_MAX: usize = 16;
 
-/// Looks at what a model sees of a tool.
+/// Reviews the part of a definition that a model sees.
 pub(super) fn review(shown: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     walk(shown, &mut String::new(), &mut findings);
@@ -40,13 +41,13 @@ pub(super) fn review(shown: &Value) -> Vec<Finding> {
         }
     }
     parameter::review(shown, &mut findings);
-    // Refused parts come first.
+    // The most severe findings come first, so that truncation keeps them.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings.truncate(FINDINGS_MAX);
     findings
 }
 
-/// Visits every name and text of a value; `at` is the way there.
+/// Visits every name and string of a value; `at` is the current location as a JSON pointer.
 fn walk(value: &Value, at: &mut String, findings: &mut Vec<Finding>) {
     let length = at.len();
     match value {
@@ -73,7 +74,7 @@ fn walk(value: &Value, at: &mut String, findings: &mut Vec<Finding>) {
 }
 
 fn one(text: &str, at: &str, findings: &mut Vec<Finding>) {
-    // Thousands of them are not needed for a decision.
+    // Stop early: a decision does not need more findings.
     if findings.len() > 4 * FINDINGS_MAX {
         return;
     }

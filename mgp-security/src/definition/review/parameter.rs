@@ -1,7 +1,7 @@
-//! Names of parameters that ask for what the tool does not need (MGP §4).
+//! The review of parameter names: finds parameters that ask a model for data which the tool does not need (MGP §4).
 //!
-//! A model fills in what a name asks for. The same name is honest where the tool is about it:
-//! a tool that calls a model has a `system_prompt`.
+//! A model fills in whatever a parameter name asks for. The same name is legitimate if it fits the purpose of the
+//! tool, e.g. `system_prompt` in a tool that calls a model.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::finding::{Finding, Severity};
 use super::text;
 use super::token::Place;
 
-/// Names of parameters by which models were made to give away secrets.
+/// Parameter names that are known from attacks that made models reveal secrets.
 const ASKED: &[&[&str]] = &[
     &["system", "prompt"],
     &["conversation", "history"],
@@ -30,7 +30,7 @@ const ASKED: &[&[&str]] = &[
     &["env", "dump"],
 ];
 
-/// Words in the name or description of a tool that is about such things.
+/// Words in a tool's name or description that make such parameters legitimate.
 const ABOUT: &[&str] = &[
     "prompt",
     "chat",
@@ -45,7 +45,7 @@ const ABOUT: &[&str] = &[
     "tool",
 ];
 
-/// Files that hold secrets, and the words of a name that asks for what is in them.
+/// Words for files that hold secrets; a parameter name with such a word and a word for content asks for a secret.
 const SECRET: &[&str] =
     &["rsa", "ssh", "passwd", "shadow", "netrc", "ed25519", "dotenv", "bashrc", "keychain"];
 const INSIDE: &[&str] = &[
@@ -53,7 +53,7 @@ const INSIDE: &[&str] = &[
     "from",
 ];
 
-/// Looks at the names of all parameters.
+/// Reviews the names of all parameters of a tool.
 pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let of = |member: &str| shown.get(member).and_then(Value::as_str).unwrap_or_default();
     let purpose = format!("{} {}", of("name"), of("description")).to_lowercase();
@@ -89,7 +89,7 @@ fn gather<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
     }
 }
 
-/// The words of a name in snake, kebab or camel case.
+/// Returns the words of a name in snake, kebab or camel case, in lower case.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut small = false;

@@ -1,4 +1,4 @@
-//! Signs that are no words: markup that is hidden or speaks for the system, and text that must be decoded first.
+//! Signs of an attack other than phrases: markup that is hidden or imitates the system, and encoded text.
 
 use super::coded::{decoded, rot13, unescaped};
 use super::plain::plain_text;
@@ -10,7 +10,7 @@ const MARKUP: &str = "hides text in markup";
 const CODED: &str = "holds encoded text";
 const SCHEMES: &str = "holds an address that runs code";
 
-/// Words that only stand in the templates of chats.
+/// Markers that occur only in chat templates.
 const TEMPLATES: &[&str] = &[
     "<|",
     "|>",
@@ -48,7 +48,7 @@ const TEMPLATES: &[&str] = &[
     "end of description",
 ];
 
-/// Tags that claim an author or a weight; most hosts show them as text, and models obey them.
+/// Tags that claim an author or importance. Most hosts display them as plain text, but models obey them.
 const TAGS: &[&str] = &[
     "important",
     "critical",
@@ -80,7 +80,8 @@ const TAGS: &[&str] = &[
     "priority",
 ];
 
-/// Words without which text that was turned around is not read: most text is none.
+/// Words of which one must occur in a reversed text before it is searched for phrases, because few texts are
+/// reversed.
 const TURNED: &[&str] = &[
     "ignor",
     "instruct",
@@ -95,7 +96,7 @@ const TURNED: &[&str] = &[
     "password",
 ];
 
-/// Titles that claim authority, in capitals as they come.
+/// Titles that claim authority; matched in capitals only.
 const SHOUTED: &[&str] = &[
     "SYSTEM OVERRIDE",
     "ADMIN OVERRIDE",
@@ -111,7 +112,7 @@ const SHOUTED: &[&str] = &[
     "SYSTEM:",
 ];
 
-/// Ways to keep markup out of sight.
+/// Ways to hide markup from the reader.
 const UNSEEN: &[&str] = &[
     "display:none",
     "display: none",
@@ -138,7 +139,7 @@ const UNSEEN: &[&str] = &[
     "<!doctype",
 ];
 
-/// The signs of a text, as it came and in one spelling.
+/// Returns the signs in a text; `small` is the same text after normalization.
 pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     let mut signs = Vec::new();
     let mut add = |what, weight, evidence: &str| {
@@ -154,7 +155,7 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(line) = sentences().find(|line| is_role(line)) {
         add(ROLES, 60, line);
     }
-    // A topic may begin like this; a description does not go on like this.
+    // A description of a topic may begin like this, but a later sentence of a description does not.
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
         add(ROLES, ENOUGH, line);
     }
@@ -195,12 +196,12 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     signs
 }
 
-/// Returns whether a sentence is a turn of a chat.
+/// Returns whether a sentence is a turn in a chat transcript.
 fn is_party(line: &str) -> bool {
     ["assistant: ", "human: "].iter().any(|party| line.trim_start().starts_with(party))
 }
 
-/// Returns whether a line begins like a message in a chat.
+/// Returns whether a line begins like a chat message with a role.
 fn is_role(line: &str) -> bool {
     let line = line.trim_start_matches([' ', '#', '*', '-', '>', '[']);
     [
@@ -225,7 +226,7 @@ fn has_tag(text: &str, tag: &str) -> bool {
         || text.contains(&format!("<{tag} "))
 }
 
-/// Returns a comment of HTML with content.
+/// Returns the first HTML comment that is not empty.
 fn comment(text: &str) -> Option<&str> {
     let start = text.find("<!--")? + 4;
     let end = text[start..].find("-->").map_or(text.len(), |end| start + end);
@@ -233,7 +234,7 @@ fn comment(text: &str) -> Option<&str> {
     (inside.split_whitespace().count() >= 3).then_some(inside)
 }
 
-/// A picture that is loaded from an address with something to fill in.
+/// Returns the first image whose URL contains a placeholder to be filled in, which could leak data.
 fn image(text: &str) -> Option<&str> {
     let start = text.find("![")?;
     let rest = &text[start..];
@@ -242,7 +243,7 @@ fn image(text: &str) -> Option<&str> {
     (address.contains("://") && address.contains('?')).then_some(address)
 }
 
-/// An address that is code or a page of its own.
+/// Returns the first URL whose scheme executes code or contains a whole page.
 fn running(text: &str) -> Option<&str> {
     let code = |scheme: &str| {
         let at = text.find(scheme)?;

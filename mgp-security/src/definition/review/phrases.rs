@@ -1,20 +1,20 @@
-//! The phrases that address a model, and their weights: `phrases.txt` explains how they are written.
+//! The phrases that address a model, and their weights; `phrases.txt` explains its own syntax.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::token::Token;
 
-/// One way to say something.
+/// A pattern of words with one meaning.
 pub(super) struct Phrase {
     pub(super) what: &'static str,
     pub(super) weight: u32,
     pub(super) slots: Vec<Slot>,
 }
 
-/// One word of a phrase.
+/// One word of a phrase, with the gap allowed before it.
 pub(super) struct Slot {
-    /// The number of other words that may come before it.
+    /// The maximum number of other words before this word.
     pub(super) gap: usize,
     orders: Orders,
     any: Vec<&'static str>,
@@ -25,7 +25,8 @@ pub(super) struct Slot {
 enum Orders {
     No,
     Anywhere,
-    /// Not in the first sentence of a description, where many tools say what they do as if it were one.
+    /// The word must give an order, and must not be in the first sentence of a description, because many tools describe
+    /// themselves there in the imperative.
     Later,
 }
 
@@ -53,17 +54,17 @@ impl Slot {
     }
 }
 
-/// All phrases, and which of them may begin with a word.
+/// All phrases, indexed by the words with which they may begin.
 pub(super) struct Phrases {
     all: Vec<Phrase>,
-    /// By their first word, where it is one.
+    /// The indices of phrases that begin with a certain word.
     words: HashMap<&'static str, Vec<usize>>,
-    /// Those that may begin with words of a kind.
+    /// The indices of phrases that may begin with any word of a certain kind.
     kinds: Vec<usize>,
 }
 
 impl Phrases {
-    /// The phrases that may begin with a word.
+    /// Returns the phrases that may begin with a word.
     pub(super) fn from(&self, token: &Token) -> impl Iterator<Item = &Phrase> {
         let known = token.spellings().filter_map(|word| self.words.get(word)).flatten();
         known.chain(&self.kinds).map(|index| &self.all[*index])
@@ -87,10 +88,10 @@ pub(super) static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
     phrases
 });
 
-/// Everything that is looked for in languages that put blanks between words.
+/// The phrases for languages that separate words with blanks.
 const SAID: &str = include_str!("phrases.txt");
 
-/// Reads lines of phrases; others say how they are written.
+/// Parses a list of phrases; lines that are not phrases set the description of those that follow.
 fn read(text: &'static str) -> impl Iterator<Item = Phrase> {
     let mut what = "";
     text.lines().filter_map(move |line| {
@@ -125,7 +126,8 @@ fn slots(text: &'static str) -> Vec<Slot> {
 pub(super) const OVERRIDES: &str = "overrides the instructions of the model";
 const CONCEALS: &str = "hides something from the user";
 
-/// The same in languages that put no blanks between words: what it is, one word, and another soon behind it.
+/// The phrases for languages without blanks between words: a description, the first words, and the words of which
+/// one must follow closely.
 pub(super) const WORDS_ELSEWHERE: &[(&str, &[&str], &[&str])] = &[
     (
         OVERRIDES,

@@ -1,13 +1,14 @@
-//! Text in one spelling: capitals, disguises and other ways to write the same letters are undone.
+//! Normalization of text before the search for phrases: undoes capitals, look-alike letters and other spellings.
 
 use unicode_normalization::UnicodeNormalization;
 
 use super::script;
 
-/// The length of an entity, with both its marks.
+/// The maximum length of an HTML entity in bytes, including `&` and `;`.
 const ENTITY_MAX: usize = 11;
 
-/// One spelling of each letter: compatibility forms, entities and disguises are undone, capitals made small.
+/// Returns the normalized text: compatibility forms, HTML entities and look-alike letters are replaced, and
+/// capitals made lower-case.
 pub(super) fn plain_text(text: &str) -> String {
     let text = without_entities(text);
     let shown = text.nfkc().filter(|c| !super::characters::is_suspect(*c) || *c == '\r');
@@ -29,7 +30,7 @@ pub(super) fn plain_text(text: &str) -> String {
     out.replace(|c: char| c != '\n' && c.is_whitespace(), " ")
 }
 
-/// Characters that are written as numbers or names of HTML.
+/// Returns the text with numeric and named HTML entities decoded.
 fn without_entities(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains('&') {
         return text.into();
@@ -39,7 +40,7 @@ fn without_entities(text: &str) -> std::borrow::Cow<'_, str> {
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        // No entity is longer; to look further for each `&` would take for ever.
+        // The search is bounded by the longest entity; otherwise many `&` would take quadratic time.
         let end = rest.bytes().take(ENTITY_MAX).position(|byte| byte == b';');
         if let Some((c, end)) = end.and_then(|end| Some((character(&rest[1..end])?, end))) {
             out.push(c);
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_text_of_nothing_but_marks_of_entities_is_read_in_no_time() {
-        // With a look to the end for each of them this takes minutes.
+        // Guards against quadratic time: a search to the end of the text for each `&` would take minutes.
         let marks = "&".repeat(1_000_000);
         assert_eq!(plain_text(&marks), marks);
     }

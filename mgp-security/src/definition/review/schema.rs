@@ -1,29 +1,29 @@
-//! Schemas that cannot be checked, or that point somewhere else (MGP §4).
+//! The review of schemas: finds those that cannot be checked, or that refer to other documents (MGP §4).
 
 use serde_json::{Map, Value};
 
 use super::finding::{Finding, Severity};
 
-/// The depth to which a schema may be nested; models and checkers give up long before.
+/// The maximum nesting depth of a schema; models and validators fail far below it.
 const DEPTH_MAX: usize = 48;
 
-/// The number of values that a schema may hold.
+/// The maximum number of values in a schema.
 const VALUES_MAX: usize = 20_000;
 
-/// The number of references that may lead to each other.
+/// The maximum length of a chain of references.
 const CHAIN_MAX: usize = 16;
 
 /// The types of JSON Schema.
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Members whose values are data, not schemas.
+/// Members whose values are data and not schemas, so they are not reviewed as schemas.
 const DATA: [&str; 6] = ["const", "default", "enum", "examples", "example", "required"];
 
-/// Members whose values are schemas by name.
+/// Members whose values are objects that map names to schemas.
 const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// Looks at a schema of a tool.
+/// Reviews a schema of a tool.
 pub(super) fn review(schema: &Value, member: &str, findings: &mut Vec<Finding>) {
     let mut add = |severity, what: &str, evidence: &str| {
         findings.push(Finding::new(severity, &format!("/{member}"), what, evidence));
@@ -96,7 +96,7 @@ impl Look<'_> {
         }
     }
 
-    /// Values that are no schemas only count.
+    /// Counts the values inside data, and checks its depth; data is not checked as a schema.
     fn data(&mut self, value: &Value, depth: usize) {
         self.values += 1;
         if depth > DEPTH_MAX || self.values > VALUES_MAX {
@@ -122,7 +122,7 @@ impl Look<'_> {
         }
     }
 
-    /// A reference may lead to another part of the same schema, and must arrive somewhere.
+    /// Checks a reference: it must point to an existing part of the same schema.
     fn reference(&mut self, value: &Value) {
         let Some(mut to) = value.as_str().map(str::to_owned) else {
             return self.found(Severity::Refused, "a reference is no text", &value.to_string());
@@ -132,7 +132,7 @@ impl Look<'_> {
                 return self.found(Severity::Refused, "the schema points somewhere else", &to);
             };
             if !pointer.is_empty() && !pointer.starts_with('/') {
-                // An anchor of the same schema.
+                // An anchor within the same schema.
                 return;
             }
             match self.root.pointer(pointer) {
@@ -151,9 +151,10 @@ fn is_local_file(id: &str) -> bool {
     id.starts_with("file:")
 }
 
-/// Returns whether a repeated group is all repetitions, so that a text can be split in very many ways: `(a+)+`.
+/// Returns whether a regular expression contains a nested repetition such as `(a+)+`, which takes exponential time
+/// in backtracking engines.
 fn explodes(pattern: &str) -> bool {
-    /// An open group: whether it repeats something, and whether something in it is required.
+    /// The state of an open group: whether it contains a repetition, and whether it contains anything that must occur.
     #[derive(Default)]
     struct Group {
         repeats: bool,
@@ -173,7 +174,7 @@ fn explodes(pattern: &str) -> bool {
                 continue;
             }
             ')' => inner = if open.len() > 1 { open.pop() } else { None },
-            // It may be anything, so it separates nothing.
+            // A plain `.` matches any character, so it does not separate repetitions.
             '.' if !matches!(chars.peek(), Some('+' | '*')) => continue,
             '|' | '?' | '*' | '+' | '^' | '$' | ':' => continue,
             _ => {}

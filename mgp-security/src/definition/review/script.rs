@@ -1,12 +1,13 @@
-//! Alphabets: which one a character is of, and words that mix them to look like other words (UTS 39).
+//! Scripts (alphabets) of characters, and the detection of words that mix scripts to look like other words (UTS
+//! 39).
 
 use unicode_security::mixed_script::AugmentedScriptSet;
 use unicode_security::skeleton;
 
-/// Words shorter than this mix alphabets for good reasons: `Δx`, `kΩ`, `µm`.
+/// The minimum length of a word for the check; shorter words mix scripts legitimately: `Δx`, `kΩ`, `µm`.
 const WORD_MIN: usize = 4;
 
-/// Returns whether two characters are of one alphabet; characters of all alphabets are of none.
+/// Returns whether two characters have a script in common; characters that belong to all scripts have none.
 pub(super) fn same(c: char, example: char) -> bool {
     let mut set = AugmentedScriptSet::for_char(c);
     if set.is_all() {
@@ -16,12 +17,12 @@ pub(super) fn same(c: char, example: char) -> bool {
     !set.is_empty()
 }
 
-/// Returns whether a character is of one of some alphabets, each given by one of its letters.
+/// Returns whether a character belongs to one of several scripts, each given by one of its letters.
 pub(super) fn any(c: char, examples: &str) -> bool {
     !c.is_ascii() && examples.chars().any(|example| same(c, example))
 }
 
-/// The first word that reads as Latin and is not all Latin.
+/// Returns the first word that looks Latin but contains letters of other scripts.
 pub(super) fn mixed(text: &str) -> Option<String> {
     if text.is_ascii() {
         return None;
@@ -31,7 +32,7 @@ pub(super) fn mixed(text: &str) -> Option<String> {
     words.find(|word| is_disguised(word)).map(str::to_owned)
 }
 
-/// Returns whether a word has Latin letters and others that look like Latin ones.
+/// Returns whether a word mixes Latin letters with letters of other scripts that look Latin.
 pub(super) fn is_disguised(word: &str) -> bool {
     !word.is_ascii()
         && word.chars().count() >= WORD_MIN
@@ -40,7 +41,7 @@ pub(super) fn is_disguised(word: &str) -> bool {
         && skeleton(word).all(|c| c.is_ascii())
 }
 
-/// The Latin letter another character looks like.
+/// Returns the Latin letter that a character looks like, if there is one.
 pub(super) fn look_alike(c: char) -> Option<char> {
     let mut buffer = [0; 4];
     let mut prototype = skeleton(c.encode_utf8(&mut buffer));

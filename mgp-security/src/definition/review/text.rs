@@ -1,17 +1,17 @@
-//! Text that speaks to the model: signs of it, and how much they weigh together.
+//! Detection of text that addresses the model: finds signs and adds up their weights.
 
 use super::payload;
 use super::phrases::{OVERRIDES, PHRASES, Phrase, WORDS_ELSEWHERE};
 use super::plain::plain_text;
 use super::token::{Place, Token, tokens};
 
-/// The sum of weights from which on an operator must review the text.
+/// The sum of weights from which on an operator must review a text.
 pub(super) const ENOUGH: u32 = 100;
 
-/// The number of characters of a text that are read; a longer one is flagged for its length.
+/// The maximum length of a text that is analysed; a longer text is flagged because of its length.
 const READ_MAX: usize = 20_000;
 
-/// One sign: what it is, what it weighs, and where it was seen.
+/// A sign that a text addresses the model: its description, its weight, and the matching text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sign {
     pub(super) what: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Sign {
     pub(super) evidence: String,
 }
 
-/// Returns the signs that a text instructs the model; none if they do not weigh enough.
+/// Returns the signs that a text instructs the model; empty if their weights do not reach [`ENOUGH`].
 pub(super) fn instructions(text: &str, place: Place) -> Vec<(&'static str, String)> {
     if text.len() > READ_MAX {
         let evidence = format!("{} bytes", text.len());
@@ -34,7 +34,7 @@ pub(super) fn instructions(text: &str, place: Place) -> Vec<(&'static str, Strin
     signs.into_iter().map(|sign| (sign.what, sign.evidence)).collect()
 }
 
-/// The signs in the words of a text in one spelling.
+/// Returns the signs in the words of a normalized text.
 pub(super) fn said(plain: &str, place: Place) -> Vec<Sign> {
     let words = tokens(plain, place);
     let mut signs = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn said(plain: &str, place: Place) -> Vec<Sign> {
             }
         }
     }
-    // Several ways to say one thing are one sign.
+    // Several phrases with the same meaning count as one sign, with the highest weight.
     signs.sort_by_key(|sign| (sign.what, std::cmp::Reverse(sign.weight)));
     signs.dedup_by_key(|sign| sign.what);
     signs
@@ -96,7 +96,7 @@ fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
     sentence.all(|word| !OWN.iter().any(|own| word.is(own)))
 }
 
-/// Two words close to each other, in a language that writes no blanks between them.
+/// Returns the match of two words close to each other, for languages without blanks between words.
 fn near(text: &str, one: &[&str], other: &[&str]) -> Option<String> {
     const WITHIN: usize = 20;
     for one in one {
@@ -111,7 +111,7 @@ fn near(text: &str, one: &[&str], other: &[&str]) -> Option<String> {
 }
 
 impl Phrase {
-    /// Returns the end of the phrase that begins at a word.
+    /// Returns the end of this phrase if it begins at a certain word.
     fn ends(&self, words: &[Token], start: usize) -> Option<usize> {
         let (first, rest) = self.slots.split_first()?;
         if !first.fits(&words[start]) {
@@ -120,10 +120,10 @@ impl Phrase {
         let mut at = start + 1;
         for slot in rest {
             let reach = words.len().min(at + slot.gap + 1);
-            // A phrase does not go on in the next sentence.
+            // A phrase must not continue into the next sentence.
             let found = (at..reach)
                 .take_while(|index| !words[*index].begins)
-                // A negated phrase does not count.
+                // A phrase with a negation inside does not match.
                 .take_while(|index| slot.fits(&words[*index]) || !words[*index].is("not"))
                 .find(|index| slot.fits(&words[*index]))?;
             at = found + 1;

@@ -1,22 +1,23 @@
-//! Text cut into words that can be compared: one spelling for all the ways to write a letter.
+//! Splitting of a normalized text into words that can be compared with phrases.
 
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    /// The word in small letters, without punctuation around it.
+    /// The word in lower case, without surrounding punctuation.
     pub(super) word: String,
-    /// The same with digits read as the letters they look like, where it has both.
+    /// The word with digits replaced by the letters they resemble; `None` unless it has both digits and letters.
     plain: Option<String>,
-    /// `true` if a sentence begins with it.
+    /// `true` if the word begins a sentence.
     pub(super) begins: bool,
-    /// `true` if it may be an order: a sentence or clause begins here, or a word that orders comes before.
+    /// `true` if the word may give an order: it begins a sentence or clause, or follows a word such as `first` or
+    /// `please`.
     pub(super) orders: bool,
-    /// `true` if it is in the first sentence of the description of a tool.
+    /// `true` if the word is in the first sentence of a tool's description.
     pub(super) first: bool,
 }
 
 impl Token {
-    /// Returns whether the word is one of some; `*` at the end means any ending.
+    /// Returns whether the word equals the wanted one; a final `*` in `wanted` matches any ending.
     pub(super) fn is(&self, wanted: &str) -> bool {
         let fits = |word: &str| match wanted.strip_suffix('*') {
             Some(stem) => word.starts_with(stem),
@@ -25,18 +26,18 @@ impl Token {
         fits(&self.word) || self.plain.as_deref().is_some_and(fits)
     }
 
-    /// The word, in each way it can be read.
+    /// Returns the word in each spelling in which it can be read.
     pub(super) fn spellings(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.word.as_str()).chain(self.plain.as_deref())
     }
 
-    /// Returns whether it seems to name a tool.
+    /// Returns whether the word looks like the name of a tool.
     pub(super) fn is_tool(&self) -> bool {
         let parts = self.word.split('_').filter(|part| !part.is_empty()).count();
         parts >= 2 && self.word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'))
     }
 
-    /// Returns whether it is a place that data can be sent to.
+    /// Returns whether the word is a destination for data, e.g. a mail address or URL.
     pub(super) fn is_address(&self) -> bool {
         let mail = self
             .word
@@ -47,21 +48,21 @@ impl Token {
             .any(|scheme| self.word.contains(scheme))
     }
 
-    /// Returns whether it is a file of the system or of its user.
+    /// Returns whether the word is the path of a system file or of a user's file.
     pub(super) fn is_path(&self) -> bool {
         ["~/", "/etc/", "/home/", "/root/", "/var/", "/proc/", "/users/", "$home", "c:/"]
             .iter()
             .any(|start| self.word.starts_with(start))
     }
 
-    /// Returns whether it is the name of an environment variable that holds a secret.
+    /// Returns whether the word looks like an environment variable that holds a secret.
     pub(super) fn is_secret_variable(&self) -> bool {
         ["_key", "_token", "_secret", "_password", "_credentials"]
             .iter()
             .any(|end| self.word.ends_with(end))
     }
 
-    /// Returns whether it is a file that holds secrets on most machines.
+    /// Returns whether the word is the name of a file that usually holds secrets.
     pub(super) fn is_secret_file(&self) -> bool {
         const SECRET: [&str; 24] = [
             ".ssh",
@@ -96,7 +97,7 @@ impl Token {
     }
 }
 
-/// Words after which an order may follow within a sentence.
+/// Words after which an order may follow in the middle of a sentence.
 const ORDERING: &[&str] = &[
     "first",
     "then",
@@ -134,16 +135,16 @@ const ORDERING: &[&str] = &[
     "will",
 ];
 
-/// The place of a text.
+/// The part of a definition that a text comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The description of a tool.
+    /// The description of the tool.
     Description,
-    /// Anywhere else.
+    /// Any other part.
     Elsewhere,
 }
 
-/// Cuts a text in one spelling into words.
+/// Splits a normalized text into words.
 pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
     let mut words: Vec<(String, bool, bool)> = Vec::new();
     let mut letters = Letters::default();
@@ -197,7 +198,7 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
         .collect()
 }
 
-/// Letters that stand alone one after another, and make a word together: `i g n o r e`.
+/// Collects single letters that are separated by blanks and together form a word, e.g. `i g n o r e`.
 #[derive(Default)]
 struct Letters {
     parts: Vec<(String, bool)>,
@@ -205,7 +206,7 @@ struct Letters {
 }
 
 impl Letters {
-    /// The number of letters in a row that are not an accident.
+    /// The minimum number of consecutive single letters that are joined to a word.
     const MIN: usize = 4;
 
     fn take(&mut self, part: &str, wide: bool, begins: bool) -> bool {
@@ -234,7 +235,7 @@ impl Letters {
     }
 }
 
-/// The words of a chunk between two blanks.
+/// Returns the words of a chunk of text without blanks.
 fn parts(chunk: &str) -> Vec<String> {
     let trimmed = trim(chunk);
     if trimmed.is_empty() {
@@ -266,7 +267,7 @@ fn trim(text: &str) -> &str {
     front.trim_end_matches(|c: char| !(c.is_alphanumeric() || matches!(c, '/' | '_')))
 }
 
-/// A word with digits among its letters, read as letters.
+/// Returns the word with its digits replaced by the letters they resemble, or `None` unless it has both.
 fn without_digits(word: &str) -> Option<String> {
     let has = |test: fn(&char) -> bool| word.chars().any(|c| test(&c));
     if !has(char::is_ascii_alphabetic)

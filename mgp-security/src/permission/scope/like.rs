@@ -15,9 +15,9 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
     let found = Findings::of(arguments).ok()?;
     let mut scope = PermissionScope::default();
     if found.commands.is_empty() {
-        let paths: Option<Vec<_>> =
-            found.paths().ok()?.iter().map(|(text, is_named)| folder(text, *is_named)).collect();
-        let mut paths: Vec<String> = paths?.into_iter().flatten().collect();
+        let texts = found.paths().ok()?.into_iter();
+        let texts = texts.filter(|(text, is_named)| *is_named || !text.contains("://"));
+        let mut paths = texts.map(|(text, _)| folder(text)).collect::<Option<Vec<_>>>()?;
         paths.dedup();
         let hosts: Option<Vec<_>> =
             found.texts(About::Host).ok()?.into_iter().map(host::name).collect();
@@ -56,11 +56,8 @@ pub fn scope_words(scope: &PermissionScope) -> String {
     named.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the folder of a path: none for an address, `None` if other paths cannot be like it.
-fn folder(text: &str, is_named: bool) -> Option<Option<String>> {
-    if !is_named && text.contains("://") {
-        return Some(None);
-    }
+/// Returns the folder of a path; `None` if other paths cannot be like it.
+fn folder(text: &str) -> Option<String> {
     let is_plain = text.starts_with(['/', '~']) && !text.contains(['*', '?', '[', '{', '%', '\\']);
     if !is_plain {
         return None;
@@ -70,7 +67,7 @@ fn folder(text: &str, is_named: bool) -> Option<Option<String>> {
     let is_file = name.contains('.') && !name.starts_with("..");
     let parts = parent.split('/').filter(|part| !part.is_empty()).count();
     let stands = if is_file && parts >= MIN_FOLDER_PARTS { parent } else { path };
-    Some((!stands.is_empty()).then(|| stands.to_owned()))
+    (!stands.is_empty()).then(|| stands.to_owned())
 }
 
 /// Returns the words that a command like this begins with; `None` if an option or a value follows the program.

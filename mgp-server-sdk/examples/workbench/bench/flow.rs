@@ -1,4 +1,4 @@
-//! Tools that send items while they run, or ask the caller.
+//! Tools that send items while they run, or ask the caller for input.
 
 use std::time::Duration;
 
@@ -49,10 +49,10 @@ async fn stream(Args(stream): Args<Stream>, outlet: Outlet) -> Result<String, Rp
     let mut whole = String::new();
     for number in 0..stream.chunks {
         tokio::time::sleep(Duration::from_millis(stream.delay_ms)).await;
-        // Each chunk is one letter, so that a test sees their order.
+        // Each chunk repeats one letter, in alphabetical order, so that a test can check the order of chunks.
         let letter = char::from(b'a' + u8::try_from(number % 26).unwrap_or_default());
         let text = letter.to_string().repeat(stream.bytes);
-        // A caller that left, or takes no chunks, still receives the result.
+        // Ignore the error: a caller that disconnected or accepts no chunks does not affect the result.
         let _ = outlet.send(OutletItem::Chunk(Payload::of(&ContentBlock::text(&*text))?)).await;
         whole += &text;
     }

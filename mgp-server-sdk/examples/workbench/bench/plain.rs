@@ -1,4 +1,4 @@
-//! Tools that answer once, or fail.
+//! Tools that return a single result or an error.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ struct Echo {
 
 #[derive(Deserialize, JsonSchema)]
 struct Wait {
-    /// Milliseconds.
+    /// The delay in milliseconds.
     ms: u64,
 }
 
@@ -31,13 +31,13 @@ struct Fail {
 
 #[derive(Deserialize, JsonSchema)]
 struct Exit {
-    /// The status of the process.
+    /// The exit status of the process.
     code: i32,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct Big {
-    /// The length of the text.
+    /// The length of the text, in bytes.
     bytes: usize,
 }
 

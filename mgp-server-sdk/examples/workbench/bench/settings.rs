@@ -7,21 +7,21 @@ use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 /// The values of the flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// `--extensions`; `None` for the served ones.
+    /// The extensions of `--extensions`; `None` if the flag is absent: those that the library serves.
     pub(crate) extensions: Option<ExtensionSet>,
-    /// `--permissions`.
+    /// The required permissions (`--permissions`).
     pub(crate) permissions: Vec<Permission>,
-    /// `--server-id`.
+    /// The offered server id (`--server-id`).
     pub(crate) server_id: Option<String>,
-    /// `--hang-init`.
+    /// If set, the server never answers the handshake (`--hang-init`).
     pub(crate) hang_init: bool,
-    /// `--ready-after`.
+    /// The delay before the server starts to read (`--ready-after`).
     pub(crate) ready_after: Duration,
-    /// `--exit-after`.
+    /// The number of tool calls to answer before the process exits (`--exit-after`).
     pub(crate) exit_after: Option<u64>,
-    /// `--http`.
+    /// The address to serve over HTTP (`--http`); `None` for stdin and stdout.
     pub(crate) http: Option<String>,
-    /// `--workers`.
+    /// The number of worker threads (`--workers`); `None` for a single-threaded runtime.
     pub(crate) workers: Option<usize>,
 }
 

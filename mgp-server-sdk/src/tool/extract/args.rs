@@ -27,14 +27,14 @@ impl<T: DeserializeOwned + JsonSchema + Send> FromCall for Args<T> {
     }
 }
 
-/// The problem of invalid arguments.
+/// The problem with invalid arguments.
 struct Problem {
     /// The path of the field; empty for the arguments as a whole.
     field: String,
     what: String,
 }
 
-/// Returns 4000; the path of the field is computed only for refused calls.
+/// Returns error 4000. The path of the field is computed here, so valid calls do not pay for it.
 #[cold]
 fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) -> RpcError {
     let mut json = serde_json::Deserializer::from_str(request.arguments.as_str());
@@ -51,7 +51,7 @@ fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) 
     };
     let mut recovery = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
     let mut details = Object::new();
-    // Text and JSON values can always be written.
+    // Ignore the results: strings and JSON values can always be encoded.
     let _ = details.encode("field", &problem.field);
     if let Some(expected) = &expected {
         let _ = details.encode("expected", expected);
@@ -64,7 +64,7 @@ fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) 
 impl Problem {
     fn new(path: &str, error: &serde_json::Error) -> Self {
         let text = error.to_string();
-        // The caller does not see the arguments as lines, so the position is noise.
+        // Remove the line and column: the caller does not see the arguments as lines.
         let what = text.rfind(" at line ").map_or(&*text, |at| &text[..at]);
         let parent = if path == "." { "" } else { path };
         let missing = quoted(what, "missing field `").filter(|_| error.is_data());
@@ -73,7 +73,7 @@ impl Problem {
         }
         if let Some(name) = quoted(what, "unknown field `").filter(|_| error.is_data()) {
             let known = what.split_once("`, ").map_or("", |(_, known)| known);
-            // The path may end with the unknown name, depending on the deserializer.
+            // With some deserializers the path ends with the unknown name; remove it.
             let parent =
                 parent.strip_suffix(name).map_or(parent, |rest| rest.trim_end_matches('.'));
             let field = join(parent.trim_end_matches(".?").trim_end_matches('?'), name);
@@ -83,7 +83,7 @@ impl Problem {
     }
 }
 
-/// Returns the name in backquotes after a prefix.
+/// Returns the name in backquotes that follows a prefix.
 fn quoted<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     text.strip_prefix(prefix)?.split('`').next()
 }
@@ -104,7 +104,7 @@ fn expected(schema: &RawObject, path: &str) -> Option<Value> {
         };
     }
     let found = resolve(&root, at);
-    // The caller can read a large schema in the list of tools.
+    // Large schemas are omitted; the caller can read them in the list of tools.
     let is_small = found.to_string().len() <= 1000;
     (is_small && !path.is_empty()).then(|| found.clone())
 }

@@ -1,4 +1,4 @@
-//! The cancellation of the call, for tools that handle it.
+//! The extractor for tools that handle the cancellation of their call.
 
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use super::{FromCall, ToolRequest};
 
 /// A handle to the cancellation of the call.
 ///
-/// A cancelled async tool is dropped where it waits, so most tools need no handle.
-/// A tool that waits on [`Cancelled::cancelled`] is not dropped: it is notified, and ends by itself.
-/// A tool on the blocking pool cannot be dropped; it should check [`Cancelled::is_cancelled`] from time to time.
+/// A cancelled async tool is dropped at its current await point, so most tools need no handle. A tool that
+/// waits on [`Cancelled::cancelled`] is not dropped: the future completes, and the tool must return by itself.
+/// A tool on the blocking pool cannot be dropped; it should check [`Cancelled::is_cancelled`] from time to
+/// time.
 ///
 /// ```
 /// use mgp_server_sdk::Cancelled;
@@ -32,7 +33,7 @@ impl Cancelled {
     /// Waits until the call is cancelled; after the first use the call is no longer dropped on cancellation.
     ///
     /// # Cancel safety
-    /// The future may be dropped and created again.
+    /// The future may be dropped; a new call waits for the same cancellation.
     pub async fn cancelled(&self) {
         match &self.0 {
             Some(signal) => signal.listen().await,

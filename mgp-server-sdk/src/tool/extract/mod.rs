@@ -30,7 +30,7 @@ pub struct ToolRequest {
 }
 
 impl ToolRequest {
-    /// Returns the tool as it is listed.
+    /// Returns the definition of the tool, as it is listed.
     #[must_use]
     pub fn definition(&self) -> &mcp::Tool {
         &self.definition
@@ -87,13 +87,13 @@ pub trait FromCall: Sized + Send {
     /// The error that the caller receives if the value cannot be extracted.
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError>;
 
-    /// Returns the schema of the tool's arguments, if it reads them.
+    /// Returns the schema of the tool's arguments if this parameter reads them, else `None`.
     #[must_use]
     fn input_schema(_: SchemaStyle) -> Option<RawObject> {
         None
     }
 
-    /// Returns the state it needs of the server; checked when the server is built.
+    /// Returns the state that the parameter needs from the server; checked when the server is built.
     #[must_use]
     fn needs() -> Vec<RequiredState> {
         Vec::new()

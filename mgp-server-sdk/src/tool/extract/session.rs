@@ -11,7 +11,8 @@ use super::{FromCall, ToolRequest};
 
 /// The protocol and extensions that the caller negotiated.
 ///
-/// A client's own description is for logs and wording, never for decisions: use `Principal` for those.
+/// Use a client's description of itself for logs and messages only, because it is not verified; base decisions
+/// on `Principal`.
 ///
 /// ```
 /// use mgp_server_sdk::SessionInfo;
@@ -27,7 +28,7 @@ use super::{FromCall, ToolRequest};
 pub struct SessionInfo(Arc<PeerInfo>);
 
 impl SessionInfo {
-    /// Returns the family of MCP revisions.
+    /// Returns the era (family of MCP revisions) of the caller.
     #[must_use]
     pub fn era(&self) -> Era {
         self.0.era

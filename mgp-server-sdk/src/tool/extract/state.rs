@@ -43,7 +43,7 @@ impl<T> Deref for State<T> {
 
 impl<T: Send + Sync + 'static> FromCall for State<T> {
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
-        // Only a tool that was added while the server ran can lack it.
+        // Only a tool that was added to a running server can lack state: `into_stack` checks all others.
         request.state().map(State).ok_or_else(|| {
             RpcError::internal(format!("the server has no state `{}`", type_name::<T>()))
         })
@@ -54,7 +54,7 @@ impl<T: Send + Sync + 'static> FromCall for State<T> {
     }
 }
 
-/// State that a function needs of its server.
+/// The state that a function needs from its server.
 #[derive(Clone, Copy, Debug)]
 pub struct RequiredState {
     name: &'static str,
@@ -62,7 +62,7 @@ pub struct RequiredState {
 }
 
 impl RequiredState {
-    /// Creates the need for state of a type.
+    /// Creates the requirement for state of the type `T`.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>() -> Self {
         Self { name: type_name::<T>(), is_met: |state| state.get::<T>().is_some() }

@@ -9,20 +9,20 @@ use std::path::PathBuf;
 pub struct SentencesConfig {
     /// The library of onnxruntime, 1.24 or newer; without it, the one in the model's folder.
     pub library: Option<PathBuf>,
-    /// The most vectors that are cached.
+    /// The maximum number of cached vectors.
     pub cached_vectors: usize,
-    /// The folder for models of the hub.
+    /// The folder for models that are downloaded from the Hugging Face hub.
     pub cache: PathBuf,
 }
 
 impl SentencesConfig {
-    /// Sets the library, e.g. the one of the system.
+    /// Sets the path of the onnxruntime library, e.g. of the one that the system installs.
     pub fn library(mut self, library: impl Into<PathBuf>) -> Self {
         self.library = Some(library.into());
         self
     }
 
-    /// Sets the most vectors that are cached.
+    /// Sets the maximum number of cached vectors.
     pub fn cached_vectors(mut self, max: usize) -> Self {
         self.cached_vectors = max;
         self
@@ -37,7 +37,7 @@ impl SentencesConfig {
 
 impl Default for SentencesConfig {
     fn default() -> Self {
-        // Downloads belong to the user, not to the working directory.
+        // Downloads go into the user's cache, so that all working directories share them.
         let home = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| {
             let home = std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE"))?;
             Some(PathBuf::from(home).join(".cache"))

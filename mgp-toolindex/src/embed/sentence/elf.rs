@@ -1,7 +1,7 @@
-//! Checks a library before it is loaded (MGP §16.4).
+//! Checks a shared library before it is loaded (MGP §16.4).
 //!
-//! The loader of Linux maps all segments of the header, and the process is killed at the first missing page.
-//! The usual cause is a truncated download or copy.
+//! Linux maps all segments that the ELF header lists. If the file is shorter, the first access to a missing page
+//! kills the process. The usual cause is a truncated download or copy.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ pub(super) enum LibraryError {
 
 /// The type of a segment that is mapped.
 const PT_LOAD: u64 = 1;
-/// Libraries have about ten segments.
+/// The maximum number of segments that are checked; real libraries have about ten.
 const MAX_SEGMENTS: u64 = 1024;
 
 /// Refuses an ELF library that is shorter than its header requires.

@@ -17,34 +17,34 @@ pub enum ModelError {
     /// There is no model in the folder.
     #[error("{} has no model; make one as docs/sentence-encoder.md describes", folder.display())]
     NoModel {
-        /// The folder.
+        /// The path of the folder.
         folder: PathBuf,
     },
     /// The manifest is invalid, or of another version.
     #[error("{} is not a valid manifest: {reason}; make the folder again as docs/sentence-encoder.md describes", file.display())]
     Manifest {
-        /// The file.
+        /// The path of the manifest.
         file: PathBuf,
-        /// The fault.
+        /// The parse error.
         #[source]
         reason: Cause,
     },
     /// A file that the manifest names does not exist.
     #[error("{} is missing; make the folder again as docs/sentence-encoder.md describes", file.display())]
     Missing {
-        /// The file.
+        /// The path of the missing file.
         file: PathBuf,
     },
     /// A file differs from the manifest.
     #[error("{} differs from the manifest: it was truncated or changed; make the folder again as docs/sentence-encoder.md describes", file.display())]
     Changed {
-        /// The file.
+        /// The path of the changed file.
         file: PathBuf,
     },
     /// A file cannot be read.
     #[error("{}: {reason}", file.display())]
     File {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// The error of the system.
         #[source]
@@ -53,7 +53,7 @@ pub enum ModelError {
     /// The library cannot be loaded, is not onnxruntime, or is too old.
     #[error("{} cannot be used as onnxruntime (1.{} or newer): {reason}", library.display(), ort::MINOR_VERSION)]
     Library {
-        /// The library.
+        /// The path of the library.
         library: PathBuf,
         /// The error of the loader.
         #[source]
@@ -69,7 +69,7 @@ pub enum ModelError {
     /// The runtime does not accept the model or its tokenizer.
     #[error("the model `{model}` cannot be loaded: {reason}")]
     Refused {
-        /// The model.
+        /// The name of the model.
         model: String,
         /// The error of the runtime.
         #[source]
@@ -80,19 +80,19 @@ pub enum ModelError {
         "the model `{model}` has a cosine of {cosine:.3} to the known vector of {text:?}, less than {min}; make its folder again as docs/sentence-encoder.md describes"
     )]
     WrongVectors {
-        /// The model.
+        /// The name of the model.
         model: String,
         /// The text of the known vector.
         text: String,
-        /// The cosine of the two vectors.
+        /// The cosine between the computed and the known vector.
         cosine: f32,
-        /// The least cosine of a working model.
+        /// The minimum cosine of a working model.
         min: f32,
     },
     /// The encoder failed on a text.
     #[error("the model `{model}` failed: {reason}")]
     Failed {
-        /// The model.
+        /// The name of the model.
         model: String,
         /// The error of the encoder.
         #[source]
@@ -101,9 +101,9 @@ pub enum ModelError {
     /// The hub has no model of this name.
     #[error("fastembed has no model `{name}`; use one of {known}")]
     NoSuchModel {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// The names of all models.
+        /// The names of all known models, for the message.
         known: String,
     },
 }

@@ -4,10 +4,11 @@ use std::sync::MutexGuard;
 
 use mgp_types::sync::Mutex;
 
-/// A fair mutex.
+/// A mutex that serves threads in turn.
 ///
-/// A plain mutex is nearly always taken again by the thread that just released it: a query would wait until thousands
-/// of tools are embedded. Here a waiting thread holds `next`, and the thread that returns queues behind it.
+/// A plain mutex is nearly always acquired again by the thread that just released it: a query would wait until
+/// thousands of tools are embedded. Here the waiting thread already holds `next`, so the releasing thread queues
+/// behind it.
 #[derive(Debug, Default)]
 pub(super) struct FairMutex<T> {
     next: Mutex<()>,
@@ -56,7 +57,7 @@ mod tests {
             }
             let between = rounds.load(Ordering::Relaxed) - before;
             ended.store(true, Ordering::Relaxed);
-            // One round for each turn, and some while this thread was not running.
+            // One round per lock is expected, plus some while the system did not schedule this thread.
             assert!(between < 2_000, "{between}");
         });
     }

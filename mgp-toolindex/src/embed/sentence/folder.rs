@@ -18,7 +18,7 @@ pub(super) const TOKENIZER: [&str; 4] =
 /// The only manifest format that this version reads.
 const FORMAT: u32 = 1;
 
-/// Written last, so that a folder with a manifest is complete.
+/// The manifest, which is written last: a folder that has it is complete.
 const MANIFEST: &str = "manifest.json";
 
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl ModelFolder {
         Ok(bytes)
     }
 
-    /// Returns the path of the library if it is the one that the manifest names; no other file is loaded.
+    /// Returns the path of the library, after it was compared with the manifest; no other file is loaded.
     pub(super) fn library(&self, manifest: &ModelManifest) -> Result<PathBuf, ModelError> {
         let file = self.path.join(&manifest.runtime.file);
         let bytes = File::open(&file).map_err(ModelError::read(&file))?;
@@ -125,7 +125,7 @@ impl ModelManifest {
 
     /// Returns a name for all that decides about a vector: only vectors of one key can be compared.
     pub(super) fn key(&self) -> String {
-        // The library is not part of it: it changes no more than the last digits.
+        // The library is not part of the key: it affects only the last digits of a vector.
         let mut hash = blake3::Hasher::new();
         for name in TOKENIZER.into_iter().chain([MODEL]) {
             hash.update(self.files.get(name).map_or(&[], |file| file.blake3.as_bytes()));
@@ -134,7 +134,7 @@ impl ModelManifest {
         format!("{model} {precision} {max_tokens} {}", &hash.finalize().to_hex()[..12])
     }
 
-    /// Returns `file` if its bytes are those of the manifest.
+    /// Returns `file` if its length and hash match the manifest.
     fn check(&self, name: &str, bytes: impl Read, file: PathBuf) -> Result<PathBuf, ModelError> {
         let found = ModelFile::of(bytes).map_err(ModelError::read(&file))?;
         if self.files.get(name) == Some(&found) {
@@ -196,7 +196,7 @@ pub(super) mod tests {
         let manifest = folder.manifest().unwrap();
         assert_eq!(folder.read(&manifest, MODEL).unwrap(), b"");
         assert!(folder.library(&manifest).unwrap().is_absolute());
-        // All files are checked; then the empty library is refused before it is loaded.
+        // All files match the manifest, so only the empty library is left to fail, before it is loaded.
         let refusal = Sentences::open(path.path()).unwrap_err();
         assert!(matches!(&refusal, ModelError::Library { .. }), "{refusal}");
     }

@@ -1,7 +1,7 @@
-//! Texts with their known vectors, to distinguish an encoder that works from one that only runs (MGP §16.4).
+//! Texts with known vectors, which distinguish a correct encoder from one that merely runs (MGP §16.4).
 //!
-//! The rows of `goldens.json` are directions in single bytes, computed from the published weights by an independent
-//! implementation of the network in double precision; the bytes are within 5e-5 of it.
+//! The rows of `goldens.json` are unit vectors quantised to signed bytes. An independent implementation of the
+//! network computed them from the published weights in double precision; the error of the bytes is at most 5e-5.
 
 use super::{error::ModelError, sentences::Sentences};
 use crate::embed::Embedder;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// The model of the known vectors.
 pub(super) const MODEL: &str = "all-MiniLM-L6-v2";
 
-/// The least cosine of a working encoder; weights in single bytes reach .99.
+/// The minimum cosine of a working encoder; one with weights quantised to bytes reaches 0.99.
 const MIN_COSINE: f32 = 0.98;
 
 const GOLDENS: &str = include_str!("goldens.json");
@@ -18,7 +18,7 @@ const GOLDENS: &str = include_str!("goldens.json");
 #[derive(Debug, Deserialize)]
 struct Golden {
     text: String,
-    /// The vector, in hexadecimal.
+    /// The quantised vector, in hexadecimal.
     row: String,
 }
 
@@ -45,7 +45,7 @@ fn bytes(row: &str) -> Vec<i8> {
     pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).map(u8::cast_signed).collect()
 }
 
-/// Returns zero if the lengths differ: that is another model.
+/// Returns the cosine of two vectors, or zero if their lengths differ, because then the model is another one.
 fn cosine(vector: &[f32], golden: &[i8]) -> f32 {
     if vector.len() != golden.len() {
         return 0.0;

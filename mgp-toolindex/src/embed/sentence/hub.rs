@@ -7,12 +7,13 @@ use std::{env, env::consts, path::PathBuf};
 impl Sentences {
     /// Opens a model of the hub, e.g. `BAAI/bge-small-en-v1.5` or `BGESmallENV15`.
     ///
-    /// Downloads it into [`SentencesConfig::cache`] unless it is there; the client blocks.
-    /// The library is [`SentencesConfig::library`], else the one that `ORT_DYLIB_PATH` names, else the one of the
-    /// system. Texts are passed unchanged: a model that expects `query:` before a query ranks worse than it could.
+    /// Downloads the model into [`SentencesConfig::cache`] if it is not there yet, and blocks meanwhile.
+    /// The library is [`SentencesConfig::library`], else the one that `ORT_DYLIB_PATH` names, else the system's.
+    /// Texts are embedded unchanged: a model that expects the prefix `query:` before a query ranks worse than it
+    /// could.
     ///
     /// # Errors
-    /// [`ModelError`] if there is no such model or no library, or if the hub cannot be reached.
+    /// [`ModelError`] if the model or the library does not exist, or if the hub cannot be reached.
     pub fn from_hub(model: &str, config: &SentencesConfig) -> Result<Self, ModelError> {
         let ModelInfo { model, dim, model_code: name, .. } = find(model)?;
         let key = format!("hub {name} {model} 256");

@@ -1,7 +1,8 @@
-//! A sentence encoder: fastembed with onnxruntime, both model and library from files (MGP §16.4).
+//! A sentence encoder: fastembed on onnxruntime. Both the model and the library are loaded from files (MGP
+//! §16.4).
 //!
-//! Nothing of it is in memory before [`Sentences::open`]. Every fault of the files or of the machine is a
-//! [`ModelError`] that names the remedy; the index continues with the embedder it has.
+//! [`Sentences::open`] loads them; before that they use no memory. A fault of the files or of the machine is a
+//! [`ModelError`] that names the remedy; the index then continues with the embedder it has.
 
 mod config;
 mod elf;

@@ -12,7 +12,7 @@ use std::{
 };
 use tokenizers::parallelism;
 
-/// The library and its environment: there is one per process, and it is never unloaded.
+/// The loaded library and its environment: at most one per process, never unloaded.
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
 #[derive(Debug)]
@@ -21,9 +21,10 @@ struct Loaded {
     environment: Environment,
 }
 
-/// Returns the runtime; loads it from this library unless one is already loaded.
+/// Returns the onnxruntime environment; loads it from this library unless one is already loaded.
 ///
-/// Only `ort::init_from` reports a library that is missing or too old; every other function of `ort` panics on it.
+/// Only `ort::init_from` returns an error for a missing or too old library; every other function of `ort`
+/// panics.
 pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
     let mut loaded = LOADED.lock();
     if let Some(Loaded { library: first, environment }) = &*loaded {
@@ -45,9 +46,9 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
         .with_logger(Arc::new(log))
         .build()
         .map_err(|reason| ModelError::Runtime { reason: reason.into() })?;
-    // Lower levels write a message for every node of a model.
+    // At lower levels the runtime logs a message for every node of a model.
     environment.set_log_level(LogLevel::Warning);
-    // A single text gains nothing from a thread pool, but would wait for one of its threads.
+    // A single text is not faster with a thread pool, but would wait for one of its threads.
     if !parallelism::is_parallelism_configured() {
         parallelism::set_parallelism(false);
     }

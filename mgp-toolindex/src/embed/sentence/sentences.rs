@@ -16,17 +16,17 @@ use fastembed::{
 use mgp_types::sync::Mutex;
 use std::{path::Path, sync::Arc};
 
-/// The bytes that are read of a text.
+/// The maximum number of bytes that are read from a text.
 ///
-/// The tokenizer truncates to a few hundred tokens, but only after it has read the whole text; the first 256 tokens of
-/// any useful text are shorter than this.
+/// The tokenizer truncates to a few hundred tokens, but only after it has read the whole text. The first 256 tokens
+/// of any useful text are shorter than this limit.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
 /// A sentence encoder: texts of similar meaning get similar vectors, whatever their words.
 ///
-/// A query takes about half a millisecond, a tool a few, and the encoder 90 MB.
-/// Texts run one at a time: an encoder with weights in single bytes quantises a batch as a whole, and the vector of a
-/// text would depend on the other texts of its batch.
+/// Embedding a query takes about half a millisecond, a tool a few milliseconds; the encoder uses 90 MB of memory.
+/// Texts are embedded one at a time: a model with weights in bytes quantises a batch as a whole, so that the vector
+/// of a text would depend on the other texts of the batch.
 ///
 /// ```no_run
 /// use mgp_toolindex::{Embedder as _, Sentences};
@@ -46,9 +46,8 @@ pub struct Sentences {
 impl Sentences {
     /// Opens the model in a folder; `docs/sentence-encoder.md` describes the folder and how to make it.
     ///
-    /// Blocks for some tenths of a second: all files are compared with the manifest, and the vectors of some texts with
-    /// known ones.
-    /// The library is loaded once per process; the first one serves all encoders.
+    /// Blocks for some tenths of a second, because it compares all files with the manifest, and the vectors of some
+    /// texts with known ones. The library is loaded once per process: the first one loaded serves all encoders.
     ///
     /// # Errors
     /// [`ModelError`] names the fault of the folder, the library or the model, and the remedy.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 /// The BLAKE3 hash of a text.
 pub(super) type TextHash = [u8; 32];
 
-/// Vectors of texts; the least recently used one is evicted first.
+/// A cache of text vectors with least-recently-used eviction.
 ///
-/// A text that was used once is evicted before one that was used again: embedding all tools uses each text once and
-/// must not evict the queries of users.
+/// Texts that were used only once are evicted first: embedding all tools uses each text once, and must not evict
+/// the queries of users.
 #[derive(Debug)]
 pub(super) struct VectorCache {
     rows: FxHashMap<TextHash, Row>,

@@ -19,14 +19,14 @@ pub(super) struct File {
     slots: &'static [u8],
     pieces: &'static [u8],
     rows: &'static [u8],
-    /// The first row and the first byte of each length.
+    /// For each piece length: the first row, and the position of its first byte.
     lengths: [(u32, u32); LENGTHS],
 }
 
-/// One more than the greatest length of a piece.
+/// The number of possible piece lengths: one more than the longest piece has bytes.
 const LENGTHS: usize = 33;
 
-/// The hash of a piece, extended byte by byte, so that all prefixes of a word take one pass.
+/// The hash of a piece, extended byte by byte, so that one pass over a word hashes all its prefixes.
 #[derive(Clone, Copy)]
 pub(super) struct Hash(u32);
 
@@ -55,7 +55,7 @@ impl File {
         }
         let (dimensions, count, slots) = (figure(12)?, figure(16)?, figure(20)?);
         let (longest, text) = (figure(24)?, figure(28)?);
-        // A search ends at an empty slot.
+        // The hash table needs a free slot, because a lookup ends at an empty one.
         if longest >= LENGTHS || !slots.is_power_of_two() || count >= slots {
             return None;
         }
@@ -91,7 +91,7 @@ impl File {
         self.longest
     }
 
-    /// Finds the row of a piece by its hash; `rest` is the piece without its mark.
+    /// Finds the row of a piece by its hash; `rest` is the piece without the mark `#`.
     pub(super) fn find(&self, hash: Hash, place: Place, rest: &[u8]) -> Option<u32> {
         let length = rest.len() + usize::from(place == Place::Next);
         let &(first, begins) = self.lengths.get(length)?;
@@ -100,7 +100,7 @@ impl File {
         let mut at = (hash.0 ^ (hash.0 >> 15)) as usize & mask;
         loop {
             let row = u16_at(self.slots, at).filter(|row| *row != EMPTY).map(u32::from)?;
-            // Rows of other lengths are below or above the rows of this one.
+            // Rows are sorted by length: a row outside this length's range belongs to a piece of another length.
             let nth = row.wrapping_sub(first);
             if nth < count {
                 let from = begins as usize + nth as usize * length;

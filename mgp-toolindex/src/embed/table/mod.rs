@@ -18,7 +18,7 @@ static FILE: LazyLock<File> =
 
 /// The pieces that count of a text; the beginning of a definition names its purpose.
 const MAX_PIECES: usize = 160;
-/// The bytes that are read of a text, even if it has nothing but signs.
+/// The maximum number of bytes that are read from a text, even if few of them form pieces.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
 /// An embedder without library or download that takes a few microseconds per query.
@@ -67,7 +67,7 @@ impl Embedder for StaticTable {
         self.file.dimensions
     }
 
-    /// Never fails. The first 160 pieces of a long text count.
+    /// Never fails. Of a long text, only the first 160 pieces count.
     fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let mut sum = vec![0.0; self.file.dimensions];
         let mut left = MAX_PIECES;

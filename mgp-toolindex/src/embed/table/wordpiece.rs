@@ -11,10 +11,10 @@ use unicode_normalization::char::is_combining_mark;
 
 use super::file::{File, Hash, Place};
 
-/// The bytes of a word beyond which it is a key, a hash or an encoded file.
+/// The maximum length of a word, in bytes; anything longer is a key, a hash or an encoded file.
 const MAX_WORD_BYTES: usize = 100;
 
-/// Calls `each` with the row of every piece, in order, until it breaks.
+/// Calls `each` with the row of every piece, in order, until `each` returns `Break`.
 pub(super) fn pieces(
     file: &File,
     text: &str,
@@ -140,7 +140,7 @@ impl Words<'_> {
     }
 }
 
-/// Letters and digits, and the accents that follow them.
+/// Returns whether a character is part of a word: a letter, a digit, or an accent that follows one.
 fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || (!c.is_ascii() && (c.is_alphanumeric() || is_combining_mark(c)))
 }

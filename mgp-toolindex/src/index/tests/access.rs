@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::catalog::{Allowed, AllowedKey};
 
-/// Allows the named tools, and counts its calls.
+/// Allows the named tools, and counts the checks.
 #[derive(Default)]
 struct Named {
     tools: Mutex<BTreeSet<String>>,

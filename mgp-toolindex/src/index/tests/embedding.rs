@@ -12,10 +12,10 @@ pub(super) struct Fake {
     model: &'static str,
     cost: Cost,
     asked: Mutex<Vec<String>>,
-    /// The number of texts it embeds before it blocks.
+    /// The number of texts that may be embedded before the embedder blocks.
     free: Mutex<usize>,
     freed: Condvar,
-    /// The number of texts after which it is unavailable.
+    /// The number of texts after which the model is unavailable.
     breaks_at: AtomicUsize,
 }
 

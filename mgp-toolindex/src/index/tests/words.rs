@@ -155,7 +155,8 @@ async fn a_small_index_stores_no_segments() {
     assert_eq!(rows(&db).await, (0, 0));
 }
 
-/// If this fails, tools get other words than before: raise the version, and update the hash here.
+/// If this test fails, tools have other words than before: increase `DOCUMENT_VERSION`, and update the hash
+/// here.
 #[test]
 fn the_words_of_a_version_never_change() {
     let index = by_words();

@@ -1,7 +1,7 @@
-//! Processor instructions that multiply rows, chosen at run time.
+//! The functions that multiply rows with a query, one per set of processor instructions, chosen at run time.
 //!
 //! All kernels return the same numbers.
-//! NEON is part of every 64-bit ARM, where the compiler uses it for [`Kernel::Plain`].
+//! Every 64-bit ARM has NEON, so the compiler already uses it for [`Kernel::Plain`].
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -15,10 +15,10 @@ use super::top_rows::TopRows;
 pub(super) enum Kernel {
     /// The instructions that every processor of the architecture has.
     Plain,
-    /// 256 bits at once.
+    /// AVX2: 256 bits at once.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// 512 bits at once, multiplied and added in one step.
+    /// AVX-512 with VNNI: 512 bits at once, multiplied and added in one step.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -49,7 +49,8 @@ impl Kernel {
         }
     }
 
-    /// Offers rows to queries; falls back to the plain kernel.
+    /// Scores the rows for each query with this kernel; uses the plain kernel if the processor lacks its
+    /// instructions.
     pub(super) fn scan(
         self,
         rows: Rows<'_>,

@@ -1,8 +1,9 @@
 //! The kernels of x86-64.
 //!
-//! Besides `child/unix/pre_exec.rs` of mgp-transport this is the only file with `unsafe`: a function that needs further
-//! instructions may only be called after a check that the processor has them, which types cannot express. There is no
-//! other unsafe code here, and no pointers: the compiler makes one load of an array that is read whole.
+//! Besides `child/unix/pre_exec.rs` of mgp-transport this is the only file with `unsafe`. A function that needs
+//! additional instructions may only be called after a check that the processor has them, which the type system
+//! cannot express. There are no other unsafe code and no pointers here: the compiler turns reading a whole array
+//! into one load.
 
 #![expect(
     unsafe_code,
@@ -37,7 +38,7 @@ pub(super) fn has_avx512() -> bool {
 /// Does nothing if the processor lacks AVX2.
 pub(super) fn scan_avx2(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
     if has_avx2() {
-        // SAFETY: the processor has what the function needs.
+        // SAFETY: `has_avx2` returned `true`, so the processor has the instructions that the function needs.
         unsafe { avx2(rows, queries, bests) }
     }
 }
@@ -45,7 +46,7 @@ pub(super) fn scan_avx2(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &
 /// Does nothing if the processor lacks AVX-512 VNNI.
 pub(super) fn scan_avx512(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
     if has_avx512() {
-        // SAFETY: the processor has what the function needs.
+        // SAFETY: `has_avx512` returned `true`, so the processor has the instructions that the function needs.
         unsafe { avx512(rows, queries, bests) }
     }
 }
@@ -91,7 +92,7 @@ fn numbers_256(numbers: &[i16; 16]) -> __m256i {
     _mm256_setr_epi16(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
 }
 
-/// Adds up the eight numbers of each.
+/// Returns the sums of the eight numbers in each of the four vectors.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_up([a, b, c, d]: [__m256i; 4]) -> [i32; 4] {

@@ -4,9 +4,9 @@
 
 use rustix::process::Pid;
 
-/// Returns whether a group has a living member; `None` if the system cannot tell.
+/// Returns whether a process group has a living member; `None` if the group cannot be listed.
 ///
-/// The leader must be dead, or it counts.
+/// A living leader counts as a member, so call this once the leader is dead.
 #[cfg(target_os = "linux")]
 pub(super) fn has_members(group: Pid) -> Option<bool> {
     let group = group.as_raw_nonzero().get();

@@ -1,7 +1,7 @@
 //! The keeper process: starts one program, and ends all its descendants.
 //!
-//! MGP §11. Two threads: one reaps, one reads commands of the process that started the keeper. The code must not use
-//! lasting memory: there is one keeper per server.
+//! MGP §11. It has two threads: one reaps, the other reads commands from the process that started the keeper.
+//! There is one keeper per server, so its memory use must stay small.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -30,11 +30,11 @@ const POLL_DELAYS: Backoff = Backoff::new(Duration::from_millis(1), Duration::fr
 /// Exit code for a program that cannot be started, as in a shell.
 const EXIT_NOT_STARTED: u8 = 127;
 
-/// State of both threads.
+/// State shared by the two threads.
 struct KeeperState {
-    /// The program, as long as its process id is ours.
+    /// The program's process id; `None` once the program is reaped and the id may belong to another process.
     program: Mutex<Option<Pid>>,
-    /// If set, all processes are to end at once.
+    /// If set, all remaining processes are killed without waiting for the grace time.
     is_killing: AtomicBool,
 }
 
@@ -90,7 +90,8 @@ fn start(
     Ok((state, program))
 }
 
-/// Releases the standard descriptors and the working directory, so that pipes end and folders can be removed.
+/// Releases the standard descriptors and the working directory: otherwise the keeper would keep the child's
+/// pipes open and its directory in use.
 fn release_inherited() {
     let null: io::Result<File> = OpenOptions::new().read(true).write(true).open("/dev/null");
     if let Ok(null) = null {
@@ -101,7 +102,8 @@ fn release_inherited() {
     let _ = rustix::process::chdir("/");
 }
 
-/// Waits for the end of the program, then ends its descendants; ends with the program's status.
+/// Waits until the program has ended, then ends its descendants. Returns the program's exit code, or dies by
+/// the same signal.
 fn wait_and_end(state: &KeeperState, program: Pid, grace: Duration) -> ExitCode {
     let mut ended = None;
     while ended.is_none() {

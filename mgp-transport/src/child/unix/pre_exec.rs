@@ -1,11 +1,11 @@
 //! Code that runs in the child between fork and exec, on Linux.
 //!
-//! MGP §11. Three things can only be done there: asking the kernel to kill the child when its parent
-//! dies, marking descriptors that other code left inheritable, and passing one descriptor on by its number. This is the
-//! only file of the crate with `unsafe`, and it cannot be avoided: `CommandExt::pre_exec` is unsafe because its
-//! closure runs in a copy of a process whose other threads are gone, perhaps in the middle of an
-//! allocation, and there is no safe call for any of these tasks. Hence the closure makes plain system
-//! calls only: it does not allocate, lock, log or panic.
+//! MGP §11. Three things can only be done there: asking the operating system to kill the child when its parent
+//! dies, marking descriptors that other code left inheritable, and passing one descriptor on by its number.
+//! This is the only file of the crate with `unsafe`, and it cannot be avoided: `CommandExt::pre_exec` is unsafe
+//! because its closure runs in a copy of a process whose other threads are gone, perhaps in the middle of an
+//! allocation, and no safe call does any of these tasks. Hence the closure makes plain system calls
+//! only: it does not allocate, lock, log or panic.
 
 #![expect(
     unsafe_code,
@@ -23,13 +23,14 @@ use rustix::fs::{Mode, OFlags, RawDir, open};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Ties the child to the life of the calling thread and leaves it no descriptor above stderr.
+/// Makes the child die with the calling thread, and keeps it from inheriting descriptors other than 0, 1 and 2.
 ///
-/// The kernel sends the death signal when the *thread* that forked ends, so call this on one that does not.
-/// A child that gets a socket is not tied: the closed socket notifies it of our end, and it has work to do then.
+/// The operating system sends the death signal when the *thread* that forked ends, so spawn on a thread that
+/// never ends. A child that gets a socket (a keeper) gets no death signal: the closed socket notifies it of our
+/// end, and it must then end its descendants.
 pub(super) fn prepare(command: &mut Command, socket: Option<&UnixStream>) {
     let (parent, socket) = (getpid(), socket.map(AsRawFd::as_raw_fd));
-    // SAFETY: `in_child` makes system calls on its own stack and nothing else; see the module.
+    // SAFETY: `in_child` only makes system calls with data on its own stack, as the module documentation requires.
     unsafe {
         command.pre_exec(move || in_child(parent, socket));
     }
@@ -52,7 +53,7 @@ fn in_child(parent: Pid, socket: Option<RawFd>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes an inherited descriptor by its number; returns `None` if it is not open.
+/// Takes ownership of an inherited descriptor by its number; returns `None` if it is not open, or is 0, 1 or 2.
 ///
 /// Call this once, before anything else is opened.
 pub(super) fn inherited(number: RawFd) -> Option<OwnedFd> {
@@ -67,7 +68,7 @@ pub(super) fn inherited(number: RawFd) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Marks every descriptor above stderr; without `/proc` they are left unchanged.
+/// Marks every descriptor above stderr as close-on-exec; does nothing without `/proc`.
 fn close_on_exec() {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(directory) = open(c"/proc/self/fd", flags, Mode::empty()) else {

@@ -1,11 +1,11 @@
 //! One child: signalled under a lock, reaped last.
 //!
-//! MGP §11. A process id may be signalled only while it is ours. So the child is first found dead
-//! without being reaped, then its group is emptied, and only then it is reaped, under the lock
-//! that every signal takes.
+//! MGP §11. A process id may be signalled only until the process is reaped; afterwards another process may get
+//! the id. So the child is first found dead without being reaped, then its group is emptied, and only then it
+//! is reaped, under the lock that every signal takes.
 //!
-//! A child under a keeper is signalled by its keeper: the process that we start and reap is then the keeper, which ends
-//! when the whole process tree has ended.
+//! A child under a keeper is signalled by its keeper: the process that we start and reap is then the keeper,
+//! which ends when the whole process tree has ended.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -35,9 +35,9 @@ pub(in crate::child) struct Process {
     done: watch::Sender<Option<ExitReport>>,
 }
 
-/// The child of a keeper.
+/// Handle of a keeper: its socket, and the process id of the program it started.
 pub(super) struct KeeperHandle {
-    /// Socket to the keeper, which ends all processes when it is closed.
+    /// Socket to the keeper; closing it makes the keeper end all its processes.
     socket: UnixStream,
     program: Pid,
 }
@@ -49,7 +49,7 @@ pub(super) enum Step {
     Running,
     /// The child has ended and its group has not: check again soon.
     Emptying,
-    /// All processes have ended.
+    /// The child and its group have ended, and the child is reaped.
     Ended,
 }
 
@@ -148,7 +148,7 @@ impl Process {
         self.done.send_replace(Some(report));
     }
 
-    /// Signals the group while its id is ours; returns whether it was sent.
+    /// Signals the group unless the child is reaped; returns whether the signal was sent.
     fn signal(&self, state: &ProcessState, signal: Signal) -> bool {
         if let Some(keeper) = self.keeper.as_ref().filter(|_| !state.reaped) {
             return keeper.signal(signal);

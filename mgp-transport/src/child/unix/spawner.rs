@@ -1,10 +1,10 @@
 //! The thread that starts and reaps every child of this process.
 //!
-//! MGP §11. There is one thread, because the parent death signal is tied to the thread that forks; it is our own,
-//! because it must outlive every runtime. It sleeps in `poll` on a wake-up pipe (written for each request)
-//! and on the children's pidfds; without pidfds it checks its children every 50 ms. It
-//! never reads, writes or logs for a child, so no child can block it; an exec from a file system that
-//! hangs can.
+//! MGP §11. There is one such thread, because the parent death signal is tied to the thread that forks. It is
+//! not a thread of a runtime, because it must outlive every runtime. It sleeps in `poll` on a wake-up pipe
+//! (written for each request) and on the children's pidfds; without pidfds it checks its children every 50 ms.
+//! It never reads, writes or logs for a child, so no child can block it; only an exec from a hanging file
+//! system can.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 #[cfg(target_os = "linux")]
@@ -86,7 +86,7 @@ struct Watch {
     process: Arc<Process>,
     /// Becomes readable when the child ends; `None` on systems without pidfds.
     pidfd: Option<OwnedFd>,
-    /// Time of the next check, if it is not the child's end.
+    /// Time of the next check by the clock; `None` while the thread waits for the pidfd.
     next_check: Option<Instant>,
     delays: Backoff,
 }
@@ -171,7 +171,8 @@ fn run(inbox: &mpsc::Receiver<Request>, waker: &Waker, mut reader: PipeReader) {
     }
 }
 
-/// Sleeps until there is an event; the first entry is the wake-up pipe, then one for each child.
+/// Sleeps until something happens; returns which sources are ready: first the wake-up pipe, then each child in
+/// order.
 fn wait(reader: &PipeReader, watched: &[Watch]) -> Vec<bool> {
     let mut polled = vec![PollFd::new(reader, PollFlags::IN)];
     let mut places = vec![0];
@@ -193,7 +194,7 @@ fn wait(reader: &PipeReader, watched: &[Watch]) -> Vec<bool> {
             }
         }
         Err(rustix::io::Errno::INTR) => {}
-        // Out of memory in the kernel: check all children, but not too often.
+        // `poll` fails when the kernel is out of memory: check all children instead, but not too often.
         Err(_) => {
             thread::sleep(POLL_INTERVAL);
             ready[1..].fill(true);
@@ -233,7 +234,7 @@ fn serve(request: Request) -> Option<Arc<Process>> {
     Some(process)
 }
 
-/// A process, and the start report of its program if the process is a keeper.
+/// A started process; if it is a keeper, also its report about the start of its program.
 type Spawned = (Child, Option<io::Result<KeeperHandle>>);
 
 fn spawn(mut command: Command, grace: Duration) -> io::Result<Spawned> {
@@ -254,7 +255,8 @@ fn spawn(mut command: Command, grace: Duration) -> io::Result<Spawned> {
     Ok((command.spawn()?, None))
 }
 
-/// Builds the same command under a keeper; its environment was chosen for the child and is the keeper's as well.
+/// Builds the command that runs `command` under a keeper. The keeper gets the environment that was built for
+/// the child.
 #[cfg(target_os = "linux")]
 fn kept_command(
     keeper: &Keeper,

@@ -1,4 +1,4 @@
-//! Root certificates for TLS, and explanations of certificates that fail.
+//! Root certificates for TLS, and error messages for server certificates that are not accepted.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -78,7 +78,7 @@ mod tls {
                 return Some(words(wrong));
             }
             next = match error.downcast_ref::<io::Error>() {
-                // The inner error is not a source of the outer one.
+                // `io::Error::source` skips the error it wraps, so that one is visited first.
                 Some(outer) => outer.get_ref().map(|inner| inner as &(dyn StdError + 'static)),
                 None => error.source(),
             };

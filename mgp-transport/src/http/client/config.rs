@@ -26,8 +26,8 @@ pub struct HttpClientConfig {
     pub header_bytes: usize,
     /// Maximum length of a JSON answer; a longer one fails its call. Default: 16 MiB.
     pub response_bytes: usize,
-    /// Maximum length of an event; a longer one fails the call of its stream, or is skipped on the session's own stream.
-    /// Default: 16 MiB.
+    /// Maximum length of an event in a stream. A longer one fails the call that the stream answers; on the session's
+    /// own stream it is skipped. Default: 16 MiB.
     pub event_bytes: usize,
     /// Requests at once, each on its own connection; further ones wait. Default: 256.
     pub requests: usize,
@@ -35,11 +35,11 @@ pub struct HttpClientConfig {
     pub server_requests: usize,
     /// Idle connections that are kept, including those whose response is still being read. Default: 32.
     pub idle_connections: usize,
-    /// Time for which they are kept. Default: 55 s, below the minute after which many servers close them.
+    /// Time for which an idle connection is kept. Default: 55 s, because many servers close theirs after a minute.
     pub idle_timeout: Duration,
-    /// Wait before a stream that was cut is resumed, unless the server sends another value. Default: 1 s.
+    /// Time before the client resumes an interrupted stream, unless the server sends another value. Default: 1 s.
     pub retry: Duration,
-    /// Longest wait that a server may request. Default: 60 s.
+    /// Upper limit of the time that a server may ask the client to wait before resuming. Default: 60 s.
     pub max_retry: Duration,
     /// Attempts in a row to resume a stream without a new event. Default: 10.
     pub max_reconnects: u32,
@@ -89,9 +89,9 @@ impl Default for HttpClientConfig {
 }
 
 impl HttpClientConfig {
-    /// Trusts these certificate authorities besides the system's: PEM, one certificate or more; may be called again.
+    /// Adds certificate authorities, in PEM format, that are trusted besides the system's; several calls accumulate.
     ///
-    /// Text that cannot be read is an error of the connection that is created with it.
+    /// The text is parsed when a connection is created, which fails if it is invalid.
     ///
     /// ```
     /// use mgp_transport::http::HttpClientConfig;
@@ -106,7 +106,7 @@ impl HttpClientConfig {
     }
 }
 
-/// Omits the headers: they may be secrets.
+/// Shows only the number of headers, because their values may be secrets.
 impl fmt::Debug for HttpClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpClientConfig")

@@ -1,4 +1,4 @@
-//! A connection to an endpoint: a peer to call, and a future to drive.
+//! A connection to an endpoint: a handle to call the server, and a future to drive.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub struct HttpConnection {
 impl HttpConnection {
     /// Creates a connection to an endpoint; `stack` handles the server's requests and notifications.
     ///
-    /// Of the limits those of held bytes, waiting notifications and linger apply; the others are in the configuration.
+    /// Of `limits` only `held_bytes`, `notifications` and `linger_timeout` apply; `config` has the others.
     ///
     /// # Errors
     /// [`HttpClientError`] if TLS is needed and not built in, or if credentials or keys would be sent in clear text.
@@ -68,7 +68,7 @@ impl HttpConnection {
         Ok(Self { runner: Runner::new(Arc::clone(&core), jobs), core })
     }
 
-    /// Returns a handle of the server.
+    /// Returns a handle through which this side calls the server.
     pub fn peer(&self) -> Peer {
         self.core.peer()
     }
@@ -78,7 +78,7 @@ impl HttpConnection {
         &self.core.scope
     }
 
-    /// Returns the context of a call of our own to the server.
+    /// Creates a context for a call from this side to the server.
     pub fn context(&self) -> Context {
         self.core.context()
     }
@@ -88,13 +88,15 @@ impl HttpConnection {
         ConnectionMonitor::new(Arc::clone(&self.core.send_half), Arc::clone(&self.core.counters))
     }
 
-    /// Drives the traffic that belongs to no call: the server's own stream, its requests and notifications, cancellations.
+    /// Drives the traffic outside of calls: the session's own stream, the server's requests and notifications,
+    /// cancellations.
     ///
-    /// It ends when the peer is closed, after the end of a legacy session was sent (DELETE).
+    /// Returns once the connection is closed through its peer handle; a legacy session is ended at the server (DELETE)
+    /// first.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the connection; the end of a legacy session is then sent on the runtime it ran on, if that
-    /// still runs.
+    /// Dropping the future ends the connection; a legacy session is then ended at the server in the background, if the
+    /// runtime still exists.
     pub async fn run(self) -> CloseReason {
         self.runner.run().await
     }

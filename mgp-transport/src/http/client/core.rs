@@ -28,14 +28,15 @@ use crate::connection::{Counters, Limits, SendHalf};
 
 /// Jobs that may wait for the runner.
 const MAX_JOBS: usize = 4096;
-/// Background tasks whose number depends on the peer or on callers: requests of the server, dropped requests of ours.
+/// Maximum number of background tasks started by the peer or by callers: server requests, cancellations of our
+/// requests.
 pub(super) const MAX_TASKS: usize = 1024;
 
 pub(super) struct Core {
     pub(super) sender: HttpSender,
     pub(super) stack: Stack,
     pub(super) limits: Limits,
-    /// Of the outbox only the closed flag is used: nothing is queued here.
+    /// Only the closed flag of its outbox is used: over HTTP nothing is queued there.
     pub(super) send_half: Arc<SendHalf>,
     pub(super) counters: Arc<Counters>,
     pub(super) session: Session,
@@ -52,7 +53,7 @@ pub(super) struct Core {
 pub(super) enum SessionBinding {
     /// None: the modern era.
     None,
-    /// The current session; a new one if that is lost.
+    /// The current session, or a new one if the server has lost it.
     Current,
     /// This session and no other: the message refers to something in it.
     Only(SessionRef),
@@ -64,7 +65,7 @@ pub(super) enum Job {
     Task(BoxFuture<'static, ()>),
     /// Runs the handler of a notification: one after another.
     Notification(usize, BoxFuture<'static, Result<Reply, RpcError>>),
-    /// Reads the current session's own stream; the channel is notified when the response is known.
+    /// Read the current session's own stream, and notify the channel once the server has answered the request for it.
     Listen(oneshot::Sender<()>),
 }
 
@@ -117,7 +118,7 @@ impl Core {
 
     // === Work for the runner ===
 
-    /// Runs a background task on the runner; returns `false` if it has too many, or is gone.
+    /// Runs a background task on the runner; returns `false` if too many tasks run or the runner has ended.
     pub(super) fn spawn_task(
         self: &Arc<Self>,
         work: impl Future<Output = ()> + Send + 'static,
@@ -137,20 +138,21 @@ impl Core {
         self.jobs.try_send(job).is_ok()
     }
 
-    /// Starts to read the session's own stream, and waits until the server has received the request.
+    /// Opens the session's own stream, and waits up to [`LISTEN_TIMEOUT`] until the server has answered.
     ///
-    /// A server may send requests there during the first call, and many servers send none without a reader.
+    /// A server may send requests on it during the first call, and many servers cannot send them while nothing reads
+    /// it.
     pub(super) async fn listen(&self) {
         let (opened, known) = oneshot::channel();
         if self.send_job(Job::Listen(opened)) {
-            // Calls continue in any case.
+            // On a timeout the calls go on without the stream.
             let _ = timeout(LISTEN_TIMEOUT, known).await;
         }
     }
 
     // === Messages without an answer ===
 
-    /// POSTs a message that is not answered.
+    /// Sends a message that gets no answer, by POST.
     pub(super) async fn post(
         self: &Arc<Self>,
         headers: HeaderMap,
@@ -239,7 +241,7 @@ impl Core {
                 }
                 new.insert_headers(&mut headers);
             }
-            // Sent before any other request uses the session.
+            // `initialized` must be the first message in the new session, before any other request uses it.
             let (make_headers, body) = (|| headers.clone(), initialized());
             let response =
                 self.sender.send(&Method::POST, &make_headers, &body, ResendPolicy::Never).await?;
@@ -249,10 +251,10 @@ impl Core {
                 return Err(Fault::Session(format!("and refused a new one (HTTP {status})")).into());
             }
             guard.start(opening)?;
-            // Handed over before anything is awaited: this future may be dropped.
+            // Started before the first await, because this future may be dropped there.
             let repeated = self.replay_settings();
             self.listen().await;
-            // Calls continue in any case.
+            // On a timeout the calls go on; the replay continues in the background.
             let _ = timeout(LISTEN_TIMEOUT, repeated).await;
         }
         Ok(())
@@ -288,7 +290,7 @@ impl Core {
         }
     }
 
-    /// Does the same in the background, on a runtime, as long as that runs.
+    /// Ends the session at the server in the background, on this runtime.
     pub(super) fn end_session_on(self: &Arc<Self>, runtime: &Handle) {
         if let Some(headers) = self.session.close() {
             let core = Arc::clone(self);
@@ -304,7 +306,7 @@ impl Core {
                 .send(&Method::DELETE, &make_headers, &Bytes::new(), ResendPolicy::Once)
                 .await
             {
-                // 405: the server ends its sessions by itself.
+                // Status 405 is fine: such a server ends its sessions by itself.
                 Ok(response) => drain(response.into_body()).await,
                 Err(error) => tracing::debug!(%error, "ending the session at the server failed"),
             }
@@ -360,12 +362,12 @@ fn initialized() -> Bytes {
     text.into()
 }
 
-/// Returns the error of a call whose connection is closed.
+/// Creates the error for a call on a connection that this side has closed.
 pub(super) fn closed_here() -> RpcError {
     connection_closed("the connection was closed on this side")
 }
 
-/// Releases the place of a background task.
+/// Guard that counts a background task.
 struct TaskGuard(Arc<Core>);
 
 impl Drop for TaskGuard {

@@ -25,9 +25,9 @@ const MESSAGE_COST: usize = 512;
 /// Source of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MessageSource {
-    /// The answer to this legacy request of ours, in its session; `initialize` is in none.
+    /// In the response to this legacy request of ours, sent in this session; `initialize` has no session.
     Request(i64, Option<SessionRef>),
-    /// The answer to this modern request of ours: the server may send no requests there.
+    /// In the response to this modern request of ours, where the server may not send requests.
     Modern(i64),
     /// The own stream of this session.
     Session(SessionRef),
@@ -135,7 +135,8 @@ impl Core {
         let future = self.stack.send(Call::request(method, params, cx));
         let running = RunningRequest::new(core, size);
         self.spawn_task(async move {
-            // A server that lost the session has forgotten its request, and may use the id for another one.
+            // If the session ended, the server has forgotten its request and may reuse the id, so the answer is
+            // dropped.
             let Some(outcome) = running.core.while_in_session(from, future).await else {
                 tracing::debug!(%id, "dropped a server request: its session ended");
                 return;
@@ -185,7 +186,8 @@ impl Core {
     ) {
         let mut handling =
             self.stack.send(Call::notification(method, params, self.inbound_context(from)));
-        // Most handlers complete at once; the others run one after another on the runner.
+        // Most handlers complete at once; those that do not are queued on the runner, which runs them one after
+        // another.
         let is_first = self.counters.waiting.load(Ordering::Relaxed) == 0;
         if is_first && handling.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_ready() {
             return;
@@ -204,7 +206,7 @@ impl Core {
         }
     }
 
-    /// Releases the resources of a waiting notification.
+    /// Subtracts a handled notification from the counters.
     pub(super) fn release_notification(&self, size: usize) {
         self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         self.counters.held.fetch_sub(size, Ordering::Relaxed);

@@ -52,7 +52,7 @@ impl Endpoint {
         self.uri.host().is_some_and(is_loopback_host)
     }
 
-    /// Returns whether requests can be read in transit.
+    /// Returns whether requests are unencrypted on the network: plain `http` to another machine.
     pub(super) fn is_in_clear(&self) -> bool {
         !self.is_https() && !self.is_loopback()
     }
@@ -110,7 +110,7 @@ impl fmt::Display for Endpoint {
 
 /// Destination of a request in the forms that are written; created once for many requests.
 pub(super) struct Destination {
-    /// The whole URL, for proofs that contain it.
+    /// The whole URL, which goes into `DPoP` proofs.
     pub(super) url: String,
     /// Path and query, for the request line.
     pub(super) path: Uri,

@@ -1,4 +1,4 @@
-//! Cache of the eras of known servers, so that a second connection does not try the other one (MCP versioning).
+//! Cache of the protocol eras of known servers. A later connection then tries the right era first (MCP versioning).
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -8,9 +8,9 @@ use mgp_types::mcp::Era;
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// Origins that are kept; above it the oldest is removed.
+/// Maximum number of origins; when it is reached, the oldest entry is replaced.
 const MAX_ORIGINS: usize = 256;
-/// Time for which an era is kept: servers are upgraded.
+/// Time after which an era is forgotten, because the server may have been upgraded.
 const ERA_TTL: Duration = Duration::from_hours(1);
 
 /// Cache of eras by origin; clones share one cache.
@@ -42,7 +42,7 @@ impl EraCache {
         SHARED.clone()
     }
 
-    /// Returns the era of an origin, if it is known.
+    /// Returns the era of an origin; `None` if it is unknown or older than an hour.
     #[must_use]
     pub fn get(&self, origin: &str) -> Option<Era> {
         let known = self.0.lock();

@@ -14,7 +14,7 @@ use crate::frame::bytes_text;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpClientError {
-    /// The URL is not that of an endpoint.
+    /// The URL is not a valid URL of an endpoint.
     #[error("`{url}` is not a valid server URL: {why}")]
     Url {
         /// The given URL, without secrets.
@@ -46,7 +46,7 @@ pub enum HttpClientError {
 /// Failure of one exchange.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// There was no connection.
+    /// No connection could be opened.
     Unreached { place: String, why: String },
     /// The certificate is not trusted.
     Untrusted { place: String, why: String },
@@ -62,7 +62,7 @@ pub(super) enum Fault {
     TooLong { what: &'static str, bound: usize },
     /// The stream ended before the answer and cannot be resumed.
     Cut(String),
-    /// The time for it expired.
+    /// The exchange took too long.
     Timeout { what: &'static str, bound: Duration },
     /// The session is lost and could not be opened again.
     Session(String),
@@ -122,7 +122,7 @@ impl From<Fault> for RpcError {
                     None => error,
                 }
             }
-            // It may have run, so the code must not invite another attempt.
+            // The server may have run the request, so the error code must not invite a retry.
             Fault::Broken { place, why } => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the connection to {place} broke before the answer: {why}"),

@@ -81,7 +81,7 @@ impl StandardHeaders {
     }
 }
 
-/// Returns a header value; a known text needs no allocation.
+/// Creates a header value; a text that is known at compile time needs no allocation.
 fn written(
     known: Option<&'static str>,
     text: &str,

@@ -30,7 +30,7 @@ use super::sender::{HttpSender, drain};
 use super::sse::{Event, SseReader};
 use crate::duplex::{DuplexEnd, duplex};
 
-/// Why a server cannot be used over HTTP+SSE.
+/// The reason why a server cannot be used over HTTP+SSE.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpSseError {

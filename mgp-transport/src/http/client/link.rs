@@ -41,7 +41,8 @@ impl Link for HttpLink {
     }
 }
 
-/// The same link for messages from the stream of one request: a server's request there belongs to that one only.
+/// [`Link`] for messages received in the response to one request; requests the server
+/// sends there belong to that request only.
 pub(super) struct StreamLink {
     pub(super) core: Arc<Core>,
     pub(super) number: i64,

@@ -28,19 +28,19 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                 if let Err(error) = core.read_session_stream(body, &mut reader, session_ref).await {
                     tracing::debug!(%error, "session stream failed");
                 }
-                // A stream that lasted was worth opening, even without an event.
+                // A stream that stayed open counts as a success, even without an event.
                 if reader.progress() > progress || begun.elapsed() > core.sender.config.retry {
                     attempts = 0;
                     has_lived = true;
                 }
             }
-            // The stream worked before, so the session is lost, and no call may notice that for long.
+            // The stream worked before, so 404 means that the session is lost; a new one is opened before a call needs it.
             Ok(StreamResponse::Refused(status, error))
                 if has_lived && is_session_lost(status, &error, session_ref) =>
             {
                 tracing::debug!(%error, "session lost while idle");
                 match core.renew(session_ref).await {
-                    // A new reader listens in the new session.
+                    // Opening the new session has started another reader, so this one ends.
                     Ok(()) => return,
                     Err(error) => tracing::debug!(%error, "reopening the session failed"),
                 }
@@ -49,12 +49,12 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                 let is_passing = status.is_server_error()
                     || matches!(status, StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS);
                 if !is_passing || status == StatusCode::NOT_IMPLEMENTED {
-                    // 405 is the specified status; in any case the server's own messages cannot be received.
+                    // 405 is expected here. With any status, the server's own messages cannot be received.
                     tracing::debug!(%status, %error, "the server has no session stream");
                     return;
                 }
             }
-            // The new session has its own reader.
+            // The session was replaced, and the new one has its own reader.
             Ok(StreamResponse::Replaced) => return,
             Err(error) => tracing::debug!(%error, "opening the session stream failed"),
         }

@@ -1,8 +1,8 @@
 //! The connections to one origin: HTTP/1.1, one request at a time on each, kept for later requests.
 //!
-//! A connection is kept from the head of its response on, and is reused once the body is read, which
-//! hyper reports (`is_ready`). At most as many are kept as may be idle: the oldest is dropped, and if its body is
-//! still being read it closes after that.
+//! A connection is put into the pool when the head of its response arrives. It is reused once the body is read,
+//! which hyper reports (`is_ready`). The pool keeps at most [`HttpClientConfig::idle_connections`]: beyond that the
+//! oldest is dropped, and closes once its body is read.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -30,7 +30,7 @@ use super::connector::{Connector, Security, connector};
 use super::endpoint::Endpoint;
 use super::error::HttpClientError;
 
-/// Request whose URI is a path, and which has a `Host` header.
+/// Request whose URI is only a path, with the host in its `Host` header.
 pub(super) type Message = Request<Full<Bytes>>;
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -96,13 +96,14 @@ where
 {
     /// Sends a request on an idle connection, or on a new one; returns the response with its body unread.
     ///
-    /// It is sent a second time only if not one byte of it was written, so that no server can have read it.
-    /// An idle connection has it when this returns, whether the future is polled or not.
+    /// The request is sent again, on another connection, only if not a single byte of it was written: then the server
+    /// cannot have received it. If there is an idle connection, the request is passed to it at once, before the future
+    /// is polled.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection of the request.
     pub(super) fn send(&self, message: Message) -> impl Future<Output = SendResult> + Send {
-        // The request is large, so it is passed to hyper before a future of ours would have to hold it.
+        // Requests are large. Passing this one to hyper at once keeps it out of the returned future.
         match self.idle.take() {
             Checkout::Free(mut sender) => {
                 let sent = Box::pin(sender.try_send_request(message));
@@ -133,7 +134,7 @@ where
         elsewhere.await
     }
 
-    /// Sends a request after the first attempt found no connection.
+    /// Sends a request on another idle connection or a new one, until it is written.
     async fn send_elsewhere(&self, mut message: Message) -> SendResult {
         loop {
             let (mut sender, is_new) = match self.checkout().await {
@@ -190,13 +191,13 @@ where
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "connection failed");
-                // Only the opening request still listens.
+                // Only `open` listens, while it waits for the connection to become ready.
                 let _ = report.send(error);
             }
         });
         match sender.ready().await {
             Ok(()) => Ok(sender),
-            // Its own task knows the reason.
+            // The connection's task knows the actual reason.
             Err(error) => Err(PoolError::Broken(reported.await.unwrap_or(error))),
         }
     }
@@ -225,7 +226,7 @@ struct IdleConnection {
 /// Result of looking for an idle connection.
 enum Checkout {
     Free(Sender),
-    /// None is free, but the responses of some are still being read.
+    /// No connection is free, but for some only the response is still being read.
     Busy,
     None,
 }
@@ -275,7 +276,7 @@ impl IdleConnections {
         }
         let since = Instant::now();
         connections.push(IdleConnection { sender, since });
-        // The task may have ended with its runtime.
+        // The task is gone if its runtime has ended.
         if reaper.as_ref().is_none_or(JoinHandle::is_finished)
             && let Some(until) = since.checked_add(idle.timeout)
         {
@@ -294,7 +295,7 @@ impl IdleConnections {
             .collect::<Vec<_>>();
         let next = state.connections.first().and_then(|idle| idle.since.checked_add(self.timeout));
         if next.is_none() {
-            // Under the lock, so that a concurrent `put` sees that there is no task.
+            // Cleared under the lock, so that a concurrent `put` starts a new task.
             state.reaper = None;
         }
         drop(state);
@@ -307,7 +308,7 @@ impl IdleConnections {
     }
 }
 
-/// The task ends with the pool.
+/// Dropping the pool ends its task.
 impl Drop for IdleConnections {
     fn drop(&mut self) {
         if let Some(reaper) = self.state.lock().reaper.take() {

@@ -31,10 +31,10 @@ use super::session_settings::{Replayed, SettingChange};
 use super::sse::{SseReader, TooLong};
 use crate::connection::{SlotEvent, write_cancelled};
 
-/// Capacity reserved for a request; longer ones are rare.
+/// Initial capacity for an encoded request, in bytes; few requests are longer.
 const BODY_CAPACITY: usize = 1000;
 
-/// Events that are read before their consumer runs: fewer than an inbox holds.
+/// Number of events read before their consumer gets a turn; fewer than an inbox holds, so none is dropped.
 const MAX_EVENTS_PER_TURN: usize = 64;
 
 /// Lower limit of a server's retry value, so that it cannot keep the client busy.
@@ -93,7 +93,7 @@ impl EncodedRequest {
 struct RequestState {
     /// The headers of the response, if it opens a session.
     headers: OnceLock<Box<HeaderMap>>,
-    /// The session it was sent in last.
+    /// Session in which the request was last sent.
     session_ref: Mutex<Option<SessionRef>>,
 }
 
@@ -111,7 +111,7 @@ impl RequestState {
 enum StreamEnd {
     /// The answer was received; the rest of the body is unread.
     Answered,
-    /// The stream ended before it.
+    /// The stream ended before the answer, for this reason.
     Cut(String),
 }
 
@@ -170,7 +170,8 @@ impl Core {
             let next = if is_over {
                 slot.next().await
             } else {
-                // While the consumer of an item is busy nothing more is read, so the server is slowed down.
+                // While a consumer is busy, `exchange` is not polled: nothing more is read, which slows the server
+                // down.
                 match select(pin!(slot.next()), exchange.as_mut()).await {
                     Either::Left((next, _)) => next,
                     Either::Right((outcome, _)) => {
@@ -287,7 +288,7 @@ impl Core {
             if reader.progress() > progress {
                 attempts = 0;
             }
-            // Without a session the stream cannot be resumed: the modern era, and a handshake.
+            // Only streams in a session can be resumed; modern requests and handshakes have none.
             let Some(session_ref) = session_ref else { return Err(Fault::Cut(why).into()) };
             body = self.resume(&mut reader, session_ref, &mut attempts, why).await?;
         }
@@ -342,9 +343,9 @@ impl Core {
         requested.min(self.sender.config.max_retry).max(MIN_RETRY_DELAY)
     }
 
-    /// Sends a GET for a stream of this session: its own, or the continuation after an event.
+    /// Sends a GET for a stream of this session: its own stream, or the continuation of a stream after event `last`.
     ///
-    /// Servers number events by session, so the number of one means another event, or none, in the next.
+    /// Event ids are valid in one session only, so nothing is sent if this session was replaced.
     pub(super) async fn open_stream(
         &self,
         session_ref: SessionRef,
@@ -391,7 +392,7 @@ impl Core {
             let mut count = 0_usize;
             while let Some(event) = reader.next(&mut input) {
                 count += 1;
-                // Items of this call are passed to their consumer before more of them are read.
+                // Gives the consumer of this call a turn to take its partial results before more are read.
                 if count.is_multiple_of(MAX_EVENTS_PER_TURN) {
                     yield_now().await;
                 }
@@ -431,7 +432,7 @@ impl Core {
             .map(|_| ())
     }
 
-    /// Makes the connection of an answered request reusable: the rest of its stream is read and discarded.
+    /// Reads and discards the rest of an answered request's stream, so that its connection can be reused.
     fn drain_in_background(self: &Arc<Self>, mut body: Incoming) {
         match body.frame().now_or_never() {
             Some(None | Some(Err(_))) => {}
@@ -442,7 +443,7 @@ impl Core {
     }
 }
 
-/// Forwards an item to its consumer, or returns the outcome.
+/// Returns a future that passes a partial result to its consumer; if the call is done, its outcome as the error.
 fn forward_item(
     next: SlotEvent,
     outlet: &Outlet,
@@ -464,9 +465,10 @@ pub(super) enum StreamResponse {
     Replaced,
 }
 
-/// Removes a request when its caller stops waiting, and cancels it at a legacy server if it was not answered.
+/// Guard of a request that waits for its answer. Dropping it removes the request, and cancels it at a legacy server
+/// if it is still unanswered.
 ///
-/// A modern server sees its stream closed.
+/// At a modern server, closing the response stream is the cancellation.
 struct PendingGuard<'a> {
     core: &'a Arc<Core>,
     number: i64,
@@ -476,7 +478,7 @@ struct PendingGuard<'a> {
 impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         let unanswered = self.core.send_half.pending.remove(self.number);
-        // A modern server, a handshake, and a server that did not get the request need no cancellation.
+        // No session: a modern server, a handshake, or a request that was not sent. These need no cancellation.
         let Some(session_ref) = self.state.session_ref() else { return };
         if !unanswered || self.core.is_closed() {
             return;

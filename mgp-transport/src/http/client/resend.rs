@@ -1,11 +1,11 @@
 //! The rule for sending a request again after its connection broke before an answer began.
 //!
-//! A server may close an idle connection at the very moment a request is written on it.
-//! Then it is unknown whether the request was read, so only requests that change nothing at the server are sent again,
-//! once, on another connection: lists, reads, a handshake that leaves nothing behind, pings, and `GET`.
-//! A second copy of any other request, above all of a tool call, might run. It is sent again only if hyper reports that
-//! it was never written; then the pool uses another connection.
-//! After the head of an answer nothing is sent again here.
+//! A server may close an idle connection at the very moment a request is written on it. The client then cannot know
+//! whether the server read the request, so it sends only requests that change nothing at the server again, once, on
+//! another connection: lists, reads, a handshake that leaves nothing behind, pings, and `GET`. A second copy of any
+//! other request, above all of a tool call, might run. It is sent again only if hyper reports that it was never
+//! written; then the pool uses another connection. Once the head of a response has arrived, this rule sends nothing
+//! again.
 
 use std::error::Error as StdError;
 use std::io;
@@ -21,7 +21,7 @@ use super::pool::PoolError;
 /// Rule for sending a request again after its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResendPolicy {
-    /// Once: it changes nothing.
+    /// Send it once more, because it changes nothing.
     Once,
     /// Never: it may have run, or was sent again already.
     Never,
@@ -60,7 +60,7 @@ impl ResendPolicy {
     }
 }
 
-/// Returns whether the connection ended, rather than carried an invalid response.
+/// Returns whether the error means that the connection ended, and not that the response was invalid.
 fn is_broken(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {

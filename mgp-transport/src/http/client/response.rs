@@ -13,7 +13,7 @@ use super::error::{Fault, causes};
 use super::sender::HttpSender;
 use crate::http::body_buffer::BodyBuffer;
 
-/// Bytes of a refusal that are read.
+/// Maximum number of bytes read from the body of an error response.
 const MAX_REFUSAL_BYTES: usize = 256 << 10;
 
 /// Response of a server, classified by its head.
@@ -22,7 +22,7 @@ pub(super) enum Answer {
     Json(Incoming),
     /// Events; the body is unread.
     Events(Incoming),
-    /// Any other response.
+    /// Any other response: an empty one or an error.
     Other(Box<Response<Incoming>>),
 }
 

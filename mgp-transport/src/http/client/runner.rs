@@ -20,7 +20,7 @@ pub(super) struct Runner {
     tasks: FuturesUnordered<BoxFuture<'static, ()>>,
     notifications: NotificationQueue,
     listening: Option<BoxFuture<'static, ()>>,
-    /// The runtime it runs on, for the work that remains when it is dropped.
+    /// Runtime on which the runner runs; used for work that remains when the runner is dropped.
     runtime: Option<Handle>,
 }
 
@@ -43,7 +43,7 @@ impl Runner {
             Poll::Pending
         })
         .await;
-        // Nothing more is read; waiting requests fail before the server is notified.
+        // Stops reading, and fails unanswered requests before the session is ended at the server.
         self.listening = None;
         core.send_half.pending.close("the connection was closed on this side");
         self.tasks.clear();
@@ -56,7 +56,7 @@ impl Runner {
             match job {
                 Job::Task(task) => self.tasks.push(task),
                 Job::Notification(size, handling) => self.notifications.push(size, handling),
-                // The stream of the previous session, if there is one, is obsolete.
+                // Replaces the reader of the previous session's stream, which is obsolete.
                 Job::Listen(opened) => {
                     self.listening = Some(Box::pin(listen(Arc::clone(&self.core), opened)));
                 }

@@ -20,7 +20,7 @@ use crate::http::{CredentialRefusal, RequestCredentials, RequestTarget};
 
 /// Bytes that are read of an unneeded body, so that its connection can be reused.
 const MAX_DRAINED_BYTES: usize = 64 << 10;
-/// Time for reading them.
+/// Maximum time for draining an unneeded body.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends requests to one endpoint.
@@ -31,7 +31,7 @@ pub(super) struct HttpSender {
     pool: Pool,
 }
 
-/// Creates the headers of a request, each time it is sent.
+/// Function that creates the headers of a request; called each time the request is sent.
 pub(super) type MakeHeaders<'a> = &'a (dyn Fn() -> HeaderMap + Sync);
 
 /// A request that was sent.
@@ -40,7 +40,7 @@ struct SentRequest<'a> {
     headers: MakeHeaders<'a>,
     body: &'a Bytes,
     resend: ResendPolicy,
-    /// The credentials it had.
+    /// Credentials with which it was sent.
     shown: RequestCredentials,
 }
 
@@ -84,9 +84,9 @@ impl HttpSender {
         later.await
     }
 
-    /// Returns the response if it is a plain answer.
+    /// Returns the response if it needs no further step; otherwise, as the error, a future that continues the exchange.
     ///
-    /// The remaining steps are boxed, as hardly a request needs them and each would reserve space for them.
+    /// That future is boxed: few requests need it, and unboxed it would enlarge the future of every request.
     fn plain_answer<'a>(
         &'a self,
         outcome: Result<Response<Incoming>, PoolError>,
@@ -101,7 +101,7 @@ impl HttpSender {
         }
     }
 
-    /// Continues a request that was not plainly answered.
+    /// Continues an exchange after a redirect, a refusal of the credentials, or an error.
     async fn continue_exchange(
         &self,
         mut sending: SentRequest<'_>,
@@ -138,7 +138,7 @@ impl HttpSender {
                 }
                 Err(error) => return Err(self.failed(&error).into()),
             }
-            // For the current destination: it changes with a redirect, and remains after a refusal.
+            // Credentials are for the current destination, which changes with a redirect but not with a refusal.
             let destination = moved.as_ref().unwrap_or(&self.destination);
             sending.shown = self.shown(sending.method, destination).await?;
             let headers = (sending.headers)();
@@ -262,7 +262,7 @@ fn nonce(headers: &HeaderMap) -> Option<String> {
     one.to_str().ok().map(str::to_owned)
 }
 
-/// Describes a refusal for the credentials.
+/// Describes to the credentials how they were refused.
 fn auth_refusal(
     response: &Response<Incoming>,
     shown: Option<String>,
@@ -299,7 +299,7 @@ pub(super) async fn drain(mut body: Incoming) {
             left = less;
         }
     };
-    // Complete or not, the body is not needed any more.
+    // Whether the body was read completely does not matter.
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, reading).await;
 }
 

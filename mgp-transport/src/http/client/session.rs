@@ -19,7 +19,7 @@ pub(super) struct Session {
     state: Mutex<SessionState>,
     /// Held while the session is opened again, so that all requests that find it lost wait for the same new one.
     pub(super) renewing: tokio::sync::Mutex<()>,
-    /// Notified when it is replaced or ends.
+    /// Notified when the session is replaced or ends.
     changed: Notify,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct Session {
 struct SessionState {
     /// Headers of its requests.
     headers: Arc<SessionHeaders>,
-    /// The call that opened it.
+    /// The `initialize` call that opened the session; repeated to open a new one.
     handshake: Option<Call>,
     /// Settings made in it, which are replayed in the next one.
     settings: SessionSettings,
     /// Incremented with every session.
     generation: u64,
-    /// If set, there will be no further session.
+    /// If set, the connection is closed and no further session can start.
     is_closed: bool,
 }
 
@@ -83,7 +83,7 @@ impl Session {
         session_ref
     }
 
-    /// Returns which session is current.
+    /// Returns a reference to the current session.
     pub(super) fn session_ref(&self) -> SessionRef {
         self.state.lock().session_ref()
     }
@@ -94,7 +94,7 @@ impl Session {
         session_ref: SessionRef,
         headers: &mut HeaderMap,
     ) -> bool {
-        // Compared after the headers are inserted, so that no other session can begin in between.
+        // Compared after the insertion, because `insert_headers` reads the session and its headers under one lock.
         self.insert_headers(headers) == session_ref
     }
 
@@ -134,7 +134,7 @@ impl Session {
         self.state.lock().headers.revision.clone()
     }
 
-    /// Starts a session; returns its headers if the connection is closed, so that it can be ended at the server.
+    /// Starts a session. If the connection is closed, returns `headers`, so that the caller can end it at the server.
     pub(super) fn start(&self, headers: SessionHeaders, by: Call) -> Result<(), SessionHeaders> {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -152,7 +152,7 @@ impl Session {
     pub(super) fn close(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let session_ref = self.insert_headers(&mut headers);
-        // The calls in the state hold the connection.
+        // Dropping the old state releases the calls in it, which keep the connection alive.
         *self.state.lock() = SessionState {
             generation: session_ref.generation + 1,
             is_closed: true,
@@ -163,11 +163,12 @@ impl Session {
     }
 }
 
-/// Guard that ends a session in the background when it is dropped: its caller may stop waiting at any moment.
+/// Guard of a newly opened session. If it is dropped before [`start`](Self::start), e.g. because the caller stopped
+/// waiting, it ends the session at the server in the background.
 pub(super) struct SessionGuard {
     core: Arc<Core>,
     headers: Option<SessionHeaders>,
-    /// The runtime on which it was opened, as it may be dropped outside of one.
+    /// Runtime on which the session was opened; needed because the guard may be dropped outside of a runtime.
     runtime: Option<Handle>,
 }
 
@@ -181,7 +182,7 @@ impl SessionGuard {
         self.headers.as_ref()
     }
 
-    /// Makes it the session of the connection, unless that was closed meanwhile.
+    /// Makes this the session of the connection; fails if the connection was closed meanwhile.
     pub(super) fn start(mut self, by: Call) -> Result<(), RpcError> {
         let Some(headers) = self.headers.take() else { return Ok(()) };
         self.core.session.start(headers, by).map_err(|unwanted| {

@@ -6,19 +6,19 @@ use mgp_types::method::{
 };
 use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet};
 
-/// Watched resources that are kept; further ones are not watched in a new session.
+/// Maximum number of subscribed resources that are kept; subscriptions beyond it are not replayed.
 const MAX_WATCHED: usize = 4096;
 
 /// Settings of a session.
 #[derive(Default)]
 pub(super) struct SessionSettings {
     level: Option<Call>,
-    /// The latest permissions of the server; each call sets all of them.
+    /// The latest permission call; each such call sets all permissions.
     permissions: Option<Call>,
     watched: Vec<(String, Call)>,
 }
 
-/// Request that changes the settings once it is granted.
+/// Change of the settings that a request makes once the server accepts it.
 pub(super) enum SettingChange {
     Level(Call),
     Permissions(Call),
@@ -26,7 +26,8 @@ pub(super) enum SettingChange {
     Unwatch(String),
 }
 
-/// Extension that marks a request replayed in a new session, which must not open a further one.
+/// Extension that marks a replayed request. Such a request must not open a further session if it finds its own
+/// lost.
 pub(super) struct Replayed;
 
 impl SettingChange {

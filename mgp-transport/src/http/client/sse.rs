@@ -5,23 +5,24 @@ use std::time::Duration;
 use bytestring::ByteString;
 use http::HeaderValue;
 
-/// Maximum length of an id that is sent back in a header.
+/// Maximum length, in bytes, of an event id that is sent back in a header. After a longer one the stream cannot be
+/// resumed.
 const MAX_ID_BYTES: usize = 1024;
 
 /// An event with data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Name of the event; empty for a message.
+    /// Name of the event; empty if the stream gave it none.
     pub(super) name: String,
     /// Data of the event, its lines joined.
     pub(super) data: ByteString,
 }
 
-/// Error: an event exceeded the limit; it is skipped, and the next ones are read.
+/// Error: an event exceeded the limit and was skipped; the events after it can still be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// Turns bytes into events; its state of the stream survives a new connection.
+/// Parser that turns bytes into events. Last event id and retry delay survive a reconnect.
 #[derive(Debug)]
 pub(super) struct SseReader {
     bound: usize,
@@ -78,7 +79,7 @@ impl SseReader {
         self.last_id.as_ref()
     }
 
-    /// Returns the wait that the server requested.
+    /// Returns the retry delay that the server requested, if any.
     pub(super) fn retry(&self) -> Option<Duration> {
         self.retry
     }
@@ -127,7 +128,7 @@ impl SseReader {
     fn buffer_piece(&mut self, piece: &[u8]) {
         if self.line.len() + self.draft.len() + piece.len() > self.bound {
             self.draft.too_long = true;
-            // One byte is kept, so that the line does not look empty.
+            // The line is too long, so its bytes are dropped, except for one: an empty line would end the event.
             self.line.truncate(1);
             if self.line.is_empty() {
                 self.line.extend(piece.first());

@@ -1,6 +1,7 @@
-//! The check of addresses that a URL from another party resolves to: only public ones may be reached.
+//! The check of addresses to which a foreign URL resolves (one that e.g. a server supplied): only public ones are
+//! allowed.
 //!
-//! The check is pure; names are resolved elsewhere, and the checked address is the one that is connected to.
+//! The check does no I/O: the caller resolves the name, and must connect to the very address that was checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +15,7 @@ pub enum ForbiddenAddress {
     /// An address of a private network.
     #[error("it is an address of a private network")]
     Private,
-    /// A link-local address; cloud machines find their secrets there.
+    /// A link-local address; on cloud machines it leads to the metadata service with the machine's credentials.
     #[error("it is an address of the local link")]
     LinkLocal,
     /// An address inside a provider's network (100.64.0.0/10).
@@ -28,7 +29,7 @@ pub enum ForbiddenAddress {
     Reserved,
 }
 
-/// Checks an address; IPv6 forms that embed an IPv4 address are checked as that.
+/// Checks whether an address is public. For an IPv6 address that embeds an IPv4 address, checks the embedded one.
 ///
 /// ```
 /// use mgp_transport::http::{ForbiddenAddress, check_address};
@@ -69,7 +70,7 @@ const V4: &[(Ipv4Addr, u32, ForbiddenAddress)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4, ForbiddenAddress::Reserved),
 ];
 
-/// IPv6 networks whose addresses embed an IPv4 address, with their prefix lengths and the number of bits after it.
+/// IPv6 networks that embed an IPv4 address: network address, prefix length, number of bits after the IPv4 address.
 const CARRIERS: &[(Ipv6Addr, u32, u32)] = &[
     // Mapped, translated (SIIT), NAT64, 6to4, compatible.
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, 0),
@@ -81,14 +82,14 @@ const CARRIERS: &[(Ipv6Addr, u32, u32)] = &[
 
 /// IPv6 networks without public servers; outside `2000::/3` no addresses are assigned.
 const V6: &[(Ipv6Addr, u32, ForbiddenAddress)] = &[
-    // NAT64 with a network-specific prefix leads inside the network.
+    // NAT64 with a network-specific prefix, which leads to hosts inside the network.
     (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, ForbiddenAddress::Private),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, ForbiddenAddress::Private),
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, ForbiddenAddress::LinkLocal),
     // Site-local addresses, which are deprecated.
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, ForbiddenAddress::Private),
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, ForbiddenAddress::Multicast),
-    // Protocol assignments, Teredo, which hides its target, and documentation.
+    // The next networks: protocol assignments (with Teredo, which hides its target), documentation.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, ForbiddenAddress::Reserved),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, ForbiddenAddress::Reserved),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, ForbiddenAddress::Reserved),

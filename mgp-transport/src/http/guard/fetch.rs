@@ -1,7 +1,7 @@
-//! A fetcher that reaches public servers only, whatever their names resolve to.
+//! A fetcher of documents that connects to public addresses only.
 //!
-//! Names are resolved once, by the connector that connects to the very addresses that were checked: a name that
-//! resolves to another address a moment later changes nothing.
+//! The connector resolves a name once, and connects to the very addresses that were checked. So a name that
+//! resolves to a private address a moment later (DNS rebinding) gains nothing.
 
 use std::error::Error as StdError;
 use std::net::{IpAddr, SocketAddr};
@@ -75,7 +75,8 @@ impl GuardedFetch {
         Self::under(Rules::default())
     }
 
-    /// Creates a fetcher for documents named by the server at this URL; if that is on this machine, they may be too.
+    /// Creates a fetcher for documents that the server at this URL refers to. If the server is on this machine,
+    /// documents on this machine are allowed too.
     ///
     /// # Errors
     /// The errors of [`GuardedFetch::new`], and [`HttpClientError::Url`] if the URL is not valid.
@@ -129,7 +130,7 @@ impl GuardedFetch {
         let connector =
             connector(Guard(Arc::clone(&rules)), &rules.proxy, secure, &rules.roots, "a fetcher")?;
         let client = Client::builder(TokioExecutor::new())
-            // Each document gets a connection that was checked for it.
+            // Connections are not reused: each document gets a connection whose address was checked for it.
             .pool_max_idle_per_host(0)
             .build(connector);
         Ok(Self { rules, time: TIME, bytes: BYTES, client })
@@ -139,7 +140,7 @@ impl GuardedFetch {
         let url = request.url.clone();
         let failed = |why: String| FetchError::Failed { url: shown_url(&url), why };
         let uri = self.rules.judge_url(&url)?;
-        // A connector without TLS would speak plain HTTP to it.
+        // A connector built without TLS would send this request unencrypted.
         if !cfg!(feature = "tls") && uri.scheme() == Some(&Scheme::HTTPS) {
             return Err(failed("https needs the feature `tls` of mgp-transport".to_owned()));
         }
@@ -217,7 +218,7 @@ impl Rules {
             Some("http") => return Err(forbidden("it is not https".to_owned())),
             _ => return Err(forbidden("it is neither https nor http".to_owned())),
         }
-        // The connector does not resolve a host that is an address already.
+        // The connector passes a host that is an address to no resolver, so it is checked here.
         if let Ok(address) = bare(host).parse() {
             self.judge(host, address).map_err(|why| forbidden(why.to_string()))?;
         }
@@ -325,7 +326,7 @@ mod tests {
         assert_eq!(mixed.unwrap(), ["1.1.1.1"]);
         let inside = sieved(&rules, "rebind.example", &["169.254.169.254"]).unwrap_err();
         assert!(inside.contains("rebind.example") && inside.contains("local link"), "{inside}");
-        // The name of another machine does not lead to this one, whatever the server itself is.
+        // A name other than the local ones must not lead to this machine, even if the server is on it.
         let beside = Rules { loopback: true, ..Rules::default() };
         assert!(sieved(&beside, "rebind.example", &["127.0.0.1"]).is_err());
         assert!(sieved(&beside, "localhost", &["127.0.0.1", "::1"]).is_ok());

@@ -1,4 +1,5 @@
-//! Fetching documents whose URLs another party chose (MCP authorization, SSRF).
+//! Fetching documents whose URLs were chosen by someone else, without reaching private addresses (SSRF; MCP
+//! authorization).
 
 mod address;
 mod fetch;

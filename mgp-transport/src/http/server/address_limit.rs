@@ -55,7 +55,8 @@ impl Drop for CountedConnection {
     }
 }
 
-/// Returns the network that counts as one client: for IPv6 the 64-bit prefix, which one household gets.
+/// Returns the network that counts as one client: an IPv4 address, or the 64-bit prefix of an IPv6 address, because
+/// one household has all addresses under it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(ip) if !ip.is_loopback() => {

@@ -12,48 +12,53 @@ pub struct HttpConfig {
     pub endpoint: Option<String>,
     /// Principal of requests that no layer around the service authenticated; if `None`, they get 401. Default: `None`.
     pub anonymous: Option<Principal>,
-    /// Host names (without port) that requests may name besides loopback ones; others get 403.
+    /// Host names (without port) allowed in `Host`, besides those of this machine (loopback); others get 403.
     ///
-    /// A web page can point a host name of its own at this machine; the `Host` header reveals that name.
+    /// This stops DNS rebinding: a web page can make its own host name resolve to this machine, but `Host` then has
+    /// that name.
     pub hosts: Vec<String>,
-    /// Origins of web pages that may call, as browsers write them (`https://app.example`), besides loopback ones;
-    /// others get 403. Requests without an origin do not come from a browser.
+    /// Origins whose web pages may call, as browsers write them (`https://app.example`), besides loopback ones; others
+    /// get 403. Requests without `Origin` are allowed, because they do not come from a web page.
     pub origins: Vec<String>,
     /// Maximum length of a request body; a longer one gets 413. Default: 16 MiB.
     pub body_bytes: usize,
-    /// Time for a request body, plus one second for each 8 KiB received; then it gets 408. Default: 10 s.
+    /// Maximum time for a request body, plus one second for each 8 KiB received; a slower one gets 408. Default: 10 s.
     pub body_timeout: Duration,
-    /// Bytes of request bodies held at once, of all callers; above it requests get 503. Default: 256 MiB.
+    /// Maximum size, in bytes, of all request bodies held at once; requests beyond it get 503. Default: 256 MiB.
     ///
-    /// A caller may hold up to eight times the bytes that are still free, so that others always find room; above that its
-    /// requests get 429.
+    /// One caller may hold at most eight times as many bytes as are still free, so that others always find room; beyond
+    /// that its requests get 429.
     pub held_bytes: usize,
-    /// Requests that run at once, of all callers; above it requests get 503, except for 64 more pings. Default: 8,192.
+    /// Maximum number of requests that run at once; requests beyond it get 503, except for up to 64 pings. Default:
+    /// 8,192.
     ///
-    /// A caller (tenant and subject) may run up to eight times as many as are still free; above that its requests get 429.
-    /// A single caller thus gets up to eight ninths of them, two up to eight seventeenths each, and a new one always finds
-    /// room.
+    /// One caller (tenant, subject and agent) may run at most eight times as many requests as there are free places;
+    /// beyond that its requests get 429. A single caller thus gets up to 8/9 of the places, two get up to 8/17 each,
+    /// and a new caller always finds room.
     pub in_flight: usize,
     /// Form of the answers.
     pub answer_mode: AnswerMode,
-    /// Time after which the answer of a running call becomes a stream, which keeps proxies from timing out. Default: 10 s.
+    /// Time after which a call that still runs is answered with an event stream, so that proxies do not time out.
+    /// Default: 10 s.
     pub stream_delay: Duration,
     /// Interval of keep-alive comments on an idle stream. Default: 15 s.
     pub keep_alive_interval: Duration,
     /// Time a legacy client should wait before it resumes a stream that was cut. Default: 1 s.
     pub retry_delay: Duration,
-    /// Time for which a stream may block its call because the client does not read; then the call sees its
-    /// caller as gone. Default: 30 s.
+    /// Maximum time for which a call waits for a client that does not read its stream; then the call is treated as if
+    /// its client had left. Default: 30 s.
     pub stall_timeout: Duration,
-    /// Number of legacy sessions. At the limit the longest idle ones, of at least one minute, are ended for new ones;
-    /// if there is none, a new session gets 503. For a principal with more than an eighth of all sessions only its own are
-    /// ended. Default: 100,000.
+    /// Maximum number of legacy sessions. At the limit a new session replaces those that have been idle longest (at
+    /// least one minute); if there are none, the request for it gets 503. A principal with more than an eighth of all
+    /// sessions replaces only its own. Default: 100,000.
     pub sessions: usize,
     /// Time after which an idle legacy session ends. Default: 30 minutes.
     pub session_ttl: Duration,
-    /// Bytes of events that a legacy stream keeps for a client that resumes it; the oldest are dropped. Default: 1 MiB.
+    /// Maximum size, in bytes, of the events that one legacy stream keeps for a client that resumes it; beyond it the
+    /// oldest are dropped. Default: 1 MiB.
     pub replay_bytes: usize,
-    /// The same for all streams together; above it the oldest of each stream are dropped. Default: 256 MiB.
+    /// Maximum size, in bytes, of the kept events of all streams together; beyond it each stream drops its oldest.
+    /// Default: 256 MiB.
     pub store_bytes: usize,
 }
 

@@ -20,7 +20,7 @@ use super::config::HttpConfig;
 use super::guard::is_known_origin;
 use super::refusal::{Refusal, clip_text};
 
-/// Layer that allows web pages to call: those of loopback hosts, and of the origins in an [`HttpConfig`].
+/// Layer that lets web pages read answers: pages of loopback hosts, and of the origins in an [`HttpConfig`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CorsLayer(Arc<HttpConfig>);
@@ -61,7 +61,7 @@ where
         let Some(origin) = request.headers().get(header::ORIGIN).cloned() else {
             return Either::Left(self.inner.call(request));
         };
-        // Before the page is asked for credentials: no user may call from it.
+        // Rejected before authentication: a page of an unknown origin must not make the user log in.
         if !origin.to_str().is_ok_and(|origin| is_known_origin(origin, &self.layer.0)) {
             let shown = clip_text(&String::from_utf8_lossy(origin.as_bytes()));
             let refused = Refusal::Origin(shown).into_response_with(None);
@@ -94,7 +94,7 @@ fn preflight<R: From<Bytes>>(request: &HeaderMap, origin: HeaderValue) -> Respon
     allow(headers, origin);
     let methods = HeaderValue::from_static("GET, POST, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-    // The page may make calls, so it may choose its headers.
+    // A page that may call may also choose its headers, so all requested ones are allowed.
     if let Some(names) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }

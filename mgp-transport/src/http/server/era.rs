@@ -18,7 +18,7 @@ impl RequestHeaders<'_> {
         self.version == Some(Revision::MODERN.as_str())
     }
 
-    /// Fails if they name an unknown revision, or another one than the session negotiated.
+    /// Checks the revision in the headers; fails if it is unknown, or differs from the one the session negotiated.
     pub(super) fn check_legacy_revision(
         &self,
         negotiated: Option<&Revision>,
@@ -81,7 +81,7 @@ impl RequestHeaders<'_> {
             Some(HeaderTarget::Task(id)) => {
                 check_header("Mcp-Name", self.name, &id, Presence::Optional)
             }
-            // The handler of the method reports what is wrong with its parameters.
+            // Invalid parameters are reported by the method's handler.
             None => Ok(()),
         }
     }
@@ -97,7 +97,7 @@ fn check_header(
     match found {
         None if presence == Presence::Optional => Ok(()),
         None => mismatch("missing".to_owned()),
-        // Bytes that are not text equal nothing, whatever the body is.
+        // A header that is not text never matches, not even a body that contains the placeholder.
         Some(NOT_TEXT) => mismatch("not text".to_owned()),
         Some(found) if decode_header(found).as_deref() == Some(body) => Ok(()),
         Some(found) => mismatch(quoted(found)),

@@ -1,4 +1,4 @@
-//! The reader of a stream for a response, which also drives the call behind it.
+//! Reads the events of a stream into a response body, and drives the call that writes them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Drop for StreamReader {
 
 /// Events of a response.
 pub(super) struct EventBody {
-    /// Declared before the reader, because it may still write when it is dropped.
+    /// The call that writes the events. Declared before `reader`, because its destructor may still write.
     driven: Option<DrivenCall>,
     reader: StreamReader,
     /// Credentials of the client; the stream ends when they are no longer valid.
@@ -66,7 +66,7 @@ impl DrivenCall {
         Self { id, call, _held: held }
     }
 
-    /// Drives the call; when it has ended, its answer is in the stream.
+    /// Polls the call; when it completes, writes its answer to the stream.
     fn poll(&mut self, stream: &Stream, task: &mut Task<'_>) -> Poll<()> {
         self.call.as_mut().poll(task).map(|outcome| {
             let mut answer = Vec::with_capacity(128);
@@ -81,13 +81,13 @@ impl EventBody {
         Self { driven: None, reader, pass: None, keep_alive, timer: None }
     }
 
-    /// Ends the events when the client's credentials are no longer valid.
+    /// Sets the client's credentials; the response ends when they expire.
     pub(super) fn with_pass(mut self, pass: Option<CredentialGrant>) -> Self {
         self.pass = pass;
         self
     }
 
-    /// Drives a call, which ends when its response is dropped.
+    /// Sets the call to drive; it ends when the response is dropped.
     pub(super) fn with_call(mut self, driven: DrivenCall) -> Self {
         self.driven = Some(driven);
         self

@@ -1,7 +1,8 @@
-//! Scopes of requests outside sessions.
+//! Scopes of requests that belong to no session (modern era).
 //!
-//! A client that sends a handle with its requests can refer to one request in another, e.g. to cancel it. Two clients
-//! of one principal with different handles cannot, whatever ids their requests have.
+//! A client may send a handle (an id of its own) with its requests. All requests with one handle share a scope, so
+//! one can refer to another by its id, e.g. to cancel it. Clients of one principal with different handles cannot
+//! reach each other's requests, even if the request ids are equal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub(super) struct HandleScopes(Mutex<Table>);
 
 type Table = HashMap<Key, HandleScope, ahash::RandomState>;
 
-/// A handle belongs to its principal.
+/// Key of a scope: a handle is valid for one principal only.
 type Key = (Principal, Box<str>);
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ struct HandleScope {
 }
 
 impl HandleScopes {
-    /// Adds a request of a principal to the scope of its handle.
+    /// Adds a request to the scope of its handle; without a handle it gets a scope of its own.
     pub(super) fn enter(
         self: &Arc<Self>,
         principal: Principal,
@@ -50,7 +51,7 @@ impl HandleScopes {
     }
 }
 
-/// A request in its scope.
+/// A running request and its scope, which ends with the last request in it.
 #[derive(Debug)]
 pub(super) struct ScopedRequest {
     pub(super) scope: Scope,

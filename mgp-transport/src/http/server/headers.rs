@@ -1,6 +1,6 @@
-//! The headers with a meaning in MCP, found in one pass; none of them may occur twice.
+//! The headers that have a meaning in MCP, collected in one pass; a request with a duplicate is refused.
 //!
-//! With two values, an intermediary may have acted on the other one.
+//! If a header had two values, an intermediary might have acted on the one that this server does not use.
 
 use std::sync::{Arc, LazyLock};
 
@@ -102,7 +102,7 @@ pub(super) fn params(headers: &HeaderMap) -> Arc<HeaderParams> {
     if params.is_empty() { Arc::clone(&NONE) } else { Arc::new(params) }
 }
 
-/// Placeholder for the value of a header that is not text; it equals no known value.
+/// Placeholder for a header value that is not text; no valid value equals it.
 pub(super) const NOT_TEXT: &str = "\u{fffd}";
 
 fn text(value: &HeaderValue) -> &str {

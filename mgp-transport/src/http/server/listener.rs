@@ -32,18 +32,20 @@ use super::tracking::{Activity, TimeoutSocket, TrackedService};
 pub struct ConnectionLimits {
     /// Connections at once; further ones wait to be accepted. Default: 32,768.
     pub connections: usize,
-    /// Connections from one IPv4 address or one 64-bit IPv6 network; further ones get 429 and are closed. Default: 256.
+    /// Maximum number of connections from one IPv4 address or one 64-bit IPv6 network; further ones get 429 and are
+    /// closed. Default: 256.
     ///
-    /// Behind a proxy all connections are from the proxy's address.
+    /// Behind a proxy, all connections come from the proxy's address, so raise this limit there.
     pub per_address: usize,
-    /// The same for each loopback address, which proxies and tests use. Default: 16,384.
+    /// Maximum number of connections from one loopback address, which local proxies and tests use. Default: 16,384.
     pub per_loopback: usize,
     /// Time for the head of a request, counted from the connection or the last answer. It is checked in steps of this
     /// length, so a slow client has up to twice as long. Default: 30 s.
     pub head_timeout: Duration,
     /// Maximum length of a head; a longer one gets 431. Default: 64 KiB.
     pub head_bytes: usize,
-    /// Time in which a client must read at least 4 KiB while bytes wait for it. Default: 30 s.
+    /// Time within which a client must read at least 4 KiB while bytes wait for it; a slower one is disconnected.
+    /// Default: 30 s.
     pub stall_timeout: Duration,
     /// Time for running answers after the listener was stopped. Default: 5 s.
     pub drain_timeout: Duration,
@@ -94,10 +96,10 @@ impl Default for ConnectionLimits {
 /// Delay of the next accept when the system has run out of descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Rejections that are answered at once; further connections are closed without an answer.
+/// Maximum number of rejected connections that are being answered; beyond it they are closed without an answer.
 const MAX_REJECTIONS: usize = 64;
 
-/// Time for one rejection.
+/// Maximum time for answering one rejected connection.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves connections until `stop` completes, then lets the running answers finish.
@@ -126,7 +128,7 @@ pub async fn listen<S, R>(
         // Removes the tasks that have ended.
         while connections.try_join_next().is_some() {}
         let accepted = pin!(async {
-            // The semaphore is never closed.
+            // `ok` is always `Some`: the semaphore is never closed.
             let permit = Arc::clone(&room).acquire_owned().await.ok();
             (listener.accept().await, permit)
         });
@@ -185,7 +187,7 @@ async fn reject(mut socket: TcpStream) {
     let answering = async {
         socket.write_all(&answer).await?;
         socket.shutdown().await?;
-        // Closing a socket with unread bytes resets it, and the answer with it.
+        // Reads what the client sent: closing a socket with unread bytes would reset it and destroy the answer.
         let mut rest = [0; 1024];
         while socket.read(&mut rest).await? > 0 {}
         std::io::Result::Ok(())

@@ -14,9 +14,9 @@ use crate::connection::MAX_PING_BYTES;
 /// Requests beyond the limit that are read to find out whether they are pings.
 const MAX_PING_REQUESTS: usize = 64;
 
-/// Factor between what one caller may use and what is free, so that there is always room for a new caller.
+/// One caller may use at most this many times what is still free, so that there is always room for a new caller.
 ///
-/// A single caller gets up to eight ninths of the limit; two get up to eight seventeenths each, and so on.
+/// A single caller thus gets up to 8/9 of the limit, two get up to 8/17 each, and so on.
 const FREE_SHARE_FACTOR: usize = 8;
 
 /// Running requests and held bytes of a server.
@@ -27,7 +27,7 @@ pub(super) struct Load {
     callers: Mutex<HashMap<Caller, Arc<CallerLoad>, ahash::RandomState>>,
 }
 
-/// A caller: tenant, subject and agent. All keys of a user are of one subject, and each is for one agent.
+/// A caller: tenant, subject and agent. Different keys of one user and agent are one caller.
 #[derive(Clone, Debug)]
 struct Caller(Principal);
 
@@ -46,7 +46,7 @@ impl Load {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of their bodies.
+    /// Returns the size, in bytes, of the bodies that are held.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -61,7 +61,8 @@ impl Load {
         busy.refusal().map_or(Ok(busy), Err)
     }
 
-    /// Does the same, but admits a few more requests beyond the limits; these may only be pings.
+    /// Like [`admit`](Self::admit), but also admits up to 64 requests beyond a limit, which are then only served if
+    /// they are pings.
     pub(super) fn admit_for_ping(
         self: &Arc<Self>,
         principal: &Principal,
@@ -113,7 +114,7 @@ pub(super) struct LoadGuard {
     share: Arc<CallerLoad>,
     runs: bool,
     bytes: usize,
-    /// Limit that the request exceeds: then it may only be a ping.
+    /// Limit that the request exceeds, if any; the request is then served only if it is a ping.
     exceeded: Option<ExceededLimit>,
 }
 
@@ -132,7 +133,7 @@ impl LoadGuard {
         self.bytes += bytes;
         let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let own = self.share.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        // A single body within its own limit always fits an idle server.
+        // A body always fits if it is the only one held by the server, whatever `bound` is.
         let most = bound.saturating_sub(held).saturating_mul(FREE_SHARE_FACTOR);
         if held > bound && held > self.bytes {
             self.exceeded = Some(ExceededLimit::Server);
@@ -176,7 +177,8 @@ impl Drop for LoadGuard {
         self.share.held.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.share.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut callers = self.load.callers.lock();
-            // Another request may have started and ended since; then the entry may be a later one.
+            // The same caller may have started and ended another request meanwhile, so the entry may be a newer one:
+            // check it.
             let is_this = |known: &Arc<CallerLoad>| Arc::ptr_eq(known, &self.share);
             if self.share.requests.load(Ordering::Acquire) == 0
                 && callers.get(&self.share.caller).is_some_and(is_this)
@@ -215,7 +217,7 @@ mod tests {
         Principal::new("t", name)
     }
 
-    /// Admits as many requests as a caller gets.
+    /// Admits requests until the caller gets no more.
     fn flood(load: &Arc<Load>, name: &str, bound: usize) -> Vec<LoadGuard> {
         std::iter::from_fn(|| load.admit(&caller(name), bound).ok()).collect()
     }

@@ -43,11 +43,11 @@ use self::load::Load;
 use self::refusal::{Refusal, clip_text, empty, events};
 use self::stream::{EventBudget, EventId};
 
-/// Service for a stack at a URL: mount it in a router, or pass it to [`listen`].
+/// HTTP service that passes requests to a stack. Mount it in a router, or pass it to [`listen`].
 ///
 /// The caller is read from the request's extensions, where an authenticating layer around this service puts a
-/// [`Principal`], and a [`CredentialGrant`] if its credentials may expire.
-/// A request without one gets 401, unless the configuration names a principal for it ([`HttpConfig::anonymous`]).
+/// [`Principal`], and a [`CredentialGrant`] if its credentials may expire. A request without a principal gets 401,
+/// unless the configuration sets one for such requests ([`HttpConfig::anonymous`]).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -111,9 +111,10 @@ impl HttpService {
         self.0.sessions.len()
     }
 
-    /// Ends the streams of legacy sessions that belong to no call, once their clients have read them.
+    /// Ends the own streams of all legacy sessions (those that belong to no call), once their clients have read them.
     ///
-    /// They would keep a server that waits for its connections from stopping. Calls and their streams continue.
+    /// Call it when the server stops: these streams stay open as long as their clients do. Calls and their streams
+    /// continue.
     pub fn end_streams(&self) {
         self.0.sessions.end_streams();
     }
@@ -124,7 +125,7 @@ impl HttpService {
         self.0.load.running()
     }
 
-    /// Returns the bytes of their bodies.
+    /// Returns the total size, in bytes, of the request bodies that are held.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.0.load.held()
@@ -235,7 +236,7 @@ impl ReceivedRequest<'_> {
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    /// Returns the session of a request that requires one.
+    /// Returns the session of a request; fails for modern requests, which have none.
     fn required_session(&self) -> Result<Arc<Session>, Refusal> {
         if self.headers.is_modern() {
             return Err(Refusal::Stateless);
@@ -243,7 +244,7 @@ impl ReceivedRequest<'_> {
         self.session(&self.principal()?)
     }
 
-    /// Returns the session that a legacy request names, and checks its headers against it.
+    /// Returns the session that a legacy request names; fails if the request's revision is not the session's.
     fn session(&self, principal: &Principal) -> Result<Arc<Session>, Refusal> {
         let id = self.headers.session.ok_or(Refusal::NoSession)?;
         let found = self.state.sessions.find(id, principal);
@@ -273,8 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_has_no_header_of_its_request() {
-        let mut config = HttpConfig::default();
-        config.anonymous = Some(Principal::local());
+        let config = HttpConfig { anonymous: Some(Principal::local()), ..HttpConfig::default() };
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
         let request = Request::post("/mcp")
             .header("host", "localhost")

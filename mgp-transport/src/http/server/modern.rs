@@ -1,4 +1,4 @@
-//! Requests without a session: a call lives as long as its response, and writes to nothing else.
+//! Requests without a session: a call lives as long as its response, and can write to that response only.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -53,11 +53,11 @@ impl Post<'_> {
             }
             Poll::Pending => stream.poll_first_output(task).map(drop),
         });
-        // A call that is silent for long is answered with a stream.
+        // If the call sends nothing for this long, it is answered with an event stream.
         let _ = timeout(config.stream_delay, begin).await;
         if let Some(outcome) = outcome {
             let answer = written(&id, &outcome);
-            // It was cancelled before it wrote anything, so the client does not wait.
+            // The call was cancelled before it sent anything, so the client expects no answer.
             if answer.is_empty() && stream.is_silent() {
                 return Ok(empty(StatusCode::ACCEPTED));
             }
@@ -70,7 +70,8 @@ impl Post<'_> {
         }
         stream.as_events(None);
         if listens {
-            // It runs as long as its client wants and must not take a place from others; subscriptions have a bound of their own.
+            // A subscription runs as long as its client wants, so it must not occupy a place among the running
+            // requests. The number of subscriptions has its own limit.
             busy.stop_running();
         }
         let driven = DrivenCall::new(id, call, (within, busy));
@@ -85,7 +86,7 @@ impl Post<'_> {
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        // A client cancels by closing its stream. The id means little here: other clients count from 1 as well.
+        // Ignored: a modern client cancels by closing its stream, and the request id is ambiguous among clients.
         if method.as_str() == Cancelled::METHOD {
             return Ok(empty(StatusCode::ACCEPTED));
         }
@@ -104,7 +105,7 @@ fn handle(params: &Params) -> Option<String> {
     params.meta_member(MetaKey::Handle).and_then(|json| serde_json::from_str(json).ok())
 }
 
-/// Returns the status of an answer: errors that a proxy should see have a status of their own.
+/// Returns the HTTP status for an answer. It is 200, except for a few errors that intermediaries should recognize.
 fn status(outcome: &Result<Reply, RpcError>, names_capabilities: bool) -> StatusCode {
     match outcome.as_ref().map_err(RpcError::code) {
         Err(ErrorCode::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
@@ -120,7 +121,7 @@ fn status(outcome: &Result<Reply, RpcError>, names_capabilities: bool) -> Status
     }
 }
 
-/// Link to the caller of one request: its own response.
+/// [`Link`] to the client of one request; it sends on the response only.
 #[derive(Debug)]
 pub(super) struct PostLink(pub(super) Arc<Stream>);
 

@@ -79,7 +79,7 @@ impl Refusal {
             Self::Path { .. } | Self::UnknownSession | Self::UnknownEvent(_) => {
                 StatusCode::NOT_FOUND
             }
-            // With "not found" the client would make the call again in a new session.
+            // With status 404 the client would repeat the call in a new session, although it may have had effects.
             Self::SessionEnded => StatusCode::OK,
             Self::Method(_) | Self::Stateless => StatusCode::METHOD_NOT_ALLOWED,
             Self::Accept => StatusCode::NOT_ACCEPTABLE,
@@ -106,7 +106,7 @@ impl Refusal {
         };
         match self {
             Self::Message(error, id) => (error, id),
-            // At this point the client's capabilities are unknown.
+            // No recovery hints: the client's capabilities are not known yet.
             refusal => {
                 let error = RpcError::new(code, refusal.to_string()).without_recovery();
                 (refusal.with_data(error), None)
@@ -155,7 +155,7 @@ impl Refusal {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
-            // The rest of the body is not read.
+            // The rest of the body is not read, so the connection cannot be reused.
             StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }

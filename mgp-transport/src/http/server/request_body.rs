@@ -1,4 +1,4 @@
-//! Reads the body of a request, bounded in size and time, and in the bytes of all requests together.
+//! Reads the body of a request, with limits on its size, its time, and the size of all bodies together.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::http::body_buffer::BodyBuffer;
 
 /// Time for which the rest of a body that is too long is still read.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes a second that extend the time of a body, so that a slow line is distinguished from a slow attack.
+/// For each this many bytes received, a body gets one more second: a slow connection gets enough time, but a client
+/// that trickles bytes does not.
 const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
 /// Time for the body of a request that exceeds a limit and may only be a ping.
 const PING_BODY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -57,7 +58,7 @@ where
     let start = Instant::now();
     let expected = usize::try_from(announced).unwrap_or(0).min(bound);
     let mut whole = BodyBuffer::default();
-    // If the length was announced, the end is known without waiting for it.
+    // A body of known length ends here at once, without a further poll.
     while !body.is_end_stream() {
         let earned = Duration::from_secs((whole.len() / MIN_BYTES_PER_SECOND) as u64);
         let left = time.saturating_add(earned).saturating_sub(start.elapsed());
@@ -85,8 +86,8 @@ where
     ByteString::try_from(whole.into_bytes(MAX_COPIED_BODY)).map_err(not_text)
 }
 
-/// Reads and discards what a client still sends, up to a limit: a client that is cut off while it sends never reads the
-/// answer.
+/// Reads and discards what the client still sends, up to a limit. If the connection were closed while the client is
+/// sending, the client would not read the answer.
 async fn discard<B: Body<Data = Bytes>>(mut body: Pin<&mut B>, bytes: usize) {
     let mut left = bytes;
     let rest = async {

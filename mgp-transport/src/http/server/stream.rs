@@ -1,7 +1,7 @@
-//! The messages of one call, or of one session, in transit to the client.
+//! Event streams: the messages of one call, or of one session, on their way to the client.
 //!
-//! A legacy stream outlives its reader: its last events, and those not read yet, are kept for a client that resumes it
-//! with the id of the last event it received.
+//! A legacy stream outlives its reader. Its unread events, and the last ones read, are kept for a client that
+//! resumes the stream after the last event it received.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ const MAX_UNREAD_BYTES: usize = 1 << 20;
 pub(super) struct EventBudget {
     /// Bytes of events that are kept.
     held: AtomicUsize,
-    /// Limit of these bytes.
+    /// Limit of `held`.
     bound: usize,
     /// Bytes that a single stream may keep for a client that resumes it.
     replay: usize,
@@ -67,7 +67,7 @@ impl EventId {
 
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// Number in the session; `None` if the stream cannot be resumed.
+    /// Number of the stream in its session; `None` for a modern stream, which cannot be resumed.
     number: Option<u64>,
     budget: Arc<EventBudget>,
     state: Mutex<StreamState>,
@@ -80,18 +80,18 @@ struct StreamState {
     events: VecDeque<Bytes>,
     /// Number of the first event in `events`.
     first: u64,
-    /// Number of the first event that the reader has not received.
+    /// Number of the next event for the reader.
     next: u64,
     /// Bytes of the events that the reader has not received.
     unread: usize,
     /// Bytes of all events.
     held: usize,
-    /// Number of the current reader; an earlier one sees that it was replaced.
+    /// Number of the current reader. A reader with a lower number was replaced, and ends.
     reader: u64,
-    /// Readers up to this number end once they have received everything.
+    /// Readers up to this number end once they have received all events; see [`Stream::hang_up`].
     released: u64,
     is_read: bool,
-    /// An answer that arrived before its form was decided.
+    /// Answer that arrived before it was decided whether the response is JSON or an event stream.
     answer: Option<Vec<u8>>,
     /// If set, answers are written as events from now on.
     as_events: bool,
@@ -181,7 +181,7 @@ impl Stream {
         if state.ended {
             return false;
         }
-        // The first reader may not have begun.
+        // At least 1, so that a first reader that attaches later ends as well.
         state.released = state.reader.max(1);
         if let Some(waker) = state.waker.take() {
             waker.wake();
@@ -212,7 +212,8 @@ impl Stream {
         self.budget.held.fetch_add(event.len(), Ordering::Relaxed);
         state.events.push_back(event);
         if !state.is_read && self.number.is_some() {
-            // Without a reader the latest events matter most, and the answer is the latest of all.
+            // Without a reader the oldest events are dropped: the latest matter most, and the answer is the last
+            // of all.
             while state.events.len() > 1
                 && (state.held > self.budget.replay || self.budget.is_full())
             {
@@ -232,7 +233,7 @@ impl Stream {
             push_id(&mut event, EventId { stream, number });
         }
         event.extend_from_slice(b"data: ");
-        // Payloads of handlers may have several lines.
+        // A message may contain line breaks; each of its lines then gets a `data:` prefix.
         for (at, line) in message.split(|byte| matches!(byte, b'\n' | b'\r')).enumerate() {
             if at > 0 {
                 event.extend_from_slice(b"\ndata: ");
@@ -260,7 +261,7 @@ impl Stream {
 
     // === Reading ===
 
-    /// Returns the first output; `Poll::Pending` while the call is silent.
+    /// Returns the first output; pending as long as the call has sent nothing.
     pub(super) fn poll_first_output(&self, task: &Task<'_>) -> Poll<FirstOutput> {
         let mut state = self.state.lock();
         if state.as_events {
@@ -275,9 +276,10 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Writes everything as events from now on, including an answer that is already there.
+    /// Makes the response an event stream: from now on everything is written as an event, including a waiting answer.
     ///
-    /// `prime` adds a first event, which a client needs to resume the stream before there was another event.
+    /// `prime` adds an empty first event with this retry delay. Its id lets a client resume the stream before any other
+    /// event.
     pub(super) fn as_events(&self, prime: Option<Duration>) {
         let mut state = self.state.lock();
         if state.as_events {
@@ -315,7 +317,7 @@ impl Stream {
         let reader = state.reader;
         drop(state);
         if after.is_some() {
-            // Events that the client has already no longer block waiting senders.
+            // The client has already received some of the events, so there may be room for waiting senders.
             self.room.notify_waiters();
         }
         reader
@@ -327,14 +329,15 @@ impl Stream {
         if state.reader == reader {
             state.is_read = false;
             state.waker = None;
-            // A stream that cannot be resumed is over.
+            // Without a reader, a stream that cannot be resumed has ended.
             state.ended |= self.number.is_none();
             drop(state);
             self.room.notify_waiters();
         }
     }
 
-    /// Returns all events that the reader has not received, in one piece; `None` at the end, or if the reader was replaced.
+    /// Returns all unread events in one piece; `None` once the stream has ended or another reader has replaced this
+    /// one.
     pub(super) fn poll_read(&self, reader: u64, task: &Task<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.state.lock();
         if state.reader != reader {

@@ -1,5 +1,5 @@
-//! Adapters between hyper and a connection: a service that tracks its requests and is polled only when woken, and a
-//! socket that drops slow peers.
+//! Adapters between hyper and a connection: a service that counts its requests and polls them only when they were
+//! woken, and a socket that disconnects slow peers.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,10 +22,10 @@ use tower_service::Service;
 
 use super::listener::ConnectionLimits;
 
-/// Counters of the requests of a connection that began and that were answered completely.
+/// Activity of one connection: how many of its requests have begun, and how many have been answered completely.
 ///
-/// It also tracks whether the running request was woken. hyper polls it at each of its own steps, two or three times
-/// more often than the request needs, and each poll passes through the whole stack.
+/// It also tracks whether the running request was woken since its last poll. hyper polls a request two or three
+/// times more often than needed, and each poll passes through the whole stack, so needless polls are skipped.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     begun: AtomicUsize,
@@ -63,7 +63,7 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// Service that tracks its requests; always ready, as hyper requires.
+/// Service that counts its requests; it has no `poll_ready`, so the inner service must always be ready.
 pub(super) struct TrackedService<S> {
     pub(super) service: S,
     pub(super) activity: Arc<Activity>,
@@ -103,7 +103,7 @@ where
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if let Some(ActiveRequest(activity)) = &this.running {
-            // In this order, so that a concurrent wake-up wakes the task.
+            // Registered before `is_woken` is read: a wake-up in between then wakes this task.
             activity.task.register(task.waker());
             if !activity.is_woken.swap(false, Ordering::AcqRel) {
                 return Poll::Pending;
@@ -152,15 +152,16 @@ pub(super) struct TimeoutSocket {
     head_timeout: Duration,
     stall: Duration,
     activity: Arc<Activity>,
-    /// Periodic check whether a request has begun; always running, since a new timer for each request costs more.
+    /// Timer of the periodic check whether a request has begun. It runs all the time, because starting a timer for each
+    /// request costs more.
     reading: Option<Pin<Box<Sleep>>>,
-    /// The waker registered with it.
+    /// Waker that is registered with `reading`.
     reader: Option<Waker>,
     /// Number of requests that had begun at the last check.
     begun: usize,
     /// Runs from the first write that had to wait until all is written.
     writing: Option<Pin<Box<Sleep>>>,
-    /// Bytes written since it was started.
+    /// Number of bytes written since `writing` was started.
     written: usize,
 }
 
@@ -191,13 +192,13 @@ impl TimeoutSocket {
     fn check_read_timeout(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
         let head_timeout = self.head_timeout;
         let timer = self.reading.get_or_insert_with(|| Box::pin(sleep(head_timeout)));
-        // The timer will wake this task already.
+        // The timer is already going to wake this task.
         if !timer.is_elapsed()
             && self.reader.as_ref().is_some_and(|waker| waker.will_wake(task.waker()))
         {
             return Poll::Pending;
         }
-        // Without budget the timer is not even registered, and this task is polled again.
+        // If tokio's task budget is exhausted, the timer registers no waker, and tokio polls this task again.
         self.reader = has_budget_remaining().then(|| task.waker().clone());
         while timer.as_mut().poll(task).is_ready() {
             let begun = self.activity.begun.load(Ordering::Relaxed);
@@ -274,7 +275,7 @@ impl AsyncWrite for TimeoutSocket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        // hyper flushes once all is written.
+        // hyper flushes only after it has written everything, so the timer can stop.
         self.writing = None;
         Pin::new(&mut self.socket).poll_flush(task)
     }

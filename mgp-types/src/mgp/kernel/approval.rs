@@ -7,7 +7,7 @@ use crate::record::{List, record};
 record! {
     /// Parameters of `mgp/kernel/approvals`.
     pub struct KernelApprovalsParams {
-        /// Only this approval, with the whole arguments of its call.
+        /// If set, only this approval is returned, with the complete arguments of its call.
         opt id: Option<String>,
     }
 
@@ -23,21 +23,22 @@ record! {
         req id: String,
         /// The subject: `call`, `permissions` or `registration`.
         req kind: String,
-        /// `open`, `approved`, `denied`, `used`, `settled`.
+        /// `open`, `approved` (not used yet), `denied`, `used`, or `settled` (an operator decided about the
+        /// permissions).
         req state: String,
         /// The question; the middle of long arguments is left out.
         req question: String,
-        /// The whole arguments of a call, as canonical JSON; only if the approval was asked for by its id.
+        /// The complete arguments of a call, as canonical JSON; only if the request named the id of this approval.
         opt arguments: Option<String>,
         /// The calls that an approval of all calls like this one would be for, in words.
         opt like: Option<String>,
-        /// The principal that waits.
+        /// The principal whose request waits.
         req subject: String,
-        /// The agent, if the principal is one.
+        /// The id of the agent, if the principal acts through one.
         opt agent_id: Option<String>,
-        /// The server it is about.
+        /// The id of the server that the question is about.
         opt server_id: Option<String>,
-        /// The tool it is about.
+        /// The name of the tool that the question is about.
         opt tool: Option<String>,
         /// The permissions that are requested, that the server of a call lacks, or that a server declares.
         list permissions: List<Permission>,
@@ -45,11 +46,11 @@ record! {
         opt risk_level: Option<RiskLevel>,
         /// The time of the request.
         req asked_at: Timestamp,
-        /// The expiry time; absent if it never expires.
+        /// The expiry time; absent if the approval never expires.
         opt expires_at: Option<Timestamp>,
-        /// The operator who decided.
+        /// The operator who decided; absent while the approval is open.
         opt decided_by: Option<String>,
-        /// The reason.
+        /// The reason for the decision.
         opt justification: Option<String>,
     }
 
@@ -57,7 +58,7 @@ record! {
     pub struct KernelApprovalDecisionParams {
         /// The id of the approval.
         req id: String,
-        /// The reason.
+        /// The reason for the decision.
         opt because: Option<String>,
         /// Permissions to approve although the server is sandboxed.
         list permissions: List<Permission>,
@@ -70,7 +71,7 @@ record! {
 
     /// Result of `mgp/kernel/approvals/approve` and `deny`.
     pub struct KernelApprovalDecisionResult {
-        /// The current state.
+        /// The approval after the decision.
         req approval: KernelApproval,
         /// The state of a server whose registration was approved.
         opt status: Option<RegistrationStatus>,

@@ -7,21 +7,21 @@ use crate::record::record;
 record! {
     /// Parameters of `mgp/kernel/audit`; all conditions must match.
     pub struct KernelAuditParams {
-        /// The actor.
+        /// The id of the agent that caused the event.
         opt agent: Option<String>,
-        /// About this server.
+        /// The id of the server that the event is about.
         opt server_id: Option<String>,
-        /// About this tool.
+        /// The name of the tool that the event is about.
         opt tool: Option<String>,
         /// The type of event.
         opt event_type: Option<EventType>,
-        /// The trace; `trace_id` would be the trace of this query itself (§6.5).
+        /// The trace id of the event; named `trace` because `trace_id` is the trace of this query itself (§6.5).
         opt trace: Option<String>,
-        /// From this time on.
+        /// The earliest time of the event, inclusive.
         opt since: Option<Timestamp>,
-        /// Before this time.
+        /// The latest time of the event, exclusive.
         opt until: Option<Timestamp>,
-        /// The maximum number of results.
+        /// The maximum number of events to return.
         opt limit: Option<u64>,
         /// `true` to return the newest events first.
         opt newest_first: Option<bool>,
@@ -33,7 +33,7 @@ record! {
     pub struct KernelAuditResult {
         /// The events.
         def events: Vec<AuditEvent>,
-        /// The position of the next page, if there may be one.
+        /// The position of the next page; absent if there are certainly no more events.
         opt next: Option<u64>,
     }
 
@@ -45,9 +45,9 @@ record! {
     pub struct KernelAuditVerifyResult {
         /// The number of checked records; 0 if the chain is broken.
         req records: u64,
-        /// `true` if the chain is intact.
+        /// `true` if the hash chain is intact.
         req ok: bool,
-        /// The fault.
+        /// The fault, if the chain is broken.
         opt error: Option<String>,
     }
 }

@@ -22,7 +22,7 @@ open_enum! {
         Passed = "passed",
         /// The rule refuses the call.
         Refused = "refused",
-        /// The rule needs an answer or an action first.
+        /// The rule first requires an answer or an action, e.g. of an operator.
         Asks = "asks",
     }
 }
@@ -32,7 +32,7 @@ record! {
     pub struct KernelExplainParams {
         /// The agent that would call.
         req agent_id: String,
-        /// The name the tool is called by.
+        /// The name by which the agent would call the tool.
         req tool_name: String,
         /// The arguments of the call; if absent, an empty object.
         opt arguments: Option<RawObject>,
@@ -44,15 +44,15 @@ record! {
         req outcome: ExplainedOutcome,
         /// The server of the tool.
         req server_id: String,
-        /// The name of the tool at its server.
+        /// The name that the server gives the tool.
         req tool_name: String,
-        /// The risk, as the kernel assesses it.
+        /// The risk of the call, as the kernel assesses it.
         opt risk_level: Option<RiskLevel>,
         /// The reason, if the call would not run at once.
         opt reason: Option<String>,
-        /// The error code of a refusal.
+        /// The error code, if the call would be refused.
         opt code: Option<i32>,
-        /// The rules that were considered, in their order.
+        /// The rules that were considered, in the order of evaluation.
         def steps: Vec<ExplainedStep>,
     }
 
@@ -62,7 +62,7 @@ record! {
         req stage: String,
         /// The result.
         req result: ExplainedResult,
-        /// The rule in words: the entry that decided, the permission, the validator.
+        /// A description of the rule: the entry that decided, the permission, or the validator.
         req rule: String,
     }
 }

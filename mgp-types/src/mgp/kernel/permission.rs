@@ -1,4 +1,4 @@
-//! Permissions of servers, as operators set them without a request (MGP §3; methods of this kernel only).
+//! Permissions of servers that operators decide about unasked (MGP §3; methods of this kernel only).
 
 use crate::Timestamp;
 use crate::mgp::{Permission, PermissionScope};
@@ -27,9 +27,9 @@ record! {
         opt agent_id: Option<String>,
         /// The only calls it is for, in words.
         opt limits: Option<String>,
-        /// `approved`, `denied`, `revoked`.
+        /// The decision: `approved`, `denied` or `revoked`.
         req decision: String,
-        /// `operator`, `answer`, `policy`.
+        /// The origin of the decision: `operator`, `answer` (to a request) or `policy`.
         req source: String,
         /// The operator or policy that decided.
         req approved_by: String,
@@ -39,7 +39,7 @@ record! {
         opt expires_at: Option<Timestamp>,
         /// The limits.
         opt scope: Option<PermissionScope>,
-        /// The only tools it is for.
+        /// The only tools that may use the permission; empty means all tools.
         list tools: List<String>,
         /// The reason.
         opt justification: Option<String>,
@@ -51,11 +51,11 @@ record! {
         req server_id: String,
         /// The permissions.
         req permissions: Vec<Permission>,
-        /// The only tools it is for.
+        /// The only tools that may use the permissions; empty means all tools.
         list tools: List<String>,
         /// The limits.
         opt scope: Option<PermissionScope>,
-        /// The expiry time.
+        /// The time at which the decision expires.
         opt until: Option<Timestamp>,
         /// The reason.
         opt because: Option<String>,
@@ -63,7 +63,7 @@ record! {
 
     /// Result of `mgp/kernel/permissions/approve`, `deny` and `revoke`.
     pub struct KernelPermissionChangeResult {
-        /// The current state.
+        /// The decisions after the change.
         def permissions: Vec<KernelPermission>,
     }
 }

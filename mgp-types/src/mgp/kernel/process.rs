@@ -14,17 +14,17 @@ record! {
         req version: String,
         /// The process id.
         req pid: u32,
-        /// The state folder; absent if the kernel stores nothing.
+        /// The folder that holds the state; absent if the kernel stores nothing.
         opt state: Option<String>,
-        /// The local socket it is reached at.
+        /// The path of the local socket at which clients reach the kernel.
         opt socket: Option<String>,
-        /// The HTTP address.
+        /// The address at which the kernel serves HTTP.
         opt http: Option<String>,
         /// The start time.
         req started_at: Timestamp,
         /// The configuration files.
         def config: Vec<String>,
-        /// Faults found in these files at the last read; faulty parts are not in force.
+        /// The faults found when the configuration files were last read; faulty parts have no effect.
         list findings: List<KernelFinding>,
         /// The number of servers.
         req servers: u64,
@@ -32,7 +32,7 @@ record! {
         req tools: u64,
         /// The agents that are configured.
         def agents: Vec<String>,
-        /// Connected clients and recent callers.
+        /// Connected clients, and clients without a connection that called recently.
         def clients: Vec<KernelClient>,
     }
 
@@ -40,7 +40,7 @@ record! {
     pub struct KernelClient {
         /// The agent that the client is authenticated as.
         opt agent: Option<String>,
-        /// `true` if it is an operator.
+        /// `true` if the client is an operator.
         req operator: bool,
         /// The time of connection.
         opt since: Option<Timestamp>,
@@ -52,7 +52,7 @@ record! {
 
     /// Parameters of `mgp/kernel/stop`.
     pub struct KernelStopParams {
-        /// The time for running calls to end, in milliseconds.
+        /// The time for which the kernel waits for running calls, in milliseconds.
         opt timeout_ms: Option<u64>,
     }
 
@@ -64,27 +64,28 @@ record! {
 
     /// Parameters of `mgp/kernel/reload`.
     pub struct KernelReloadParams {
-        /// Ids whose access entries, permissions and definitions are deleted, unless a server has that id.
+        /// Ids of removed servers whose access entries, permissions and tool definitions are deleted; ids in use are
+        /// skipped.
         list forget: List<String>,
     }
 
     /// Result of `mgp/kernel/reload`.
     pub struct KernelReloadResult {
-        /// The changes.
+        /// The changes that took effect.
         def changed: Vec<KernelChange>,
-        /// Findings about the files.
+        /// The faults found in the configuration files.
         list findings: List<KernelFinding>,
-        /// The ids that were forgotten.
+        /// The ids whose data was deleted.
         list forgotten: List<String>,
     }
 
     /// A change made by a new configuration.
     pub struct KernelChange {
-        /// `server`, `agent`, `kernel`, `tool_creation`.
+        /// The kind of the changed part: `server`, `agent`, `kernel` or `tool_creation`.
         req kind: String,
-        /// The name, if there can be several.
+        /// The name of the part, if several of its kind are possible.
         opt id: Option<String>,
-        /// `added`, `removed`, `changed`.
+        /// The change: `added`, `removed` or `changed`.
         req change: String,
         /// The keys that differ.
         list keys: List<String>,
@@ -92,15 +93,15 @@ record! {
 
     /// A finding about a configuration.
     pub struct KernelFinding {
-        /// `error`, `warning`.
+        /// The severity: `error` or `warning`.
         req severity: String,
-        /// The file.
+        /// The configuration file.
         opt file: Option<String>,
-        /// The line in it, from 1.
+        /// The line in the file, from 1.
         opt line: Option<u64>,
-        /// The server it is about.
+        /// The id of the server that the finding is about.
         opt server_id: Option<String>,
-        /// The fault and the remedy.
+        /// The fault, and how to correct it.
         req message: String,
     }
 
@@ -112,7 +113,7 @@ record! {
 
     /// Result of `mgp/kernel/sessions`.
     pub struct KernelSessionsResult {
-        /// The sessions by agent, including those of recent callers.
+        /// The sessions, ordered by agent, including those of recent callers without a connection.
         def sessions: Vec<KernelSession>,
     }
 
@@ -130,9 +131,9 @@ record! {
         def pinned: Vec<String>,
         /// The cached tools.
         def cached: Vec<String>,
-        /// The tokens they cost.
+        /// The number of tokens that these tools cost, including the kernel's own tools.
         req total_tokens: u64,
-        /// The maximum number of tokens.
+        /// The maximum number of tokens for tools, search results included.
         req max_tokens: u64,
     }
 }

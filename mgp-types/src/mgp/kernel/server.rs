@@ -13,45 +13,46 @@ record! {
 
     /// Result of `mgp/kernel/servers`.
     pub struct KernelServersResult {
-        /// The servers, by their ids.
+        /// The servers, ordered by id.
         def servers: Vec<KernelServer>,
     }
 
-    /// A server in the view of an operator.
+    /// A server, with details for operators.
     pub struct KernelServer {
         /// The server.
         req id: String,
         /// The state.
         req status: ServerState,
-        /// The command line or URL, as configured; secrets are not filled in.
+        /// The command line or URL as configured, without secrets; a phrase such as `within this process` if there is
+        /// neither.
         req reach: String,
         /// The trust level.
         req trust_level: TrustLevel,
-        /// The era of the connection: `legacy`, `modern`.
+        /// The eras of the connected sessions: `legacy`, `modern`, or several joined by `+`.
         opt era: Option<String>,
-        /// The revision of MCP it speaks.
+        /// The revision of MCP that the server speaks.
         opt protocol_version: Option<String>,
-        /// The version of MGP it speaks; absent for plain MCP.
+        /// The version of MGP that the server speaks; absent for plain MCP.
         opt mgp_version: Option<MgpVersion>,
         /// The name that the server claims.
         opt name: Option<String>,
-        /// The version it claims.
+        /// The version that the server claims.
         opt version: Option<String>,
         /// The process id.
         opt pid: Option<u32>,
         /// The number of automatic restarts.
         req restarts: u64,
-        /// The time since it is in this state.
+        /// The time at which the server entered this state.
         opt since: Option<Timestamp>,
-        /// The reason why it is not running.
+        /// The reason why the server is not running.
         opt error: Option<String>,
-        /// The reason why it has no tools, or not all that it lists.
+        /// The reason why the server has no tools, or fewer than it lists.
         opt lacks: Option<String>,
         /// The number of tools.
         def tools: u64,
-        /// The tokens that all its tools cost.
+        /// The number of tokens that all tools of the server cost.
         def tokens: u64,
-        /// The configuration file, or `registered`.
+        /// The configuration file that names the server, `registered`, or `within this process`.
         req source: String,
     }
 
@@ -59,15 +60,15 @@ record! {
     pub struct KernelServerParams {
         /// The server.
         req server_id: String,
-        /// The time for running calls to end, in milliseconds.
+        /// The time for which the kernel waits for running calls, in milliseconds.
         opt timeout_ms: Option<u64>,
     }
 
-    /// The state of the server after the operation.
+    /// Result of `mgp/kernel/servers/start`, `stop`, `restart` and `drain`.
     pub struct KernelServerResult {
         /// The server.
         req server_id: String,
-        /// The state.
+        /// The state of the server after the operation.
         req status: ServerState,
     }
 
@@ -75,7 +76,7 @@ record! {
     pub struct KernelServerLogsParams {
         /// The server.
         req server_id: String,
-        /// The number of last lines; if absent, all that are stored.
+        /// The number of lines to return, counted from the end; absent means all stored lines.
         opt lines: Option<u64>,
     }
 
@@ -83,7 +84,7 @@ record! {
     pub struct KernelServerLogsResult {
         /// The server.
         req server_id: String,
-        /// Lines of its standard error, oldest first.
+        /// The lines that the server wrote to its standard error, oldest first.
         def lines: Vec<KernelLogLine>,
     }
 

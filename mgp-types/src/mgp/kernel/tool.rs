@@ -6,15 +6,15 @@ use crate::record::{List, open_enum, record};
 open_enum! {
     /// The state of a tool's definition.
     pub enum ToolStanding {
-        /// The definition is unchanged since it was first seen, or since an operator approved it.
+        /// The definition is unchanged since it was first seen or last approved.
         Pinned = "pinned",
-        /// The definition changed, and waits for an operator.
+        /// The definition changed and waits for an operator's decision.
         Changed = "changed",
-        /// The definition was never approved, and an operator must review it first.
+        /// The definition is new and needs a review by an operator before its first use.
         Flagged = "flagged",
         /// The definition cannot be approved.
         Refused = "refused",
-        /// The server did not list the tool yet, or no longer lists it.
+        /// The server has not listed the tool yet, or no longer lists it.
         Unseen = "unseen",
     }
 }
@@ -34,19 +34,19 @@ record! {
         def tools: Vec<KernelTool>,
     }
 
-    /// A tool in the view of an operator.
+    /// A tool, with details for operators.
     pub struct KernelTool {
-        /// The id: server and tool.
+        /// The id of the tool: server id and tool name.
         req tool_id: String,
-        /// The name it is called by.
+        /// The name by which callers call the tool.
         req name: String,
         /// The server.
         req server_id: String,
         /// A description.
         opt description: Option<String>,
-        /// The risk, as the kernel assesses it.
+        /// The risk of the tool, as the kernel assesses it.
         req risk_level: RiskLevel,
-        /// The tokens it costs.
+        /// The number of tokens that the definition costs.
         req tokens: u64,
         /// The state of the definition.
         req standing: ToolStanding,
@@ -54,9 +54,9 @@ record! {
         list reasons: List<String>,
         /// The fingerprint of the definition that waits.
         opt fingerprint: Option<String>,
-        /// `true` if the requested agent sees the tool.
+        /// `true` if the agent named in the request sees the tool.
         opt seen_by_agent: Option<bool>,
-        /// The reason.
+        /// The reason why that agent does not see the tool.
         opt hidden_because: Option<String>,
     }
 
@@ -64,7 +64,7 @@ record! {
     pub struct KernelToolDecisionParams {
         /// The server.
         req server_id: String,
-        /// The tool, by the name its server gives it.
+        /// The name that the server gives the tool.
         req tool: String,
         /// The fingerprint of the reviewed definition; if absent, the definition that waits now.
         opt fingerprint: Option<String>,
@@ -88,11 +88,11 @@ record! {
 
     /// Result of `mgp/kernel/tools/tokens`.
     pub struct KernelTokensResult {
-        /// The cost of the agent's list at the start of a session.
+        /// The number of tokens that the agent's list of tools costs at the start of a session.
         req listed: u64,
-        /// The cost of a list of all tools that the agent may use.
+        /// The number of tokens that a list of all tools the agent may use would cost.
         req all: u64,
-        /// The saving, in percent with one decimal.
+        /// The tokens saved by the shorter list, in percent with one decimal.
         req saved_percent: crate::Number,
         /// The cost of the tools, by server.
         def servers: Vec<KernelServerTokens>,
@@ -102,9 +102,9 @@ record! {
     pub struct KernelServerTokens {
         /// The server.
         req server_id: String,
-        /// The number of its tools that the agent may use.
+        /// The number of the server's tools that the agent may use.
         req tools: u64,
-        /// The tokens they cost.
+        /// The number of tokens that these tools cost.
         req tokens: u64,
     }
 }

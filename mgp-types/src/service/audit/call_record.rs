@@ -1,4 +1,4 @@
-//! The facts of a call that is about to run.
+//! The audit facts about one tool call.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::service::{Call, CallKey, Context, Principal, RetryAttempt, ServerId, 
 use crate::sync::Mutex;
 use crate::wire::Payload;
 
-/// The facts about a call before it runs.
+/// The audit facts about one tool call, collected before and while it runs.
 ///
 /// An audit layer puts it into the extensions of the call. Layers further in add facts with [`CallRecord::add_note`], and
 /// the code that runs the call marks it with [`CallRecord::mark_executed`].
@@ -24,7 +24,7 @@ use crate::wire::Payload;
 pub struct CallRecord {
     /// The call's key in this process.
     pub key: CallKey,
-    /// The logical call of which this is a round.
+    /// The id of the logical call, if this call is one of its rounds or attempts.
     pub logical: Option<ByteString>,
     /// The trace of the call.
     pub trace: Option<ByteString>,
@@ -32,11 +32,11 @@ pub struct CallRecord {
     pub principal: Principal,
     /// The called server, if known.
     pub server: Option<ServerId>,
-    /// The tool.
+    /// The name of the tool; a long one is shortened.
     pub tool: ByteString,
-    /// The effective risk, if known.
+    /// The risk as the kernel assesses it, if known.
     pub risk: Option<RiskLevel>,
-    /// The recorded form of the arguments, unless a note of that name replaces it.
+    /// The digest to record instead of the arguments; a note named `arguments` replaces it.
     pub arguments: Option<ArgumentsDigest>,
     /// The time the first round of the call began.
     pub started_at: SystemTime,
@@ -45,7 +45,7 @@ pub struct CallRecord {
     ran: AtomicBool,
     held: AtomicBool,
     notes: Mutex<Object>,
-    /// The same call in the view of an audit layer further out.
+    /// The record of the same call in an outer audit layer.
     outer: Option<Arc<Self>>,
 }
 
@@ -55,7 +55,8 @@ pub struct CallRecord {
 const MAX_TOOL_NAME_BYTES: usize = 256;
 
 thread_local! {
-    /// The tool name of the last call: the next call probably has the same one, and shares the copy.
+    /// The most recent tool name on this thread. The next call probably has the same name and then shares the
+    /// allocation.
     static LAST_TOOL: RefCell<ByteString> = const { RefCell::new(ByteString::new()) };
 }
 
@@ -85,7 +86,7 @@ impl CallRecord {
         let start = Self {
             key: cx.key,
             logical: cx.logical.as_ref().map(copy),
-            // A trace id does not borrow from that buffer.
+            // The trace id needs no copy: it does not borrow from the buffer of the call.
             trace: cx.trace.clone(),
             principal: cx.principal.clone(),
             server: cx.server.clone(),
@@ -100,7 +101,7 @@ impl CallRecord {
             notes: Mutex::default(),
             outer: cx.extensions.get_shared(),
         };
-        // Only a part of a logical call can be a further attempt.
+        // An attempt is marked only as part of a logical call.
         if cx.logical.is_some()
             && let Some(attempt) = cx.extensions.get::<RetryAttempt>()
         {
@@ -109,13 +110,13 @@ impl CallRecord {
         Some(start)
     }
 
-    /// Returns whether an intent record is required: for a moderate, higher or unknown risk.
+    /// Returns whether an intent record must be written before the call: if the risk is moderate, higher or unknown.
     #[must_use]
     pub fn needs_intent(&self) -> bool {
         self.risk.as_ref().is_none_or(|risk| *risk >= RiskLevel::Moderate)
     }
 
-    /// Continues an earlier round: the call then began when that round did.
+    /// Continues an earlier round: takes over its start time and notes, and counts one more round.
     pub fn continue_from(&mut self, earlier: &Self) {
         self.started_at = earlier.started_at;
         self.since = earlier.since;
@@ -130,7 +131,7 @@ impl CallRecord {
         }
     }
 
-    /// Returns the number of rounds so far, this one included.
+    /// Returns the number of rounds so far, including this one.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.rounds
@@ -163,14 +164,14 @@ impl CallRecord {
         }
     }
 
-    /// Calls a function with the notes so far; notes cannot be added meanwhile.
+    /// Calls a function with the notes collected so far. The function must not add notes: the lock is held meanwhile.
     pub fn with_notes<T>(&self, look: impl FnOnce(&Object) -> T) -> T {
         look(&self.notes())
     }
 
     /// Marks that a call was handed to the code that runs it: a peer, or the function of a tool.
     ///
-    /// From then on an error no longer marks the call as blocked, since that code could return any error.
+    /// Later errors are not recorded as refusals, because they may come from that code.
     pub fn mark_executed(cx: &Context) {
         let mut start = cx.extensions.get::<Self>();
         while let Some(this) = start {

@@ -4,24 +4,24 @@ use crate::Payload;
 use crate::hex::push_hex;
 use crate::service::write::format_u64;
 
-/// A keyed digest of arguments, and their size: it shows whether two calls had equal arguments, and nothing else.
+/// A keyed digest of arguments, and their size. It shows only whether two calls had equal arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArgumentsDigest {
-    /// The digest; `None` if there is no key.
+    /// The keyed digest; `None` if no key is available.
     pub digest: Option<[u8; 16]>,
-    /// The size of the arguments as received.
+    /// The size of the arguments as received, in bytes.
     pub bytes: u64,
     /// The form of the text that was digested.
     pub of: DigestForm,
 }
 
-/// The form of a digested text.
+/// The form in which arguments were digested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestForm {
     /// The canonical form: equal arguments have equal digests.
     Canonical,
-    /// The text as received, since it has no canonical form or is too long for one.
+    /// The text as received, because it has no canonical form or is too long to be brought into it.
     AsItCame,
 }
 
@@ -32,7 +32,7 @@ impl ArgumentsDigest {
         Self { digest, bytes, of }
     }
 
-    /// Writes the object used as `arguments` in the details of an event.
+    /// Appends the JSON object that is recorded as `arguments` in the details of an event.
     pub fn push(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         if let Some(digest) = &self.digest {
@@ -48,12 +48,12 @@ impl ArgumentsDigest {
         out.push(b'}');
     }
 
-    /// Returns the same object as a value.
+    /// Returns the same JSON object as a payload.
     #[must_use]
     pub fn to_payload(&self) -> Payload {
         let mut out = Vec::with_capacity(80);
         self.push(&mut out);
-        // The object is ASCII.
+        // Cannot fail: the object is ASCII.
         Payload::from_trusted(String::from_utf8(out).unwrap_or_default())
     }
 }

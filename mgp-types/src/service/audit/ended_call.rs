@@ -1,4 +1,4 @@
-//! The outcome of a call, and the audit event made from it (MGP §6.3).
+//! The outcome of a call, and its conversion to an audit event (MGP §6.3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub enum AuditOutcome {
     Task,
     /// The tool reported a failure (`isError`).
     ToolError,
-    /// The call ended with an error.
+    /// The call ended with this error.
     Failed(ErrorCode),
     /// The caller cancelled the call, or its connection ended.
     Cancelled,
@@ -29,7 +29,7 @@ pub enum AuditOutcome {
     Blocked {
         /// The code of the refusal.
         code: ErrorCode,
-        /// The rule that decided, if the refusal names one.
+        /// The rule that caused the refusal, if known.
         rule: Option<Rule>,
     },
 }
@@ -50,9 +50,9 @@ impl AuditOutcome {
         }
     }
 
-    /// Returns the result of the event, one of the three values that every reader knows.
+    /// Returns the result for the audit event; one of the three values that every reader of §6 knows.
     ///
-    /// A cancelled call may have had any effect, so it is a failure; the details contain `cancelled`.
+    /// A cancelled call counts as a failure, because it may have had any effect; the details contain `cancelled`.
     #[must_use]
     pub fn result(&self) -> AuditResult {
         match self {
@@ -71,19 +71,19 @@ pub struct EndedCall {
     pub start: Arc<CallRecord>,
     /// The outcome.
     pub outcome: AuditOutcome,
-    /// The duration of all rounds together.
+    /// The total duration of all rounds.
     pub duration: Duration,
 }
 
 impl EndedCall {
-    /// Records that a call ends now.
+    /// Creates the record of a call that ends now.
     #[must_use]
     pub fn now(start: Arc<CallRecord>, outcome: AuditOutcome) -> Self {
         let took = start.elapsed();
         Self { start, outcome, duration: took }
     }
 
-    /// Returns the event of §6.3.
+    /// Converts the call to an audit event (§6.3).
     #[must_use]
     pub fn to_event(&self) -> AuditEvent {
         let start = &*self.start;
@@ -111,7 +111,7 @@ impl EndedCall {
         for (name, value) in self.start.notes().iter() {
             details.insert(name, value.clone());
         }
-        // A gate that learned the risk later has noted it.
+        // A note named `risk_level` takes precedence: it comes from a gate that learned the risk later.
         let risk = self.start.risk.as_ref().filter(|_| details.get("risk_level").is_none());
         let mut put = |name: &str, value: Result<Payload, _>| {
             if let Ok(value) = value {
@@ -145,7 +145,7 @@ impl EndedCall {
 }
 
 impl Actor {
-    /// Returns the party that a call is made for: the agent if there is one, else the user.
+    /// Returns the actor of a call: the agent if the principal acts through one, else the subject as a user.
     #[must_use]
     pub fn of(principal: &Principal) -> Self {
         match principal.as_agent() {
@@ -154,7 +154,7 @@ impl Actor {
         }
     }
 
-    /// Returns the actor for a person or a key.
+    /// Returns the actor for a person or an API key.
     #[must_use]
     pub fn user(name: &str) -> Self {
         Self::new("user", name)

@@ -13,10 +13,11 @@ use crate::mgp::AuditEvent;
 use crate::service::CallKey;
 use crate::sync::Mutex;
 
-/// An audit sink that stores the last events in memory; older ones are dropped and counted. It never waits or refuses.
+/// An audit sink that keeps the most recent events in memory; older ones are dropped and counted. It never waits
+/// and never refuses a call.
 ///
-/// Intent records are stored while their call runs, see [`MemoryAudit::intents`].
-/// A suspended call without a further round within an hour is recorded as cancelled.
+/// The intent record of a call is kept only while the call runs, see [`MemoryAudit::intents`].
+/// A suspended call that is not continued within an hour is recorded as cancelled.
 #[derive(Clone)]
 pub struct MemoryAudit(Arc<EventLog>);
 
@@ -35,7 +36,7 @@ struct LogState {
     suspended: SuspendedCalls,
 }
 
-/// An entry of the ring; calls are converted to events only when they are read.
+/// An entry of the ring buffer; an ended call is converted to an event only when it is read.
 enum Record {
     Call(EndedCall),
     Other(Box<AuditEvent>),
@@ -77,7 +78,7 @@ impl MemoryAudit {
         state.ring.iter().map(Record::to_event).collect()
     }
 
-    /// Returns up to `limit` events after a number, oldest first; each has its number in `_mgp.seq`.
+    /// Returns up to `limit` events with a sequence number above `seq`, oldest first; `_mgp.seq` contains the number.
     ///
     /// Numbers begin at 1 and never change; dropped events are missing at the start.
     #[must_use]

@@ -1,8 +1,8 @@
 //! The audit of calls: a sink issues a ticket before a call may run (MGP §6).
 //!
 //! [`AuditSink::begin`] reserves room for the final record, so that [`Ticket::finish`] never waits and never fails.
-//! For a moderate, higher or unknown risk it first writes an intent record:
-//! even if the process dies, the log shows that the call was about to run.
+//! For a moderate, higher or unknown risk, the sink first writes an intent record, so that the log shows even after
+//! a crash that the call was about to run.
 //! Intent records are internal to the sink: they are not among the eleven types of §6.4 and are never forwarded.
 
 mod call_record;
@@ -59,16 +59,16 @@ pub trait AuditSink: Send + Sync {
 
     /// Records an event other than a call: a grant, a connection, rejected arguments.
     ///
-    /// This function itself hands over the event; the returned value only reports when it is stored.
+    /// The event is handed over before this function returns; the returned future only reports when it is stored.
     ///
     /// # Errors
     /// Returns [`AuditError`] if the event cannot be recorded; the recorded action must then not happen.
     fn record(&self, event: AuditEvent) -> AuditFuture<()>;
 
-    /// Returns the outbox name under which this sink reads events from this very [`Store`], or `None` if it does not.
+    /// Returns the name under which this sink consumes pending events of `store`, or `None` if it does not.
     ///
-    /// With a name, code that changes state commits the events together with the change and does not call
-    /// [`record`](Self::record), so that neither is stored without the other.
+    /// If there is a name, code that changes state commits its events together with the change, instead of calling
+    /// [`record`](Self::record). Then neither is ever stored without the other.
     fn outbox(&self, store: &dyn Store) -> Option<&str> {
         let _ = store;
         None
@@ -82,7 +82,7 @@ pub trait AuditSink: Send + Sync {
 pub enum AuditFuture<T> {
     /// An immediate answer.
     Ready(Result<T, AuditError>),
-    /// An answer once the store accepts the record, or has room again.
+    /// An answer that follows once the store has accepted the record, or has room again.
     Later(BoxFuture<'static, Result<T, AuditError>>),
 }
 

@@ -9,16 +9,16 @@ use tokio::time::Instant;
 
 use super::CallRecord;
 
-/// The maximum number of suspended calls; beyond it the oldest is ended.
+/// The maximum number of suspended calls; if it is exceeded, the oldest one expires.
 pub(super) const MAX_SUSPENDED: usize = 1024;
 
-/// The time a suspended call waits for its next round; longer than the validity of a sealed state.
+/// The time for which a suspended call can be continued; longer than the validity of its sealed state.
 pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 
 /// The suspended calls of a sink, each with data of the sink.
 ///
-/// At most 1,024 calls wait, each for at most an hour; the others are returned by [`next_ended`](Self::pop_expired) and
-/// must be recorded as cancelled.
+/// At most 1,024 calls remain suspended, each for at most an hour. The sink must fetch the others with
+/// [`pop_expired`](Self::pop_expired) and record them as cancelled.
 pub struct SuspendedCalls<T = ()> {
     /// Oldest first.
     calls: VecDeque<SuspendedCall<T>>,
@@ -37,7 +37,7 @@ impl<T> SuspendedCalls<T> {
         Self { calls: VecDeque::new() }
     }
 
-    /// Adds a call, until its next round begins.
+    /// Adds a call whose round ended with questions; it remains until its next round begins or it expires.
     pub fn insert(&mut self, start: Arc<CallRecord>, data: T) {
         self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
@@ -54,7 +54,7 @@ impl<T> SuspendedCalls<T> {
         self.calls.remove(index).map(|call| (call.start, call.data))
     }
 
-    /// Removes and returns the oldest call, if it is too old or there are too many.
+    /// Removes and returns the oldest call if it has expired, or if there are more calls than allowed.
     pub fn pop_expired(&mut self) -> Option<(Arc<CallRecord>, T)> {
         let oldest = self.calls.front()?;
         if self.calls.len() <= MAX_SUSPENDED && oldest.since.elapsed() < SUSPENDED_TTL {

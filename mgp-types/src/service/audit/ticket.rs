@@ -1,4 +1,4 @@
-//! Tickets: the permit to run one call, which always leads to a record.
+//! Tickets: each permits one call to run, and always leads to an audit record.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{AuditOutcome, CallRecord, EndedCall};
 use crate::wire::ErrorCode;
 
-/// The receiver of the end of each ticket; the inner side of an [`AuditSink`](super::AuditSink).
+/// The part of an [`AuditSink`](super::AuditSink) that receives the outcome of its tickets.
 ///
 /// Exactly one of the methods is called per ticket. Neither may wait or fail, since `begin` reserved the room.
 pub trait TicketSink: Send + Sync {
@@ -19,9 +19,9 @@ pub trait TicketSink: Send + Sync {
     fn suspend(&self, start: Arc<CallRecord>);
 }
 
-/// A permit to run one call, and the duty to report its outcome.
+/// A permit to run one call; the holder must report the outcome.
 ///
-/// If it is dropped, the call is recorded as cancelled, or as failed while a panic unwinds.
+/// A dropped ticket records the call as cancelled or, while a panic unwinds, as failed.
 #[must_use = "dropping a ticket records the call as cancelled"]
 pub struct Ticket {
     start: Arc<CallRecord>,
@@ -30,7 +30,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Creates a ticket that reports to a ledger.
+    /// Creates a ticket that reports to `ledger`.
     pub fn new(start: impl Into<Arc<CallRecord>>, ledger: Arc<dyn TicketSink>) -> Self {
         Self { start: start.into(), ledger, open: true }
     }

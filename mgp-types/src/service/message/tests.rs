@@ -19,7 +19,7 @@ fn silent(text: &str) {
     assert!(Message::parse(text.into()).unwrap_err().error.is_none(), "{text}");
 }
 
-/// Reads params as a tool call, forwards them, and shows what the next hop writes.
+/// Parses params as those of a tool call, and returns what the next hop would write.
 #[track_caller]
 fn forwarded(params: &str) -> String {
     let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
@@ -58,7 +58,7 @@ fn forwarding_drops_the_hop_and_keeps_the_body() {
     );
 }
 
-/// The name was once trimmed too far at both ends, and the line with it.
+/// Guards against a former fault: too much was trimmed at both ends of such a name, and then of the line.
 #[test]
 fn a_member_name_that_ends_with_a_quote_stays_whole() {
     assert_eq!(forwarded(r#"{"a\"":1}"#), r#"{"a\"":1}"#);
@@ -73,7 +73,7 @@ fn arguments_that_stand_twice_are_refused() {
     assert!(Message::parse(first.into()).is_err());
 }
 
-/// A line of 16 MiB has room for eight million messages, and for millions of names with escapes.
+/// A line of 16 MiB could otherwise contain eight million messages, or millions of names with escapes.
 #[test]
 fn the_size_of_batches_and_escapes_is_bounded() {
     let many = |count: usize, one: &str| vec![one; count].join(",");
@@ -81,7 +81,7 @@ fn the_size_of_batches_and_escapes_is_bounded() {
     assert!(
         matches!(parse(&format!("[{}]", many(128, "1"))), Message::Batch(items) if items.len() == 128)
     );
-    // A member in front that is not part of a run separates the others.
+    // The `_mgp` member is not part of the body, so it separates the escaped members into runs.
     let escaped = |count| {
         let members = many(count, r#""\u0061":1,"_mgp":{}"#);
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{{members}}}}}"#)
@@ -130,7 +130,7 @@ fn a_broken_response_is_never_answered() {
         };
         assert!(error.to_string().contains("the peer's answer cannot be read"), "{error}");
     }
-    // It is not known which call it belongs to.
+    // The id was not read, so the line is refused instead of ending a call.
     refused(r#"{"jsonrpc":"2.0","result":{"x":NaN},"id":7}"#, -32700, None);
     refused(r#"{"jsonrpc":"2.0","id":7,"method":"ping","result":NaN}"#, -32700, None);
     silent(r#"{"jsonrpc":"2.0","id":[1],"result":{}}"#);

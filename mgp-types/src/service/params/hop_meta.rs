@@ -1,4 +1,4 @@
-//! The members of `_meta` that layers need, found in one pass.
+//! The position of each `_meta` member that layers need, recorded in one pass.
 
 use std::fmt;
 
@@ -22,15 +22,15 @@ pub enum MetaKey {
     ClientCapabilities,
     /// The lowest level of wanted log messages.
     LogLevel,
-    /// The token of wanted progress notifications.
+    /// The token that the caller chose for progress notifications.
     ProgressToken,
-    /// The trace id of MGP.
+    /// The MGP trace id (`trace_id`).
     TraceId,
     /// The trace context of OpenTelemetry.
     Traceparent,
-    /// `mgp`, in which some clients ask for chunks.
+    /// The member `mgp`, in which some clients request chunks.
     Mgp,
-    /// The client, among those of a principal.
+    /// The handle that distinguishes the clients of one principal.
     Handle,
 }
 
@@ -64,14 +64,14 @@ impl HopMeta {
     pub(super) fn read(meta: &str, base: usize) -> Self {
         let mut found = Self { whole: span_of(meta, base), members: [None; MetaKey::COUNT] };
         let mut reader = serde_json::Deserializer::from_str(meta);
-        // The message was parsed before, so only the type can be wrong.
+        // The text is known to be JSON, so this fails only if it is not an object.
         let _ = reader.deserialize_map(Members { found: &mut found, base });
         found
     }
 
-    /// Reads `_meta` as the next value of the params, so that it is read only once.
+    /// Reads `_meta` as the next value of the params, so that its text is scanned only once.
     ///
-    /// `behind` is the text after its name.
+    /// `behind` is the text after the name `_meta`.
     pub(super) fn next<'de, A: MapAccess<'de>>(
         map: &mut A,
         behind: &str,
@@ -85,7 +85,7 @@ impl HopMeta {
         }
         let mut found = Self { whole: span_of(&value[..1], base), members: [None; MetaKey::COUNT] };
         let end = map.next_value_seed(Members { found: &mut found, base })?;
-        // After the last member, or the opening brace, only the closing one follows.
+        // Only white space precedes the closing brace, after the last member or after the opening brace.
         let start = value.as_ptr() as usize - base;
         let inner = end.map_or(1, |end| end - start);
         let closing = value[inner..].find('}').map_or(value.len(), |at| inner + at + 1);
@@ -112,7 +112,7 @@ impl<'de> DeserializeSeed<'de> for Members<'_> {
 }
 
 impl<'de> Visitor<'de> for Members<'_> {
-    /// The end of the last member.
+    /// The position after the last member; `None` if there are no members.
     type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,8 +1,8 @@
 //! Parameters, split once into target, body and hop-by-hop meta.
 //!
-//! The target names the tool, resource or prompt.
-//! The body is raw and passes end to end.
-//! The meta (`_meta`, `_mgp`, progress token, answers, `trace_id`) belongs to one hop; each hop writes its own.
+//! The target names the tool, resource or prompt. The body is passed on unchanged from end to end, without being
+//! parsed. The other members (`_meta`, `_mgp`, answers, request state, `trace_id`) belong to one hop; each hop
+//! writes its own.
 
 mod hop_meta;
 mod read;
@@ -24,7 +24,7 @@ use super::write::write_text;
 use crate::wire::{Id, Payload, RpcError};
 use crate::{Sha256Hash, canonical_hash};
 
-/// The target of a call.
+/// The tool, prompt or resource that a call names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Target {
@@ -53,7 +53,7 @@ impl Target {
     }
 }
 
-/// The member of the params that names the target; it depends on the method.
+/// The kind of target that the params of a method name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetKind {
     None,
@@ -84,7 +84,7 @@ impl TargetKind {
 
 /// The parameters of a call.
 ///
-/// Nothing is copied: the parts are ranges of the received line.
+/// Reading them copies nothing but the target: the other parts are ranges of the received line.
 #[derive(Clone, Default)]
 pub struct Params {
     text: ByteString,
@@ -97,7 +97,7 @@ pub(super) struct Parts {
     target: Option<Target>,
     arguments: Option<Span>,
     body: Body,
-    /// Boxed, so that calls without it are cheap to move.
+    /// Boxed, so that params without `_meta` are cheap to move.
     meta: Option<Box<HopMeta>>,
     mgp: Option<Span>,
     trace_id: Option<Span>,
@@ -120,9 +120,9 @@ enum Shape {
     Other,
 }
 
-/// A range of the text; lines are bounded far below 4 GiB.
+/// A range of bytes of the text; 32 bits suffice, because lines are bounded far below 4 GiB.
 ///
-/// No value ends at byte zero, so an absent span needs no extra room.
+/// The end is never zero, so `Option<Span>` needs no extra space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
@@ -135,12 +135,12 @@ impl Span {
     }
 }
 
-/// The maximum number of member names with escapes: each is copied, and a line has room for millions.
+/// The maximum number of body members with escapes in their names. Bounded, because each of these names is copied.
 const MAX_ESCAPED: usize = 256;
 
 /// The members that travel end to end, as runs of `"key":value[,"key":value…]`.
 ///
-/// There is usually one run, since hop-by-hop members are at the ends; it is stored in place.
+/// There is usually only one run, because hop-by-hop members come first or last; this run is stored inline.
 #[derive(Clone, Default)]
 struct Body {
     first: Option<Span>,
@@ -151,7 +151,7 @@ struct Body {
 #[derive(Clone, Default)]
 struct Rest {
     runs: Vec<Span>,
-    /// Members whose key was written with escapes, so that its position is not known.
+    /// Members with escapes in their names; the decoded name is stored, because its position is not known.
     escaped: Vec<(Box<str>, Span)>,
 }
 
@@ -195,10 +195,10 @@ impl Params {
         Self::default()
     }
 
-    /// Encodes params for a method.
+    /// Encodes a value as the params of a method; `null` becomes absent params.
     ///
     /// # Errors
-    /// Returns −32603 if the value cannot be written as a JSON object.
+    /// Returns −32603 if the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(method: &str, value: &T) -> Result<Self, RpcError> {
         let payload = Payload::of(value)?;
         if payload.is_null() {
@@ -207,7 +207,8 @@ impl Params {
         Self::split(method, payload.as_shared().clone())
     }
 
-    /// Creates the params of `tools/call`; the receiver refuses arguments that are not an object.
+    /// Creates the params of `tools/call`. Arguments that are not an object are accepted here, but refused by the
+    /// receiver.
     #[must_use]
     pub fn tool(name: &str, arguments: &Payload) -> Self {
         let head = serde_json::to_string(name).unwrap_or_default();
@@ -218,7 +219,7 @@ impl Params {
     /// Splits the text of a params value.
     ///
     /// # Errors
-    /// Returns −32700 if the text is not JSON.
+    /// Returns −32700 if the text is not JSON, `arguments` is repeated, or too many member names contain escapes.
     pub fn split(method: &str, text: ByteString) -> Result<Self, RpcError> {
         let mut reader = serde_json::Deserializer::from_str(&text);
         let parts = PartsSeed { text: &text, target: TargetKind::of(method) }
@@ -240,7 +241,7 @@ impl Params {
         self.parts.shape != Shape::Other
     }
 
-    /// Returns the target of the call.
+    /// Returns the target of the call: the tool, prompt or resource that it names.
     #[must_use]
     pub fn target(&self) -> Option<&Target> {
         self.parts.target.as_ref()
@@ -257,7 +258,7 @@ impl Params {
         self.parts.arguments.map(|span| &self.text[span.range()])
     }
 
-    /// Returns the tool arguments, without copying.
+    /// Returns the arguments of a tool call without copying them, if there are any.
     #[must_use]
     pub fn arguments_payload(&self) -> Option<Payload> {
         self.slice(self.parts.arguments)
@@ -266,7 +267,7 @@ impl Params {
     /// Decodes the params; absent params read as `{}`.
     ///
     /// # Errors
-    /// Returns −32602 with the member that does not fit.
+    /// Returns −32602 with the serde error if the params cannot be decoded, or are not an object.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         if !self.is_object_or_none() {
             return Err(RpcError::invalid_params("params must be an object"));
@@ -276,7 +277,7 @@ impl Params {
         serde_json::from_slice(&text).map_err(RpcError::invalid_params)
     }
 
-    /// Returns the `_meta` object of this hop.
+    /// Returns the received `_meta` object.
     #[must_use]
     pub fn meta(&self) -> Option<Payload> {
         self.slice(self.parts.meta.as_ref().map(|meta| meta.whole))
@@ -288,14 +289,14 @@ impl Params {
         self.parts.meta.as_ref().map(|meta| &self.text[meta.whole.range()])
     }
 
-    /// Returns the JSON of a member of `_meta`; its position was recorded when the params were read.
+    /// Returns the JSON text of a member of `_meta`; nothing is parsed, because its position was recorded.
     #[must_use]
     pub fn meta_member(&self, member: MetaKey) -> Option<&str> {
         let span = self.parts.meta.as_ref()?.get(member)?;
         Some(&self.text[span.range()])
     }
 
-    /// Returns the `_mgp` object of this hop.
+    /// Returns the received `_mgp` object.
     #[must_use]
     pub fn mgp(&self) -> Option<Payload> {
         self.slice(self.parts.mgp)
@@ -315,8 +316,8 @@ impl Params {
             .and_then(|span| serde_json::from_str(&self.text[span.range()]).ok())
     }
 
-    /// Returns the peer's trace id: the first of `trace_id`, `_mgp.trace_id`, `_meta.trace_id` and `_meta.traceparent`,
-    /// cut to 128 printable characters.
+    /// Returns the trace id that the peer sent: the first of `trace_id`, `_mgp.trace_id`, `_mgp.traceparent`,
+    /// `_meta.trace_id` and `_meta.traceparent`. Only printable ASCII is kept, at most 128 characters.
     #[must_use]
     pub fn trace_id(&self) -> Option<ByteString> {
         #[derive(Deserialize)]
@@ -370,12 +371,13 @@ impl Params {
         serde_json::from_str(self.meta_member(MetaKey::ProgressToken)?).ok()
     }
 
-    /// Returns whether the body may have a member of a quoted name; a text search, cheaper than a parse.
+    /// Returns whether the body may have a member with this name, given with quotes. `true` may be wrong; `false` is
+    /// not.
     #[must_use]
     pub fn may_contain_member(&self, quoted: &str) -> bool {
         const ARGUMENTS: &str = "\"arguments\"";
         let body = &self.parts.body;
-        // Most bodies are the arguments alone, and text within them is not a member of the body.
+        // If the body contains only the arguments, text inside them is ignored, because it is not a member of the body.
         if let (Some(run), None, Some(arguments)) = (body.first, &body.rest, self.parts.arguments)
             && run.end == arguments.end
             && self.text[run.range()].starts_with(ARGUMENTS)
@@ -397,7 +399,7 @@ impl Params {
         canonical_hash(&String::from_utf8_lossy(&text))
     }
 
-    /// Removes the hop-by-hop members; the next hop writes its own.
+    /// Removes the hop-by-hop members, because the next hop writes its own.
     pub fn remove_hop_members(&mut self) {
         let parts = &mut self.parts;
         parts.meta = None;
@@ -412,7 +414,7 @@ impl Params {
         }
     }
 
-    /// Writes the params object with the members that this hop adds.
+    /// Writes the params as a JSON object; the members in `meta` are added, and replace received ones of the same name.
     pub fn write(&self, out: &mut Vec<u8>, meta: &HopMembers) {
         out.push(b'{');
         let mut first = true;
@@ -460,7 +462,7 @@ impl Params {
         out.push(b'}');
     }
 
-    /// Returns whether writing them with these additions produces nothing.
+    /// Returns whether there would be nothing to write: no params, and no members to add.
     #[must_use]
     pub fn is_empty_with(&self, meta: &HopMembers) -> bool {
         self.is_none() && meta.is_empty()

@@ -1,4 +1,4 @@
-//! The parser of params: one pass that records the position of each part.
+//! The parser of params: records the position of each part in one pass.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -49,7 +49,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
         let Self { text, target } = self;
         let base = text.as_ptr() as usize;
         let mut parts = Parts { shape: Shape::Object, ..Parts::default() };
-        // `true` if the previous member belongs to the body; the next one then extends its run.
+        // `true` if the previous member belongs to the body, so that the next body member extends its run.
         let mut run_open = false;
         while let Some(Key(key)) = map.next_key()? {
             if let Cow::Borrowed(name @ "_meta") = key {
@@ -77,7 +77,8 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                 ("requestState", _) => &mut parts.request_state,
                 ("stream", TargetKind::Tool) => &mut parts.stream,
                 (name, _) => {
-                    // With two, a gate here and the tool behind a hop might each read another one.
+                    // Refused, because a gate of this process and the tool behind it could otherwise read different
+                    // arguments.
                     if name == "arguments"
                         && target == TargetKind::Tool
                         && parts.arguments.replace(span).is_some()

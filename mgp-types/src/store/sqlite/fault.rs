@@ -1,4 +1,4 @@
-//! Errors of SQLite, with their remedies.
+//! Errors of the SQLite store, and how an operator can correct them.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -33,10 +33,10 @@ pub enum DbError {
     /// The file, or one beside it (`…-wal`, `…-shm`), cannot be opened.
     #[error("it cannot be opened; allow this user to read and write the file and its folder")]
     NotOpened(#[source] Error),
-    /// The file system cannot be shared by processes.
+    /// The file system does not support sharing the file between processes.
     #[error("its file system does not support a write-ahead log; put it on a local disk")]
     NotShared,
-    /// A closure given to [`Db::write`](super::Db::write) ended its transaction.
+    /// A closure given to [`Db::write`](super::Db::write) ended the transaction in which it ran.
     #[error(
         "a closure ended the transaction that it shares with others; only the store may end it"
     )]

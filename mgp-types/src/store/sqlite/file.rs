@@ -1,4 +1,4 @@
-//! The database file: readable by its owner only, and opened so that processes can share it.
+//! The database file: accessible only to its owner, and opened so that several processes can share it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// The maximum size of the write-ahead log after a checkpoint; a checkpoint follows every 1,000 pages of 4 KiB.
 const MAX_LOG_BYTES: i64 = 8 * 1024 * 1024;
 
-/// SQLite releases the locks of a process when *any* descriptor of the file is closed in it, so no thread may create
-/// the file while another one opens it.
+/// Held while the file is created. SQLite loses the locks of a process when *any* descriptor of the file is closed
+/// in the process, so no thread may create the file while another one opens it.
 static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To write to a file that is still empty.
+    /// To write to a file that is empty, i.e. has no tables yet.
     CreateTables,
     Write,
     Read,
@@ -37,17 +37,17 @@ pub(super) struct OpenFile {
     pub(super) unsynced: bool,
 }
 
-/// Creates the file if it does not exist, and migrates its tables.
+/// Opens the file for writing; creates it if it does not exist, and migrates the tables.
 ///
-/// It is not checked as a whole (`PRAGMA quick_check`): 100,000 records take 50 ms even in memory, and opening the file
-/// after a kill may take at most 100 ms.
-/// A kill cannot damage the file, since the log has checksums; damage by a disk is reported when it is read.
+/// The whole file is not checked (`PRAGMA quick_check`): that takes 50 ms for 100,000 records even in memory, and
+/// opening after a kill may take at most 100 ms. A kill cannot damage the file, because the log has checksums.
+/// Damage by the disk is reported when the damaged part is read.
 pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
     let path = absolute(&config.path)?;
     create_file(&path).map_err(StoreError::failed)?;
     let is_empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
     let purpose = if is_empty { Purpose::CreateTables } else { Purpose::Write };
-    // The path is added here, since later errors do not know it.
+    // Errors of SQLite do not contain the path, so it is added here.
     let opened = connect(config, purpose).and_then(prepared).and_then(|conn| {
         synchronise(&conn, config.durability)?;
         Ok(OpenFile { conn, unsynced: is_empty && config.durability == Durability::Normal })
@@ -76,12 +76,13 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     // An absolute path is never taken for a URI, or for `:memory:`.
     let mut conn = Connection::open_with_flags(absolute(&config.path)?, flags)?;
-    // SQLite falls back to read-only access; noticed later, that would leave files beside it that nothing can write.
+    // SQLite falls back to read-only access. If that were noticed later, files beside it would remain that cannot be
+    // written.
     if conn.is_readonly("main")? {
         return Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None).into());
     }
     conn.busy_handler(Some(busy_handler(config.lock_timeout)))?;
-    // Secrets must not be written to the system's temporary folder.
+    // Temporary data stays in memory, because secrets must not reach the system's temporary folder.
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "cell_size_check", true)?;
     conn.pragma_update(None, "trusted_schema", false)?;
@@ -90,11 +91,12 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
         return Ok(conn);
     }
     if purpose == Purpose::CreateTables {
-        // An empty file has nothing to roll back to, so it switches to WAL without a journal: one sync, not four.
-        // If another process was faster, this is refused, and the migrations below find nothing to do.
+        // An empty file has nothing to roll back, so it needs no journal on disk while it switches to WAL: one sync
+        // instead of four. If another process created the tables first, SQLite refuses this, and the migrations find
+        // nothing to do.
         let _ = conn.pragma_update(None, "journal_mode", "MEMORY");
         if config.durability == Durability::Normal {
-            // An empty file has nothing to lose either: opening does not wait for the disk, and the sync follows soon.
+            // An empty file has nothing to lose either, so opening does not wait for the disk; the sync follows soon.
             conn.pragma_update(None, "synchronous", "OFF")?;
         }
     }
@@ -123,7 +125,7 @@ fn prepared(conn: Connection) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// Enables the write-ahead log; SQLite refuses concurrent attempts without calling the busy handler.
+/// Enables the write-ahead log. Retries here, because SQLite does not call the busy handler for this statement.
 fn enable_wal(conn: &Connection, patience: Duration) -> Result<(), StoreError> {
     let mut busy_handler = busy_handler(patience);
     for tries in 0.. {
@@ -139,7 +141,7 @@ fn enable_wal(conn: &Connection, patience: Duration) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns a busy handler that sleeps until the timeout has passed.
+/// Returns a busy handler that pauses and asks for another attempt until `patience` has passed.
 fn busy_handler(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     let mut since = Instant::now();
     move |tries| {
@@ -151,7 +153,7 @@ fn busy_handler(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static 
     }
 }
 
-/// Creates the file if it does not exist, and refuses one that other users can access.
+/// Creates the file if it does not exist; refuses it, and the files beside it, if other users can access them.
 fn create_file(path: &Path) -> Result<(), PrivateFileError> {
     let guard = CREATE_LOCK.lock();
     private_file::create(path)?;

@@ -1,4 +1,4 @@
-//! Jobs for a connection: closures, and the channels for their results.
+//! Jobs for a connection: closures, each with a channel for its result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -11,14 +11,14 @@ use crate::service::BoxFuture;
 use crate::store::StoreError;
 
 pub(super) trait Job: Send {
-    /// Runs the job; if it fails, its writes are rolled back.
+    /// Runs the job in a transaction; if it fails, the caller rolls its writes back.
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError>;
 
-    /// Sends the result, once it is known whether the writes were committed.
+    /// Sends the result to the caller; `kept` is the outcome of the commit.
     fn answer(self: Box<Self>, kept: Result<(), StoreError>);
 }
 
-/// The receiving end of a queue; a thread ends when all senders are gone.
+/// The receiving end of a queue. A thread ends when all senders of its queue are dropped.
 pub(super) type Jobs = Receiver<Box<dyn Job>>;
 
 pub(super) type Queue = SyncSender<Box<dyn Job>>;
@@ -58,7 +58,7 @@ where
 {
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        // A panic in one closure must not end the thread that serves all callers.
+        // A panic in a closure must not end the thread, because it serves all callers.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(conn)))
             .unwrap_or_else(|_| Err(DbError::Panicked.into()));
         let ran = outcome.as_ref().map(drop).map_err(Clone::clone);
@@ -72,7 +72,7 @@ where
             Some(Err(error)) => Err(error),
             None => Err(kept.err().unwrap_or(StoreError::Closed)),
         };
-        // The caller may have dropped the future.
+        // Fails only if the caller dropped the future.
         let _ = self.sender.send(outcome);
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     migrate(conn, STORE, STEPS)
 }
 
-/// Runs the missing steps of a namespace, within a transaction.
+/// Runs the steps of a namespace that the file lacks. Runs in the caller's transaction.
 pub(super) fn migrate(
     conn: &Connection,
     namespace: &str,

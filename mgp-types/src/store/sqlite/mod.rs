@@ -1,7 +1,7 @@
 //! A store in an SQLite file that processes share.
 //!
 //! One thread writes, with several changes per transaction; other threads read.
-//! The methods do not block a runtime, and do not need one.
+//! The methods neither block a runtime nor need one.
 
 mod fault;
 mod file;
@@ -30,7 +30,7 @@ pub use fault::DbError;
 #[cfg(test)]
 pub(super) use tests::Folder;
 
-/// A store in an SQLite file that only its owner can read (on Unix: mode 0600) and that processes can share.
+/// A store in an SQLite file, which several processes can share and only its owner can access (on Unix: mode 0600).
 ///
 /// Commits survive the death of the process; with [`Durability::Full`] they also survive a loss of power.
 /// Changes by other processes are visible within 100 ms.
@@ -62,7 +62,7 @@ pub struct Db(Arc<Shared>);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DbConfig {
-    /// The path of the file; the file is created if it does not exist, its folder is not.
+    /// The path of the file. The file is created if it does not exist, but its folder must exist.
     pub path: PathBuf,
     /// The durability of commits. Default: [`Durability::Normal`].
     pub durability: Durability,
@@ -78,11 +78,11 @@ pub struct DbConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Commits survive the death of the process. A loss of power may undo the last changes, each as a whole, and
-    /// a file that was created within the last tenth of a second.
+    /// Commits survive the death of the process. A loss of power may undo the most recent changes (each one
+    /// completely), and the creation of a file within the last tenth of a second.
     ///
-    /// Revisions and event numbers that were undone are used again: an audit log that syncs each of its records
-    /// needs [`Full`](Self::Full) here.
+    /// Revisions and event numbers of undone changes are used again. An audit log that syncs each of its records
+    /// therefore needs [`Full`](Self::Full).
     #[default]
     Normal,
     /// Commits also survive a loss of power; each commit waits for the disk.
@@ -100,11 +100,11 @@ struct Shared {
     answer: Duration,
 }
 
-/// The queues of the threads, which end when this is dropped.
+/// The queues of the threads. A thread ends when its queue is dropped.
 struct Queues {
     write: Queue,
     read: Queue,
-    /// Reads by callers, as opposed to the store itself.
+    /// For reads by callers of [`Db::read`]; `read` is for the store itself.
     query: Queue,
 }
 
@@ -147,7 +147,7 @@ impl Db {
         DbConfig::new(path).open().await
     }
 
-    /// Opens a database in memory; nothing survives the last handle.
+    /// Opens a database in memory; its content is lost when the last handle is dropped.
     ///
     /// # Errors
     /// Returns [`StoreError::Failed`] if there is not enough memory.
@@ -160,8 +160,8 @@ impl Db {
 
     /// Migrates the tables of a namespace: runs its missing steps, all or none.
     ///
-    /// Steps are SQL; their list must only grow.
-    /// Tables must be named after their namespace, because all are in one file.
+    /// Each step is SQL. New steps may only be added at the end of the list.
+    /// Tables must be named after their namespace, because all namespaces share one file.
     ///
     /// ```
     /// use mgp_types::store::{Db, sql};
@@ -208,10 +208,10 @@ impl Db {
         job::ask(self.0.queues.lock().as_ref().map(|queues| &queues.write), work)
     }
 
-    /// Reads with SQL.
+    /// Reads with SQL (see [`sql`](crate::store::sql)).
     ///
-    /// The closure runs on a separate thread, one after another, and sees a consistent snapshot.
-    /// The write-ahead log cannot shrink while it runs.
+    /// Closures run one after another on a separate thread; each one sees a consistent snapshot.
+    /// The write-ahead log cannot shrink while a closure runs.
     ///
     /// # Errors
     /// Returns the error of the closure, or of reading the store.
@@ -225,7 +225,7 @@ impl Db {
         job::ask(self.0.queues.lock().as_ref().map(|queues| &queues.query), work)
     }
 
-    /// Closes the store for all its handles, after completing queued jobs, and waits until the file is closed.
+    /// Closes the store for all its handles: completes queued jobs, and waits until the file is closed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the store still closes.

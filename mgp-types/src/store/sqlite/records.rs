@@ -46,7 +46,7 @@ pub(super) fn changes(
     Ok(LoadedRecords::new(revision(conn)?, records))
 }
 
-/// Applies a change, whose events are given as rows, and returns its revision.
+/// Applies a change and returns its revision; the events of the change are given as rows.
 pub(super) fn commit(
     conn: &Connection,
     change: &Change,
@@ -92,7 +92,8 @@ pub(super) fn pending(
         .collect()
 }
 
-/// A replacement for an unreadable event, so that later events are not blocked and none is missing.
+/// Returns the replacement for an event that cannot be decoded: later events are not blocked, and no number is
+/// missing.
 fn unreadable(number: u64) -> AuditEvent {
     let event_type = EventType::Other("dev.cloto.event_unreadable".into());
     // The time of the event is not known; the replacement must be the same on every read.
@@ -125,7 +126,7 @@ fn check(conn: &Connection, expected: &Expectation) -> Result<(), StoreError> {
     Err(StoreError::Conflict { space: expected.space, key: expected.key.clone() })
 }
 
-/// Writes a record, and returns whether it removed one.
+/// Writes or removes a record; returns whether a record was removed.
 fn put(conn: &Connection, write: &Write, revision: u64) -> rusqlite::Result<bool> {
     let Write { space, key, value } = write;
     let revision = integer(revision);
@@ -184,7 +185,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     Ok(Record::new(row.get::<_, String>(0)?, value.map(Payload::from_trusted), number(row, 2)?))
 }
 
-/// Revisions and numbers only grow from zero, one at a time.
+/// Revisions and numbers are never negative: they start at zero and grow by one.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::unsigned_abs)
 }

@@ -1,4 +1,4 @@
-//! The start and end of a store, on the thread that writes, so that no runtime thread waits for the disk.
+//! Opening and closing of a store. Both run on the writing thread, so that no runtime thread waits for the disk.
 
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
@@ -12,7 +12,7 @@ use crate::store::StoreError;
 
 const MAX_QUEUED_IN_MEMORY: usize = 1024;
 
-/// Opens a file, or a database in memory without a configuration.
+/// Opens a file; without a configuration, opens a database in memory.
 pub(super) async fn start(config: Option<DbConfig>) -> Result<Db, StoreError> {
     let (report, opened) = oneshot::channel();
     spawn("mgp-store-write", move || match config.map_or_else(in_memory, in_file) {
@@ -31,14 +31,15 @@ struct Writer {
     conn: Connection,
     jobs: Jobs,
     readers: Vec<JoinHandle<()>>,
-    /// Dropped when the file is closed, which notifies waiting handles.
+    /// Dropped after the file is closed; this wakes the handles that wait for it.
     news: watch::Sender<u64>,
 }
 
 impl Writer {
     fn run(self) {
         threads::write(&self.conn, &self.jobs, &self.news);
-        // The last connection writes the log back; two that close at once would each take the other for the last.
+        // The last connection to close writes the log into the file. If two closed at the same time, neither would do
+        // so.
         for reader in self.readers {
             let _ = reader.join();
         }
@@ -52,7 +53,7 @@ fn in_memory() -> Result<(Db, Writer), StoreError> {
     let conn = file::in_memory()?;
     let (write, jobs) = sync_channel(MAX_QUEUED_IN_MEMORY);
     let (news, known) = watch::channel(0);
-    // Only one connection sees the database, so the writing thread reads as well.
+    // A database in memory is visible to one connection only, so the writing thread also reads.
     let queues = Queues { read: write.clone(), query: write.clone(), write };
     let db = Db::new(queues, known, None, ANSWER_TIMEOUT);
     Ok((db, Writer { conn, jobs, readers: Vec::new(), news }))

@@ -1,6 +1,7 @@
-//! The threads of a store: one writes, one reads and checks for changes by other processes, one reads for callers.
+//! The threads of a store: one writes, one reads for the store and checks for changes by other processes, one runs
+//! the queries of callers.
 //!
-//! Each ends when all senders of its queue are gone.
+//! Each thread ends when all senders of its queue are dropped.
 
 use std::iter;
 use std::sync::mpsc::RecvTimeoutError;
@@ -16,15 +17,15 @@ use super::job::{Job, Jobs};
 use super::records;
 use crate::store::StoreError;
 
-/// The maximum number of jobs per transaction, so that the first of them is answered soon.
+/// The maximum number of jobs per transaction. Bounded, so that the first job of a batch is answered soon.
 const MAX_BATCH: usize = 256;
 
 /// The interval between checks for changes by other processes.
 ///
-/// A check takes 7 µs, and the wake-up for it up to 70 µs: 0.2 % of one core.
+/// A check takes 7 µs, plus up to 70 µs to wake the thread: about 0.2 % of one core.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The delay before a new file is synced: processes that open it read most in that time, and have priority.
+/// The delay before a new file is synced. Processes that open the file read most during this time, and go first.
 const SYNC_DELAY: Duration = Duration::from_millis(50);
 
 pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
@@ -41,7 +42,7 @@ pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
     }
 }
 
-/// Reads for the store itself, notifies of changes by other processes, and syncs a new file.
+/// Runs reads of the store itself, notifies subscribers of changes by other processes, and syncs a new file.
 ///
 /// Writers do not wait for the sync. If this thread ends before, closing the file syncs it.
 pub(super) fn read_and_watch(
@@ -71,14 +72,14 @@ pub(super) fn read_and_watch(
     }
 }
 
-/// Reads for callers, whose queries may take longer than the store itself can wait.
+/// Runs the queries of callers, which may take longer than reads of the store itself can wait.
 pub(super) fn read(conn: &Connection, jobs: &Jobs) {
     for job in jobs {
         read_one(conn, job);
     }
 }
 
-/// Runs all jobs in one transaction; a failed job does not affect the others.
+/// Runs all jobs in one transaction; a failed job is rolled back without affecting the others.
 ///
 /// Returns the newest revision.
 fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
@@ -87,7 +88,7 @@ fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreErr
         tx.execute_batch("SAVEPOINT job")?;
         let ran = job.run(&tx);
         if tx.is_autocommit() {
-            // After some errors SQLite rolls back the whole transaction.
+            // Some errors make SQLite roll back the whole transaction, with all jobs in it.
             return Err(ran.err().unwrap_or(DbError::Ended.into()));
         }
         tx.execute_batch(match ran {
@@ -108,7 +109,7 @@ fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     job.answer(ran);
 }
 
-/// Notifies of a revision, unless a newer one is known.
+/// Notifies subscribers of a revision, unless they know a newer one.
 fn notify(news: &watch::Sender<u64>, revision: u64) {
     news.send_if_modified(|known| {
         let is_newer = revision > *known;
@@ -129,7 +130,7 @@ impl ChangeWatcher {
             if !self.failing {
                 tracing::error!(%error, "checking for changes of other processes failed");
             }
-            // Subscribers read again, and get the error.
+            // Notified although nothing changed: subscribers then read, and get the error.
             news.send_modify(|_| {});
         }
         self.failing = checked.is_err();
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn subscribers_are_notified_when_changes_cannot_be_checked() {
         let (news, mut known) = watch::channel(7);
-        // There is no table to read the revision from.
+        // The missing table makes the check fail.
         let conn = Connection::open_in_memory().unwrap();
         let mut watcher = ChangeWatcher { seen: None, failing: false };
         watcher.watcher(&conn, &news);

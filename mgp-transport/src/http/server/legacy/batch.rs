@@ -68,7 +68,8 @@ impl Post<'_> {
     }
 }
 
-/// The messages of one batch; their calls continue when the client leaves, and so does the load of the body.
+/// The messages of one batch. Their calls continue when the client leaves, and until they end the body counts as
+/// held.
 struct Batch<'a> {
     received: &'a ReceivedRequest<'a>,
     session: Arc<Session>,

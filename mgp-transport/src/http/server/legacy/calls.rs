@@ -94,7 +94,7 @@ impl Post<'_> {
         Ok(empty(StatusCode::ACCEPTED))
     }
 
-    /// Receives the answer to a request of ours.
+    /// Receives the client's answer to a request that the server sent.
     pub(in super::super) fn accept_response(
         self,
         id: Option<&Id>,
@@ -132,9 +132,10 @@ impl Future for SessionCall {
     }
 }
 
-/// A call whose request still waits for the answer; that request drives it, which costs less than a task.
+/// A call whose HTTP request still waits for the answer. The request's future polls the call, which costs less than
+/// a task.
 ///
-/// The session owns the call: when this is dropped, the call continues there, and its client may leave and return.
+/// If the client leaves, this is dropped, and the call continues in a task of the session until the client returns.
 struct AwaitedCall<'a> {
     session: &'a Session,
     running: Option<SessionCall>,
@@ -153,7 +154,7 @@ impl AwaitedCall<'_> {
 
 impl Drop for AwaitedCall<'_> {
     fn drop(&mut self) {
-        // Without a runtime nothing continues.
+        // Without a runtime there is nothing to continue the call on.
         if let Some(running) = self.running.take()
             && Handle::try_current().is_ok()
         {
@@ -162,7 +163,7 @@ impl Drop for AwaitedCall<'_> {
     }
 }
 
-/// Guard of a session whose handshake is not complete; it ends the session if that never happens.
+/// Guard of a session during its handshake; ends the session if the handshake does not complete.
 struct OpeningSession<'a> {
     state: &'a ServerState,
     session: &'a Session,
@@ -200,7 +201,7 @@ async fn respond_from(
         }
         Ok(FirstOutput::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),
         Ok(FirstOutput::Nothing) if session.is_ended() => return Err(Refusal::SessionEnded),
-        // It was cancelled, so the client does not wait.
+        // The call was cancelled, so the client expects no answer.
         Ok(FirstOutput::Nothing) => return Ok(empty(StatusCode::ACCEPTED)),
         Ok(FirstOutput::Events) => {}
         Err(_) => stream.as_events(session.supports_priming().then_some(config.retry_delay)),

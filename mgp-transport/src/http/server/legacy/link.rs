@@ -1,4 +1,4 @@
-//! The peer of a session: messages are sent on the stream they belong to.
+//! [`Link`] to the client of a session: sends each message on the stream it belongs to.
 
 use std::sync::Arc;
 
@@ -47,7 +47,8 @@ fn disconnected() -> RpcError {
     connection_closed("the client is gone")
 }
 
-/// Removes a request when its caller stops waiting, and cancels it at the client if it was not answered.
+/// Guard of a request that waits for its answer. Dropping it removes the request, and sends a cancellation to the
+/// client if it is still unanswered.
 struct PendingGuard<'a> {
     session: &'a Session,
     stream: &'a Stream,
@@ -57,7 +58,7 @@ struct PendingGuard<'a> {
 impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         if self.session.pending().remove(self.number) {
-            // A client that left needs no cancellation.
+            // Fails if the client has left; then no cancellation is needed.
             let _ = self.stream.push(|out| write_cancelled(out, self.number));
         }
     }
@@ -65,7 +66,7 @@ impl Drop for PendingGuard<'_> {
 
 impl Link for Session {
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        // The table owns the session; a send keeps it alive as long as it takes.
+        // The future needs an `Arc`, so that the session stays alive until the message is sent.
         let Some(session) = self.upgrade() else {
             return Box::pin(std::future::ready(Err(disconnected())));
         };

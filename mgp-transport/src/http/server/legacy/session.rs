@@ -17,7 +17,7 @@ use crate::connection::PendingRequests;
 const STANDALONE_STREAM: u64 = 0;
 /// Streams that ended and can still be resumed.
 const MAX_ENDED_STREAMS: usize = 16;
-/// Bytes of partial results of our own requests that may wait; clients send hardly any.
+/// Maximum size, in bytes, of waiting partial results of the server's own requests; clients send hardly any.
 const MAX_INBOX_BYTES: usize = 1 << 20;
 
 pub(in super::super) struct Session {
@@ -31,7 +31,7 @@ pub(in super::super) struct Session {
     pub(super) last_used: AtomicU64,
     /// Number of running calls.
     running_calls: AtomicUsize,
-    /// Requests of ours, which most sessions never have.
+    /// Requests that the server sent to the client; created on first use, because most sessions have none.
     pending: OnceLock<PendingRequests>,
 }
 
@@ -77,7 +77,7 @@ impl Session {
         &self.scope
     }
 
-    /// Returns the peer of the session.
+    /// Returns a handle through which the server calls the session's client.
     pub(in super::super) fn peer(self: &Arc<Self>) -> Peer {
         Peer::new(Arc::clone(self) as Arc<dyn mgp_types::service::Link>)
     }
@@ -119,7 +119,7 @@ impl Session {
         RunningGuard(Arc::clone(self))
     }
 
-    /// Returns the stream of the session itself.
+    /// Returns the session's own stream; creates it on first use.
     pub(in super::super) fn standalone(&self) -> Arc<Stream> {
         let mut state = self.state.lock();
         if let Some(stream) = &state.standalone {
@@ -159,7 +159,7 @@ impl Session {
         self.pending.get_or_init(|| PendingRequests::new(MAX_INBOX_BYTES))
     }
 
-    /// Returns the table of our requests, if there were any.
+    /// Returns the table of requests that the server sent; `None` if it has sent none.
     pub(in super::super) fn sent_requests(&self) -> Option<&PendingRequests> {
         self.pending.get()
     }
@@ -201,7 +201,7 @@ impl Session {
 
 mgp_types::opaque_debug!(Session { scope });
 
-/// Guard that keeps a session from being idle.
+/// Guard that counts a running call; while there is one, the session is not idle.
 pub(in super::super) struct RunningGuard(Arc<Session>);
 
 impl Drop for RunningGuard {

@@ -16,7 +16,7 @@ use super::session::Session;
 /// Idle time after which a session may be evicted for a new one.
 const EVICTION_DELAY: Duration = Duration::from_mins(1);
 
-/// Number of equal shares of a full table, one per principal.
+/// Number of equal shares of a full table; a principal above one share evicts only its own sessions.
 const SHARES: usize = 8;
 
 type SessionMap = HashMap<String, Arc<Session>, ahash::RandomState>;
@@ -29,7 +29,7 @@ pub(in super::super) struct Sessions {
     idle: Duration,
     start: Instant,
     has_sweeper: AtomicBool,
-    /// Time, in seconds, until which the table counts as full after a search found no session to evict.
+    /// Time, in seconds since `start`, until which new sessions are refused, because a search found none to evict.
     full_until: AtomicU64,
 }
 
@@ -97,11 +97,11 @@ impl Sessions {
         self.table.lock().len()
     }
 
-    /// Ends the streams that belong to no call.
+    /// Ends the own streams of all sessions.
     pub(in super::super) fn end_streams(&self) {
         let all: Vec<_> = self.table.lock().values().cloned().collect();
         for session in all {
-            // A stream that was not opened yet is created ended.
+            // If the stream does not exist yet, this creates it and ends it, so it cannot be opened later.
             session.standalone().end();
         }
     }
@@ -118,9 +118,10 @@ impl Sessions {
         Duration::from_secs(self.now().saturating_sub(session.last_used.load(Ordering::Relaxed)))
     }
 
-    /// Removes the sessions that are idle longest: several, so that the next ones need no scan of the table.
+    /// Removes the sessions that have been idle longest. It removes up to 1 % of the table at once, because finding
+    /// them scans the whole table.
     ///
-    /// A principal with more than its share evicts only its own sessions, so that it cannot shut out others.
+    /// A principal with more than its share evicts only its own sessions, so that it cannot displace those of others.
     fn evict(
         &self,
         sessions: &mut SessionMap,

@@ -1,6 +1,6 @@
 //! An authorization server and an MCP server that wants its tokens, on one port of 127.0.0.1, for the tests of logins.
 //!
-//! It prints its address. Whoever opens the login page is logged in as the `user` of the query; `/test/…` changes what
+//! It prints its address. A browser that opens the login page is logged in as the `user` of the query; `/test/…` changes what
 //! tokens are valid, and `/test/log` lists the users of the calls.
 
 #![expect(clippy::print_stdout, reason = "the address is its output")]
