@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 /// A check of one input line; an `Err` holds the reason why the line would be blocked.
 type Judge = fn(&Payload) -> Result<(), String>;
 
-/// Returns the check of a subcommand, or `None` if there is no such subcommand.
+/// Returns the check of a subcommand, or `None` if the subcommand is unknown.
 fn judge(name: &str) -> Option<Judge> {
     match name {
         "tooldef" => Some(tooldef),

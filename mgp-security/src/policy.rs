@@ -26,7 +26,7 @@ use crate::hooks::{HookState, Hooks};
 /// assert_eq!(policy.risk["search"], RiskLevel::Safe);
 /// ```
 ///
-/// In a configuration, absent members have their defaults, and unknown members or words are errors:
+/// In a configuration, absent members have their defaults; unknown members and unknown values are errors:
 ///
 /// ```
 /// use mgp_security::ServerPolicy;
@@ -41,30 +41,31 @@ use crate::hooks::{HookState, Hooks};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ServerPolicy {
-    /// The trust level; claims of the server are ignored. `standard`.
+    /// The trust level, which alone decides how far the server is trusted; the server's own claims are ignored.
+    /// Default: `standard`.
     #[serde(deserialize_with = "trust_level")]
     pub trust: TrustLevel,
-    /// The access of callers without an entry. `opt-in`: none.
+    /// The access of callers to whom no entry applies. Default: `opt-in`, i.e. no access.
     pub default_policy: DefaultPolicy,
     /// The way permissions are approved. `interactive`.
     #[serde(deserialize_with = "approval_policy")]
     pub permission_policy: ApprovalPolicy,
-    /// Permissions that `auto_approve` does not approve; they are handled as with `interactive`.
+    /// Permissions that `auto_approve` does not grant; for them, `interactive` applies instead.
     pub auto_approve_except: Vec<Permission>,
-    /// The permissions granted by the configuration.
+    /// The permissions that this configuration grants.
     pub permissions: Vec<Permission>,
     /// The permissions the server needs for all of its tools, besides those that it declares itself.
     pub permissions_required: Vec<Permission>,
     /// The limits of these permissions, each of which applies to the permissions that it is about.
     pub permission_limits: PermissionScope,
-    /// The permissions the server never has, even if they are granted elsewhere.
+    /// The permissions that the server never gets, even if they are granted elsewhere.
     pub denied: Vec<Permission>,
-    /// The risk of single tools, instead of the computed one.
+    /// The risk of single tools by name; replaces the computed risk.
     #[serde(deserialize_with = "risk_levels")]
     pub risk: BTreeMap<String, RiskLevel>,
-    /// The validator of single tools, instead of those that would apply.
+    /// The validator of single tools by name; replaces the validators that would apply otherwise.
     pub validators: BTreeMap<String, Validator>,
-    /// The risk from which on a call must be confirmed. `dangerous`.
+    /// The lowest risk at which a call must be confirmed. Default: `dangerous`.
     pub confirm: ConfirmFrom,
 }
 
@@ -94,28 +95,28 @@ impl ServerPolicy {
         self
     }
 
-    /// Sets the access of callers without an entry.
+    /// Sets the access of callers to whom no entry applies.
     #[must_use]
     pub fn default_policy(mut self, policy: DefaultPolicy) -> Self {
         self.default_policy = policy;
         self
     }
 
-    /// Sets the way permissions are approved.
+    /// Sets how permissions are approved.
     #[must_use]
     pub fn permission_policy(mut self, policy: ApprovalPolicy) -> Self {
         self.permission_policy = policy;
         self
     }
 
-    /// Adds permissions that `auto_approve` does not approve.
+    /// Adds permissions that `auto_approve` does not grant.
     #[must_use]
     pub fn auto_approve_except(mut self, except: impl IntoIterator<Item = Permission>) -> Self {
         self.auto_approve_except.extend(except);
         self
     }
 
-    /// Returns the approval policy for one permission.
+    /// Returns the approval policy that applies to one permission, with the exceptions of `auto_approve` considered.
     pub(crate) fn decides(&self, permission: &Permission) -> &ApprovalPolicy {
         let is_excepted = || {
             let excepted = self.auto_approve_except.iter().flat_map(Permission::expand);
@@ -127,7 +128,7 @@ impl ServerPolicy {
         }
     }
 
-    /// Grants permissions by configuration.
+    /// Adds permissions that the configuration grants.
     #[must_use]
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions.extend(permissions);
@@ -174,21 +175,21 @@ impl ServerPolicy {
         self
     }
 
-    /// Sets the risk of a tool, instead of the computed one.
+    /// Sets the risk of a tool; replaces the computed risk.
     #[must_use]
     pub fn risk(mut self, tool: impl Into<String>, risk: RiskLevel) -> Self {
         self.risk.insert(tool.into(), risk);
         self
     }
 
-    /// Sets the validator of a tool, instead of those that would apply.
+    /// Sets the validator of a tool; replaces the validators that would apply otherwise.
     #[must_use]
     pub fn validator(mut self, tool: impl Into<String>, validator: Validator) -> Self {
         self.validators.insert(tool.into(), validator);
         self
     }
 
-    /// Sets the risk from which on a call must be confirmed.
+    /// Sets the lowest risk at which a call must be confirmed.
     #[must_use]
     pub fn confirm(mut self, from: ConfirmFrom) -> Self {
         self.confirm = from;
@@ -216,38 +217,39 @@ fn risk_levels<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Creates the error for an unknown word; elsewhere one counts as the strictest, but in a configuration it is a
-/// mistake.
+/// Creates the error for an unknown value. Elsewhere an unknown value counts as the strictest one, but in a
+/// configuration it is a mistake.
 fn unknown<E: de::Error, T: fmt::Display>(word: &T, known: &[T]) -> E {
     let known: Vec<_> = known.iter().map(ToString::to_string).collect();
     E::custom(format_args!("unknown word `{word}`; known: {}", known.join(", ")))
 }
 
-/// The effective risk from which on a call must be confirmed (MGP §4.4).
+/// The lowest effective risk at which a call must be confirmed (MGP §4.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ConfirmFrom {
-    /// Moderate and dangerous calls.
+    /// Moderate and dangerous calls must be confirmed.
     Moderate,
-    /// Dangerous calls only.
+    /// Only dangerous calls must be confirmed.
     #[default]
     Dangerous,
 }
 
-/// The effect of a grant on the confirmation of the calls it allows (MGP §4.4).
+/// The effect of a grant on the confirmation of the calls that it allows (MGP §4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ConfirmRule {
-    /// The calls are never confirmed, even if the tool demands it.
+    /// The calls never need a confirmation, even if the server demands one.
     Never,
 }
 
 /// The policies of all servers; a change takes effect with the next message.
 ///
-/// They are the operator's configuration. Changes through this type are not recorded: the program that loads the
-/// configuration records them, and [`Governance::set_policy`](crate::Governance::set_policy) does at run time.
+/// Policies are the operator's configuration. Changes made through this type are not recorded in the audit log: the
+/// program that loads the configuration must record them. At run time use
+/// [`Governance::set_policy`](crate::Governance::set_policy), which records the change.
 ///
 /// ```
 /// use mgp_security::{Policies, ServerPolicy};
@@ -275,7 +277,7 @@ struct Table {
 }
 
 impl Policies {
-    /// Creates policies with the same policy for every server without its own.
+    /// Creates policies with a general policy, which applies to every server without its own.
     #[must_use]
     pub fn with_default(policy: ServerPolicy) -> Self {
         let policies = Self::default();
@@ -283,7 +285,7 @@ impl Policies {
         policies
     }
 
-    /// Returns the policy of a server; `None` is the party itself, which has the general policy.
+    /// Returns the policy of a server; for `None`, i.e. the tools of this process, the general policy.
     #[must_use]
     pub fn get(&self, server: Option<&ServerId>) -> Arc<ServerPolicy> {
         let table = self.0.now.read();
@@ -299,7 +301,7 @@ impl Policies {
         });
     }
 
-    /// Removes the policy of a server, which has the general policy from then on.
+    /// Removes the policy of a server; the general policy applies to it from then on.
     pub fn remove(&self, server: &ServerId) {
         self.write(|table| {
             table.servers.remove(server);

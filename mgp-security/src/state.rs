@@ -1,7 +1,8 @@
 //! Persistent state: entries in a store, and the snapshot of them that decisions read.
 //!
-//! The snapshot changes in one way only, by catching up with the store, for local changes and those of other
-//! processes. A local change is in force before its caller gets an answer; a change of another process soon after.
+//! The snapshot changes only by catching up with the store, after local changes as well as changes of other
+//! processes. A local change is in force before its caller gets an answer; a change of another process takes effect
+//! shortly after its commit.
 
 mod remove;
 #[cfg(test)]
@@ -28,10 +29,10 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::hooks::{HookState, Hooks};
 
-/// The delay before a store that failed is read again.
+/// The delay before a store is read again after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The maximum sleep until an entry expires.
+/// The maximum sleep of the task that waits for the next expiry.
 const MAX_SLEEP: Duration = Duration::from_hours(1);
 
 /// An immutable view of all entries of one space, from which decisions are made.
@@ -45,22 +46,22 @@ pub(crate) trait Snapshot: Send + Sync + 'static {
     /// Builds the snapshot.
     fn of(entries: &BTreeMap<String, Arc<Self::Entry>>) -> Self;
 
-    /// Returns the time of the next expiry after a time.
+    /// Returns the time of the first expiry after the given time, or `None` if nothing expires.
     fn next_expiry(&self, _after: SystemTime) -> Option<SystemTime> {
         None
     }
 }
 
-/// Entries of one type in a store, with their snapshot; a cheap handle.
+/// Entries of one type in a store, with their snapshot; a handle that is cheap to clone.
 pub(crate) struct State<S: Snapshot>(Arc<StoreCache<S>>);
 
 struct StoreCache<S: Snapshot> {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
     now: RwLock<Arc<S>>,
-    /// Set until the store was read, and while it cannot be read; decisions fail then.
+    /// `true` until the store was read, and while it cannot be read; decisions fail meanwhile.
     lost: AtomicBool,
-    /// Held while the snapshot catches up, so that it never goes back in time.
+    /// Locked while the snapshot catches up, so that an older snapshot never replaces a newer one.
     table: tokio::sync::Mutex<EntryTable<S::Entry>>,
     /// The revision of the snapshot.
     known: AtomicU64,
@@ -69,7 +70,7 @@ struct StoreCache<S: Snapshot> {
     hooks: Hooks,
     /// Set while a task follows the store; the task ends with its runtime.
     followed: AtomicBool,
-    /// Wakes that task: the store could not be read, or the last handle was dropped.
+    /// Wakes the following task, because the store could not be read or the last handle was dropped.
     again: Arc<Notify>,
 }
 
@@ -81,7 +82,7 @@ struct EntryTable<E> {
     revision: Option<u64>,
 }
 
-/// An entry of the store.
+/// An entry that was read from the store.
 pub(crate) struct Found<E> {
     pub(crate) key: String,
     pub(crate) entry: Arc<E>,
@@ -96,7 +97,7 @@ pub enum ChangeError {
     /// The store refused the change.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store did not answer in time: the change may have been made, or may still be made.
+    /// The store did not answer in time; the change may have been made or may still be made.
     #[error("it is not known whether the change was made: {0}")]
     Late(#[source] StoreError),
     /// The change cannot be recorded, so it was not made.
@@ -114,7 +115,8 @@ pub enum ChangeError {
 }
 
 impl ChangeError {
-    /// Returns the message for a caller; details of a store's failure are for the operator and stay in the causes.
+    /// Returns the message for a caller. Details of a failure of the store are only in the error sources, which
+    /// operators see.
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Store(error) => format!("the change was not made: {}", told(error)),
@@ -133,7 +135,7 @@ fn commit_error(error: StoreError) -> ChangeError {
     }
 }
 
-/// Returns the message for a caller about a store that fails.
+/// Returns the message for a caller about a failed store, without details.
 pub(crate) fn told(error: &StoreError) -> String {
     RpcError::from(error.clone()).message().to_owned()
 }
@@ -142,7 +144,7 @@ pub(crate) fn told(error: &StoreError) -> String {
 pub(crate) type Writes<E> = Vec<(String, Option<E>)>;
 
 impl<S: Snapshot> State<S> {
-    /// Creates state over a store; no decision can be made from it before it was [opened](Self::open).
+    /// Creates a state over a store; no decision can be made before [`open`](Self::open) has read the store.
     pub(crate) fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
         let entries = BTreeMap::new();
         let state = Self(Arc::new(StoreCache {
@@ -161,7 +163,8 @@ impl<S: Snapshot> State<S> {
             followed: AtomicBool::new(false),
             again: Arc::default(),
         }));
-        // A store in memory answers at once, so the state is open already; another store has to be opened.
+        // A memory store answers at once, so its state is opened here; any other store must be opened by
+        // [`open`](Self::open).
         let _ = pin!(state.0.catch_up()).poll(&mut Task::from_waker(Waker::noop()));
         state
     }
@@ -197,7 +200,7 @@ impl<S: Snapshot> State<S> {
         self.readable_alone()
     }
 
-    /// Checks the same without a task that follows the store, which may have changed meanwhile.
+    /// As [`readable`](Self::readable), if no task follows the store, so that the snapshot may be outdated.
     #[cold]
     fn readable_alone(&self) -> Result<(), StoreError> {
         if self.0.news.has_changed().is_err() {
@@ -250,12 +253,12 @@ impl<S: Snapshot> State<S> {
 
     /// Commits a change of this space, with its audit events.
     ///
-    /// If the sink takes its events out of this very store, change and events are one commit.
-    /// Otherwise the events are recorded after the change, which is undone if the sink refuses them.
+    /// If the audit sink reads its events from this same store, the change and its events form one commit. Otherwise
+    /// the events are recorded after the change, and the change is undone if the sink refuses them.
     ///
     /// # Errors
-    /// [`ChangeError`]. Only [`ChangeError::Unread`] and [`ChangeError::Unrecorded`] mean that the change was made,
-    /// and [`ChangeError::Late`] that it may have been made. The snapshot shows it once it is.
+    /// [`ChangeError`]. The change was made only with [`ChangeError::Unread`] and [`ChangeError::Unrecorded`], and it
+    /// may have been made with [`ChangeError::Late`]; the snapshot then shows it as soon as it is.
     pub(crate) async fn commit(
         &self,
         mut change: Change,
@@ -265,7 +268,7 @@ impl<S: Snapshot> State<S> {
         let patience = inner.store.answer_timeout();
         let commit = |change| async move {
             with_timeout(patience, inner.store.commit(change)).await.map_err(|error| {
-                // The following task detects the outcome.
+                // The task that follows the store detects whether the change was made.
                 self.follow();
                 commit_error(error)
             })
@@ -321,7 +324,7 @@ impl<S: Snapshot> State<S> {
             let inner = &*state.0;
             let undo = UndoChange::of(&state, &change).await?;
             let revision = inner.store.commit(change).await?;
-            // The caller may have gone.
+            // The receiver may have been dropped.
             let _ = made.send(());
             for event in events {
                 if let Err(unaudited) = inner.audit.record(event).await {
@@ -331,9 +334,10 @@ impl<S: Snapshot> State<S> {
             Ok(revision)
         };
         let Ok(runtime) = Handle::try_current() else { return work.await };
-        // In its own task: a caller that gives up must not stop it between the change and its record.
+        // Runs in a separate task, so that dropping the caller's future cannot stop it between the change and its
+        // record.
         let work = runtime.spawn(work);
-        // If this fails, the work has ended and returns its own error.
+        // If receiving fails, the task has ended and returns its own error.
         let was_made = async { was_made.await.or(Ok(())) };
         with_timeout(self.0.store.answer_timeout(), was_made).await.map_err(commit_error)?;
         match work.await {
@@ -365,7 +369,7 @@ impl<S: Snapshot> State<S> {
         if let Ok(runtime) = Handle::try_current()
             && !inner.followed.swap(true, Ordering::AcqRel)
         {
-            // Changes made while no task followed are read before the next decision.
+            // Read changes that were made while no task followed the store before the next decision.
             if !inner.is_current() {
                 inner.lost.store(true, Ordering::Release);
             }
@@ -394,7 +398,7 @@ impl<S: Snapshot> StoreCache<S> {
         let was_lost = self.lost.swap(caught.is_err(), Ordering::AcqRel);
         let changed = caught?;
         drop(table);
-        // Waiters that could not decide before can try again.
+        // Notify the hooks also if the store was unreadable before, so that waiting callers try again.
         if changed || was_lost {
             self.hooks.tell();
         }
@@ -407,7 +411,7 @@ impl<S: Snapshot> StoreCache<S> {
             && self.known.load(Ordering::Acquire) >= *self.news.borrow()
     }
 
-    /// Reads the changes; returns whether there were any.
+    /// Reads the changes since the last read; returns whether there were any.
     async fn read(&self, table: &mut EntryTable<S::Entry>) -> Result<bool, StoreError> {
         let mut reload = table.revision.is_none();
         let loaded = match table.revision {
@@ -440,7 +444,7 @@ impl<S: Snapshot> StoreCache<S> {
             table.written.insert(record.key.clone(), record.revision);
             table.entries.insert(record.key, Arc::new(entry));
         }
-        // Set last: entries that could not be read must be read again.
+        // Set last, so that after a failed read the same entries are read again.
         table.revision = Some(loaded.revision);
         *self.now.write() = Arc::new(S::of(&table.entries));
         Ok(true)
@@ -461,13 +465,13 @@ impl<S: Snapshot> Drop for StoreCache<S> {
     }
 }
 
-/// The task that follows a store until the last handle is dropped or the runtime ends.
+/// The task that follows a store; it runs until the last handle is dropped or the runtime ends.
 struct Follower<S: Snapshot> {
     state: Weak<StoreCache<S>>,
     again: Arc<Notify>,
 }
 
-/// Clears the mark, so that the next decision starts a new task.
+/// Clears `followed`, so that the next decision starts a new task.
 impl<S: Snapshot> Drop for Follower<S> {
     fn drop(&mut self) {
         if let Some(state) = self.state.upgrade() {
@@ -481,7 +485,7 @@ impl<S: Snapshot> Follower<S> {
         let Some(mut news) = self.state.upgrade().map(|state| state.store.revision()) else {
             return;
         };
-        // Changes made before this task started count as well.
+        // Also handle changes made before this task started.
         news.mark_changed();
         loop {
             let Some(sleep) =
@@ -489,11 +493,11 @@ impl<S: Snapshot> Follower<S> {
             else {
                 return;
             };
-            // A little later, so that the entry has expired by then.
+            // Sleep slightly longer, so that the entry has surely expired when the task wakes.
             let patience = sleep.unwrap_or(MAX_SLEEP) + Duration::from_millis(5);
             tokio::select! {
                 changed = news.changed() => if changed.is_err() {
-                    // A store that has ended reports no revocation, so an old snapshot could grant too much.
+                    // A closed store can report no revocations, so an old snapshot could grant too much.
                     if let Some(state) = self.state.upgrade() {
                         state.lost.store(true, Ordering::Release);
                     }
@@ -523,15 +527,15 @@ impl<S: Snapshot> Follower<S> {
     }
 }
 
-/// The records that a change of one space replaced.
+/// The previous records of one space, to undo a change.
 struct UndoChange {
     space: &'static str,
-    /// For each record: its key, whether the change wrote or removed it, and its value before.
+    /// For each record: its key, whether the change wrote it (`true`) or removed it, and its value before.
     before: Vec<(String, bool, Option<Payload>)>,
 }
 
 impl UndoChange {
-    /// Reads the records that a change will replace.
+    /// Reads the records that a change is about to replace.
     async fn of<S: Snapshot>(state: &State<S>, change: &Change) -> Result<Self, ChangeError> {
         state.catch_up().await?;
         let table = state.0.table.lock().await;

@@ -45,7 +45,8 @@ impl<S: MgpService> Service<Call> for TraceService<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        // A trace id in the params replaces the one in the context, which a forwarded call brings along.
+        // A trace id in the params replaces that of the context, which comes from the original call if this one was
+        // forwarded.
         if let Some(trace) = call.params().trace_id() {
             call.cx_mut().trace = Some(trace);
         }

@@ -201,8 +201,9 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
 
 fn call_timeouts(reader: &mut Reader<'_, '_, '_>) -> CallTimeouts {
     let (timeout, max_timeout) = timeout_pair(reader);
-    let (tools, start) = (reader.durations("tool_timeouts"), reader.duration("start_timeout"));
-    CallTimeouts { timeout, max_timeout, tools, start }
+    let start = reader.duration("start_timeout");
+    let start = start.filter(|start| *start != CallTimeouts::default().start());
+    CallTimeouts { timeout, max_timeout, tools: reader.durations("tool_timeouts"), start }
 }
 
 /// Reads `timeout` and `max_timeout`; reports an error if `max_timeout` is shorter.

@@ -53,7 +53,8 @@ impl Approver for ApproverChain {
             match tokio::time::timeout(approver.timeout(), deciding).await {
                 Ok(Ok(decision)) => return Ok(decision),
                 Ok(Err(error)) => last = error,
-                // It may still decide, and the next approver could contradict it.
+                // The approver may still decide later; asking the next one now could lead to a contradictory
+                // decision.
                 Err(_) => {
                     return Err(RpcError::new(ErrorCode::TIMEOUT, "no decision in time"));
                 }
@@ -66,7 +67,7 @@ impl Approver for ApproverChain {
         self.0.iter().any(|approver| approver.grants(server, permission))
     }
 
-    /// Returns the sum of the time limits.
+    /// Returns the sum of the time limits of all approvers in the chain.
     fn timeout(&self) -> Duration {
         self.0.iter().map(Approver::timeout).fold(Duration::ZERO, Duration::saturating_add)
     }

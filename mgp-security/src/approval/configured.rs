@@ -35,13 +35,13 @@ impl ConfiguredApprover {
 
     /// Adds permissions, granted to every server with the `interactive` policy; a short name means the standard ones.
     ///
-    /// They are granted while this is the configuration; decisions of operators and persons take precedence.
+    /// They are granted as long as the configuration lists them; decisions of operators and persons take precedence.
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions.extend(permissions.into_iter().flat_map(|name| name.expand()));
         self
     }
 
-    /// Adds a tool of a server, whose calls are confirmed.
+    /// Adds a tool of a server, whose calls this approver confirms.
     pub fn tool(mut self, server: impl Into<ServerId>, tool: impl Into<String>) -> Self {
         self.tools.insert((server.into(), tool.into()));
         self

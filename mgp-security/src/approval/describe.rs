@@ -1,4 +1,4 @@
-//! Questions as text for a person: short, and without invisible characters (MGP §3.4, §4.4).
+//! Converts questions to text for a person: short, and with invisible characters escaped (MGP §3.4, §4.4).
 
 use std::fmt::Write;
 
@@ -51,7 +51,7 @@ pub(super) fn describe(question: &Question) -> String {
     words
 }
 
-/// Returns the caller: agent or subject, and tenant.
+/// Returns a description of the caller: agent or subject, and tenant.
 pub(super) fn caller(question: &Question) -> String {
     let principal = &question.principal;
     let (subject, tenant) = (name(principal.subject().as_str()), name(principal.tenant().as_str()));
@@ -68,7 +68,7 @@ pub(super) fn name(text: &str) -> String {
     visible(text, MAX_NAME)
 }
 
-/// Returns arguments for display.
+/// Returns arguments as text for display.
 ///
 /// In long arguments, long strings are shortened first, so that a short argument cannot hide behind them.
 /// If anything is left out, the hash of all of the arguments is added.
@@ -86,7 +86,7 @@ fn in_short(arguments: &str) -> String {
     format!("{shown}\nNot all of the arguments is shown: {length} bytes with the SHA-256 {hash}")
 }
 
-/// Shortens all long strings, but no names of members.
+/// Shortens all long strings in a value, but not the names of members.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) if text.chars().count() > MAX_TEXT => {
@@ -150,7 +150,7 @@ mod tests {
         assert!(shown.contains("(4760 more characters)"), "{shown}");
         assert!(shown.contains(&Sha256Hash::digest(arguments.as_bytes()).to_string()), "{shown}");
         assert!(shown.len() < 1200, "{}", shown.len());
-        // If that is not enough, the hash distinguishes two of them.
+        // If shortened texts are equal, the hash still distinguishes them.
         let many = |middle: &str| format!("[{}{middle}{}]", "1,".repeat(3000), ",1".repeat(3000));
         assert_ne!(in_short(&many("1")), in_short(&many("2")));
         assert!(in_short(&many("1")).len() < 2500);

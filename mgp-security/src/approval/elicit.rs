@@ -14,10 +14,10 @@ use serde_json::{Map, json};
 use super::describe::{describe, name};
 use super::{ApprovalTerm, Approver, Decision, LeftOpen, Question, QuestionSubject};
 
-/// The field that confirms a call.
+/// The name of the form field with which the caller confirms a call.
 const CONFIRM_FIELD: &str = "confirm";
 
-/// The field with the term of permissions; no permission has this name.
+/// The name of the form field for the duration of permissions; no permission has this name.
 const TERM_FIELD: &str = "term";
 
 /// The field with the person's reason; no permission has this name.
@@ -26,9 +26,9 @@ const REASON_FIELD: &str = "reason";
 /// The longest reason that is kept, in bytes.
 const MAX_REASON: usize = 500;
 
-/// The terms of permissions. The first one is the default, and the term of a decline.
+/// The durations for which permissions can be approved. The first one is the default; it also applies to a decline.
 ///
-/// An answer is valid for everyone in the tenant, so only an operator can approve without an expiry.
+/// An answer applies to everyone in the tenant, so only an operator can approve without an expiry.
 const TERMS: [(&str, Option<Duration>); 4] = [
     ("1 hour", Some(Duration::from_hours(1))),
     ("1 day", Some(Duration::from_hours(24))),
@@ -61,7 +61,7 @@ fn call_term(principal: &Principal, chosen: Option<&str>) -> ApprovalTerm {
     }
 }
 
-/// Returns the terms that a principal may choose.
+/// Returns the durations that a principal may choose.
 fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Duration>)> {
     let is_operator = principal.authority() == Authority::Operator;
     TERMS.into_iter().filter(move |(_, term)| is_operator || term.is_some())
@@ -70,7 +70,7 @@ fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Du
 /// The maximum number of permissions on a form.
 const MAX_PERMISSIONS: usize = 32;
 
-/// Asks the caller with a form, if a person is using the client.
+/// Asks the caller with a form. Unavailable unless a person is using the client.
 ///
 /// Most callers are agents, i.e. the party that a confirmation restrains, and an agent must not confirm its own calls.
 /// Therefore only callers configured as interactive are asked.
@@ -137,7 +137,7 @@ impl Approver for ElicitApprover {
     }
 }
 
-/// Returns the question as a form, and its key.
+/// Returns the question as a form, and the key under which the answer is returned.
 fn form(question: &Question, principal: &Principal) -> Result<(String, CallerRequest), RpcError> {
     let mut fields = Map::new();
     let mut required = Vec::new();
@@ -236,7 +236,7 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
     decision
 }
 
-/// Returns the end of a term that begins now.
+/// Returns the end of a duration that begins now, or `None` if it is unlimited.
 fn expiry(term: Option<Duration>) -> Option<Timestamp> {
     let end = SystemTime::now().checked_add(term?)?;
     Some(Timestamp::from(end))

@@ -32,7 +32,7 @@ pub use terminal::TerminalApprover;
 
 /// Decides questions that the rules leave to a person or a configuration.
 ///
-/// It must never be the party that the decision restrains.
+/// An approver must never be the agent whose call it decides about.
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
@@ -128,9 +128,9 @@ pub enum DecisionSource {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Decision {
-    /// The answer for the permissions without an entry in `single`, or for the call.
+    /// The answer for the call, or for all permissions that have no entry in `per_permission`.
     pub answer: GrantDecision,
-    /// The answers for single permissions, which may have limits.
+    /// The answers for single permissions, each of which may have limits.
     pub per_permission: BTreeMap<Permission, Grant>,
     /// The name of the person, or `configuration`.
     pub by: String,

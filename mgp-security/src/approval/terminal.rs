@@ -58,7 +58,7 @@ enum AnswerState {
 impl Drop for ScreenQuestion<'_> {
     fn drop(&mut self) {
         if self.answered == AnswerState::Pending {
-            // The terminal may be gone.
+            // Ignore the error: the terminal may be closed.
             let _ = write!(self.screen, "\r\nThis question is withdrawn.\r\n");
             let _ = self.screen.flush();
         }
@@ -71,7 +71,7 @@ impl TerminalApprover {
         Self { opened: Arc::default(), by: "terminal".into() }
     }
 
-    /// Sets the name of the person at the terminal, for the record. `terminal` by default.
+    /// Sets the name of the person at the terminal, for the audit log. Default: `terminal`.
     pub fn by(mut self, person: &str) -> Self {
         self.by = person.into();
         self

@@ -28,9 +28,9 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, F> {
-        // Not recorded.
+        // The call is not recorded.
         Pass { #[pin] future: F },
-        // The sink has not answered, and no call was sent.
+        // The sink has not answered yet, and the call has not been sent.
         Waiting {
             later: BoxFuture<'static, Result<Ticket, AuditError>>,
             held: Option<(S, Call, Arc<dyn AuditSink>)>,
@@ -91,7 +91,7 @@ impl<S: MgpService> ResponseFuture<S> {
 }
 
 impl<S: MgpService> State<S, S::Future> {
-    /// Runs a call that waited for the sink, or refuses it.
+    /// Runs a call after the sink has answered, or refuses it if the sink refused the record.
     fn begun(
         begun: Result<Ticket, AuditError>,
         held: Option<(S, Call, Arc<dyn AuditSink>)>,
@@ -109,7 +109,7 @@ impl<S: MgpService> State<S, S::Future> {
 
     fn run(inner: &mut S, mut call: Call, ticket: Ticket, sink: Arc<dyn AuditSink>) -> Self {
         let cx = call.cx_mut();
-        // Layers further in add facts to it; the handler that runs the call marks it as run.
+        // Inner layers add facts to this record; the handler that runs the call marks it as run.
         cx.extensions.insert_shared(Arc::clone(ticket.start()));
         let asker = match &cx.caller_access {
             CallerAccess::Channel(asker) => Some(Arc::clone(asker)),

@@ -116,7 +116,7 @@ where
             }
             Check::Done(Err(refused)) => ResponseFuture::answered(Ok(refuse(credentials, refused))),
             Check::Pending(credential) => {
-                // `self.inner` was made ready, so it is the one to call.
+                // `self.inner` was polled ready, so it must serve the call; a clone takes its place.
                 let spare = self.inner.clone();
                 let mut inner = std::mem::replace(&mut self.inner, spare);
                 let credentials = Arc::clone(credentials);
@@ -158,7 +158,7 @@ impl Credentials {
         }
     }
 
-    /// Returns the pass of a caller; it ends when its key is revoked or its credentials expire.
+    /// Returns the credential grant of a caller; it ends when the key is revoked or the credentials expire.
     fn pass(&self, caller: &Authenticated) -> CredentialGrant {
         let keys = self.keys.clone();
         let caller_copy = caller.clone();

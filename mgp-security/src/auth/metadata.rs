@@ -21,7 +21,7 @@ pub struct ResourceMetadata {
     pub scopes_supported: Vec<String>,
     /// The methods of sending a token: `header`.
     pub bearer_methods_supported: Vec<String>,
-    /// The name for people.
+    /// The name of the resource for display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_name: Option<String>,
     /// The scopes every token needs; sent in challenges, not part of the document.
@@ -90,7 +90,7 @@ pub(super) fn is_root_document(path: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ResourceUrl {
     origin: String,
-    /// Empty for the root.
+    /// The path; empty for the root.
     path: String,
 }
 

@@ -84,8 +84,8 @@ impl NameFlaw {
             return Err(Self::Characters("a path".to_owned()));
         }
         let small = name.to_ascii_lowercase();
-        // Many legitimate tools are called `ping`, so only names with a `/`, which are not used by accident, count as
-        // methods.
+        // Many legitimate tools are called `ping`. Therefore only `initialize` and names with a `/`, which are not used
+        // by accident, count as methods.
         let is_method = (small.contains('/') || small == Initialize::METHOD)
             && method::lookup(&small).is_some();
         if is_method

@@ -153,7 +153,7 @@ impl ServerListing {
         }
     }
 
-    /// Notes that tools were left out because there is no room to pin them.
+    /// Notes that tools were left out because the limit of pins is reached.
     pub(super) fn crowded(&mut self) {
         self.full = true;
     }
@@ -193,7 +193,8 @@ impl ServerListing {
                 let known = KnownTool::new(None, assessment, tools.others.clone());
                 named.insert(name.as_str().into(), known);
             }
-            // A tool with a pin is known from its record: hiding it from a list changes nothing.
+            // A tool that has a pin but is not listed is known from its record: hiding it from the list changes
+            // nothing.
             for (name, pair) in book.tools(server) {
                 let earlier = assessed.and_then(|named| named.get(name));
                 named.insert(name.into(), recorded(name, pair, policy, &tools.others, earlier));
@@ -323,7 +324,9 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
             && held.fingerprint == fingerprint
             && !held.findings.is_empty()
     });
-    let pinned = pinned.filter(|pin| pin.by.is_some() || !(waits || inspection.names_another));
+    let is_wrong = waits || inspection.names_another;
+    let pinned =
+        pinned.filter(|pin| !is_wrong || pin.by.is_some() || pin.fingerprint != fingerprint);
     if pinned.is_some_and(|pin| pin.fingerprint == fingerprint) {
         return DefinitionState::Pinned;
     }

@@ -175,7 +175,7 @@ gate_layer! {
 }
 
 impl PermissionLayer {
-    /// Creates a layer that decides by these permissions, about tools as they are assessed there.
+    /// Creates a layer that decides by these permissions; `tools` determines which permissions a tool needs.
     pub fn new(permissions: Permissions, tools: impl Assess + 'static) -> Self {
         let policies = permissions.policies().clone();
         let (permissions, tools): (_, Arc<dyn Assess>) = (Some(permissions), Arc::new(tools));

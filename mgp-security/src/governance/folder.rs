@@ -236,7 +236,7 @@ impl Governance {
     /// closed.
     ///
     /// # Errors
-    /// [`LogError`] with the first record that was changed, or if the log cannot be read or there is no log.
+    /// [`LogError`] with the first record that was changed, or if the log is missing or cannot be read.
     ///
     /// # Cancel safety
     /// Nothing is changed.

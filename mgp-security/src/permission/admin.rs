@@ -15,16 +15,16 @@ use crate::Refusal;
 use crate::audit::Event;
 use crate::policy::ConfirmRule;
 
-/// The number of permissions, and of tools, that one change may name.
+/// The maximum number of permissions, and of tools, in one change.
 const NAMES_MAX: usize = 64;
 
-/// The longest name of a tool, in bytes.
+/// The maximum length of a tool name, in bytes.
 const TOOL_MAX: usize = 256;
 
-/// The longest justification, in bytes.
+/// The maximum length of a justification, in bytes.
 const JUSTIFICATION_MAX: usize = 1024;
 
-/// A change that an operator makes to permissions of one server.
+/// An operator's change of permissions of one server.
 #[derive(Clone, Debug)]
 #[must_use = "a change does nothing until it is made"]
 pub struct PermissionChange {
@@ -38,7 +38,8 @@ pub struct PermissionChange {
 }
 
 impl PermissionChange {
-    /// Creates a change of permissions of a server, without limits; `None` for our own tools.
+    /// Creates a change of permissions of a server, without limits; `None` as the server means the tools of this
+    /// process.
     pub fn new(
         server: Option<ServerId>,
         permissions: impl IntoIterator<Item = Permission>,
@@ -54,7 +55,7 @@ impl PermissionChange {
         }
     }
 
-    /// Creates a change of permissions of a server by its id: the usual case.
+    /// Creates a change of permissions of the server with an id, without limits.
     ///
     /// ```
     /// use mgp_security::PermissionChange;
@@ -70,25 +71,25 @@ impl PermissionChange {
         Self::new(Some(server.into()), permissions)
     }
 
-    /// Sets the only tools it is for.
+    /// Restricts the change to these tools.
     pub fn tools<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.tools = tools.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the limits.
+    /// Sets the limits of an approval.
     pub fn scope(mut self, scope: PermissionScope) -> Self {
         self.scope = Some(scope);
         self
     }
 
-    /// Sets the rule about confirmations of calls of the tools it names.
+    /// Sets the confirmation rule for calls of the named tools.
     pub fn confirm(mut self, word: ConfirmRule) -> Self {
         self.confirm = Some(word);
         self
     }
 
-    /// Sets the end.
+    /// Sets the expiry of the change.
     pub fn until(mut self, end: impl Into<Timestamp>) -> Self {
         self.expires_at = Some(end.into());
         self
@@ -100,7 +101,7 @@ impl PermissionChange {
         self
     }
 
-    /// Refuses a change that has no meaning.
+    /// Returns an error if the change is meaningless, e.g. names no permission or has already expired.
     fn check(&self, now: SystemTime) -> Result<(), PermissionRefused> {
         let unfit = |why: String| Err(PermissionRefused::unfit(why));
         if self.permissions.is_empty() || self.permissions.len() > NAMES_MAX {
@@ -134,7 +135,7 @@ impl PermissionChange {
         }
     }
 
-    /// Refuses limits of a change that is not an approval.
+    /// Returns an error if a change that is not an approval has limits, which have no effect there.
     fn check_unlimited(&self) -> Result<(), PermissionRefused> {
         if self.scope.is_some() || !self.tools.is_empty() {
             return Err(PermissionRefused::unfit("only an approval has limits"));
@@ -144,15 +145,16 @@ impl PermissionChange {
 }
 
 impl Permissions {
-    /// Grants permissions, in force once this returns; earlier decisions are replaced.
+    /// Grants permissions, which are in force when this method returns. Earlier decisions are replaced.
     ///
-    /// Under the policy `config_only` the approval is stored and does not count.
+    /// Under the policy `config_only` the approval is stored but has no effect.
     ///
     /// # Errors
-    /// 1000 unless `by` is an operator; −32602 if the change has no meaning; else it could not be stored or recorded.
+    /// 1000 unless `by` is an operator; −32602 if the change is meaningless; another code if it could not be stored or
+    /// recorded.
     ///
     /// # Cancel safety
-    /// After dropping the future the change may have been made or not.
+    /// If the future is dropped, the change may or may not have been made.
     pub async fn approve(
         &self,
         by: &Principal,
@@ -161,7 +163,8 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Approved).await
     }
 
-    /// Denies permissions: approvers are not asked about them again, and no policy but `config_only` grants them.
+    /// Denies permissions: approvers are not asked about them again, and only the policy `config_only` can still grant
+    /// them.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -176,10 +179,10 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Denied).await
     }
 
-    /// Revokes decisions: an approval, a denial, and what the configuration or a policy granted.
+    /// Revokes decisions about permissions: approvals, denials, and grants of the configuration or a policy.
     ///
-    /// From then on the permission is not granted until it is decided again; approvers are asked again.
-    /// Returns the decisions that were revoked; none if there was nothing to revoke.
+    /// A revoked permission is not granted until a new decision; approvers may be asked again. Returns the revoked
+    /// decisions; empty if there was nothing to revoke.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -194,10 +197,11 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Revoked).await
     }
 
-    /// Removes the decisions about a server that is no longer registered; the caller checks that it may be removed.
+    /// Removes the decisions about a server that is no longer registered. The caller of this method must have checked
+    /// the authority for that.
     ///
     /// # Errors
-    /// The change could not be stored or recorded; some of the decisions may be removed.
+    /// An error if the change could not be stored or recorded; some of the decisions may have been removed.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
@@ -217,10 +221,10 @@ impl Permissions {
         gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))).into())
     }
 
-    /// Returns the decisions in the operator's tenant, about one server or all.
+    /// Returns the decisions in the operator's tenant, about one server or about all servers.
     ///
     /// # Errors
-    /// 1000 unless `by` is an operator; else the approvals cannot be read.
+    /// 1000 unless `by` is an operator; another code if the approvals cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -257,7 +261,7 @@ impl Permissions {
         made.map_err(|refused| Refusal::from(Box::new(refused)).into())
     }
 
-    /// Refuses and records attempts of callers that are not operators.
+    /// Checks that a caller is an operator; refuses and records the attempt if not.
     async fn operators_only(
         &self,
         by: &Principal,
@@ -313,7 +317,7 @@ impl PermissionCore {
                     | PermissionState::ByPolicy
             )
         };
-        // Only what is in force can be revoked.
+        // Only decisions in force can be revoked.
         self.write(
             &place,
             approvals,

@@ -1,5 +1,5 @@
-//! Questions about permissions: calls that need the same share one question, and each waits for a limited time
-//! (MGP §3.4).
+//! Questions about permissions: calls that need the same permissions share one question, and each call waits for a
+//! limited time (MGP §3.4).
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -17,7 +17,8 @@ use super::rule::{MissingPermission, MissingStatus, PermissionState};
 use super::writing::ChangeCause;
 use crate::approval::{Decision, LeftOpen, Question, QuestionSubject};
 
-/// The questions that wait for an answer; each belongs to a call that runs, whose number is bounded elsewhere.
+/// The questions that wait for an answer. Each belongs to a running call, so the limit on running calls bounds
+/// their number.
 #[derive(Debug, Default)]
 pub(super) struct OpenQuestions(Mutex<Vec<OpenQuestion>>);
 
@@ -36,16 +37,16 @@ struct Answered {
     details: Object,
 }
 
-/// The part of the call that asks; once it is dropped, another call may ask.
+/// The role of the call that asks the question. When it is dropped, another call may ask.
 struct QuestionOwner<'a> {
     board: &'a OpenQuestions,
     done: watch::Sender<Option<Arc<Answered>>>,
 }
 
-/// The part of a call in a question.
+/// The role of a call in a question.
 enum QuestionRole<'a> {
     Leads(QuestionOwner<'a>),
-    /// Another call asks about the same permissions, or some of them.
+    /// Another call already asks about some or all of the same permissions; this call waits for its answer.
     Waits(watch::Receiver<Option<Arc<Answered>>>),
 }
 
@@ -82,16 +83,16 @@ impl OpenQuestions {
 
 impl Drop for QuestionOwner<'_> {
     fn drop(&mut self) {
-        // This drops the last sender, which wakes the calls that wait.
+        // Dropping the last sender wakes the waiting calls.
         self.board.waiting().retain(|waiting| !waiting.done.same_channel(&self.done));
     }
 }
 
 impl Permissions {
-    /// Asks about and records the permissions that a call needs.
+    /// Obtains and records decisions about the permissions that a call needs.
     ///
     /// # Errors
-    /// [`PermissionRefused`] if what was decided cannot be read or written.
+    /// [`PermissionRefused`] if decisions cannot be read or stored.
     pub(crate) async fn ask_for_call(
         &self,
         cx: &Context,
@@ -131,7 +132,7 @@ impl PermissionCore {
         let told = ChangeCause { trace: cx.trace.as_deref(), tool };
         self.by_policy(cx, server, needed, &told).await?;
         let Some(approver) = &self.approver else { return Ok(()) };
-        // The limit is for waiting for approvers, all questions of a call together; writing may take longer.
+        // The limit covers the waiting for approvers over all questions of a call; storing the answers may take longer.
         let late = tokio::time::sleep(wait);
         let mut late = std::pin::pin!(late);
         loop {
@@ -145,7 +146,7 @@ impl PermissionCore {
                     tokio::select! {
                         biased;
                         () = &mut late => notes.late(&open, wait),
-                        // An error means that the call that asked is gone.
+                        // An error means that the asking call was dropped.
                         answered = news.wait_for(Option::is_some) => {
                             if let Ok(answered) = answered && let Some(answered) = &*answered {
                                 notes.take(answered);
@@ -166,7 +167,7 @@ impl PermissionCore {
             );
             let answer = tokio::select! {
                 biased;
-                // An answer that is there at once is taken even if the time is up.
+                // An answer that is available immediately is used even if the time limit has passed.
                 answer = approver.decide(cx, question) => answer,
                 () = &mut late => {
                     notes.late(&open, wait);
@@ -179,7 +180,7 @@ impl PermissionCore {
         }
     }
 
-    /// Returns the permissions that an approver may be asked about and was not asked about for this call.
+    /// Returns the permissions that an approver may be asked about and that this call has not asked about yet.
     fn open_ones(
         &self,
         cx: &Context,
@@ -202,7 +203,7 @@ impl PermissionCore {
         Ok(open.cloned().collect())
     }
 
-    /// Records what the policy `auto_approve` grants.
+    /// Stores and records the permissions that the policy `auto_approve` grants.
     async fn by_policy(
         &self,
         cx: &Context,
@@ -231,7 +232,7 @@ impl PermissionCore {
         self.write_answers(&place, granted, &Actor::kernel(), told).await
     }
 
-    /// Records an answer, and returns its outcome.
+    /// Stores and records an answer, and returns its outcome for the calls that wait.
     async fn remember(
         &self,
         cx: &Context,
@@ -259,7 +260,7 @@ impl PermissionCore {
             let word = match single.map_or(decision.answer, Grant::decision) {
                 GrantDecision::Approved => ApprovalDecision::Approved,
                 GrantDecision::Denied => ApprovalDecision::Denied,
-                // An unknown word decides nothing.
+                // An unknown decision counts as deferred.
                 _ => {
                     let note = undecided(&decision);
                     notes.push((permission.clone(), note));
@@ -302,7 +303,7 @@ fn undecided(decision: &Decision) -> AskOutcome {
 }
 
 impl AskOutcomes {
-    /// Returns the refusal of a call for what it still lacks after its questions.
+    /// Returns the refusal of a call for the permissions that it still lacks after its questions.
     pub(crate) fn refuse(
         &self,
         server: Option<&ServerId>,
@@ -324,7 +325,7 @@ impl AskOutcomes {
         PermissionRefused::call(server, tool, &missing, &self.details)
     }
 
-    /// Notes that no decision was made in time.
+    /// Notes that the open permissions were not decided in time.
     fn late(&mut self, open: &[Permission], wait: Duration) {
         let why = format!("nobody has decided within {} s", wait.as_secs_f32());
         for permission in open {
@@ -342,7 +343,7 @@ impl AskOutcomes {
     }
 }
 
-/// Returns the binding of an answer: it counts for no other caller, server or permission.
+/// Returns the hash that binds an answer to this caller, server and permissions.
 fn binding(
     principal: &Principal,
     server: Option<&ServerId>,
@@ -356,6 +357,6 @@ fn binding(
         server.map(ServerId::as_str),
         names,
     );
-    // Strings can always be encoded.
+    // Encoding strings cannot fail.
     Sha256Hash::digest(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
 }

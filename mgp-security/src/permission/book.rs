@@ -29,7 +29,7 @@ struct TenantApprovals {
     servers: FxHashMap<ServerId, Vec<StoredApproval>>,
 }
 
-/// An approval, with its end as a time.
+/// An approval with its expiry converted to a time.
 #[derive(Clone, Debug)]
 pub(super) struct StoredApproval {
     pub(super) approval: Arc<Approval>,
@@ -47,7 +47,7 @@ impl StoredApproval {
 }
 
 impl Book {
-    /// Returns the approvals for a server; there are few.
+    /// Returns the approvals of a server; a slice suffices, because there are only few per server.
     pub(super) fn held(&self, tenant: &TenantId, server: Option<&ServerId>) -> &[StoredApproval] {
         let Some(shelf) = self.tenants.get(tenant) else { return &[] };
         match server {
@@ -76,7 +76,7 @@ impl Snapshot for Book {
     fn of(entries: &BTreeMap<String, Arc<Approval>>) -> Self {
         let mut book = Self::default();
         for (key, approval) in entries {
-            // An approval under another key than its own was not written by us.
+            // An approval stored under a wrong key was not written by our own code, so it is ignored.
             if *key != approval.key() {
                 tracing::error!(key, "ignoring an approval under a wrong key");
                 continue;
@@ -118,7 +118,7 @@ impl Expiring for Book {
     }
 }
 
-/// Adds an approval to a change, which fails if the approval has changed since `revision`.
+/// Adds an approval to a change; the change fails if the stored approval has changed since `revision`.
 pub(super) fn put(
     change: Change,
     approval: &Approval,
@@ -129,7 +129,7 @@ pub(super) fn put(
     Ok(change.expect_revision(Book::SPACE, key.as_str(), revision).put(Book::SPACE, key, value))
 }
 
-/// Returns the event of an approval that ended by itself.
+/// Creates the audit event of an approval that expired.
 fn end_event(approval: &Approval) -> AuditEvent {
     let server = approval.server.as_deref().map(Into::into);
     Event::permission_revoked(Actor::kernel(), server.as_ref(), &approval.permission)

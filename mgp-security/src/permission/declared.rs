@@ -1,6 +1,7 @@
 //! The permissions that servers declare as a whole in their handshakes (MGP §3.4).
 //!
-//! A server that declares a permission, and no tool that needs it, may use it in any tool.
+//! If a server declares a permission that none of its tools declares, any of its tools may use it, so every call
+//! needs it.
 
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::RwLock;
 use rustc_hash::FxHashMap;
 
-/// The number of servers whose declarations are kept; further ones are not started by one kernel.
+/// The maximum number of servers whose declarations are stored; far above the number that one kernel runs.
 const MAX_SERVERS: usize = 4096;
 
-/// The declarations of servers, as of their last handshakes.
+/// The permissions that each server declared in its last handshake.
 #[derive(Debug, Default)]
 pub(super) struct DeclaredPermissions(RwLock<FxHashMap<ServerId, Arc<[Permission]>>>);
 
@@ -28,12 +29,12 @@ impl DeclaredPermissions {
         }
     }
 
-    /// Returns whether a server declares any permission.
+    /// Returns whether a server has declared any permission.
     pub(super) fn any(&self, server: Option<&ServerId>) -> bool {
         server.is_some_and(|server| self.0.read().contains_key(server))
     }
 
-    /// Returns the declaration of a server.
+    /// Returns the permissions that a server has declared.
     pub(super) fn of(&self, server: Option<&ServerId>) -> Option<Arc<[Permission]>> {
         self.0.read().get(server?).map(Arc::clone)
     }

@@ -1,4 +1,4 @@
-//! The server's side of the permission flow: notifications of decisions (MGP §3.5, §3.6).
+//! The server's side of the permission flow: it receives notifications of decisions (MGP §3.5, §3.6).
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use mgp_types::{Extras, Payload, RpcError};
 use super::grants::{Grants, NOTED_MAX};
 
 impl Grants {
-    /// Answers a client that sends decisions, in both spellings; they are noted for its connection.
+    /// Returns a router that receives decisions from a client, under both spellings of the methods, and stores them for
+    /// its connection.
     ///
     /// ```
     /// use mgp_security::Grants;
@@ -42,12 +43,12 @@ impl Grants {
 
     /// Returns the decisions that a modern request carries in its `_meta`.
     ///
-    /// They hold for this one call: [apply](Self::apply) them to grants in the call's extensions.
-    /// Decisions that cannot be read grant nothing.
+    /// They apply to this call only: [apply](Self::apply) them to the [`Grants`] in the call's extensions. Unreadable
+    /// decisions grant nothing.
     #[must_use]
     pub fn carried_by(params: &Params) -> Option<PermissionDecision> {
         let text = params.meta_str()?;
-        // Most have none; this check is cheaper than the parse.
+        // Most requests carry none; this search is cheaper than parsing.
         if !text.contains("grants") {
             return None;
         }
@@ -63,7 +64,7 @@ impl Grants {
     }
 }
 
-/// Reads a decision, or only its map of grants.
+/// Parses a decision, or only its map of grants.
 fn read(carried: &Payload) -> Result<PermissionDecision, RpcError> {
     let members: Extras = carried.get()?;
     let whole = members.get("grants").is_some_and(|inner| inner.as_str().starts_with('{'));
@@ -79,7 +80,7 @@ fn read(carried: &Payload) -> Result<PermissionDecision, RpcError> {
     Ok(decision)
 }
 
-/// Adds an endpoint for the notification that permissions are being decided.
+/// Adds the endpoint for the message that permissions are being decided.
 fn awaits<R>(router: Router) -> Router
 where
     R: Request<Params = PermissionRequestParams, Result = PermissionRequestResult>,
@@ -99,14 +100,14 @@ where
     })
 }
 
-/// Adds an endpoint for decisions.
+/// Adds the endpoint for decisions.
 fn takes<R>(router: Router) -> Router
 where
     R: Request<Params = PermissionDecision, Result = PermissionAck>,
 {
     router.on::<R, _, _>(|cx, decision| {
         let grants = of_connection(&cx);
-        // Noted here, in the order of the wire, so that the next call already works with it.
+        // Stored before the future runs, in the order of arrival, so that the next call already sees it.
         let noted = few(decision.grants.len());
         if noted.is_ok() {
             grants.apply(&decision);

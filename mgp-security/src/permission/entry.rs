@@ -1,4 +1,4 @@
-//! One approval: the decision about a permission of a server, its author and its limits (MGP §3.6).
+//! One stored decision about a permission of a server, with its author and limits (MGP §3.6).
 
 use std::time::SystemTime;
 
@@ -11,14 +11,14 @@ use crate::policy::ConfirmRule;
 
 /// The decision about one permission of a server.
 ///
-/// A member that this version does not know makes the approval unreadable: it might be a limit.
+/// An unknown member makes the approval unreadable, because it might be a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Approval {
-    /// The tenant for whose calls it holds.
+    /// The tenant to whose calls the decision applies.
     pub tenant: String,
-    /// The server; `None` for our own tools.
+    /// The server; `None` for the tools of this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The permission, by its standard name.
@@ -30,23 +30,23 @@ pub struct Approval {
     /// The limits, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<PermissionScope>,
-    /// The only tools it is for; empty for all tools.
+    /// The tools to which the decision is restricted; empty for all tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// The rule about confirmations of calls of these tools.
+    /// The confirmation rule for calls of these tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
-    /// The author of the decision.
+    /// The person, policy or configuration that decided.
     pub approved_by: String,
     /// The time of the decision.
     pub approved_at: Timestamp,
-    /// The end of the approval.
+    /// The expiry; `None` if the decision does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// The justification, in the words of its author.
+    /// The author's justification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
-    /// `true` if an event records that it has ended.
+    /// `true` if an event has recorded that the decision expired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) end_told: bool,
 }
@@ -65,7 +65,7 @@ pub enum ApprovalDecision {
 }
 
 impl ApprovalDecision {
-    /// Returns the word for it.
+    /// Returns the name of the decision.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -81,16 +81,16 @@ impl ApprovalDecision {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ApprovalSource {
-    /// An operator, by administration.
+    /// An operator, with an administrative method.
     Operator,
     /// The answer of an approver.
     Answer,
-    /// The policy `auto_approve`; the approval holds as long as that is the policy.
+    /// The policy `auto_approve`; the approval counts only while that is the policy.
     Policy,
 }
 
 impl Approval {
-    /// Creates a decision made now, without limits.
+    /// Creates a decision made now, without limits and expiry.
     pub(super) fn new(
         place: &ApprovalOwner,
         permission: Permission,
@@ -126,7 +126,7 @@ impl Approval {
         self.place().key(&self.permission)
     }
 
-    /// Returns the end; a time that cannot be read has passed.
+    /// Returns the expiry, or `None` if there is none; an unreadable time counts as long past.
     pub(super) fn until(&self) -> Option<SystemTime> {
         let read = |time: &Timestamp| time.to_system_time().unwrap_or(SystemTime::UNIX_EPOCH);
         self.expires_at.as_ref().map(read)
@@ -141,11 +141,11 @@ pub(super) struct ApprovalOwner {
 }
 
 impl ApprovalOwner {
-    /// Returns the key of an approval in the store; it is unique, whatever the parts contain.
+    /// Returns the key of a decision in the store; different owners or permissions always have different keys.
     pub(super) fn key(&self, permission: &Permission) -> String {
         let server = self.server.as_ref().map(ServerId::as_str);
         let parts = (self.tenant.as_str(), server, permission.as_str());
-        // Strings can always be encoded.
+        // Encoding strings cannot fail.
         serde_json::to_string(&parts).unwrap_or_default()
     }
 }

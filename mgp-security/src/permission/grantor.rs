@@ -1,4 +1,4 @@
-//! The notifications of servers about their permissions (MGP §3.4 to §3.6).
+//! The notifications that a client sends to servers about their permissions (MGP §3.4 to §3.6).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -52,7 +52,7 @@ impl PermissionAuthority for Permissions {
 }
 
 impl Permissions {
-    /// Returns the decisions about some permissions, as a message; what cannot be read is deferred.
+    /// Returns the decisions about some permissions as a message; unreadable decisions are reported as deferred.
     fn told(
         &self,
         cx: &Context,
@@ -87,7 +87,7 @@ impl Permissions {
                     ends.extend(approval.until().zip(approval.expires_at.as_ref()));
                     approved(approval.scope.as_ref())
                 }
-                // The policy grants it, but it could not be recorded.
+                // The policy grants the permission, but the grant could not be recorded.
                 PermissionState::ByPolicy | PermissionState::Open(..) => {
                     GrantDecision::Deferred.into()
                 }

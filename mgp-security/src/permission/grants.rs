@@ -1,4 +1,4 @@
-//! The client's decisions about permissions, as far as the server was notified of them (MGP §3.6, §8.2).
+//! The client's decisions about permissions, as known to the server (MGP §3.6, §8.2).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
@@ -9,18 +9,19 @@ use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 use mgp_types::service::Context;
 use mgp_types::sync::Mutex;
 
-/// The number of permissions that are noted; further ones stay deferred. A peer chooses their names.
+/// The maximum number of permissions whose decisions are stored, because the peer chooses the names; further ones
+/// remain deferred.
 pub(super) const NOTED_MAX: usize = 256;
 
-/// The longest name of a permission that is noted.
+/// The maximum length of a permission's name, in bytes; decisions about longer names are not stored.
 const NAME_MAX: usize = 128;
 
-/// The decisions about permissions that one connection, or one call, works with.
+/// The decisions about permissions that apply to one connection or one call.
 ///
-/// The handshake and the permission flow note decisions here:
-/// in the state of the connection's scope, or in the extensions of a call, which come first.
-/// A server that was not notified of any runs its tools, because the client enforces permissions (§8.2);
-/// one that was notified refuses a tool whose permission was not granted, with 1000.
+/// The handshake and the permission flow store decisions here, in the state of the connection's scope or in the
+/// extensions of a call; the latter take precedence. A server that received no decision runs its tools, because the
+/// client enforces permissions (§8.2). A server that received decisions refuses tools whose permissions were not
+/// granted, with 1000.
 ///
 /// ```
 /// use mgp_security::{Grants, GrantState};
@@ -39,7 +40,7 @@ pub struct Grants(Arc<Mutex<OpenQuestions>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrantState {
-    /// The server was not notified of any decision.
+    /// The server has received no decision.
     Unknown,
     /// The permission is granted.
     Granted,
@@ -47,12 +48,12 @@ pub enum GrantState {
     Denied,
     /// The permission is not decided yet.
     Deferred,
-    /// The grant has ended.
+    /// The grant has expired.
     Expired,
 }
 
 impl GrantState {
-    /// The word for it.
+    /// Returns the name of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -67,13 +68,13 @@ impl GrantState {
 
 #[derive(Debug, Default)]
 struct OpenQuestions {
-    /// `true` if the server was notified of any decision.
+    /// `true` if the server has received any decision.
     told: bool,
     decisions: BTreeMap<Permission, (GrantDecision, Option<SystemTime>)>,
 }
 
 impl Grants {
-    /// The decisions a call works with.
+    /// Returns the decisions that apply to a call.
     #[must_use]
     pub fn from_context(cx: &Context) -> Self {
         match cx.extensions.get::<Self>() {
@@ -82,10 +83,10 @@ impl Grants {
         }
     }
 
-    /// Notes a decision about a permission, or about each one that a short name means.
+    /// Stores a decision about a permission, or about every permission that a short name expands to.
     ///
-    /// A time that cannot be read counts as past.
-    /// Of further names than 256, and of names longer than 128 bytes, nothing is noted: they stay deferred.
+    /// An unreadable expiry counts as past. At most 256 names are stored, of at most 128 bytes each; all others remain
+    /// deferred.
     pub fn note(
         &self,
         permission: &Permission,
@@ -100,7 +101,7 @@ impl Grants {
         }
     }
 
-    /// Notes that permissions are being decided; earlier decisions hold until then.
+    /// Notes that permissions are being decided; their earlier decisions apply until then.
     pub fn await_decision(&self, permissions: &[Permission]) {
         let mut board = self.board();
         board.told = true;
@@ -111,7 +112,7 @@ impl Grants {
         }
     }
 
-    /// Notes the decisions of a message (§3.6).
+    /// Stores the decisions in a message (§3.6).
     pub fn apply(&self, decision: &PermissionDecision) {
         self.board().told = true;
         for (permission, grant) in &decision.grants {
@@ -119,13 +120,13 @@ impl Grants {
         }
     }
 
-    /// Returns whether the server was notified of any decision.
+    /// Returns whether the server has received any decision.
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.board().told
     }
 
-    /// Returns the state of a permission; for a short name the worst of those it means.
+    /// Returns the state of a permission; for a short name, the worst state of the permissions it expands to.
     #[must_use]
     pub fn standing(&self, permission: &Permission) -> GrantState {
         let board = self.board();
@@ -140,13 +141,13 @@ impl Grants {
             .unwrap_or(GrantState::Granted)
     }
 
-    /// Returns whether a permission is granted; `false` also if nothing is known.
+    /// Returns whether a permission is granted; `false` if the server has received no decision.
     #[must_use]
     pub fn is_granted(&self, permission: &Permission) -> bool {
         self.standing(permission) == GrantState::Granted
     }
 
-    /// The permissions that are granted now, by their standard names.
+    /// Returns the standard names of the permissions that are granted now.
     #[must_use]
     pub fn active(&self) -> Vec<Permission> {
         let board = self.board();

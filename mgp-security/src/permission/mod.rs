@@ -1,8 +1,8 @@
-//! Permissions: what a server may do, and who decided that (MGP §3).
+//! Permissions: what a server is allowed to do, and who decided it (MGP §3).
 //!
 //! `rule.rs` decides about one permission at one moment, from the policy of a server and earlier decisions;
-//! `asking.rs`, `admin.rs` and `writing.rs` make new decisions.
-//! `scope/` checks the limits of approvals, and `grants.rs` is the other side: the decisions a server was notified of.
+//! `asking.rs`, `admin.rs` and `writing.rs` make new decisions. `scope/` checks the limits of approvals.
+//! `grants.rs` is the server's side: it holds the decisions that a server received.
 
 mod admin;
 mod asking;

@@ -1,4 +1,4 @@
-//! Approvals that name a tool: its calls need no confirmation (MGP §4.4).
+//! Approvals that name a tool, so that its calls need no confirmation (MGP §4.4).
 
 use mgp_types::service::{Context, ServerId};
 
@@ -15,7 +15,7 @@ impl NamedTools for Permissions {
 }
 
 impl Approval {
-    /// Returns what the approval decides about confirmations of the tools it names.
+    /// Returns what this approval determines about confirming calls of the tools it names.
     pub(crate) fn naming(&self) -> NamedTool {
         let naming =
             NamedTool::by(format!("permission `{}` by {}", self.permission, self.approved_by));

@@ -20,12 +20,13 @@ use crate::entries::Entries;
 use crate::hooks::HookState;
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 
-/// The time limit for a decision that was asked for when a connection began.
+/// The time limit for a decision that was requested when a connection was opened.
 ///
-/// A connection goes on without it much sooner, and its server is notified of a later decision.
+/// The connection proceeds without the decision much earlier; the server is notified when the decision is made.
 const CONNECT_WAIT: Duration = Duration::from_mins(10);
 
-/// The permissions of servers: approvals in a store, applied by the policy of each server; a cheap handle.
+/// The permissions of servers: approvals in a store, applied according to the policy of each server. A handle that
+/// is cheap to clone.
 ///
 /// ```
 /// use mgp_security::{Permissions, PermissionChange, Policies};
@@ -59,7 +60,7 @@ pub(crate) struct PermissionCore {
     pub(super) policies: Policies,
     pub(super) approver: Option<Arc<dyn Approver>>,
     pub(super) declared: DeclaredPermissions,
-    /// The questions that are open.
+    /// The open questions to approvers.
     pub(super) board: OpenQuestions,
     moved: Arc<watch::Sender<u64>>,
 }
@@ -75,11 +76,11 @@ pub(crate) enum AskOutcome {
     Failed(String),
 }
 
-/// The outcomes of the questions of one call, which asks about each permission once.
+/// The outcomes of the questions of one call; a call asks about each permission at most once.
 #[derive(Debug, Default)]
 pub(crate) struct AskOutcomes {
     asked: Vec<(Permission, AskOutcome)>,
-    /// Details for the caller: the id of a request, the next step.
+    /// Details for the caller, e.g. the id of an approval request and the next step.
     pub(super) details: Object,
 }
 
@@ -96,7 +97,7 @@ impl AskOutcomes {
 }
 
 impl Permissions {
-    /// Creates permissions over a store; until it was [opened](Self::open) only the policies are known.
+    /// Creates permissions over a store; before [`open`](Self::open) only the policies are known.
     ///
     /// Without an approver, calls that need an undecided permission are refused.
     #[must_use]
@@ -121,40 +122,43 @@ impl Permissions {
         permissions
     }
 
-    /// Creates permissions that live as long as the process, without an approver.
+    /// Creates permissions in memory, lost when the process ends, without an approver.
     #[must_use]
     pub fn in_memory(policies: Policies) -> Self {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies, None)
     }
 
-    /// Sets the time limits for decisions that a call waits for, and for those a connection asked for.
+    /// Sets the time limits for decisions: `call` for a waiting call, `connect` for a question asked when a connection
+    /// is opened.
     ///
-    /// After that the decision is deferred. The defaults are the approver's patience, and 10 minutes:
-    /// longer than a connection waits before it goes on, so that a late decision still counts.
+    /// After the limit, the decision is deferred. The defaults are the approver's own time limit for calls, and 10
+    /// minutes for connections. The latter is longer than the opening of a connection waits, so that a late decision
+    /// still counts.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
         Self { call_wait: call, connect_wait: connect, ..self }
     }
 
-    /// Replaces the clock of the system, as [`Access::clock`](crate::Access::clock) does.
+    /// Replaces the system clock, as [`Access::clock`](crate::Access::clock) does.
     #[must_use]
     pub fn clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.inner.entries.set_clock(now);
         self
     }
 
-    /// Reads the approvals and follows their changes from then on.
+    /// Reads the approvals from the store, and follows their changes from then on.
     ///
     /// # Errors
     /// [`StoreError`] if they cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future reads nothing.
+    /// If the future is dropped, the approvals may be unread; call this method again.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.inner.entries.state().open().await
     }
 
-    /// Returns the permissions that a call lacks at a time; none if it may run, or may once its policy is recorded.
+    /// Returns the permissions that a call lacks at a given time; empty if it may run now, or as soon as a grant of its
+    /// policy is recorded.
     #[must_use]
     pub fn missing(
         &self,
@@ -171,7 +175,7 @@ impl Permissions {
         self.view().missing(&need, &policy)
     }
 
-    /// Returns whether a server declares permissions as a whole.
+    /// Returns whether a server declared permissions for the server as a whole.
     pub(crate) fn declares(&self, server: Option<&ServerId>) -> bool {
         self.inner.declared.any(server)
     }
@@ -180,15 +184,14 @@ impl Permissions {
         &self.inner.policies
     }
 
-    /// Reads what decides about permissions.
+    /// Returns the state that decides about permissions.
     pub(crate) fn view(&self) -> PermissionView<'_> {
         PermissionView { book: self.inner.entries.state().now(), inner: &self.inner }
     }
 
     /// Returns an operator's approval in force that names a tool, with its rule about confirmations (§4.4).
     ///
-    /// One with the rule `never` comes first.
-    /// Under `config_only` none counts.
+    /// An approval with the rule `never` takes precedence. Under the policy `config_only` no approval counts.
     #[must_use]
     pub fn names_tool(
         &self,
@@ -201,7 +204,8 @@ impl Permissions {
         self.view().names_tool(principal, server, tool, &policy, at)
     }
 
-    /// Runs a hook after each change of an approval or a policy, and when an approval ends; it must not wait.
+    /// Registers a hook that runs after each change of an approval or a policy, and when an approval expires; it must
+    /// not block.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let same = Arc::clone(&hook);
@@ -209,7 +213,7 @@ impl Permissions {
         self.inner.policies.on_change(move || hook());
     }
 
-    /// Returns a receiver of a number that grows with each change, as [`on_change`](Self::on_change) reports it.
+    /// Returns a receiver of a counter that increases with each change that [`on_change`](Self::on_change) reports.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.moved.subscribe()
@@ -224,18 +228,19 @@ pub(crate) struct PermissionNeed<'a> {
     pub(crate) needed: &'a [Permission],
     pub(crate) arguments: Option<&'a str>,
     pub(crate) at: SystemTime,
-    /// Returns whether single tools declare a permission: then it is decided about their calls only.
+    /// Returns whether single tools declare a permission; such a permission is needed only by calls of those tools.
     pub(crate) is_of_tools: &'a dyn Fn(&Permission) -> bool,
 }
 
-/// The decision about the permissions of one call.
+/// The decision about all permissions that one call needs.
 #[derive(Debug, Default)]
 pub(crate) struct PermissionJudgement {
-    /// The permissions the call lacks.
+    /// The permissions that the call lacks.
     pub(crate) missing: Vec<MissingPermission>,
-    /// `true` if an approver may be asked about all that is missing: no question is asked in vain.
+    /// `true` if approvers may be asked about all missing permissions; otherwise no question is asked, since it could
+    /// not help.
     pub(crate) may_ask: bool,
-    /// `true` if the policy grants a permission and that is still to be recorded.
+    /// `true` if the policy grants a permission whose grant is not recorded yet.
     pub(crate) to_record: bool,
 }
 
@@ -277,7 +282,7 @@ impl PermissionView<'_> {
             if judgement.missing.iter().any(|missing| missing.permission == *permission) {
                 continue;
             }
-            // Limits are about calls that are known to need it.
+            // The limits of an approval apply only to calls that are known to need the permission.
             let (status, why) = match self.inner.stand(policy, server, held, permission, at) {
                 PermissionState::Granted(_)
                 | PermissionState::Listed(_)
@@ -307,7 +312,7 @@ impl PermissionView<'_> {
         Ok(judgement)
     }
 
-    /// Returns the permissions that a call lacks; all of them while the approvals cannot be read.
+    /// Returns the permissions that a call lacks; while the approvals cannot be read, all that it needs.
     pub(crate) fn missing(
         &self,
         need: &PermissionNeed<'_>,
@@ -326,7 +331,7 @@ impl PermissionView<'_> {
         }
     }
 
-    /// Returns an operator's approval in force that names a tool; one that is never confirmed comes first.
+    /// Returns an operator's approval in force that names a tool; one with the rule `never` takes precedence.
     pub(crate) fn names_tool(
         &self,
         principal: &Principal,
@@ -355,7 +360,7 @@ impl PermissionView<'_> {
 }
 
 impl PermissionCore {
-    /// Decides about one permission, with the configuration of the approver.
+    /// Returns the state of one permission, taking the approver's configuration into account.
     pub(super) fn stand<'a>(
         &self,
         policy: &ServerPolicy,
@@ -377,7 +382,7 @@ impl PermissionCore {
     }
 }
 
-/// Returns permissions by their standard names.
+/// Returns permissions with short names replaced by the standard names they expand to.
 pub(super) fn standard(permissions: &[Permission]) -> Cow<'_, [Permission]> {
     if permissions.iter().any(|permission| matches!(permission, Permission::Other(_))) {
         return Cow::Owned(Permission::canonical(permissions));

@@ -8,7 +8,7 @@ use mgp_types::store::StoreError;
 use super::rule::{MissingPermission, MissingStatus};
 use crate::state::{ChangeError, told};
 
-/// A call that lacks a permission, or a change of permissions that is not made.
+/// The error for a call that lacks a permission, or for a change of permissions that is refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct PermissionRefused {
@@ -24,7 +24,7 @@ pub struct PermissionRefused {
 pub(crate) enum RefusalKind {
     /// A permission is missing, or the caller may not make the change.
     Denied,
-    /// The requested change has no meaning.
+    /// The requested change is meaningless.
     Unfit,
     /// The approvals cannot be read.
     Unreadable(StoreError),
@@ -45,7 +45,7 @@ impl PermissionRefused {
         let status = first.map_or("missing", |first| first.status.as_str());
         let why = first.map(|first| first.why.as_str()).unwrap_or_default();
         let mut details = Object::new();
-        // Strings can always be encoded.
+        // Encoding strings cannot fail.
         let _ = details.encode("missing", missing);
         if let Some(server) = server {
             let _ = details.encode("server_id", server.as_str());
@@ -73,7 +73,7 @@ impl PermissionRefused {
 
     pub(super) fn not_operator(operation: &'static str) -> Self {
         let mut details = Object::new();
-        // Strings can always be encoded.
+        // Encoding strings cannot fail.
         let _ = details.encode("operation", operation);
         let _ = details.encode("remedy", "ask an operator");
         Self {
@@ -105,7 +105,7 @@ impl PermissionRefused {
         }
     }
 
-    /// The approvals cannot be read.
+    /// Creates the refusal for approvals that cannot be read.
     pub(crate) fn unreadable(error: &StoreError) -> Self {
         let what = format!("permissions cannot be decided: {}", told(error));
         Self::failed(what, RefusalKind::Unreadable(error.clone()))
@@ -128,13 +128,13 @@ impl PermissionRefused {
         &self.kind
     }
 
-    /// Returns the facts for the caller.
+    /// Returns the details of the error for the caller.
     pub(crate) fn details(&self) -> Option<Object> {
         (!self.details.is_empty()).then(|| self.details.clone())
     }
 }
 
-/// Returns the action that would help.
+/// Returns what the caller can do to get the missing permissions.
 fn remedy(server: Option<&ServerId>, missing: &[MissingPermission]) -> String {
     let of_server = server.map(|server| format!(" for `{server}`")).unwrap_or_default();
     let names = quoted(missing.iter().map(|missing| &missing.permission));
@@ -152,7 +152,7 @@ fn remedy(server: Option<&ServerId>, missing: &[MissingPermission]) -> String {
     )
 }
 
-/// Returns the names of permissions, for messages.
+/// Returns the names of permissions as a quoted list, for messages.
 pub(super) fn quoted<'a>(permissions: impl Iterator<Item = &'a Permission>) -> String {
     let names: Vec<&str> = permissions.map(Permission::as_str).collect();
     format!("`{}`", names.join("`, `"))

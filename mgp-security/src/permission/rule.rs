@@ -1,7 +1,7 @@
 //! The rule about one permission of a server, at one moment (MGP §3.3).
 //!
-//! An approver's or operator's decision comes before the configuration, also once it has ended or was revoked:
-//! so neither time nor a revocation ever grants anything.
+//! A decision of an approver or operator takes precedence over the configuration, even after it has expired or was
+//! revoked. Thus neither an expiry nor a revocation can grant a permission.
 
 use std::time::SystemTime;
 
@@ -13,18 +13,18 @@ use super::entry::{ApprovalDecision, ApprovalSource};
 use super::scope;
 use crate::policy::ServerPolicy;
 
-/// The longest name of a permission that can be granted, in bytes.
+/// The maximum length of the name of a permission that can be granted, in bytes.
 pub(super) const NAME_MAX: usize = 128;
 
-/// A permission that a call needs and does not have.
+/// A permission that a call needs but lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MissingPermission {
     /// The permission, by its standard name.
     pub permission: Permission,
-    /// The status.
+    /// The reason why it is missing, as a code.
     pub status: MissingStatus,
-    /// The rule behind the status, in words.
+    /// A description of the rule behind the status.
     pub why: String,
 }
 
@@ -41,20 +41,20 @@ impl MissingPermission {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MissingStatus {
-    /// Denied, or the policy grants nothing more.
+    /// Denied, or not granted by a policy that asks no approver.
     Denied,
     /// An approver was asked and has not decided.
     Deferred,
-    /// The approval has ended.
+    /// The approval has expired.
     Expired,
-    /// Not decided.
+    /// Not decided yet.
     Undecided,
-    /// Granted, but this call is outside the limits.
+    /// Granted, but this call is outside the limits of the approval.
     OutOfScope,
 }
 
 impl MissingStatus {
-    /// Returns the word for it.
+    /// Returns the name of the status.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -70,22 +70,22 @@ impl MissingStatus {
 /// The state of one permission.
 #[derive(Debug)]
 pub(super) enum PermissionState<'a> {
-    /// Granted by an approval, perhaps within limits, or by the configuration (`None`).
+    /// Granted by an approval, which may have limits, or by the configuration (`None`).
     Granted(Option<&'a StoredApproval>),
     /// The configuration grants it within limits.
     Listed(Box<PermissionScope>),
-    /// The policy grants it, and that is still to be recorded.
+    /// Granted by the policy, but not recorded yet.
     ByPolicy,
-    /// An approver may be asked.
+    /// Not granted, but an approver may be asked.
     Open(MissingStatus, String),
-    /// Not granted, and approvers are not asked.
+    /// Not granted, and approvers must not be asked.
     Closed(MissingStatus, String),
 }
 
 impl<'a> PermissionState<'a> {
-    /// Decides by a policy and the approvals for the server.
+    /// Returns the state of a permission under a policy and the approvals for the server.
     ///
-    /// The configuration of an approver grants what is undecided, if the policy would ask that approver.
+    /// `is_configured` is consulted only for an undecided permission about which the policy would ask the approver.
     pub(super) fn of(
         policy: &ServerPolicy,
         held: &'a [StoredApproval],
@@ -170,7 +170,7 @@ impl<'a> PermissionState<'a> {
         Self::Listed(Box::new(limits))
     }
 
-    /// Decides by a recorded decision; `None` if it no longer counts.
+    /// Returns the state that follows from a stored decision, or `None` if the decision no longer counts.
     fn of_approval(
         held: &'a StoredApproval,
         at: SystemTime,
@@ -193,12 +193,12 @@ impl<'a> PermissionState<'a> {
                 let reason = reason.map(|reason| format!(" (“{reason}”)")).unwrap_or_default();
                 Some(Self::Closed(MissingStatus::Denied, format!("{by} denied it{reason}")))
             }
-            // A denial that has ended counts as undecided.
+            // An expired denial counts as undecided.
             (ApprovalDecision::Denied, true) => None,
         }
     }
 
-    /// Returns why a call may not use the permission; `None` if it may.
+    /// Returns the reason why a call lacks the permission, or `None` if the call may use it.
     pub(super) fn missing(
         self,
         permission: &Permission,
@@ -217,7 +217,7 @@ impl<'a> PermissionState<'a> {
         };
         let mut permission = permission.clone();
         if nameable(&permission).is_err() {
-            // A server chose the name, which may be long.
+            // Shorten the name, which a server chose and which may be long.
             let letters = permission.as_str().chars().filter(|letter| !letter.is_control());
             permission = letters.take(40).chain(['…']).collect::<String>().as_str().into();
         }
@@ -225,7 +225,7 @@ impl<'a> PermissionState<'a> {
     }
 }
 
-/// Returns why a call is outside the limits of an approval.
+/// Returns the reason why a call is outside the limits of an approval, or `None` if it is within them.
 fn outside(held: &StoredApproval, tool: &str, arguments: Option<&str>) -> Option<String> {
     let approval = &held.approval;
     if !approval.tools.is_empty() && !approval.tools.iter().any(|named| named == tool) {
@@ -235,22 +235,25 @@ fn outside(held: &StoredApproval, tool: &str, arguments: Option<&str>) -> Option
     scope::check(scope, arguments).err()
 }
 
-/// Returns whether an approval counts: one of a policy only under that policy, and under `deny_all` only an operator's.
+/// Returns whether an approval counts under a policy: a policy's own approval only while that policy
+/// applies, and under `deny_all` only an operator's approval.
 fn counts(held: &StoredApproval, policy: &ApprovalPolicy) -> bool {
     let approval = &held.approval;
     match approval.source {
         ApprovalSource::Operator => true,
         ApprovalSource::Policy => *policy == ApprovalPolicy::AutoApprove,
-        // The approver may have been a user; a denial still counts.
+        // Not under `deny_all`, because the approver may have been a user and not an operator; a denial counts there
+        // too.
         ApprovalSource::Answer => {
             *policy != ApprovalPolicy::DenyAll || approval.decision != ApprovalDecision::Approved
         }
     }
 }
 
-/// Returns whether the configuration grants a permission: by its name, a short one, or a wildcard.
+/// Returns whether the policy's configuration grants a permission: by its name, a short name or a wildcard.
 ///
-/// `*` and `filesystem.*` cover the permissions of the specification only; any other must be named.
+/// Wildcards such as `*` and `filesystem.*` cover only permissions of the specification; any other one must
+/// be named.
 pub(super) fn is_listed(policy: &ServerPolicy, permission: &Permission) -> bool {
     let is_known = !matches!(permission, Permission::Other(_));
     policy.permissions.iter().any(|listed| match listed.as_str().strip_suffix('*') {
@@ -266,7 +269,7 @@ pub(super) fn is_listed(policy: &ServerPolicy, permission: &Permission) -> bool 
     })
 }
 
-/// Checks that a name can be the name of one permission.
+/// Checks that a string is acceptable as the name of a single permission.
 pub(super) fn nameable(permission: &Permission) -> Result<(), &'static str> {
     let name = permission.as_str();
     if name.is_empty() || name.len() > NAME_MAX {

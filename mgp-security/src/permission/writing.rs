@@ -1,4 +1,4 @@
-//! Writing approvals: a change and the events that record it are one commit.
+//! Storing of approvals: a change and the events that record it form one commit.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,9 +15,9 @@ use crate::audit::Event;
 use crate::entries::MAX_ATTEMPTS;
 use crate::state::{ChangeError, Found};
 
-/// The number of permissions of one server that are stored in a tenant: a server chooses their names.
+/// The maximum number of permissions stored per server and tenant, because a server chooses their names.
 ///
-/// At the bound no new one is stored, and what is not stored is not granted.
+/// At the limit no further permission is stored, and a permission that is not stored is not granted.
 pub(super) const OF_SERVER_MAX: usize = 256;
 
 /// The call that led to a change, for its events.
@@ -28,7 +28,8 @@ pub(super) struct ChangeCause<'a> {
 }
 
 impl PermissionCore {
-    /// Writes the decisions of an approver or the policy, unless they were decided meanwhile.
+    /// Stores the decisions of an approver or of the policy, except about permissions that were decided in the
+    /// meantime.
     pub(super) async fn write_answers(
         &self,
         place: &ApprovalOwner,
@@ -52,7 +53,7 @@ impl PermissionCore {
         self.write(place, answers, still_open, actor, told).await.map(drop)
     }
 
-    /// Writes the approvals that are wanted, in place of others, and returns them.
+    /// Stores approvals, which replace earlier ones, and returns the stored ones.
     pub(super) async fn write(
         &self,
         place: &ApprovalOwner,
@@ -87,7 +88,7 @@ impl PermissionCore {
                 return Ok(Vec::new());
             }
             match self.entries.state().commit(change, events).await {
-                // Another process was first.
+                // Another process changed an approval at the same time: retry.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
                     done.map_err(PermissionRefused::unwritten)?;
@@ -100,13 +101,13 @@ impl PermissionCore {
     }
 }
 
-/// Returns the word for the state of an earlier approval.
+/// Returns the name of the state of an earlier approval.
 fn standing(before: &Arc<Approval>, now: SystemTime) -> &'static str {
     let is_over = StoredApproval::of(before).is_over(now);
     if is_over { "expired" } else { before.decision.as_str() }
 }
 
-/// Returns the event that records a decision.
+/// Creates the audit event of a decision.
 fn event(
     approval: &Approval,
     before: Option<&str>,

@@ -5,10 +5,10 @@ use mgp_types::store::{Change, StoreError};
 
 use super::{ChangeError, Snapshot, State};
 
-/// The number of entries that one commit removes; the rest follows in further commits.
+/// The maximum number of entries that one commit removes; the rest follows in further commits.
 const MAX_PER_COMMIT: usize = 256;
 
-/// The number of attempts if another process changes the same entries.
+/// The maximum number of attempts when other processes change the same entries.
 const ATTEMPTS: usize = 8;
 
 impl<S: Snapshot> State<S> {

@@ -1,4 +1,5 @@
-//! What a list shows of an assessment: MCP's hints, and the metadata of §4.3 in both places (MGP §4.2).
+//! How an assessment appears in lists of tools: as MCP's hints, and as the metadata of §4.3 in both places (MGP
+//! §4.2).
 
 use mgp_types::mcp::{self, Meta, ToolAnnotations, key};
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity};
@@ -7,9 +8,10 @@ use mgp_types::{Lenient, Object, Payload};
 use super::Assessment;
 
 impl Assessment {
-    /// Shows the assessment in a definition that is passed on, under `security`, its mirror and MCP's hints.
+    /// Writes the assessment into a definition that is passed on: into `security`, its copy in `_meta`, and MCP's
+    /// hints.
     ///
-    /// A hint that is there stays unless it claims less than the assessment; what the server declared stays beside it.
+    /// An existing hint stays unless it claims less risk than the assessment. The server's own declarations are kept.
     pub fn annotate(&self, tool: &mut mcp::Tool) {
         let declared = tool.find_security().and_then(|security| security.valid().cloned());
         let network = declared.as_ref().is_some_and(declares_network)
@@ -38,7 +40,7 @@ impl Assessment {
     }
 }
 
-/// Derives MCP's hints from the declared metadata where a definition has none of its own.
+/// Adds MCP's hints that a definition lacks, derived from its declared metadata.
 ///
 /// ```
 /// use mgp_security::derive_hints;
@@ -60,11 +62,12 @@ pub fn derive_hints(definition: &mut mcp::Tool) {
     }
 }
 
-/// Derives hints from a risk: the effects of a moderate tool can be undone, so `destructiveHint` means dangerous (§4.4).
+/// Sets missing hints from a risk. The effects of a moderate tool can be undone, so `destructiveHint` is set for
+/// dangerous tools only (§4.4).
 fn derive(hints: &mut ToolAnnotations, risk: &RiskLevel, irreversible: bool) {
     let destructive = irreversible || *risk >= RiskLevel::Dangerous;
     let read_only = *risk == RiskLevel::Safe && !destructive;
-    // Hints that contradict the author's own would be worse than none.
+    // Derived hints must not contradict the author's own.
     let read_only = *hints.read_only_hint.get_or_insert(read_only);
     hints.destructive_hint.get_or_insert(destructive && !read_only);
 }
@@ -73,7 +76,7 @@ fn declares_network(security: &ToolSecurity) -> bool {
     security.side_effects.contains(&SideEffect::Network)
 }
 
-/// Writes the metadata beside the tool, for clients that drop members they do not know.
+/// Copies the metadata to `_meta`, for clients that drop unknown members.
 fn mirror(tool: &mut mcp::Tool, security: &ToolSecurity) {
     let Ok(security) = Payload::of(security) else { return };
     let meta = tool.meta.get_or_insert_with(Meta::new);

@@ -1,4 +1,4 @@
-//! The source of the assessments of tools (MGP §4).
+//! The trait for sources of tool assessments (MGP §4).
 
 use std::sync::Arc;
 
@@ -7,14 +7,15 @@ use mgp_types::service::ServerId;
 
 use super::assessment::Assessment;
 
-/// Assesses tools; a closure of server and tool implements it.
+/// A source of tool assessments. Closures that take a server and a tool implement it.
 ///
-/// Implementations read a snapshot and never wait.
+/// Implementations must not block; they read a snapshot.
 pub trait Assess: Send + Sync {
     /// Returns the assessment of a tool; [`Assessment::unknown`] if its definition was never seen.
     fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment>;
 
-    /// Returns the hash of the definition, if one is known: a confirmation holds for this definition only.
+    /// Returns the hash of the tool's definition if it is known; a confirmation is valid for this definition only.
+    /// `None` by default.
     fn definition(&self, _server: Option<&ServerId>, _tool: &str) -> Option<Sha256Hash> {
         None
     }

@@ -1,9 +1,10 @@
-//! The needs of calls, from the declarations of the server and the operator's policy (MGP §4).
+//! What calls of a tool need, computed from the server's declarations and the operator's policy (MGP §4).
 //!
-//! Declarations of a server add checks and remove none; there are two exceptions, both below the operator's policy.
-//! A valid `security` declares the risk and the permissions of a tool, and annotations that nothing contradicts lower
-//! the risk of a tool without one, each only as far as the server is trusted. What the name and the arguments of a
-//! tool show counts beside its `security`, unless the operator calls the server `trusted`.
+//! A server's declarations add checks and never remove any, with two exceptions, both limited by the operator's
+//! policy. First, a valid `security` declares the risk and permissions of a tool. Second, annotations that nothing
+//! contradicts lower the risk of a tool without `security`. Both count only as far as the server is trusted.
+//! Signals in the name and the arguments of a tool count in addition to its `security`, unless the operator's trust
+//! level for the server is `trusted`.
 
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity, TrustLevel, Validator};
 use mgp_types::{Lenient, RawObject, mcp};
@@ -29,20 +30,20 @@ use crate::ServerPolicy;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Assessment {
-    /// The risk after all rules.
+    /// The risk after all rules, including the operator's override.
     pub effective_risk: RiskLevel,
-    /// The risk it would have without the operator's entry, if there is one.
+    /// The risk without the operator's override; `None` without an override.
     pub overrides: Option<RiskLevel>,
-    /// The permissions that a call needs, by their standard names.
+    /// The permissions that a call needs, with their standard names.
     pub permissions: Vec<Permission>,
-    /// The validators that its arguments must pass; `none` is not among them.
+    /// The validators that the arguments must pass; never contains `none`.
     pub validators: Vec<Validator>,
-    /// `true` if its server wants every call confirmed.
+    /// `true` if the server demands a confirmation of every call.
     pub confirmation_required: bool,
 }
 
 impl Assessment {
-    /// Assesses a definition by the operator's policy for its server.
+    /// Assesses a definition under the operator's policy for its server.
     #[must_use]
     pub fn of(tool: &mcp::Tool, policy: &ServerPolicy) -> Self {
         let is_proven = policy.trust.rank() >= TrustLevel::Trusted.rank();
@@ -50,7 +51,7 @@ impl Assessment {
         Self::weigh(tool, policy, word)
     }
 
-    /// Assesses a tool of this server itself; its metadata is not from a third party.
+    /// Assesses a tool of this process, whose metadata does not come from a third party.
     pub(crate) fn own(tool: &mcp::Tool, policy: &ServerPolicy) -> Self {
         let is_believed = is_believed(&policy.trust);
         let word = if is_believed { SecurityWeight::Alone } else { SecurityWeight::WithSignals };
@@ -74,10 +75,11 @@ impl Assessment {
         }
     }
 
-    /// Assesses a tool that its server does not list: by its name and the operator's policy, and the worst of all else.
+    /// Assesses a tool that its server does not list: by its name and the operator's policy, assuming the worst for
+    /// everything else.
     ///
-    /// A server gains nothing by hiding a tool: only the operator's entry for its risk spares the confirmation that the
-    /// call of a listed one might do without.
+    /// A server gains nothing by hiding a tool: its calls need a confirmation even where those of a listed tool would
+    /// not, unless the operator overrides the risk.
     ///
     /// ```
     /// use mgp_security::{Assessment, ServerPolicy};
@@ -92,7 +94,7 @@ impl Assessment {
     pub fn unlisted(name: &str, policy: &ServerPolicy) -> Self {
         let stub = mcp::Tool::new(name, RawObject::empty());
         let mut assessment = Self::of(&stub, policy);
-        // Its arguments are not known; a tool that runs something may run a command.
+        // The arguments are unknown, so a tool whose name suggests that it runs something may run a shell command.
         if runs(name) {
             let needed = assessment.permissions.iter().chain([&Permission::ShellExecute]);
             assessment.permissions = Permission::canonical(needed);
@@ -117,18 +119,18 @@ impl Assessment {
 /// The weight of a valid `security`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SecurityWeight {
-    /// The declaration alone decides.
+    /// Only the declaration decides.
     Alone,
-    /// The signals of the name and the arguments count, too.
+    /// Signals in the name and the arguments count too.
     WithSignals,
 }
 
-/// Returns whether declarations of the server count in its favour.
+/// Returns whether declarations that reduce checks are accepted from a server with this trust level.
 fn is_believed(trust: &TrustLevel) -> bool {
     trust.rank() >= TrustLevel::Standard.rank()
 }
 
-/// Returns the declared permissions, and the apparent ones unless the declaration alone decides.
+/// Returns the declared permissions, and those that the signals suggest unless only the declaration decides.
 fn permissions(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,
@@ -147,7 +149,7 @@ fn permissions(
     Permission::canonical(signals.permissions.iter().chain(open).chain(declared))
 }
 
-/// Returns the highest of all risks.
+/// Returns the highest risk of all sources.
 fn risk(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,
@@ -164,35 +166,35 @@ fn risk(
     };
     let destructive =
         tool.annotations.as_ref().is_some_and(|hints| hints.destructive_hint == Some(true));
-    // An unknown level of trust is none.
+    // An unknown trust level counts as untrusted.
     let untrusted = policy.trust.rank() == 0;
     let least = if destructive || untrusted { RiskLevel::Dangerous } else { RiskLevel::Safe };
     let highest = permissions.iter().map(Permission::risk).fold(declared.max(least), Ord::max);
     known(highest)
 }
 
-/// Returns the risk of the three known ones: an unknown word counts as the worst.
+/// Returns the risk as one of the three known levels; an unknown level counts as dangerous.
 fn known(risk: RiskLevel) -> RiskLevel {
     risk.min(RiskLevel::Dangerous)
 }
 
-/// Returns the risk that valid metadata declare.
+/// Returns the risk that a valid `security` declares.
 fn declared_risk(security: &ToolSecurity) -> RiskLevel {
     let effects = security.side_effects.iter().map(|effect| match effect {
-        // A validator checks what is sent out.
+        // Safe by itself, because a validator checks what is sent.
         SideEffect::Network => RiskLevel::Safe,
         _ => RiskLevel::Moderate,
     });
-    // MCP calls what cannot be undone destructive.
+    // MCP calls irreversible effects destructive.
     let irreversible = (security.reversible == Some(false)).then_some(RiskLevel::Dangerous);
     effects.chain(irreversible).fold(security.risk_level.clone(), Ord::max)
 }
 
-/// Returns the risk of a tool without metadata, from annotations that nothing contradicts.
+/// Returns the risk of a tool without `security`, from annotations that no signal contradicts.
 fn hinted_risk(tool: &mcp::Tool, signals: &RiskSignals) -> RiskLevel {
     let Some(hints) = &tool.annotations else { return RiskLevel::Dangerous };
     match (hints.read_only_hint, hints.destructive_hint) {
-        // One wrong hint makes the others untrustworthy.
+        // If one hint is wrong, the others are not trusted either.
         (Some(true), _) if signals.changes => RiskLevel::Dangerous,
         (Some(true), _) => RiskLevel::Safe,
         (_, Some(false)) if !signals.destroys => RiskLevel::Moderate,
@@ -200,7 +202,8 @@ fn hinted_risk(tool: &mcp::Tool, signals: &RiskSignals) -> RiskLevel {
     }
 }
 
-/// Returns the operator's validator, else the declared one and those that side effects add.
+/// Returns the operator's validator; without one, the declared validator and those that the declared side effects
+/// require.
 fn validators(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,

@@ -1,6 +1,6 @@
-//! What the name and the arguments of a tool say of it, whatever its server claims (MGP §4).
+//! Signals of risk in the name and the arguments of a tool, independent of what its server claims (MGP §4).
 //!
-//! Clues only ever add: a permission that is needed, a hint that is not believed.
+//! Signals only make an assessment stricter: they add a needed permission, or cause a hint to be ignored.
 
 use mgp_types::mcp;
 use mgp_types::mgp::{Permission, RiskLevel};
@@ -11,26 +11,26 @@ use super::words::{self, any, words};
 /// The risk signals of a tool, from its name and parameters.
 #[derive(Debug, Default)]
 pub(super) struct RiskSignals {
-    /// The permissions a call seems to need.
+    /// The permissions that a call probably needs.
     pub(super) permissions: Vec<Permission>,
-    /// `true` if the tool seems to change something: `readOnlyHint: true` is not trusted.
+    /// `true` if the tool probably changes something, so `readOnlyHint: true` is ignored.
     pub(super) changes: bool,
-    /// `true` if the tool seems to destroy something, or to do anything: `destructiveHint: false` is not trusted.
+    /// `true` if the tool probably destroys something or could do anything, so `destructiveHint: false` is ignored.
     pub(super) destroys: bool,
 }
 
 /// The arguments of a tool.
 #[derive(Default)]
 struct Arguments {
-    /// Each with the words of its name.
+    /// The words of each argument name.
     names: Vec<Vec<String>>,
     formats: Vec<String>,
-    /// `true` if all are numbers.
+    /// `true` if all arguments are numbers.
     numbers: bool,
 }
 
 impl RiskSignals {
-    /// Reads the clues of a definition.
+    /// Finds the signals in a definition.
     pub(super) fn of(tool: &mcp::Tool) -> Self {
         let name = words(&tool.name);
         let Ok(schema) = tool.input_schema.get::<Value>() else {
@@ -45,14 +45,14 @@ impl RiskSignals {
                 || !looks && words::MAY_CHANGE.contains(&word.as_str())
         };
         let verbs: Vec<String> = name.iter().filter(|word| verb(word)).cloned().collect();
-        // Adding numbers changes nothing; adding a user does.
+        // `add` with only numbers is arithmetic; with other arguments, e.g. a user, it changes something.
         let adds = any(&name, &["add"]) && !looks && !arguments.numbers;
         let writes = !verbs.is_empty() || adds;
 
         let permissions = needed(&name, &arguments, writes);
         let runs = arguments.any(words::COMMAND) || arguments.any(words::SHELL);
         let anything = runs || arguments.code() || arguments.any(&["sql"]);
-        // Names in other letters are not judged by these words.
+        // The word lists are English, so a name with other letters is never considered harmless.
         let odd = !tool.name.is_ascii();
         let harmless = |permission: &Permission| {
             matches!(
@@ -74,7 +74,7 @@ impl RiskSignals {
         }
     }
 
-    /// Returns the least risk of a tool that looks like this, whatever its server declares.
+    /// Returns the minimum risk that the signals imply, whatever the server declares.
     pub(super) fn risk(&self) -> RiskLevel {
         match (self.destroys, self.changes) {
             (true, _) => RiskLevel::Dangerous,
@@ -89,7 +89,7 @@ pub(super) fn runs(name: &str) -> bool {
     any(&words(name), words::RUNS)
 }
 
-/// The permissions that a name and arguments speak of.
+/// Returns the permissions that a name and arguments suggest.
 fn needed(name: &[String], arguments: &Arguments, writes: bool) -> Vec<Permission> {
     let mut needed = Vec::new();
     let mut need = |permission, speaks: bool| {
@@ -131,7 +131,7 @@ fn needed(name: &[String], arguments: &Arguments, writes: bool) -> Vec<Permissio
 }
 
 impl Arguments {
-    /// Collects the properties of a schema, those of its parts included.
+    /// Collects the properties of a schema and of its subschemas.
     fn read(&mut self, schema: &Value) {
         match schema {
             Value::Object(members) => {
@@ -160,7 +160,7 @@ impl Arguments {
         self.names.iter().any(|name| any(name, list))
     }
 
-    /// `code` alone, or of a language; `country_code` is none.
+    /// Returns whether an argument is program code: `code` alone or with a language, but not e.g. `country_code`.
     fn code(&self) -> bool {
         let languages = ["source", "program", "snippet"];
         self.names.iter().any(|name| {

@@ -1,6 +1,7 @@
 //! The checks of arguments before a call (MGP §4.5).
 //!
-//! A tool whose validator is not there is blocked: an unknown validator is not a reason to skip it.
+//! If a tool requires a validator that is not installed, its calls are blocked; an unknown validator is never
+//! skipped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +12,13 @@ use mgp_types::service::{Call, Rule, ServerId};
 
 use super::assessment::Assessment;
 
-/// One of the validators of §4.5; it reads the call and never waits.
+/// A check of arguments behind a validator's name in §4.5; it must not block.
 pub trait Validate: Send + Sync {
     /// Checks the arguments of a call.
     ///
     /// # Errors
-    /// [`Violation`] with what is wrong, in words for the caller; an argument that cannot be judged is wrong.
+    /// [`Violation`] with a description for the caller. An argument that cannot be judged must be treated as a
+    /// violation.
     fn check(&self, call: &Call, assessment: &Assessment) -> Result<(), Violation>;
 }
 
@@ -39,7 +41,7 @@ impl Violation {
     }
 }
 
-/// A call that was blocked by a validator, or because its validator is not there.
+/// The error for a call that a validator blocked, or whose validator is not installed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{tool}` was not run: {cause}")]
 pub struct ValidationBlocked {
@@ -76,10 +78,10 @@ impl ValidationBlocked {
         }
     }
 
-    /// Returns the facts of the refusal (§14.5).
+    /// Returns the details of the error for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Strings can always be encoded.
+        // Encoding strings cannot fail.
         let mut put = |name: &str, value: &str| drop(details.encode(name, value));
         put("tool", &self.tool);
         if let Some(server) = &self.server {
@@ -101,19 +103,19 @@ impl ValidationBlocked {
     }
 }
 
-/// The checks behind the names of validators.
+/// The installed checks by the name of their validator.
 #[derive(Clone, Default)]
 pub(crate) struct Validators(Arc<HashMap<Validator, Arc<dyn Validate>>>);
 
-/// The result of the validators of one call.
+/// The result of running the validators of one call.
 pub(crate) struct Validation {
-    /// The validators that checked the call, in their order.
+    /// The validators that checked the call, in the order in which they ran.
     pub(crate) applied: Vec<Validator>,
     pub(crate) blocked: Option<Box<ValidationBlocked>>,
 }
 
 impl Validation {
-    /// Returns whether the last validator that checked the call found a violation.
+    /// Returns whether the last validator that ran found a violation.
     pub(crate) fn fails_last(&self) -> bool {
         let blocked = self.blocked.as_deref();
         blocked.is_some_and(|blocked| matches!(blocked.cause, Cause::Violation(_)))
@@ -121,7 +123,7 @@ impl Validation {
 }
 
 impl Validators {
-    /// Adds a check, in place of one of that name.
+    /// Adds a check; it replaces an earlier one with that name.
     pub(crate) fn insert(&mut self, name: Validator, check: Arc<dyn Validate>) {
         Arc::make_mut(&mut self.0).insert(name, check);
     }

@@ -1,6 +1,7 @@
-//! The words of tool and argument names, and what they say (MGP §4; for tools that declare nothing).
+//! The words of tool and argument names, and what they suggest about a tool (MGP §4; for tools that declare
+//! nothing).
 //!
-//! The lists are short on purpose: they have the verbs and nouns that servers really use.
+//! The lists are short on purpose: they contain only verbs and nouns that servers use in practice.
 
 /// Splits a name into lower-case words: `deleteFile`, `delete_file`, `delete-file` and `deletefile` are the same.
 pub(super) fn words(name: &str) -> Vec<String> {
@@ -10,7 +11,7 @@ pub(super) fn words(name: &str) -> Vec<String> {
     for (index, &letter) in letters.iter().enumerate() {
         let before = index.checked_sub(1).map(|index| letters[index]);
         let after = letters.get(index + 1);
-        // `readURLNow` is three words: an upper-case letter begins one after a lower-case letter, or before one.
+        // `readURLNow` has three words: an upper-case letter begins a word after a lower-case letter, or before one.
         let begins = letter.is_ascii_uppercase()
             && (before
                 .is_some_and(|before| before.is_ascii_lowercase() || before.is_ascii_digit())
@@ -27,7 +28,7 @@ pub(super) fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Takes a word over, in two parts where it is a verb and a thing written together.
+/// Adds a finished word; splits it into two if it is a verb and an object written together.
 fn finish(words: &mut Vec<String>, word: &mut String) {
     let word = std::mem::take(word);
     if word.is_empty() {
@@ -48,13 +49,13 @@ pub(super) fn any(words: &[String], list: &[&str]) -> bool {
     words.iter().any(|word| list.contains(&word.as_str()))
 }
 
-/// Verbs of looking; after one of them the words of [`MAY_CHANGE`] are things.
+/// Verbs for reading; after one of them, the words of [`MAY_CHANGE`] are nouns.
 pub(super) const READS: &[&str] = &[
     "get", "list", "read", "search", "find", "fetch", "show", "describe", "count", "query",
     "check", "view", "lookup", "is", "has", "status",
 ];
 
-/// Verbs that change something, wherever they stand.
+/// Verbs that change something, in any position of a name.
 pub(super) const CHANGES: &[&str] = &[
     "write",
     "delete",
@@ -102,7 +103,7 @@ pub(super) const CHANGES: &[&str] = &[
     "alter",
 ];
 
-/// Words that are verbs of changing in some names and things in others.
+/// Words that are verbs of change in some names and nouns in others.
 pub(super) const MAY_CHANGE: &[&str] = &[
     "run",
     "update",
@@ -177,7 +178,7 @@ pub(super) const MAY_CHANGE: &[&str] = &[
     "patch",
 ];
 
-/// Verbs of [`CHANGES`] and [`MAY_CHANGE`] after which something is gone, or anything may have happened.
+/// Verbs of [`CHANGES`] and [`MAY_CHANGE`] that may destroy something or do anything.
 pub(super) const DESTROYS: &[&str] = &[
     "delete",
     "remove",
@@ -213,7 +214,7 @@ pub(super) const DESTROYS: &[&str] = &[
     "revoke",
 ];
 
-/// Things that are written together with their verb.
+/// Nouns that occur in names joined to their verb, e.g. `deletefile`.
 const GLUED: &[&str] = &[
     "file",
     "files",
@@ -239,7 +240,7 @@ const GLUED: &[&str] = &[
     "process",
 ];
 
-/// Files.
+/// Words for files.
 pub(super) const FILES: &[&str] = &[
     "path",
     "paths",
@@ -259,11 +260,11 @@ pub(super) const FILES: &[&str] = &[
 pub(super) const CONTENT: &[&str] =
     &["content", "contents", "body", "patch", "diff", "edit", "edits"];
 
-/// Places in the network.
+/// Words for network addresses.
 pub(super) const PLACES: &[&str] =
     &["url", "urls", "uri", "uris", "host", "hosts", "hostname", "endpoint", "webhook", "href"];
 
-/// Tools of the network.
+/// Words that suggest a network tool.
 pub(super) const NETWORK: &[&str] = &[
     "fetch", "http", "https", "download", "upload", "curl", "wget", "web", "url", "browse",
     "browser", "crawl", "scrape", "webhook", "email", "smtp", "ftp", "ssh", "internet",
@@ -276,25 +277,25 @@ pub(super) const SHELL: &[&str] =
 /// Words for the input of a shell.
 pub(super) const COMMAND: &[&str] = &["command", "commands", "cmd", "argv"];
 
-/// Verbs of running.
+/// Verbs that run something.
 pub(super) const RUNS: &[&str] = &["run", "exec", "execute", "invoke", "launch", "spawn", "start"];
 
-/// Languages and their interpreters.
+/// Programming languages and words for interpreters.
 pub(super) const CODE: &[&str] =
     &["python", "javascript", "js", "typescript", "repl", "interpreter", "eval", "script"];
 
-/// Words for data that is looked up again later.
+/// Words for data that is stored to be recalled later.
 pub(super) const MEMORY: &[&str] =
     &["memory", "memories", "knowledge", "remember", "recall", "forget"];
 
-/// Verbs that store in a memory.
+/// Verbs that store data in a memory.
 pub(super) const MEMORISES: &[&str] = &["remember", "forget", "add", "learn"];
 
 /// Words for cameras.
 pub(super) const CAMERA: &[&str] = &["camera", "webcam", "screenshot", "screenshots"];
 
-/// Words for notifications of the user.
+/// Words for notifications to the user.
 pub(super) const NOTIFIES: &[&str] = &["notify", "notification", "notifications", "toast"];
 
-/// Facts of the system.
+/// Words for information about the system.
 pub(super) const SYSTEM: &[&str] = &["sysinfo", "uptime", "cpu", "env", "environment", "processes"];

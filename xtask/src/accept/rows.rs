@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Tests] = &[
     ]),
     Tests::of(DISCOVERY, LIBRARY).each(&[
         // §1.4: the older HTTP transport; §15.2: filters; §15.4: programs and variables of registrations.
-        "sse_is_refused_with_a_remedy_instead_of_being_spoken_to_as_streamable_http",
+        "a_server_of_the_old_transport_is_used_if_the_configuration_says_so",
         "a_filter_matches_by_meaning_and_not_by_spelling",
         "an_agent_cannot_name_a_program_or_variable_that_is_not_listed",
     ]),

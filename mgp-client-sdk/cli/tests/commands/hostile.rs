@@ -350,7 +350,7 @@ done
     for (calls, tool) in ["srv.first", "srv.last"].into_iter().enumerate() {
         let ended = home.run(&["tools", "call", tool]);
         assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.err.contains("more than 16777216 bytes"), "{ended:?}");
+        assert!(ended.err.contains("larger than 16 MiB"), "{ended:?}");
         assert!(ended.err.contains("do not repeat it"), "{ended:?}");
         let ran = fs::read_to_string(home.path("ran")).unwrap();
         assert_eq!(ran.lines().count(), calls + 1, "it ran once");

@@ -170,6 +170,8 @@ async fn a_server_does_not_take_a_call_for_one_that_is_not_there() {
     })
     .await;
     assert!(taken().await, "the call is not for another server");
+    // Its name was found to be another server's, so an operator looks at it first.
+    world.quietly(&["tools", "approve", "tiny.clock.now", "--yes"]);
     host.call("tiny.clock.now").arg("text", "a").await.unwrap();
 }
 

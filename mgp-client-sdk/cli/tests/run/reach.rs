@@ -250,8 +250,8 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     refused(&error, 3002, "limits.calls_per_day");
     for _ in 0..2 {
         kill("-KILL", world.kernel().unwrap());
-        ann.wait();
-        bob.wait();
+        ann.end();
+        bob.end();
         (ann, bob) = (agent(&world, "ann"), agent(&world, "bob"));
         let error = within(|| ann.call("rows", &json!({})).err());
         refused(&error, 3002, "agents.ann.limits.units_per_hour");
@@ -318,7 +318,7 @@ fn probes_and_metrics_are_served_and_denials_are_counted() {
     let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
     assert!(log.contains("denied tool call"), "{log}");
     kill("-KILL", world.kernel().unwrap());
-    ann.wait();
+    ann.end();
     let serving = Serving::start(&world, &["--no-auth"]);
     let url = serving.url();
     let http = url.trim_start_matches("http://").trim_end_matches("/mcp");

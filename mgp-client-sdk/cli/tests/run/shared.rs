@@ -1,12 +1,12 @@
 //! One kernel for many hosts.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -211,18 +211,22 @@ fn a_shim_reports_the_kernel_it_found() {
 }
 
 #[test]
-fn a_shim_reports_the_end_of_the_kernel_while_its_host_still_writes() {
+fn a_host_that_still_writes_when_its_kernel_ends_is_served_by_the_next_one() {
     let world = World::new("");
     let _first = world.host(&[]);
     let mut command = world.mgp(&["--stdio"]);
     let mut shim = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut input, mut output) = (shim.stdin.take().unwrap(), shim.stdout.take().unwrap());
+    let (mut input, output) = (shim.stdin.take().unwrap(), shim.stdout.take().unwrap());
     let printed = Arc::new(AtomicUsize::new(0));
-    let counts = Arc::clone(&printed);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (counts, ends) = (Arc::clone(&printed), Arc::clone(&is_over));
     let speaks = thread::spawn(move || {
-        while input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").is_ok() {
+        while !ends.load(Ordering::Relaxed) {
+            input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").unwrap();
             counts.fetch_add(1, Ordering::Relaxed);
         }
+        input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n").unwrap();
+        input
     });
     // Unread answers fill the shim, so the writes of the host block too.
     let mut before = 0;
@@ -231,16 +235,23 @@ fn a_shim_reports_the_end_of_the_kernel_while_its_host_still_writes() {
         let now = printed.load(Ordering::Relaxed);
         (now > 0 && std::mem::replace(&mut before, now) == now).then_some(())
     });
-    kill("-KILL", world.kernel().unwrap());
-    thread::sleep(Duration::from_millis(200));
-    std::io::copy(&mut output, &mut std::io::sink()).unwrap();
-    assert_eq!(shim.wait().unwrap().code(), Some(1));
-    speaks.join().unwrap();
+    let ended = world.kernel().unwrap();
+    kill("-KILL", ended);
+    let reads = thread::spawn(move || {
+        let mut lines = BufReader::new(output).lines().map(Result::unwrap);
+        lines.any(|line| line.contains("\"id\":2"))
+    });
+    within(|| world.kernel().filter(|pid| *pid != ended));
+    is_over.store(true, Ordering::Relaxed);
+    let input = speaks.join().unwrap();
+    assert!(reads.join().unwrap(), "the next kernel answers");
+    drop(input);
+    assert_eq!(shim.wait().unwrap().code(), Some(0));
 }
 
 #[test]
 fn a_large_message_is_relayed_whole_both_ways() {
-    let world = World::new("");
+    let world = World::new("[kernel.results]\nmax_text = 0\n");
     let mut host = world.host(&[]);
     host.echoes("small");
     let large = "0123456789abcdef".repeat(40_000);

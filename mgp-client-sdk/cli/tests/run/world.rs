@@ -268,6 +268,11 @@ impl Host {
 
     /// Closes its input, and waits for its exit.
     pub(crate) fn leave(mut self) -> ExitStatus {
+        self.end()
+    }
+
+    /// Closes the input of a host that is still used, and waits for its exit.
+    pub(crate) fn end(&mut self) -> ExitStatus {
         self.input = None;
         self.wait()
     }

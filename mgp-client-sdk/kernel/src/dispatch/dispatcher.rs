@@ -80,9 +80,9 @@ impl Dispatcher {
         visible.cloned().collect()
     }
 
-    /// Returns whether the lists of any server have not been read for the first time yet.
+    /// Returns whether a search waits for the first lists of a server.
     pub(super) fn has_new_servers(&self) -> bool {
-        self.0.fleet.all().values().any(|server| server.is_new())
+        self.0.fleet.all().values().any(|server| server.is_loading())
     }
 
     /// Waits until the lists of new servers are known, for a limited time.

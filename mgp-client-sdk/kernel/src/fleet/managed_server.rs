@@ -263,6 +263,11 @@ impl ManagedServer {
 
     /// Returns whether the lists of the server have not been read for the first time yet.
     pub(crate) fn is_new(&self) -> bool {
+        self.first_sync.is_new()
+    }
+
+    /// Returns whether lists and searches wait for the first lists of the server.
+    pub(crate) fn is_loading(&self) -> bool {
         self.first_sync.is_pending()
     }
 

@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 /// The time after a server is added for which lists and searches wait for its lists.
 const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
+/// The time after the start of a server from which nothing waits for its lists any more.
+const FIRST_SYNC_MAX: Duration = Duration::from_mins(1);
 
 /// Prevents the start of a server: as long as an operator has it stopped, and permanently after its removal.
 ///
@@ -52,16 +54,15 @@ impl StartHold {
     }
 }
 
-/// The first reading of a new server's lists. Lists and searches wait for it, up to a deadline.
+/// The first reading of a new server's lists. Each list and search waits for it, for a limited time.
 pub(super) struct FirstSync {
-    deadline: Instant,
+    begun: Instant,
     is_done: watch::Sender<bool>,
 }
 
 impl FirstSync {
     pub(super) fn new() -> Self {
-        let deadline = Instant::now() + FIRST_SYNC_TIMEOUT;
-        Self { deadline, is_done: watch::Sender::new(false) }
+        Self { begun: Instant::now(), is_done: watch::Sender::new(false) }
     }
 
     /// Ends the wait, because the lists are known or the server has failed.
@@ -69,15 +70,23 @@ impl FirstSync {
         self.is_done.send_if_modified(|is_done| !std::mem::replace(is_done, true));
     }
 
+    /// Returns whether the lists are not known, and the first list of a caller still waits for them.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_pending() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
+    }
+
+    /// Returns whether the lists are not known, and lists and searches still wait for them.
     pub(super) fn is_pending(&self) -> bool {
-        !*self.is_done.borrow() && Instant::now() < self.deadline
+        !*self.is_done.borrow() && self.begun.elapsed() < FIRST_SYNC_MAX
     }
 
     pub(super) async fn wait(&self) {
         if self.is_pending() {
+            let left = FIRST_SYNC_MAX.saturating_sub(self.begun.elapsed());
             // The sender lives in `self`, so the channel is never closed.
             let mut is_done = self.is_done.subscribe();
-            let _ = tokio::time::timeout_at(self.deadline, is_done.wait_for(|done| *done)).await;
+            let limit = left.min(FIRST_SYNC_TIMEOUT);
+            let _ = tokio::time::timeout(limit, is_done.wait_for(|done| *done)).await;
         }
     }
 }

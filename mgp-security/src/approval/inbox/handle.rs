@@ -25,15 +25,15 @@ use crate::state::{State, Writes};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InboxConfig {
-    /// The time a call waits for a decision before it gets the approval id instead. 25 s.
+    /// The time that a call waits for a decision before it receives the approval id instead. Default: 25 s.
     pub wait: Duration,
-    /// The time a request waits for an operator. 24 h.
+    /// The time that a request waits for an operator before it expires. Default: 24 h.
     pub request_ttl: Duration,
-    /// The time for which an answer can be used. 1 h.
+    /// The time for which an answer can be used. Default: 1 h.
     pub answer_ttl: Duration,
-    /// The maximum number of open requests per caller; further ones are refused. 16.
+    /// The maximum number of open requests per caller; further ones are refused. Default: 16.
     pub max_open_per_caller: usize,
-    /// The maximum number of open requests; further ones are refused. 256.
+    /// The maximum number of open requests of all callers; further ones are refused. Default: 256.
     pub max_open: usize,
 }
 
@@ -49,7 +49,7 @@ impl Default for InboxConfig {
     }
 }
 
-/// Keeps requests until an operator decides them; a cheap handle.
+/// Stores questions as requests until an operator decides them; a handle that is cheap to clone.
 ///
 /// A call that waits too long gets an approval id; the caller repeats the call after the approval, and it runs once.
 /// The answer is bound to caller, tool, arguments and definition. Requests and answers survive a restart.
@@ -82,7 +82,7 @@ struct InboxState {
     /// The approvals that hold for later calls.
     calls: CallApprovals,
     config: InboxConfig,
-    /// Held while a request is added, decided or used, so that an answer is used once.
+    /// Held while a request is added, decided or used, so that an answer is used only once.
     turn: tokio::sync::Mutex<()>,
     moved: Arc<watch::Sender<u64>>,
 }
@@ -129,7 +129,7 @@ impl Inbox {
     /// [`StoreError`] if it cannot be read.
     ///
     /// # Cancel safety
-    /// The inbox may be unread.
+    /// If the future is dropped, the inbox may be unread; call this method again.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.calls.open().await?;
         self.0.state.open().await
@@ -339,7 +339,7 @@ impl Inbox {
         let now = SystemTime::now();
         let known = self.0.state.now()?;
         let tenant = by.tenant().as_str();
-        // For an operator of another tenant there is no such request.
+        // An operator of another tenant gets the same error as for an unknown id.
         let open =
             known.get(id).filter(|request| request.tenant == tenant && !request.is_over(now));
         let Some(open) = open.filter(|request| request.state == RequestState::Open) else {
@@ -410,7 +410,8 @@ impl Inbox {
                 let mut used = ApprovalRequest::clone(known);
                 used.state = RequestState::Used;
                 let decision = used.decision(GrantDecision::Approved);
-                // Marked as used before the call runs: if the process dies in between, the call asks again.
+                // Mark the answer as used before the call runs. If the process dies in between, the repeated call
+                // asks again.
                 let writes = vec![(used.id.clone(), Some(used))];
                 self.0.state.write(writes, Vec::new()).await.map_err(Refusal::from)?;
                 Ok(Lookup::Decided(decision))
@@ -463,7 +464,7 @@ impl Inbox {
                         return Ok(decision);
                     }
                 }
-                // The gate decides again, by what was decided.
+                // The gate decides again, using the operator's decision about the permissions.
                 Some(RequestState::Settled) if request.arguments.is_none() => {
                     return Ok(request.decision(GrantDecision::Deferred));
                 }

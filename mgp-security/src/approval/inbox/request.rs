@@ -17,7 +17,7 @@ use crate::state::Snapshot;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
-    /// The id, with which an operator decides it.
+    /// The id by which an operator refers to the request.
     pub id: String,
     /// The tenant of the waiting principal.
     pub tenant: String,
@@ -35,7 +35,7 @@ pub struct ApprovalRequest {
     /// The requested permissions; of a call, those its server lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<Permission>,
-    /// The risk of the call.
+    /// The risk of the call; `None` for permissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_level: Option<RiskLevel>,
     /// The question, for a person; the middle of long arguments is left out.
@@ -155,12 +155,12 @@ impl ApprovalRequest {
         listed
     }
 
-    /// Returns whether the request has expired; one with an unreadable expiry has.
+    /// Returns whether the request has expired; an unreadable expiry counts as past.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
         self.expires_at.is_before(now).unwrap_or(true)
     }
 
-    /// Returns whether this principal is the waiting one.
+    /// Returns whether the request belongs to this principal.
     pub(super) fn is_of(&self, principal: &Principal) -> bool {
         self.tenant == principal.tenant().as_str()
             && self.subject == principal.subject().as_str()

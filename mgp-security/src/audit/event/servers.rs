@@ -20,7 +20,8 @@ impl Event {
             Some(extensions) => event.detail("extensions", &names(extensions)),
             None => event,
         };
-        // Claims of the server, shown as such and cut; no decision depends on them.
+        // These values are claims of the server: they are recorded as such and shortened, and no decision depends on
+        // them.
         event
             .words("mgp_version", facts.mgp_version.as_ref().map(MgpVersion::as_str))
             .words("claimed_server_id", facts.claimed_server_id.as_deref())

@@ -31,7 +31,7 @@ pub(super) enum Unconfirmed {
     Missing(u64),
 }
 
-/// Queries a sink until it has all of the events just sent; `at` moves to the last one that it has without a gap.
+/// Queries a sink until it has all events just sent; sets `at` to the last event that the sink has without a gap.
 pub(super) async fn confirm_all(
     sink: &Stack,
     sent: &[u64],
@@ -56,7 +56,7 @@ pub(super) async fn confirm_all(
     Ok(())
 }
 
-/// Returns the numbers of up to `most` events that a sink has after one.
+/// Returns the numbers of up to `most` events that a sink has after the given number.
 async fn numbers_after(sink: &Stack, after: u64, most: usize) -> Result<Vec<u64>, RpcError> {
     let mut params = AuditReplayParams::default();
     params.since_seq = Some(after);

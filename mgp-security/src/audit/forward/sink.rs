@@ -59,7 +59,8 @@ impl SinkTask {
         };
         let mut newest = self.source.newest();
         if at > *newest.borrow() {
-            // Numbers are never reused within a log, so this is another log.
+            // The log has fewer events than the saved progress. Numbers are never reused within a log, so this is a
+            // new log.
             tracing::warn!(sink = %self.name, at, "the log is newer than the sink's progress; sending all events");
             at = 0;
         }
@@ -69,7 +70,7 @@ impl SinkTask {
         loop {
             tokio::select! {
                 news = newest.wait_for(|newest| *newest > at) => {
-                    // Without a log there are no more events.
+                    // The log was closed, so there are no more events.
                     if news.is_err() { break }
                 }
                 () = sleep_until(save_at), if at > saved => {}

@@ -13,7 +13,7 @@ pub struct LogConfig {
     pub name: String,
     /// The time at which the file is synced to the disk.
     pub fsync: Fsync,
-    /// The size from which on a new file is begun; a group of records may exceed it.
+    /// The size in bytes from which on a new file is begun; a group of records may exceed it.
     pub segment_bytes: u64,
     /// The number of files that are retained.
     pub retention: FileRetention,
@@ -21,7 +21,8 @@ pub struct LogConfig {
     pub checkpoint_every: u64,
     /// The number of records that may be queued or reserved by running calls.
     ///
-    /// At the limit calls wait half a second for room. As many calls again may wait; all others are refused at once.
+    /// At the limit, calls wait for room for up to half a second. At most as many calls can wait; further ones are
+    /// refused at once.
     pub queue: usize,
     /// The file with the key for digests of secrets; a missing file is created.
     pub digest_key: Option<PathBuf>,

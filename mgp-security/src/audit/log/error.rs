@@ -76,25 +76,25 @@ pub enum RecordFlaw {
     /// The line does not have the form of a record.
     #[error("its line is malformed")]
     Form,
-    /// Another record is in its place.
+    /// The line has the number of another record.
     #[error("record {0} is in its place")]
     Number(u64),
     /// The hash is wrong: this line or an earlier one was changed.
     #[error("its hash does not match the text")]
     Hash,
-    /// The line has no end.
+    /// The line is incomplete, i.e. has no newline.
     #[error("its line is not complete")]
     Torn,
-    /// The head or a checkpoint names it, but it is not there.
+    /// The record that the head or a checkpoint refers to is missing.
     #[error("it is missing")]
     Missing,
-    /// The head has another hash for this number: the log or its head was replaced.
+    /// The record's hash differs from the one in the head: the log or its head was replaced.
     #[error("it is not the record that the head names")]
     Head,
     /// The head belongs to an older state of the log.
     #[error("the head is older than the log's last checkpoint")]
     StaleHead,
-    /// There are records, but no head that names the last one.
+    /// The log has records, but no head to verify them against.
     #[error(
         "the log has no head; it was lost, or the store is a different one or does not persist its entries"
     )]

@@ -17,9 +17,9 @@ pub(super) const MAX_EVENT: usize = MAX_LINE - 1024;
 /// A group of lines, and the state of the log after them.
 pub(super) struct Group {
     pub(super) text: Vec<u8>,
-    /// The position after the last line.
+    /// The state of the chain after the last line.
     pub(super) chain: Chain,
-    /// Intents in the group, by number.
+    /// The intents in the group: record number and text.
     pub(super) opened: Vec<(u64, String)>,
     /// Intents whose final record is in the group.
     pub(super) ended: Vec<u64>,
@@ -183,7 +183,7 @@ pub(super) fn encode_or_replace(mut event: AuditEvent) -> Vec<u8> {
     loop {
         match encode::event(&event) {
             Some(text) if text.len() <= MAX_EVENT => return text,
-            // The rest of the event can be encoded.
+            // Without details and extra members, the event can be encoded.
             _ if event.details.is_some() || !event.extra.is_empty() => {
                 event.details = None;
                 event.extra = mgp_types::Extras::new();

@@ -1,4 +1,5 @@
-//! The head of a log: its last acknowledged record, saved where a change of the log files alone does not reach it.
+//! The head of a log, i.e. its last acknowledged record, saved where someone who can only change the log files
+//! cannot change it.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -130,7 +131,7 @@ pub(super) enum HeadPlace {
         name: String,
         /// The revision of the last save; a second writer of the same name causes a conflict.
         revision: Option<u64>,
-        /// Set if the last commit may or may not have been made.
+        /// Set if it is unknown whether the last commit was made.
         doubtful: bool,
     },
     File {
@@ -176,7 +177,7 @@ impl HeadPlace {
         match self {
             Self::Store { store, name, revision, doubtful } => {
                 if *doubtful {
-                    // The saved head is one of our last two, so it may be overwritten.
+                    // The saved head is one of the last two that we wrote, so it may be overwritten.
                     *revision = load(&**store, name)?.map(|record| record.revision);
                 }
                 let text = String::from_utf8(head.text()).map_err(StoreError::failed)?;
@@ -189,7 +190,7 @@ impl HeadPlace {
                         *revision = Some(*at);
                         false
                     }
-                    // Another writer saved it; the state of our commit is certain.
+                    // Another writer saved the head, so our commit was certainly not made.
                     Err(StoreError::Conflict { .. }) => false,
                     Err(_) => true,
                 };

@@ -14,7 +14,7 @@ const MAX_KID: usize = 256;
 #[derive(Debug)]
 pub(super) struct Jws<'a> {
     pub(super) algorithm: SignatureAlgorithm,
-    /// A name to compare, never a path or URL to follow.
+    /// The key id: only compared to known ids, never used as a path or URL.
     pub(super) kid: Option<String>,
     /// The signed text.
     pub(super) signed: &'a str,

@@ -99,7 +99,7 @@ impl FetchedKeys {
         }
         let old = self.cached.lock().younger_than(STALE_TTL);
         let turn = match &old {
-            // The old keys are used while another task fetches.
+            // Use the old keys while another task fetches new ones.
             Some(_) => Arc::clone(&self.fetching).try_lock_owned().ok(),
             None => Some(Arc::clone(&self.fetching).lock_owned().await),
         };
@@ -168,7 +168,7 @@ impl CachedKeys {
         (since.elapsed() < age).then(|| Arc::clone(set))
     }
 
-    /// Notes an attempt and returns `true`, if one is due.
+    /// Returns whether a fetch is due, and if so, notes the attempt.
     fn may_try(&mut self) -> bool {
         let has_keys = self.younger_than(STALE_TTL).is_some();
         let pause = if has_keys { REFETCH_INTERVAL } else { FIRST_FETCH_INTERVAL };

@@ -1,19 +1,20 @@
-//! Limits of commands.
+//! Checks of the limits on commands.
 
 use super::finding::{About, Command, Findings};
 use super::{Doors, Outside, Sudo, shown};
 
-/// Characters with a meaning in shells of any system; quotes are read, all others are refused.
+/// Characters with a special meaning in the shell of any system. Quotes are interpreted; text with any of these is
+/// refused.
 const META: &str = "|&;<>()$`\\*?[]{}#~!%^";
 
-/// Commands that run others as another user.
+/// Commands that run another command as another user.
 const SUDO: [&str; 6] = ["sudo", "sudoedit", "doas", "su", "pkexec", "runas"];
 
-/// Folders in which a program is known by its name alone.
+/// Directories of well-known programs: a program in one of them is identified by its name alone.
 const BIN: [&str; 6] =
     ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin"];
 
-/// Decides about all commands among the arguments.
+/// Checks all commands among the arguments.
 pub(super) fn check(doors: &Doors<'_>, sudo: Sudo, found: &Findings) -> Result<(), Outside> {
     if found.any(About::Code) {
         return Err("only some commands are open, and what code runs cannot be seen".to_owned());
@@ -42,7 +43,7 @@ pub(super) fn check(doors: &Doors<'_>, sudo: Sudo, found: &Findings) -> Result<(
     Ok(())
 }
 
-/// Decides about one command; `others` may be its arguments.
+/// Checks one command; `others` are texts that may be arguments of it.
 fn one(doors: &Doors<'_>, sudo: Sudo, words: &[String], others: &[String]) -> Result<(), Outside> {
     let mut words = words;
     let all: Vec<String> =
@@ -51,7 +52,7 @@ fn one(doors: &Doors<'_>, sudo: Sudo, words: &[String], others: &[String]) -> Re
         if sudo == Sudo::Refused {
             return Err("running as somebody else is closed".to_owned());
         }
-        // What `sudo` runs is what is checked; its own options may change that.
+        // Check the command that `sudo` runs. Options of `sudo` itself could change that command.
         words = match words {
             [_, rest @ ..] if is_open("sudo", words) => rest,
             _ => return Err("only a plain `sudo COMMAND` is open".to_owned()),
@@ -74,7 +75,7 @@ fn one(doors: &Doors<'_>, sudo: Sudo, words: &[String], others: &[String]) -> Re
     }
 }
 
-/// The words of a line.
+/// Splits a command line into words.
 fn split(line: &str) -> Result<Vec<String>, Outside> {
     plain(line)?;
     let mut words = Vec::new();
@@ -98,7 +99,7 @@ fn split(line: &str) -> Result<Vec<String>, Outside> {
     Ok(words)
 }
 
-/// Refuses text that a shell would change.
+/// Refuses text that a shell would expand or interpret.
 fn plain(text: &str) -> Result<(), Outside> {
     match text.chars().find(|&letter| META.contains(letter) || letter.is_control()) {
         Some(letter) => {
@@ -111,19 +112,19 @@ fn plain(text: &str) -> Result<(), Outside> {
     }
 }
 
-/// The name of a program.
+/// Returns the name of a program without its directory.
 fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// The name as a system may understand it: in any case, with or without what marks it as a program.
+/// Returns the name as any system may understand it: in lower case, without an extension such as `.exe`.
 fn folded(word: &str) -> String {
     let name = base(word).to_lowercase();
     let bare = [".exe", ".cmd", ".bat", ".com"].iter().find_map(|end| name.strip_suffix(end));
     bare.map_or_else(|| name.clone(), str::to_owned)
 }
 
-/// Returns whether the words begin like an entry, with the same program.
+/// Returns whether the command begins with the words of an entry, i.e. the entry allows it.
 fn is_open(entry: &str, words: &[String]) -> bool {
     let mut entry = entry.split_whitespace();
     let (Some(program), [first, rest @ ..]) = (entry.next(), words) else { return false };
@@ -135,7 +136,7 @@ fn is_open(entry: &str, words: &[String]) -> bool {
     same && entry.all(|word| rest.next().is_some_and(|own| own == word))
 }
 
-/// Returns whether the words of an entry occur anywhere among others, in this order.
+/// Returns whether the words of an entry occur among others in this order, i.e. the entry denies the command.
 fn is_closed(entry: &str, all: &[String]) -> bool {
     let mut rest = all.iter();
     let mut entry = entry.split_whitespace().map(folded);

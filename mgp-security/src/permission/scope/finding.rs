@@ -1,13 +1,14 @@
-//! Which arguments are paths, hosts, commands and so on: by their names and by their shape.
+//! Detection of the arguments that are paths, hosts, commands and so on, by their names and by the shape of their
+//! values.
 //!
-//! When in doubt an argument is taken for something that has limits, so that it is checked.
+//! In doubt, an argument is treated as one that has limits, so that it is checked.
 
 use std::net::IpAddr;
 
 use super::tree::Node;
 use super::{Outside, shown};
 
-/// The subject of an argument.
+/// The kind of thing that an argument refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum About {
@@ -92,7 +93,7 @@ const ALL: [(About, &[&str]); 8] = [
     (About::Environment, &["env", "environment"]),
 ];
 
-/// Last words of names that are free text: their values are not paths, whatever they look like.
+/// Last words of argument names that mean free text; the values are never treated as paths.
 const CONTENT: [&str; 15] = [
     "content",
     "contents",
@@ -111,7 +112,8 @@ const CONTENT: [&str; 15] = [
     "explanation",
 ];
 
-/// Last words of names that say something of a path or host, and are none.
+/// Last words of argument names that describe a property of a path or host, such as its type, and are not one
+/// themselves.
 const ABOUT_IT: [&str; 14] = [
     "type",
     "types",
@@ -129,7 +131,7 @@ const ABOUT_IT: [&str; 14] = [
     "data",
 ];
 
-/// Last words of names that stand for a path or a host.
+/// Last words of argument names that may mean a path or a host.
 const EITHER: [&str; 21] = [
     "target",
     "targets",
@@ -154,7 +156,7 @@ const EITHER: [&str; 21] = [
     "destination",
 ];
 
-/// Last words of names that stand for a path and for nothing else, not even for an address.
+/// Last words of argument names that always mean a path, never a URL.
 const ONLY_PATH: [&str; 18] = [
     "path",
     "paths",
@@ -176,10 +178,11 @@ const ONLY_PATH: [&str; 18] = [
     "symlink",
 ];
 
-/// Last words of names where a slash makes no path.
+/// Last words of argument names for search terms, in which a slash does not indicate a path.
 const SEARCHED: [&str; 5] = ["query", "q", "search", "regex", "regexp"];
 
-/// Last words of names where even a number would be a path, a host or a command: a descriptor, an address.
+/// Last words of argument names whose values are checked even if they are numbers, e.g. file descriptors or numeric
+/// addresses.
 const STRICT: [&str; 18] = [
     "path",
     "file",
@@ -201,27 +204,27 @@ const STRICT: [&str; 18] = [
     "cmd",
 ];
 
-/// Several kinds at once.
+/// The kinds of one argument, as a set of flags.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kinds {
     bits: u8,
     text: Text,
-    /// A path or a host, whichever it looks like.
+    /// `true` if the value is a path or a host, depending on its shape.
     either: bool,
     strict: bool,
-    /// A path, even if it looks like an address.
+    /// `true` if the value is a path even if it looks like a URL.
     only_path: bool,
 }
 
 /// The evidence of the shape of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Text {
-    /// The apparent subject.
+    /// The shape may indicate any subject.
     #[default]
     Shaped,
-    /// The same, but a slash makes no path.
+    /// As `Shaped`, but a slash does not indicate a path.
     Slashed,
-    /// Nothing: it is free.
+    /// The shape is ignored, because the value is free text.
     Free,
 }
 
@@ -235,7 +238,7 @@ impl Kinds {
         self
     }
 
-    /// The evidence of a name.
+    /// Returns the kinds that an argument name suggests.
     fn of(name: &str) -> Self {
         let words = words(name);
         let Some(last) = words.last().map(String::as_str) else { return Self::default() };
@@ -253,7 +256,8 @@ impl Kinds {
         kinds.strict = STRICT.contains(&last);
         kinds.only_path = ONLY_PATH.contains(&last);
         for (about, names) in ALL {
-            // What runs is named by the last word: a `zip_file` is a file, a `command_timeout` no command.
+            // For these kinds only the last word counts: a `zip_file` is a file, and a `command_timeout` is not a
+            // command.
             let by_last = matches!(about, About::Command | About::Code | About::Port);
             let found = if by_last {
                 names.contains(&last)
@@ -272,7 +276,8 @@ impl Kinds {
     }
 }
 
-/// The words of a name: `filePath`, `file_path` and `FILE-PATH2` are two.
+/// Returns the words of a name in lower case: `filePath`, `file_path` and `FILE-PATH2` all become `file`,
+/// `path`.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before = ' ';
@@ -287,7 +292,7 @@ fn words(name: &str) -> Vec<String> {
         }
         before = letter;
     }
-    // The second path is a path.
+    // Remove trailing digits: `path2` is a path too.
     for word in &mut words {
         word.truncate(word.trim_end_matches(|digit: char| digit.is_ascii_digit()).len());
     }
@@ -295,51 +300,51 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// A value that some limit is about.
+/// A value that is subject to a limit.
 #[derive(Debug)]
 struct Item {
     name: String,
     kinds: Kinds,
-    /// `None` if the value is not a text.
+    /// The text of the value; `None` if it is not a string.
     text: Option<String>,
 }
 
-/// A command as it was given.
+/// A command in the form in which it was passed.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// One text.
+    /// A whole command line.
     Line(String),
-    /// Word by word.
+    /// A list of words.
     Words(Vec<String>),
 }
 
-/// All that limits are about.
+/// All values in the arguments that are subject to limits.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     items: Vec<Item>,
     pub(super) commands: Vec<Command>,
-    /// All other texts, free ones excepted.
+    /// All other strings, except free text.
     pub(super) others: Vec<String>,
-    /// Returns the time limit of a call in milliseconds, with its name; `None` if it cannot be read.
+    /// The time limits among the arguments: name and milliseconds, or `None` if the value cannot be read.
     pub(super) times: Vec<(String, Option<u64>)>,
     pub(super) ports: Vec<Option<u16>>,
 }
 
 impl Findings {
-    /// Looks through arguments.
+    /// Collects the values of a call's arguments that are subject to limits.
     ///
     /// # Errors
-    /// [`Outside`] when they cannot be read.
+    /// [`Outside`] if the arguments cannot be parsed.
     pub(super) fn of(arguments: &str) -> Result<Self, Outside> {
         let mut findings = Self::default();
         findings.walk("", &Node::read(arguments)?, Kinds::default())?;
         Ok(findings)
     }
 
-    /// The texts about something.
+    /// Returns the strings of one subject, e.g. all hosts.
     ///
     /// # Errors
-    /// [`Outside`] if one of them is not a text.
+    /// [`Outside`] if one of these values is not a string.
     pub(super) fn texts(&self, about: About) -> Result<Vec<&str>, Outside> {
         let found = self.items.iter().filter(|item| item.kinds.has(about));
         let texts = found.map(|item| item.text.as_deref().ok_or(&item.name));
@@ -347,22 +352,23 @@ impl Findings {
         texts.map_err(|name: &String| format!("`{}` should be a text, and is not", shown(name)))
     }
 
-    /// Returns the texts about paths, and whether their names allow nothing else.
+    /// Returns the strings that may be paths, each with a flag whether its name allows nothing but a path.
     ///
     /// # Errors
-    /// [`Outside`] if one of them is not a text.
+    /// [`Outside`] if a value of this subject is not a string.
     pub(super) fn paths(&self) -> Result<Vec<(&str, bool)>, Outside> {
         let texts = self.texts(About::Path)?;
         let found = self.items.iter().filter(|item| item.kinds.has(About::Path));
         Ok(texts.into_iter().zip(found.map(|item| item.kinds.only_path)).collect())
     }
 
-    /// Returns whether an argument is about a subject.
+    /// Returns whether any argument is of a subject.
     pub(super) fn any(&self, about: About) -> bool {
         self.items.iter().any(|item| item.kinds.has(about))
     }
 
-    /// Refuses calls that run something of the caller's, which may touch anything.
+    /// Refuses calls that pass a command or code, because it could access anything; `what` names the limit
+    /// for the message.
     pub(super) fn nothing_runs(&self, what: &str) -> Result<(), Outside> {
         if self.commands.is_empty() && !self.any(About::Code) {
             return Ok(());
@@ -392,10 +398,11 @@ impl Findings {
                 for (name, member) in members {
                     let mut of_name = Kinds::of(name);
                     if of_name.text != Text::Free {
-                        // The kinds of the outer name apply, except those that a name at this level has.
+                        // The kinds of the outer name also apply here, except those that a name at this level has
+                        // itself.
                         of_name.bits |= kinds.bits & !own;
                     }
-                    // Some objects are keyed by paths.
+                    // Some objects use paths as keys.
                     let key = by_shape(name, Kinds::default());
                     if key.bits != 0 {
                         self.items.push(Item {
@@ -452,7 +459,7 @@ fn argv(name: &str, items: &[Node]) -> Result<Vec<String>, Outside> {
     items.iter().map(word).collect()
 }
 
-/// Adds what a text looks like.
+/// Adds the kinds that the shape of a text suggests.
 fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
     let text = text.trim();
     if text.is_empty() || text.contains('\n') {
@@ -482,7 +489,7 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
     kinds
 }
 
-/// Returns the milliseconds of one unit of a time; without a unit, of the longer one.
+/// Returns the number of milliseconds of the time unit at the end of a name; without a known unit, that of a second.
 fn unit(words: &[String]) -> Option<f64> {
     let [.., last] = words else { return None };
     let has = |name: &str| words.iter().any(|word| word == name);
@@ -500,7 +507,7 @@ fn unit(words: &[String]) -> Option<f64> {
     })
 }
 
-/// A number that is whole and not negative, rounded up.
+/// Converts a number to an integer, rounded up; `None` if it is negative, too large or not a number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

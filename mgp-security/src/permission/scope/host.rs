@@ -1,14 +1,14 @@
-//! Limits of hosts and ports.
+//! Checks of the limits on hosts and ports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::finding::{About, Findings};
 use super::{Doors, Outside, shown};
 
-/// The longest host name there is.
+/// The maximum length of a host name, in bytes.
 const NAME_MAX: usize = 253;
 
-/// Decides about all hosts among the arguments.
+/// Checks all hosts among the arguments.
 pub(super) fn check(
     doors: &Doors<'_>,
     ports: Option<&[u16]>,
@@ -22,10 +22,10 @@ pub(super) fn check(
         Entry::read(entry).map_err(|why| format!("the closed host `{entry}` cannot be read: {why}"))
     });
     let closed = closed.collect::<Result<Vec<_>, _>>()?;
-    // An entry that cannot be read opens nothing.
+    // An unreadable entry allows nothing.
     let open: Option<Vec<Entry>> =
         doors.open.map(|open| open.iter().filter_map(|entry| Entry::read(entry).ok()).collect());
-    // A port in an argument of its own applies to every host.
+    // A port in a separate argument applies to every host.
     let apart = found.ports.iter().map(|port| port.ok_or("a port cannot be read"));
     let apart = apart.collect::<Result<Vec<u16>, _>>()?;
     for text in texts {
@@ -61,7 +61,7 @@ fn one(
     host: &Host,
     port: Option<u16>,
 ) -> Result<(), Outside> {
-    // An unknown port may be the closed one, and is not known to be the open one.
+    // If the port is unknown, it may be a denied one, and it must not be assumed to be an allowed one.
     if closed.iter().any(|entry| {
         entry.is_of(host) && (port.is_none() || entry.port.is_none() || entry.port == port)
     }) {
@@ -80,7 +80,7 @@ fn one(
     }
 }
 
-/// A host in its one spelling.
+/// A host in normalized form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Host {
     Name(String),
@@ -114,7 +114,7 @@ impl Host {
         if name.len() > NAME_MAX || !name.split('.').all(is_label) {
             return Err("is no host name".to_owned());
         }
-        // Resolvers read `127.1`, `0x7f.1` and `2130706433` as addresses.
+        // Resolvers interpret `127.1`, `0x7f.1` and `2130706433` as addresses.
         let last = name.rsplit('.').next().unwrap_or(name);
         let is_hex = last
             .strip_prefix("0x")
@@ -125,19 +125,19 @@ impl Host {
         Ok(Self::Name(name.to_owned()))
     }
 
-    /// An IPv4 address is the same inside an IPv6 one.
+    /// Creates a host from an IP address; an IPv4-mapped IPv6 address becomes the IPv4 address.
     fn ip(ip: IpAddr) -> Self {
         Self::Ip(ip.to_canonical())
     }
 }
 
-/// The destination of a call.
+/// A destination of a call.
 #[derive(Debug)]
 struct Place {
     host: Host,
-    /// The port that is used.
+    /// The port that is used, including the default one of the scheme; `None` if unknown.
     port: Option<u16>,
-    /// The same where it is written.
+    /// The port as written; `None` if it is not written.
     named_port: Option<u16>,
 }
 
@@ -181,7 +181,7 @@ impl Place {
     }
 }
 
-/// Takes the port off; an IPv6 address without brackets has none.
+/// Splits the port off a host; an IPv6 address without brackets has no port.
 fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let bare_v6 = !text.starts_with('[') && text.matches(':').count() > 1;
     let behind = match text.rfind(']') {
@@ -204,11 +204,11 @@ fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
     Ok((host, Some(port)))
 }
 
-/// An entry of a scope.
+/// An entry in a list of allowed or denied hosts.
 #[derive(Debug)]
 struct Entry {
     hosts: Hosts,
-    /// None means any.
+    /// The port; `None` means any port.
     port: Option<u16>,
 }
 
@@ -216,7 +216,7 @@ struct Entry {
 enum Hosts {
     All,
     One(Host),
-    /// All hosts with this suffix, which begins with a dot.
+    /// All hosts whose name ends with this suffix, which begins with a dot.
     Below(String),
 }
 

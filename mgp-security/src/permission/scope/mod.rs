@@ -1,7 +1,8 @@
-//! Limits of an approval, checked against the arguments of a call (MGP §3, later revisions; deny first).
+//! Checks of a call's arguments against the limits of an approval; denials take precedence (MGP §3, later
+//! revisions).
 //!
-//! The subject of a limit must be found among the arguments, and read; otherwise the call is out of scope.
-//! Arguments are found by their names and by their shape, because a schema is the server's own word.
+//! If a limit exists, the arguments it applies to must be found and understood; otherwise the call is out of scope.
+//! Arguments are found by their names and shapes and not by the schema, because the server writes the schema.
 
 mod command;
 mod finding;
@@ -19,13 +20,13 @@ use self::finding::{About, Findings};
 pub(crate) use self::like::like;
 pub use self::like::scope_words;
 
-/// The reason why a call is out of scope, in words.
+/// A description of the reason why a call is out of scope.
 pub(crate) type Outside = String;
 
-/// Decides whether a call is within the limits of an approval.
+/// Checks that the arguments of a call are within the limits of an approval.
 ///
 /// # Errors
-/// [`Outside`] with the first limit that it is not, or may not be, within.
+/// [`Outside`] with the first limit that the call exceeds or may exceed.
 pub(crate) fn check(scope: &PermissionScope, arguments: Option<&str>) -> Result<(), Outside> {
     let lists = Lists::of(scope)?;
     let found = Findings::of(arguments.unwrap_or("{}"))?;
@@ -58,9 +59,9 @@ enum Sudo {
     Refused,
 }
 
-/// The allowed and the denied values.
+/// The allowed and the denied values of one kind.
 struct Doors<'a> {
-    /// `None` if everything is open that is not closed.
+    /// The allowed values; `None` allows everything that is not denied.
     open: Option<&'a [String]>,
     closed: &'a [String],
 }
@@ -71,7 +72,7 @@ impl Doors<'_> {
     }
 }
 
-/// The lists of a scope; one that is there and empty opens nothing.
+/// The lists of a scope. A list that is present but empty allows nothing.
 struct Lists<'a> {
     paths: Doors<'a>,
     hosts: Doors<'a>,
@@ -85,7 +86,7 @@ impl<'a> Lists<'a> {
         if let Some((unknown, _)) = scope.extra.iter().next() {
             return Err(format!("its limit `{unknown}` is not known here"));
         }
-        // Whether an empty list was written shows only in what is written again.
+        // Serialize the scope to see whether an empty list was written or absent.
         let written = serde_json::to_value(scope).map_err(|error| error.to_string())?;
         let has = |name: &str| written.get(name).is_some();
         let doors = |name: &str, open: &'a [String], closed: &'a [String]| Doors {
@@ -129,7 +130,7 @@ fn time(most: u64, found: &Findings) -> Result<(), Outside> {
     Ok(())
 }
 
-/// A part of an argument, short enough to show.
+/// Returns a part of an argument, shortened for messages and without control characters.
 fn shown(text: &str) -> String {
     let mut short: String = text.chars().filter(|other| !other.is_control()).take(80).collect();
     if short.len() < text.len() {

@@ -1,36 +1,36 @@
-//! Arguments as a tree, read strictly: what two readers could understand differently is refused.
+//! A strict parser of arguments into a tree; refuses anything that two parsers could understand differently.
 
 use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// The longest arguments that are looked at, in bytes; longer ones are out of scope.
+/// The maximum length of arguments in bytes; longer ones are out of scope.
 const LENGTH_MAX: usize = 256 * 1024;
 
-/// The number of values that are read.
+/// The maximum number of values in the arguments.
 const VALUES_MAX: usize = 2048;
 
-/// The depth to which they may be nested.
+/// The maximum nesting depth of the arguments.
 const DEPTH_MAX: usize = 32;
 
-/// One value.
+/// One JSON value.
 #[derive(Debug)]
 pub(super) enum Node {
     Object(Vec<(String, Self)>),
     Array(Vec<Self>),
     Text(String),
-    /// As a double, which is all that limits need.
+    /// A number as `f64`, which is precise enough for limits.
     Number(f64),
     Bool,
     Null,
 }
 
 impl Node {
-    /// Reads arguments.
+    /// Parses arguments.
     ///
     /// # Errors
-    /// In words, where they are no JSON, name a member twice, or are too large.
+    /// A description of the reason: the text is not JSON, repeats a member, or is too large.
     pub(super) fn read(json: &str) -> Result<Self, String> {
         if json.len() > LENGTH_MAX {
             return Err(format!(
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let inner = self.deeper()?;
         let mut members: Vec<(String, Node)> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
-            // One reader takes the first, another the last.
+            // Parsers differ in whether they use the first or the last duplicate.
             if members.iter().any(|(known, _)| *known == name) {
                 return Err(A::Error::custom("a member stands twice"));
             }

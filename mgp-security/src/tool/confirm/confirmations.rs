@@ -1,4 +1,4 @@
-//! Confirmations of calls: asked for, bound, used once (MGP §4.4).
+//! The confirmations of calls: each is requested, bound to one call, and used once (MGP §4.4).
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,20 +26,23 @@ use crate::policy::Policies;
 use crate::tool::assess::Assess;
 use crate::tool::assessment::Assessment;
 
-/// Bounds of [`Confirmations`].
+/// The limits of [`Confirmations`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfirmConfig {
-    /// The time for which a confirmation is good, from the question on; at least as long as the approver may take.
-    /// 15 minutes.
+    /// The time for which a confirmation is valid, counted from the question; at least as long
+    /// as the approver may take.
+    /// Default: 15 minutes.
     pub lives: Duration,
-    /// The number of questions of one caller that may be open; the next call is refused with 3001. 16.
+    /// The maximum number of open questions per caller; further calls are refused with 3001. Default: 16.
     pub open_each: usize,
-    /// The number of questions of all callers that may be open; the next call is refused with 3001. 1,024.
+    /// The maximum number of open questions of all callers; further calls are refused with 3001. Default: 1,024.
     pub open_all: usize,
-    /// The number of used confirmations that are remembered until they expire; the next call is refused with 3001. 65,536.
+    /// The maximum number of used confirmations that are remembered until they expire; further calls are refused with
+    /// 3001. Default: 65,536.
     pub used: usize,
-    /// The longest arguments that are asked about, in bytes: an approver must be able to read them. 64 KiB.
+    /// The maximum length of arguments in bytes, because an approver must be able to read them; longer ones are
+    /// refused. Default: 64 KiB.
     pub arguments: usize,
 }
 
@@ -55,7 +58,7 @@ impl Default for ConfirmConfig {
     }
 }
 
-/// The confirmations of risky calls: asked for, bound to the call, used once; a cheap handle.
+/// The confirmations of risky calls, each bound to one call and used once; a handle that is cheap to clone.
 #[derive(Clone)]
 #[must_use]
 pub struct Confirmations {
@@ -83,21 +86,21 @@ pub(crate) struct RiskyCall {
     pub(crate) definition: Option<Sha256Hash>,
 }
 
-/// The confirmation that the rounds of a call carry, sealed.
+/// The state of a confirmation that is sealed and carried through the rounds of a call.
 #[derive(Serialize, Deserialize)]
 struct CarriedConfirmation {
-    /// The time of the question, in milliseconds.
+    /// The time of the question, in milliseconds since 1970.
     asked_at: u64,
-    /// The approver, once the call is confirmed.
+    /// The name of the approver; `None` until the call is confirmed.
     by: Option<String>,
-    /// The end of the approval.
+    /// The expiry of the approval; `None` if the approver set none.
     until: Option<Timestamp>,
-    /// The number of runs.
+    /// The number of times that the call has run with this confirmation.
     runs: u32,
 }
 
 impl Confirmations {
-    /// Creates confirmations by this approver, which are not recorded, and spare no named tool.
+    /// Creates confirmations by an approver; they are not recorded, and no named tool is exempt.
     pub fn new(policies: Policies, approver: impl Approver + 'static) -> Self {
         let ConfirmConfig { lives, open_each, open_all, used, arguments } =
             ConfirmConfig::default();
@@ -114,7 +117,7 @@ impl Confirmations {
         }
     }
 
-    /// Records what was confirmed and denied; what cannot be recorded is not confirmed.
+    /// Sets the sink that records confirmations and denials; a confirmation that cannot be recorded is not given.
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.audit = sink;
         self
@@ -138,14 +141,14 @@ impl Confirmations {
         self.calls.as_ref()?.find(by, server, tool, arguments, at)
     }
 
-    /// Adds a source of the tools that the operator named.
+    /// Adds a source of operators' entries that name tools.
     pub fn named(mut self, named: impl NamedTools + 'static) -> Self {
         let one: Arc<dyn NamedTools> = Arc::new(named);
         self.named = self.named.iter().cloned().chain([one]).collect();
         self
     }
 
-    /// Sets the bounds; confirmations that were used before are forgotten.
+    /// Sets the limits, and forgets which confirmations were used.
     pub fn config(mut self, config: &ConfirmConfig) -> Self {
         self.lives = config.lives;
         self.max_arguments = config.arguments;
@@ -154,7 +157,7 @@ impl Confirmations {
         self
     }
 
-    /// Returns the strongest entry of all [sources](Self::named) that names a tool.
+    /// Returns the strongest entry of all [sources](Self::named) that names a tool, if there is one.
     pub(crate) fn naming(
         &self,
         cx: &Context,
@@ -169,7 +172,7 @@ impl Confirmations {
         &self.policies
     }
 
-    /// Gets a confirmation for one run of a call.
+    /// Obtains a confirmation for one run of a call.
     pub(crate) async fn confirm(&self, call: RiskyCall, tools: &dyn Assess) -> Result<(), Refusal> {
         let refused = |why, more| {
             let (server, tool) = (call.server.as_ref(), &call.tool);
@@ -204,7 +207,7 @@ impl Confirmations {
         } else {
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
         }
-        // The tool must still be the one that was shown to the approver.
+        // The tool must still have the definition that the approver saw.
         let now = tools.assessment(call.server.as_ref(), &call.tool);
         if tools.definition(call.server.as_ref(), &call.tool) != call.definition
             || now.effective_risk != call.assessment.effective_risk
@@ -218,7 +221,7 @@ impl Confirmations {
         Ok(())
     }
 
-    /// Asks the approver; a refusal is recorded and returned as an error, with the members of the answer.
+    /// Asks the approver; a denial is recorded and returned as an error with the approver's details.
     async fn approval(
         &self,
         call: &RiskyCall,
@@ -263,7 +266,7 @@ impl Confirmations {
         }
     }
 
-    /// Records that a call was not confirmed; a full log changes nothing about that.
+    /// Records that a call was not confirmed; if that fails, the call is refused all the same.
     async fn tell(&self, event: AuditEvent) {
         if let Err(error) = self.audit.record(event).await {
             tracing::error!(%error, "a missing confirmation was not recorded");
@@ -294,12 +297,12 @@ impl Confirmations {
         book: &RoundStore<'_>,
         kept: &mut CarriedConfirmation,
     ) -> Result<(), Unconfirmed> {
-        // A clock that was set back must not make a confirmation young again.
+        // Uses the absolute difference, so that setting the clock back cannot extend the validity.
         let age = now().abs_diff(kept.asked_at);
         if age >= millis(self.lives) || is_past(kept.until.as_ref()) {
             return Err(Unconfirmed::Expired);
         }
-        // If nothing is carried, no answer can be repeated: each run was asked about.
+        // If nothing is carried between rounds, no answer can be replayed: a question was asked for each run.
         if let Some(logical) = cx.logical.as_ref().filter(|_| book.keeps()) {
             let claimed = self.used.claim(logical, binding, kept.runs, self.lives);
             kept.runs = claimed.map_err(|why| match why {
@@ -326,7 +329,7 @@ impl RiskyCall {
             .trace(self.cx.trace.as_deref())
     }
 
-    /// Returns the question, bound to all that the answer is about.
+    /// Returns the question, with a binding to everything that the answer is valid for.
     fn question(&self, arguments: String) -> Question {
         let principal = &self.cx.principal;
         let definition = self.definition.map(|hash| hash.to_string());
@@ -340,7 +343,7 @@ impl RiskyCall {
             definition.as_deref(),
         ];
         let names: Vec<&str> = self.missing.iter().map(Permission::as_str).collect();
-        // Debug escapes quotes, so no two lists of parts have the same text.
+        // The debug format escapes quotes, so different lists of parts have different texts.
         let binding = Sha256Hash::digest(format!("{parts:?}{names:?}").as_bytes());
         let about = QuestionSubject::Call {
             tool: self.tool.clone(),
@@ -352,7 +355,7 @@ impl RiskyCall {
     }
 }
 
-/// The store of a confirmation between the rounds of a call.
+/// Access to the confirmation that is carried between the rounds of a call.
 struct RoundStore<'a> {
     asker: Option<&'a dyn CallerChannel>,
     key: String,
@@ -367,7 +370,7 @@ impl<'a> RoundStore<'a> {
         Self { asker, key: format!("mgp.confirmed.{binding}") }
     }
 
-    /// Returns what is stored; a question that is asked now if nothing is.
+    /// Returns the carried state, or a new one with the current time if nothing is carried.
     fn open(&self) -> CarriedConfirmation {
         let kept = self.asker.and_then(|asker| asker.kept(&self.key));
         kept.and_then(|kept| kept.get().ok()).unwrap_or_else(|| {
@@ -388,14 +391,15 @@ impl<'a> RoundStore<'a> {
     }
 }
 
-/// Adds a detail to the record of the call, if it has one.
+/// Adds a detail to the audit record of the call, if it is recorded.
 pub(crate) fn note(cx: &Context, name: &str, word: &str) {
     if let (Some(start), Ok(word)) = (cx.extensions.get::<CallRecord>(), Payload::of(word)) {
         start.add_note(name, word);
     }
 }
 
-/// Returns the time in milliseconds: the rounds of a call may reach different processes.
+/// Returns milliseconds since 1970 and not an `Instant`, because the rounds of a call may reach different
+/// processes.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }

@@ -7,8 +7,8 @@
 //! | dangerous | the operator named the tool | else |
 //! | `confirmation_required` | the operator named the tool with `confirm = "never"` | else |
 //!
-//! A confirmation is bound to the caller, the server, the tool, its exact arguments and its definition.
-//! It is good for one run of one logical call, and for a few minutes.
+//! A confirmation is bound to the caller, the server, the tool, its exact arguments and its definition. It is valid
+//! for one run of one logical call, and only for a few minutes.
 
 mod confirmations;
 mod naming;

@@ -1,4 +1,4 @@
-//! Operators' entries that name a tool, and the confirmations they spare (MGP §4.4).
+//! Operators' entries that name a tool, which make confirmations unnecessary (MGP §4.4).
 
 use bytestring::ByteString;
 use mgp_types::mgp::RiskLevel;
@@ -7,13 +7,13 @@ use mgp_types::service::{Context, ServerId};
 use crate::policy::{ConfirmFrom, ServerPolicy};
 use crate::tool::assessment::Assessment;
 
-/// Finds the tools that the operator named for a caller: by grants of tools, by permissions for single tools.
+/// A source of operators' entries that name a tool, i.e. access grants for a tool or permissions for single tools.
 ///
-/// Implementations read a snapshot and never wait.
+/// Implementations must not block; they read a snapshot.
 pub trait NamedTools: Send + Sync {
-    /// Returns the unexpired entry in this caller's favour that names this tool.
+    /// Returns the unexpired entry that names this tool and allows it to this caller.
     ///
-    /// An entry for the whole server names no tool.
+    /// An entry for the whole server does not count.
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<NamedTool>;
 }
 
@@ -26,7 +26,7 @@ where
     }
 }
 
-/// An operator's entry that names a tool.
+/// An operator's entry that names a tool, so that its calls may need no confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTool {
     entry: ByteString,
@@ -34,13 +34,13 @@ pub struct NamedTool {
 }
 
 impl NamedTool {
-    /// Creates an entry, with its description for the audit log.
+    /// Creates a value for an entry; `entry` describes it for the audit log.
     #[must_use]
     pub fn by(entry: impl Into<ByteString>) -> Self {
         Self { entry: entry.into(), never: false }
     }
 
-    /// Sets `confirm = "never"`: calls are not even confirmed if the server wants it.
+    /// Sets `confirm = "never"`: calls need no confirmation even if the server demands one.
     #[must_use]
     pub fn never_confirm(mut self) -> Self {
         self.never = true;
@@ -53,7 +53,7 @@ impl NamedTool {
         &self.entry
     }
 
-    /// Returns the entry that spares more.
+    /// Returns the entry that removes more confirmations.
     pub(crate) fn stronger(self, other: Self) -> Self {
         if other.never && !self.never { other } else { self }
     }
@@ -74,7 +74,7 @@ impl Assessment {
         }
     }
 
-    /// Returns whether calls need no confirmation under any policy.
+    /// Returns whether calls need no confirmation, whatever the policy.
     pub(crate) fn is_harmless(&self) -> bool {
         self.effective_risk == RiskLevel::Safe && !self.confirmation_required
     }

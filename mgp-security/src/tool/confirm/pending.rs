@@ -1,4 +1,4 @@
-//! The number of open questions, for one caller and for all (MGP §4.4).
+//! A counter of open questions, per caller and in total (MGP §4.4).
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
 
-/// Counts open questions; at a bound the next one is refused.
+/// Counts open questions and enforces their limits.
 #[derive(Debug)]
 pub(super) struct Pending {
     open: Mutex<Open>,
@@ -20,7 +20,7 @@ struct Open {
     all: usize,
 }
 
-/// An open question; dropping it closes it.
+/// An open question, which is counted until it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenQuestion {
     pending: Arc<Pending>,
@@ -32,7 +32,7 @@ impl Pending {
         Self { open: Mutex::default(), each, all }
     }
 
-    /// Opens a question, unless there are too many.
+    /// Counts a new question, or returns `None` if there are too many.
     pub(super) fn open(self: &Arc<Self>, principal: &Principal) -> Option<OpenQuestion> {
         let mut open = self.lock();
         let own = open.by.get(principal).copied().unwrap_or(0);

@@ -7,7 +7,7 @@ use mgp_types::{Object, Timestamp};
 use crate::permission::MissingPermission;
 use crate::tool::assessment::Assessment;
 
-/// A call that needs a confirmation and got none.
+/// The error for a call that needs a confirmation and did not get one.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{tool}` did not run: it {}{lacks} and {why}{}; {remedy}", .need.as_str(), said(.reason.as_deref()))]
 pub struct ConfirmRefused {
@@ -43,14 +43,14 @@ impl Need {
     }
 }
 
-/// The reason why there is no confirmation.
+/// The reason why a call was not confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// There is no approver who can be asked.
+    /// No approver is available.
     #[error("there is nobody to ask")]
     NobodyToAsk,
-    /// The approver denied it.
+    /// The approver denied the call.
     #[error("a person denied it")]
     Denied,
     /// The approver has not decided.
@@ -65,28 +65,28 @@ pub enum Unconfirmed {
     /// The confirmation is too old.
     #[error("the confirmation has expired")]
     Expired,
-    /// The tool is another one than the one that was confirmed.
+    /// The definition of the tool changed during the confirmation.
     #[error("the tool changed while it was confirmed")]
     Changed,
-    /// The confirmation was for a call that has run.
+    /// The confirmation was already used by an earlier run.
     #[error("the confirmation was used")]
     Used,
     /// The arguments are too long for an approver to read.
     #[error("its arguments are too long to be shown to an approver")]
     TooLong,
-    /// The arguments cannot be shown as they are.
+    /// The arguments cannot be parsed, so they cannot be shown to an approver.
     #[error("its arguments cannot be read")]
     Unreadable,
     /// Too many questions are open.
     #[error("too many questions are open")]
     TooMany,
-    /// There is no room to remember the use of a confirmation.
+    /// The limit of remembered uses of confirmations is reached.
     #[error("too many confirmations were used")]
     Full,
 }
 
 impl Unconfirmed {
-    /// Returns the word for it in the details of a refusal.
+    /// Returns the word for this reason in the details of a refusal.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ impl Unconfirmed {
         }
     }
 
-    /// Returns the action that would let the call run.
+    /// Returns what the caller can do so that the call can run.
     fn remedy(self) -> &'static str {
         match self {
             Self::NobodyToAsk => "ask an operator to allow it",
@@ -148,7 +148,7 @@ impl ConfirmRefused {
             // Words can always be encoded.
             let _ = more.encode("missing", &undecided.collect::<Vec<_>>());
         }
-        // The approver knows the next step best.
+        // The approver's own remedy takes precedence, because it is more precise.
         let remedy = more.decode("remedy").ok().flatten();
         Self {
             tool: tool.to_owned(),
@@ -164,16 +164,16 @@ impl ConfirmRefused {
         }
     }
 
-    /// The reason why there is no confirmation.
+    /// Returns the reason why the call was not confirmed.
     #[must_use]
     pub fn why(&self) -> Unconfirmed {
         self.why
     }
 
-    /// Returns the facts of the refusal (§14.5).
+    /// Returns the details of the error for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Strings can always be encoded.
+        // Encoding strings cannot fail.
         let mut put = |name: &str, value: &str| drop(details.encode(name, value));
         put("tool", &self.tool);
         if let Some(server) = &self.server {
@@ -194,7 +194,7 @@ fn said(reason: Option<&str>) -> String {
     reason.map(|reason| format!(" (“{reason}”)")).unwrap_or_default()
 }
 
-/// Returns whether a time has passed; a time that cannot be read has.
+/// Returns whether a time has passed; an unreadable time counts as passed, no time as not passed.
 pub(super) fn is_past(end: Option<&Timestamp>) -> bool {
     end.is_some_and(|end| end.is_before(std::time::SystemTime::now()).unwrap_or(true))
 }

@@ -1,4 +1,5 @@
-//! The confirmed calls that have run: a request that is repeated with the same answers does not run again (MGP §4.4).
+//! The runs of confirmed calls, so that a request that is replayed with the same answers does not run again (MGP
+//! §4.4).
 
 use std::collections::HashMap;
 
@@ -9,12 +10,12 @@ use mgp_types::Sha256Hash;
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// The longest that a use is remembered.
+/// The maximum time for which a use is remembered.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 
-/// Runs of confirmed calls, by logical call and what was confirmed.
+/// The number of runs of each confirmed call, by logical call and binding.
 ///
-/// An entry stays as long as its confirmation could be shown again.
+/// An entry is kept as long as its confirmation is valid and could be replayed.
 #[derive(Debug)]
 pub(super) struct Used {
     runs: Mutex<HashMap<(ByteString, Sha256Hash), Entry>>,
@@ -27,12 +28,12 @@ struct Entry {
     until: Instant,
 }
 
-/// The reason why a confirmation is not good for another run.
+/// The reason why a confirmation cannot be used for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotUsable {
-    /// The confirmation was used.
+    /// The confirmation was already used.
     Used,
-    /// There is no room to remember its use, so it cannot be used.
+    /// The table is full and cannot remember the use, so the confirmation must not be used.
     Full,
 }
 
@@ -41,9 +42,10 @@ impl Used {
         Self { runs: Mutex::default(), most }
     }
 
-    /// Uses a confirmation for the run after so many; each number is given out once.
+    /// Claims the next run of a confirmed call, after `runs` earlier ones. Each run can be claimed only once.
     ///
-    /// The rounds of a call carry their number, and a round that comes again carries an old one.
+    /// Each round of a call carries the number of earlier runs, so a replayed round carries an outdated number and is
+    /// refused.
     pub(super) fn claim(
         &self,
         logical: &ByteString,
@@ -56,13 +58,13 @@ impl Used {
         if known.len() >= self.most {
             known.retain(|_, entry| entry.until > now);
         }
-        // The key owns its text: the buffer of a request may be large.
+        // The key copies the id, so that it does not keep the whole request buffer alive.
         let key = (ByteString::from(logical.to_string()), binding);
         let full = known.len() >= self.most && !known.contains_key(&key);
         if full {
             return Err(NotUsable::Full);
         }
-        // A time that never comes is one in a hundred years.
+        // If the time is not representable, use a hundred years.
         let until = now.checked_add(lives).unwrap_or_else(|| now + LONGEST);
         let entry = known.entry(key).or_insert(Entry { runs: 0, until });
         if entry.runs != runs {

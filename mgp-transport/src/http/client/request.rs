@@ -244,12 +244,8 @@ impl Core {
             let Some(suspect) = request.suspect(&response, session_ref) else {
                 return Ok((response, session_ref));
             };
-            let (head, body) = response.into_parts();
-            let refusal =
-                Box::pin(self.sender.read_refusal(head.status, &head.headers, body)).await;
-            if !is_session_lost(head.status, &refusal, suspect) {
-                return Err(refusal);
-            }
+            // Boxed, as most requests do not need the space.
+            Box::pin(self.check_lost(response, suspect)).await?;
             state.set_session(None);
             if is_renewed {
                 return Err(Fault::Session("not even the new one".into()).into());
@@ -257,6 +253,17 @@ impl Core {
             is_renewed = true;
             self.renew(suspect).await?;
         }
+    }
+
+    /// Reads the response to a request of a session that may be lost; returns its error if the session is not lost.
+    async fn check_lost(
+        &self,
+        response: Response<Incoming>,
+        suspect: SessionRef,
+    ) -> Result<(), RpcError> {
+        let (head, body) = response.into_parts();
+        let refusal = self.sender.read_refusal(head.status, &head.headers, body).await;
+        if is_session_lost(head.status, &refusal, suspect) { Ok(()) } else { Err(refusal) }
     }
 
     fn is_answered(&self, number: i64) -> bool {

@@ -1,4 +1,4 @@
-//! Limits of paths, compared part by part.
+//! Checks of the limits on paths, which are compared component by component.
 
 mod pattern;
 mod reading;
@@ -8,10 +8,10 @@ use self::reading::{readings, stays_below};
 use super::finding::Findings;
 use super::{Doors, Outside, shown};
 
-/// Decides about all paths among the arguments.
+/// Checks all paths among the arguments.
 pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> {
     let found = found.paths()?.into_iter();
-    // The operating system does not know addresses: where one is used as a path, its parts decide.
+    // The operating system knows no URLs: if a tool uses one as a path, its components decide where it leads.
     let is_path = |text: &str, is_named: bool| is_named || !is_web(text) || !stays_below(text);
     let found: Vec<&str> =
         found.filter(|(text, is_named)| is_path(text, *is_named)).map(|(text, _)| text).collect();
@@ -23,7 +23,7 @@ pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> 
             .map_err(|why| format!("the closed path `{entry}` cannot be read: {why}"))
     });
     let closed = closed.collect::<Result<Vec<_>, _>>()?;
-    // An entry that cannot be read opens nothing.
+    // An unreadable entry allows nothing.
     let open: Option<Vec<Pattern>> =
         doors.open.map(|open| open.iter().filter_map(|entry| Pattern::read(entry).ok()).collect());
     for text in found {
@@ -34,7 +34,7 @@ pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> 
 }
 
 fn one(closed: &[Pattern], open: Option<&[Pattern]>, text: &str) -> Result<(), Outside> {
-    // The tool may decode the text or not, so every reading must be within the limits.
+    // Tools may or may not decode the text, so every interpretation must be within the limits.
     for path in readings(text)? {
         if path.may_expand && !closed.is_empty() {
             return Err("stands for several, which cannot be seen".to_owned());
@@ -51,7 +51,7 @@ fn one(closed: &[Pattern], open: Option<&[Pattern]>, text: &str) -> Result<(), O
     Ok(())
 }
 
-/// Returns whether it is a web address.
+/// Returns whether a text is a web address.
 fn is_web(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {

@@ -1,33 +1,33 @@
-//! An entry of a scope: a prefix of whole parts, or a pattern with `*`, `?` and `**`.
+//! A path in a list of limits: a prefix of whole components, or a pattern with `*`, `?` and `**`.
 
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::reading::{Backslash, Path, Root};
 
-/// Paths, as an operator writes them.
+/// A path or pattern as an operator writes it.
 #[derive(Debug)]
 pub(super) struct Pattern {
     root: Root,
     parts: Vec<PatternPart>,
-    /// Without them it is a prefix.
+    /// `false` if there are no wildcards, so that the path is a prefix.
     has_wildcards: bool,
 }
 
-/// A part of a pattern, in the letters of each comparison.
+/// A component of a pattern, in the form for each kind of comparison.
 #[derive(Debug)]
 struct PatternPart {
     exact: Vec<char>,
     folded: Vec<char>,
-    /// `**`.
+    /// `true` if the component is `**`.
     is_any: bool,
 }
 
 /// The comparison of parts.
 #[derive(Clone, Copy)]
 enum Letters {
-    /// Letter by letter.
+    /// Exactly.
     Exact,
-    /// As the most forgiving file system does.
+    /// Ignoring all differences that any file system ignores, e.g. case.
     Folded,
 }
 
@@ -36,7 +36,7 @@ enum Letters {
 enum Extent {
     All,
     Beginning,
-    /// Any parts that follow each other.
+    /// Any consecutive components.
     Somewhere,
 }
 
@@ -68,10 +68,10 @@ impl PatternPart {
 }
 
 impl Pattern {
-    /// Reads an entry.
+    /// Parses an entry.
     ///
     /// # Errors
-    /// The reason in words, if the entry is not a path.
+    /// A description of the reason why the entry is not a path.
     pub(super) fn read(entry: &str) -> Result<Self, String> {
         let is_windows = entry.starts_with("\\\\")
             || matches!(entry.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
@@ -82,20 +82,21 @@ impl Pattern {
         Ok(Self { root, parts, has_wildcards })
     }
 
-    /// Returns whether it allows a path: all below a prefix, and exactly what a pattern with wildcards matches.
+    /// Returns whether the entry allows a path: a prefix allows everything below it, a pattern exactly what it
+    /// matches.
     pub(super) fn opens(&self, path: &Path) -> bool {
         let extent = if self.has_wildcards { Extent::All } else { Extent::Beginning };
         self.root == path.root && is_like(&self.parts, &path.parts, Letters::Exact, extent)
     }
 
-    /// Returns whether it denies a path: what it matches, all below that, and the folders above.
+    /// Returns whether the entry denies a path: what it matches, everything below that, and the directories above it.
     ///
     /// # Errors
-    /// The reason in words, if that cannot be decided.
+    /// A description of the reason why that cannot be decided.
     pub(super) fn closes(&self, path: &Path) -> Result<bool, String> {
         let like = |extent| is_like(&self.parts, &path.parts, Letters::Folded, extent);
         if self.root == Root::Here {
-            // A relative entry closes its name at every place in the path.
+            // A relative entry denies its name anywhere in the path.
             return Ok(like(Extent::Somewhere));
         }
         match (&self.root, &path.root) {
@@ -105,7 +106,7 @@ impl Pattern {
         }
     }
 
-    /// Returns whether it denies something below a path, which a walk of the path would reach.
+    /// Returns whether the entry denies something below a path, which a recursive tool could reach.
     fn lies_in(&self, path: &Path) -> bool {
         let fixed = self.parts.iter().take_while(|part| !part.has_wildcards()).count();
         path.parts.len() < fixed
@@ -113,9 +114,10 @@ impl Pattern {
     }
 }
 
-/// Returns whether parts match a pattern; linear in both, because a caller chooses the parts.
+/// Returns whether components match a pattern, in time linear in each of both, because the caller chooses the
+/// components.
 fn is_like(pattern: &[PatternPart], parts: &[String], letters: Letters, extent: Extent) -> bool {
-    // The places in the pattern where the parts read so far may lead.
+    // The positions in the pattern that the components read so far can reach.
     let mut places = vec![false; pattern.len() + 1];
     reach(pattern, &mut places, 0);
     for part in parts {
@@ -139,7 +141,7 @@ fn is_like(pattern: &[PatternPart], parts: &[String], letters: Letters, extent: 
     places[pattern.len()]
 }
 
-/// Marks a place and, as `**` may stand for nothing, those behind it.
+/// Marks a position as reachable and, since `**` can match nothing, the positions after each `**` that follows.
 fn reach(pattern: &[PatternPart], places: &mut [bool], mut at: usize) {
     places[at] = true;
     while pattern.get(at).is_some_and(|part| part.is_any) {
@@ -162,7 +164,7 @@ fn is_part(pattern: &[char], part: &[char]) -> bool {
                 at += 1;
             }
             _ => match &mut star {
-                // The last star takes one letter more.
+                // Backtrack: the last `*` matches one more character.
                 Some((place, taken)) => {
                     *taken += 1;
                     (own, at) = (*place + 1, *taken);

@@ -1,11 +1,11 @@
-//! The meanings of a text as a path; the file system is not read.
+//! The interpretations of a text as a path, without access to the file system.
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// The longest path that is read, in bytes.
+/// The maximum length of a path, in bytes.
 const LENGTH_MAX: usize = 4096;
 
-/// The number of layers of percent-encoding.
+/// The maximum number of layers of percent-encoding that are decoded.
 const ENCODED_MAX: usize = 3;
 
 /// A path without `.`, `..` and doubled separators.
@@ -13,36 +13,36 @@ const ENCODED_MAX: usize = 3;
 pub(super) struct Path {
     pub(super) root: Root,
     pub(super) parts: Vec<String>,
-    /// Returns whether a shell or a tool may expand it to several paths.
+    /// `true` if a shell or tool may expand the path to several paths.
     pub(super) may_expand: bool,
 }
 
-/// The beginning of a path.
+/// The root that a path starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Root {
     /// `/`.
     Slash,
-    /// A drive of Windows, in lower case.
+    /// A Windows drive, in lower case.
     Drive(char),
-    /// A share of Windows: server and name, in lower case.
+    /// A Windows share: server and share name, in lower case.
     Share(String),
     /// `~`.
     Home,
-    /// Wherever the server works.
+    /// The working directory of the server.
     Here,
 }
 
-/// The meaning of `\`: a separator or a letter.
+/// The meaning of `\`: a separator or an ordinary character.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backslash {
     Separates,
     IsLetter,
 }
 
-/// Returns all paths that a text may mean.
+/// Returns all paths that a tool may understand a text as.
 ///
 /// # Errors
-/// The reason in words, if the paths cannot be determined.
+/// A description of the reason why the paths cannot be determined.
 pub(super) fn readings(text: &str) -> Result<Vec<Path>, String> {
     if text.len() > LENGTH_MAX {
         return Err("is too long".to_owned());
@@ -62,7 +62,7 @@ pub(super) fn readings(text: &str) -> Result<Vec<Path>, String> {
     Err("is encoded too often".to_owned())
 }
 
-/// The path of a `file:` URL, and any other text as it is.
+/// Returns the path in a `file:` URL; any other text is returned unchanged.
 fn without_scheme(text: &str) -> Result<String, String> {
     let is_file = text.get(..5).is_some_and(|head| head.eq_ignore_ascii_case("file:"));
     if !is_file {
@@ -91,7 +91,8 @@ fn without_scheme(text: &str) -> Result<String, String> {
     Ok(if is_drive { bare } else { path }.to_owned())
 }
 
-/// Returns whether a program that takes an address for a path stays below where it works: no part climbs, in no reading.
+/// Returns whether a URL, if a tool uses it as a path, stays below the working directory: no interpretation
+/// contains a `..` that leads above it.
 pub(super) fn stays_below(address: &str) -> bool {
     let mut text = address.to_owned();
     for _ in 0..=ENCODED_MAX {
@@ -108,14 +109,14 @@ pub(super) fn stays_below(address: &str) -> bool {
     false
 }
 
-/// Returns the text without one layer of percent-encoding; `None` if it has none.
+/// Returns the text with one layer of percent-encoding removed, or `None` if it contains none.
 fn decoded(text: &str) -> Result<Option<String>, String> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
         let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        // A sign would be read as part of the number.
+        // Only hexadecimal digits: the parser below would also accept a sign.
         let code = code.filter(|code| code.bytes().all(|digit| digit.is_ascii_hexdigit()));
         let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
         out.push(byte.unwrap_or(bytes[at]));
@@ -127,9 +128,9 @@ fn decoded(text: &str) -> Result<Option<String>, String> {
     String::from_utf8(out).map(Some).map_err(|_| "is encoded wrongly".to_owned())
 }
 
-/// Returns whether a shell or a tool may turn a part into `..`, or into parts that are not visible.
+/// Returns whether a shell or tool may expand a component to `..` or to hidden components.
 fn may_climb(part: &str, may_expand: bool) -> bool {
-    // Alternatives need no wildcard: `(..|a)`.
+    // Alternatives such as `(..|a)` need no wildcard.
     let mut climbs = ["(.", "|."].iter().any(|mark| part.contains(mark));
     if may_expand {
         let dot_in_class = part.split('[').skip(1).any(|class| {
@@ -145,10 +146,10 @@ fn may_climb(part: &str, may_expand: bool) -> bool {
 }
 
 impl Path {
-    /// Reads a text of a caller in one way: the path it means must lie where it seems to.
+    /// Parses a caller's text with one meaning of `\`; refuses a path that may lead elsewhere than it seems to.
     ///
     /// # Errors
-    /// The reason in words, if the text is not a path that can be compared.
+    /// A description of the reason why the text is not a comparable path.
     fn given(text: &str, backslash: Backslash) -> Result<Self, String> {
         let path = Self::read(text, backslash)?;
         if path.parts.iter().any(|part| may_climb(part, path.may_expand)) {
@@ -157,10 +158,10 @@ impl Path {
         Ok(path)
     }
 
-    /// Reads a text in one way.
+    /// Parses a text as a path with one meaning of `\`.
     ///
     /// # Errors
-    /// The reason in words, if the text is not a path that can be compared.
+    /// A description of the reason why the text is not a comparable path.
     pub(super) fn read(text: &str, backslash: Backslash) -> Result<Self, String> {
         if text.is_empty() {
             return Err("is empty".to_owned());
@@ -194,7 +195,7 @@ impl Path {
         Ok(path)
     }
 
-    /// A path on a share of Windows, behind the two separators.
+    /// Parses a path on a Windows share, without the two leading separators.
     fn share(text: &str) -> Result<Self, String> {
         let mut parts = text.splitn(3, '/');
         let (server, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -239,7 +240,7 @@ impl Path {
         match part {
             "" | "." => return Ok(()),
             ".." => {
-                // There is nothing above a root that is one.
+                // Above an absolute root `..` has no effect; above a relative start it leads out.
                 if self.parts.pop().is_none() && matches!(self.root, Root::Here | Root::Home) {
                     return Err("leaves where it begins".to_owned());
                 }
