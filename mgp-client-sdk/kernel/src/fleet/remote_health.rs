@@ -49,18 +49,27 @@ impl RemoteHealth {
 
     /// Pings the server unless it just answered; marks it as unhealthy if it does not answer.
     ///
-    /// A server that is busy with calls may be unable to answer a ping in time.
-    pub(super) async fn check(&self, client: &SupervisedClient, is_busy: impl Fn() -> bool) {
+    /// A server that is busy with calls may be unable to answer a ping in time. Returns whether a ping succeeded.
+    pub(super) async fn check(
+        &self,
+        client: &SupervisedClient,
+        is_busy: impl Fn() -> bool,
+    ) -> bool {
         let live = client.supervised().current().borrow().clone();
-        let Some(live) = live.filter(|_| self.is_remote) else { return };
+        let Some(live) = live.filter(|_| self.is_remote) else { return false };
         let mut answered_at = self.answered_at.lock().await;
         if answered_at.is_some_and(|at| at.elapsed() < ANSWER_TTL) {
-            return;
+            return false;
         }
-        let lack = match timeout(ANSWER_TIMEOUT, ping(&live.client)).await {
+        let answer = timeout(ANSWER_TIMEOUT, ping(&live.client)).await;
+        let is_well = matches!(answer, Ok(Ok(())));
+        let lack = match answer {
             Ok(Ok(())) => None,
             Ok(Err(error)) => lack_of_answer(&error),
-            Err(_) if is_busy() => return self.is_silent.store(true, Ordering::Relaxed),
+            Err(_) if is_busy() => {
+                self.is_silent.store(true, Ordering::Relaxed);
+                return false;
+            }
             Err(_) => Some(format!("it does not answer within {ANSWER_TIMEOUT:?}")),
         };
         self.is_silent.store(false, Ordering::Relaxed);
@@ -71,6 +80,7 @@ impl RemoteHealth {
                 client.mark_unhealthy(live.run, why).await;
             }
         }
+        is_well
     }
 }
 

@@ -52,7 +52,12 @@ impl ServerLog {
 
     /// Records that a session entered a state, and the reason if it failed.
     pub(super) fn set_state(&self, of: SessionKind, state: &ServerState, reason: Option<&str>) {
-        let session = &mut self.0.lock().states[of as usize];
+        let mut entries = self.0.lock();
+        if *state == ServerState::Connected {
+            // The server accepts what all instances share.
+            entries.missing_logins.remove(&None);
+        }
+        let session = &mut entries.states[of as usize];
         session.since = Some(Timestamp::now());
         match state {
             ServerState::Connected => session.error = None,

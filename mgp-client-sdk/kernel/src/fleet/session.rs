@@ -189,7 +189,10 @@ impl Session {
     /// Checks that a connected server at a URL answers, unless it just did; one that does not is started again.
     pub(super) async fn check(&self) {
         if self.state() == ServerState::Connected {
-            self.health.check(&self.client, || self.running() > 0).await;
+            let is_well = self.health.check(&self.client, || self.running() > 0).await;
+            if is_well && self.login.owner.is_none() {
+                self.login.log.set_login(None, None);
+            }
         }
     }
 
