@@ -237,21 +237,26 @@ impl Core {
             let (session_ref, session) = in_session.then(|| self.session.current()).unzip();
             state.set_session(session_ref);
             let make_headers = || request.headers(session.as_deref());
-            let response = self
-                .sender
-                .send(&Method::POST, &make_headers, &request.body, request.resend)
-                .await?;
-            let Some(suspect) = request.suspect(&response, session_ref) else {
-                return Ok((response, session_ref));
+            // The response is not held across the check, which most requests do not need.
+            let lost;
+            let check = {
+                let response = self
+                    .sender
+                    .send(&Method::POST, &make_headers, &request.body, request.resend)
+                    .await?;
+                let Some(suspect) = request.suspect(&response, session_ref) else {
+                    return Ok((response, session_ref));
+                };
+                lost = suspect;
+                Box::pin(self.check_lost(response, suspect))
             };
-            // Boxed, as most requests do not need the space.
-            Box::pin(self.check_lost(response, suspect)).await?;
+            check.await?;
             state.set_session(None);
             if is_renewed {
                 return Err(Fault::Session("not even the new one".into()).into());
             }
             is_renewed = true;
-            self.renew(suspect).await?;
+            self.renew(lost).await?;
         }
     }
 
