@@ -222,7 +222,10 @@ impl HttpServer {
             IpAddr::V4(ip) => config.hosts.push(ip.to_string()),
             IpAddr::V6(ip) => config.hosts.push(format!("[{ip}]")),
         }
-        let listener = tls.map_or_else(Listener::from, |tls| tls(listener));
+        let listener = match tls {
+            Some(with_tls) => with_tls(listener),
+            None => listener.into(),
+        };
         // Preflight requests of browsers carry no credentials, so CORS is outside of authentication.
         let cors = CorsLayer::new(&config);
         let (drain, drains_on_signals) = (server.drain_handle(), !server.shutdown.leaves_signals);

@@ -10,6 +10,7 @@ mod demo;
 mod example;
 mod exit;
 mod hosts;
+mod http_access;
 mod launch;
 mod lock;
 mod log;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mgp_discovery::Sources;
 use mgp_kernel::{ClientTransport, Kernel};
-use mgp_security::auth::{ApiKeys, AuthLayer, FileKeys};
-use mgp_server_sdk::{BoundServer, Pages, ServeError, Server};
+use mgp_lifecycle::Drain;
+use mgp_server_sdk::{BoundServer, ServeError, Server};
 use mgp_transport::take_stdio;
 use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::Principal;
@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::exit::{CliResult, Failure};
+use crate::http_access;
 use crate::launch::{self, Reporter};
 use crate::lock::{self, Lock, LockAttempt};
 #[cfg(unix)]
@@ -211,12 +212,13 @@ async fn attach(
         Mode::Stdio { agent } => (build_stack(server)?, None, Some(agent), None),
         Mode::Shared { linger } => (build_stack(server)?, None, None, Some(linger)),
         Mode::Http(options) => {
-            let bound = bind(server, probes::probes(kernel, &drain), &folder, options).await?;
+            let bound = bind(server, kernel, &drain, &folder, options).await?;
             // One stack for all: sessions at the address and at the socket share their state.
             (bound.stack(), Some(bound), None, None)
         }
     };
-    let url = http.as_ref().map(|bound| format!("http://{}/mcp", bound.local_addr()));
+    let scheme = if kernel.http_access().tls.is_some() { "https" } else { "http" };
+    let url = http.as_ref().map(|bound| format!("{scheme}://{}/mcp", bound.local_addr()));
     kernel.set_endpoints(|reachable| {
         #[cfg(unix)]
         reachable.socket.replace(absolute(socket.path()));
@@ -265,26 +267,28 @@ fn build_stack(server: Server) -> CliResult<mgp_types::service::Stack> {
 
 async fn bind(
     server: Server,
-    pages: Pages,
+    kernel: &Kernel,
+    drain: &Drain,
     folder: &Path,
     options: HttpOptions,
 ) -> CliResult<BoundServer> {
     let HttpOptions { address, hosts, origins, access } = options;
+    let configured = kernel.http_access();
     let http = server
         .http(address)
-        .pages(pages)
+        .pages(probes::probes(kernel, drain))
         .config(|config| (config.hosts, config.origins) = (hosts, origins));
     let http = match access {
         HttpAccess::Anonymous(agent) => {
             http.no_auth().config(|config| config.anonymous = Some(Principal::local().agent(agent)))
         }
         HttpAccess::Keys => {
-            let keys = ApiKeys::open(FileKeys::new(folder.join("keys.json"))).await?;
-            if keys.records().await?.is_empty() {
-                tracing::warn!("no API keys yet: every caller is refused; run `mgp keys add`");
-            }
-            http.auth(AuthLayer::new().keys(keys))
+            http.auth(http_access::auth_layer(&configured, &kernel.proxy(), folder).await?)
         }
+    };
+    let http = match http_access::tls(&configured, folder)? {
+        Some(tls) => http.tls(tls),
+        None => http,
     };
     http.bind().await.map_err(bind_failure)
 }

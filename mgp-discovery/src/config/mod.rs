@@ -33,3 +33,12 @@ pub use model::{
 pub use nearest::nearest;
 pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;
+
+/// Returns the path that a key names: below the home with `~/`, else relative to a folder.
+#[must_use]
+pub fn path_in(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
+    match (text.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => folder.join(text),
+    }
+}

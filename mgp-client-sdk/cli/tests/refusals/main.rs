@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod callers;
 mod codes;
 mod escalation;
 #[path = "../world/host.rs"]

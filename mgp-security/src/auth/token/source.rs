@@ -214,7 +214,9 @@ pub(super) fn metadata_urls(issuer: &str) -> Vec<String> {
     let issuer = issuer.trim_end_matches('/');
     let (origin, path) = issuer
         .find("://")
-        .and_then(|scheme| issuer[scheme + 3..].find('/').map(|at| issuer.split_at(scheme + 3 + at)))
+        .and_then(|scheme| {
+            issuer[scheme + 3..].find('/').map(|at| issuer.split_at(scheme + 3 + at))
+        })
         .unwrap_or((issuer, ""));
     let mut urls = vec![
         format!("{origin}/.well-known/oauth-authorization-server{path}"),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -176,26 +177,9 @@ pub async fn listen<S, R>(
                     }
                     continue;
                 };
-                // Small answers are sent at once.
-                let _ = socket.set_nodelay(true);
                 let guards = (limits.open.enter(), counted, permit);
-                let (service, limits, stopped) = (service.clone(), limits.clone(), stopped.clone());
-                if let Some(tls) = tls.clone() {
-                    connections.spawn(async move {
-                        let accepting = timeout(limits.head_timeout, tls.accept(socket));
-                        match accepting.await.unwrap_or_else(|elapsed| Err(elapsed.into())) {
-                            Ok(socket) => serve(socket, service, limits, stopped).await,
-                            Err(error) => tracing::debug!(%error, %from, "TLS handshake failed"),
-                        }
-                        drop(guards);
-                    });
-                } else {
-                    let serving = serve(socket, service, limits, stopped);
-                    connections.spawn(async move {
-                        serving.await;
-                        drop(guards);
-                    });
-                }
+                let serving = (service.clone(), limits.clone(), stopped.clone());
+                spawn(&mut connections, (socket, from, tls.clone()), guards, serving);
             }
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
@@ -206,6 +190,39 @@ pub async fn listen<S, R>(
     drop(listener);
     stopping.send_replace(true);
     drain(connections, limits.drain_timeout).await;
+}
+
+/// Starts the task of a connection, which keeps `guards` until it ends.
+fn spawn<S, R>(
+    connections: &mut JoinSet<()>,
+    (socket, from, tls): (TcpStream, SocketAddr, Option<ServerTls>),
+    guards: impl Send + 'static,
+    (service, limits, stopped): (S, ConnectionLimits, watch::Receiver<bool>),
+) where
+    S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    // Small answers are sent at once.
+    let _ = socket.set_nodelay(true);
+    let Some(tls) = tls else {
+        let serving = serve(socket, service, limits, stopped);
+        connections.spawn(async move {
+            serving.await;
+            drop(guards);
+        });
+        return;
+    };
+    connections.spawn(async move {
+        let accepting = timeout(limits.head_timeout, tls.accept(socket)).await;
+        match accepting.unwrap_or_else(|elapsed| Err(elapsed.into())) {
+            Ok(socket) => serve(socket, service, limits, stopped).await,
+            Err(error) => tracing::debug!(%error, %from, "TLS handshake failed"),
+        }
+        drop(guards);
+    });
 }
 
 async fn drain(mut connections: JoinSet<()>, grace: Duration) {
