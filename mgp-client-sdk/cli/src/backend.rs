@@ -42,7 +42,7 @@ pub(crate) enum Backend {
 impl Backend {
     /// Connects to the running kernel, or locks the state folder if no kernel runs.
     ///
-    /// With [`Intent::Change`], the operator must give the proof that `kernel.operator_proof` requires.
+    /// With [`Intent::Change`], the operator must give the proof that `operator.proof` under `[kernel]` requires.
     pub(crate) async fn open(global: &Global, intent: Intent) -> CliResult<Self> {
         let end = Instant::now() + LOCK_TIMEOUT;
         let mut is_admitted = intent == Intent::Read;

@@ -143,7 +143,7 @@ fn block_on(work: impl Future<Output = CliResult>) -> CliResult {
         .build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}")))?;
     let result = runtime.block_on(work);
-    // Does not wait for blocking threads, e.g. one that runs a command of the configuration that hangs.
+    // Does not wait for blocking threads, because a command of the configuration may hang.
     runtime.shutdown_background();
     result
 }

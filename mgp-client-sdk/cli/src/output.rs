@@ -64,7 +64,8 @@ pub(crate) fn print_json_line(document: &impl Serialize) -> CliResult {
     write_stdout(&(safe_json(&serde_json::to_string(document)?) + "\n"))
 }
 
-/// Escapes invisible characters in a JSON document without changing its value: they occur only inside strings.
+/// Escapes invisible characters in a JSON document. Such characters occur only inside strings, so the value does not
+/// change.
 ///
 /// JSON does not require escaping DEL and the C1 control characters, but terminals interpret U+009B like `ESC [`.
 fn safe_json(json: &str) -> String {

@@ -54,7 +54,7 @@ pub(crate) fn exit_code(number: i32) -> i32 {
 }
 
 impl Signals {
-    /// Ends the process at the next signal; its keepers then end the servers.
+    /// Makes the kernel's process exit at the next signal; its keepers then end the servers.
     pub(crate) fn exit_on_next(mut self) {
         tokio::spawn(async move {
             let number = self.next().await;

@@ -1,8 +1,9 @@
 //! The first line that each side sends on the local socket: the client's role, and the kernel's reply.
 //!
 //! The client sends `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with one
-//! line, and from then on both sides speak MCP. A shim adds `"shim":true`, because then the client's parent process is
-//! the host. An operator that makes changes adds `"changes":true`, and `"passphrase"` if the kernel asks for it.
+//! line, and from then on both sides speak MCP. A shim adds `"shim":true`, so that the kernel treats the shim's parent
+//! process as a host. An operator that makes changes adds `"changes":true`, and `"passphrase"` if the kernel asks for
+//! it.
 
 use std::borrow::Cow;
 use std::io;

@@ -120,7 +120,7 @@ impl LoginArg {
     }
 }
 
-/// Logs in, stores the tokens, and restarts the server in the running kernel so that it uses them.
+/// Logs in and stores the tokens; then the running kernel restarts the server, so that the new tokens are used.
 pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
     let (server, proxy) = login.at.server(global).await?;
     login.at.check_owner(&server)?;

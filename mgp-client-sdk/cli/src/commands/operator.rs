@@ -47,7 +47,8 @@ pub(crate) async fn run(global: &Global, operator: &Operator) -> CliResult {
         }
         control::admit_change(global).await?;
     } else {
-        // Before the first passphrase is set there is none to ask for, but a host or a server must still not set it.
+        // No passphrase is set yet that could be asked for. Still, a process below a host or a server must not set the
+        // first one.
         control::admit_reader(global).await?;
     }
     let (method, done) = match change {

@@ -349,7 +349,8 @@ async fn call(global: &Global, call: &Call) -> CliResult {
     let arguments = arguments(call)?;
     let client = control::connect_as(global, &call.agent).await?;
     let result = client.call_tool(&call.tool, arguments).await.map_err(|error| {
-        // The refusal addresses the agent; the person here may change the rules, so the message adds how to find them.
+        // The error text addresses the agent. The person who runs this command can change the rules, so the message
+        // adds the command that shows them.
         match error.code() {
             ErrorCode::PERMISSION_DENIED | ErrorCode::ACCESS_DENIED => Failure::failed(format!(
                 "{error}; `mgp why {} {}` says what would let it run",

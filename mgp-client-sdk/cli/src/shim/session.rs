@@ -46,9 +46,10 @@ pub(super) struct Session {
     initialized: Option<Vec<u8>>,
     /// The last log level and the open resource subscriptions, by method and URI.
     settings: BTreeMap<String, Vec<u8>>,
-    /// The host's unanswered requests by id; with the request's line if it is a request for notifications.
+    /// The host's unanswered requests by id. A `subscriptions/listen` request keeps its line, because the shim repeats
+    /// the request with the next kernel.
     requests: HashMap<Id, Option<Vec<u8>>>,
-    /// The ids of the kernel's unanswered questions, as the host knows them.
+    /// The ids, as the host knows them, of unanswered questions, i.e. requests of the kernel to the host.
     questions: HashSet<Id>,
     /// The ids of requests that the shim has repeated, whose responses the host must not receive.
     repeated: HashSet<Id>,
@@ -157,7 +158,8 @@ impl Session {
         }
     }
 
-    /// Returns how to pass on the host's answer to a question: only to the kernel that asked, under its own id.
+    /// Returns how to pass on the host's answer to a question of a kernel: only to the kernel that asked, and under the
+    /// id that this kernel used.
     fn note_answer(&mut self, shown: &Id, message: &Envelope<'_>) -> Forward {
         let is_open = self.questions.remove(shown);
         if self.generation == 0 {
@@ -211,8 +213,8 @@ impl Session {
         if self.generation == 0 { Forward::AsReceived } else { Forward::Rewritten(line()) }
     }
 
-    /// Returns the id under which the host gets a question. Each kernel counts from 1, so ids of later kernels get a
-    /// prefix.
+    /// Returns the id under which the host receives a question of the kernel. Each kernel counts from 1, so questions
+    /// of later kernels get an id with a prefix.
     fn shown_id(&self, id: &Id) -> Id {
         match (self.generation, json!(id)) {
             (0, _) => id.clone(),
@@ -220,7 +222,7 @@ impl Session {
         }
     }
 
-    /// Returns the id that the current kernel itself gave to a question; `None` if an earlier kernel asked the
+    /// Returns the id that the current kernel itself gave to its question; `None` if an earlier kernel asked the
     /// question.
     fn own_id(&self, shown: &Id) -> Option<Id> {
         let Id::String(shown) = shown else { return None };
@@ -230,8 +232,8 @@ impl Session {
 
     // === Another kernel ===
 
-    /// Ends all open requests and questions of a kernel that has exited; returns the messages that report this to the
-    /// host.
+    /// Ends all open requests of the host and questions of the kernel after a kernel has exited; returns the messages
+    /// that report this to the host.
     pub(super) fn end_kernel(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         for id in mem::take(&mut self.questions) {
@@ -348,7 +350,8 @@ mod tests {
         String::from_utf8(lines.to_vec()).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Returns a session after the handshake, with one open question and one open call.
+    /// Returns a session after the handshake, with one unanswered question of the kernel and one unanswered call of the
+    /// host.
     fn open() -> Session {
         let mut session = Session::default();
         for text in [

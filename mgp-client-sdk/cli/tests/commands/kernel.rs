@@ -418,7 +418,7 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     assert!(removed.err.contains("removed with it: the pins brief.echo"), "{removed:?}");
     assert_eq!(ids(), ["bench"]);
 
-    // The server of a project is used from the project's approval until its revocation.
+    // The server of a project runs from the project's approval until its revocation.
     home.write(
         "work/mgp.toml",
         &format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", program("echo")),

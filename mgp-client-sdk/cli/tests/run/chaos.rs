@@ -46,7 +46,7 @@ enum Kill {
 impl Kill {
     /// Returns the target of a round.
     ///
-    /// Each kernel loses its server only once, so that the restart has the shortest back-off delay.
+    /// A kernel restarts its server only once in its life, so that the restart has the shortest back-off delay.
     fn of(round: usize) -> Self {
         [Self::Child, Self::Kernel, Self::Keeper, Self::Both][round % 4]
     }

@@ -136,7 +136,7 @@ async fn a_server_is_told_only_what_its_caller_can_answer() {
     let (kernel, _) = world(apart).await;
     for (era, asks) in [
         (Era::Modern, "true false false"),
-        // All legacy hosts share one session with the server, so the kernel declares every capability for it.
+        // Several hosts may share the legacy session, so the kernel declares capabilities in it that this host lacks.
         (Era::Legacy, "true true true"),
     ] {
         let able = host(&kernel, "ann", answering(era)).await;

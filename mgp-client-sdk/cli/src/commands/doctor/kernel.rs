@@ -1,4 +1,4 @@
-//! Checks the running kernel and the servers in it.
+//! Checks the running kernel and its servers.
 
 use mgp_client_sdk::Client;
 use mgp_types::method::{KernelInfo, KernelServers, KernelTools};
