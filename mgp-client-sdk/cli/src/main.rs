@@ -44,7 +44,8 @@ use args::{Global, SharedKernel};
 use cli::{Cli, Command};
 use exit::{CliResult, Failure};
 
-/// Upper limit of threads for blocking work, e.g. reading files, running commands of configurations, starting servers.
+/// Maximum number of threads for blocking work, e.g. reading files, running commands of configurations, starting
+/// servers.
 const MAX_BLOCKING_THREADS: usize = 16;
 
 /// Time after which an idle thread for blocking work ends.

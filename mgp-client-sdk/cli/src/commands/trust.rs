@@ -222,7 +222,8 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         }
     }
     control::admit_change(global).await?;
-    // Opened only after the person's answer, so that a kernel can start in the meantime.
+    // Opened only after the person's answer, because the open log locks the state folder and would keep a kernel from
+    // starting.
     let audit = OfflineAudit::open(global).await?;
     let approved = recorded_trust(&audit).approve(&review, &operator).await;
     audit.close().await?;

@@ -40,7 +40,7 @@ struct Host {
 #[derive(Debug, Default)]
 pub(crate) struct HostTable(Vec<Host>);
 
-/// The reason why a process may not act as an operator without further proof.
+/// The reason why a process is not accepted as an operator; for a process of a host, the passphrase may override it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
     /// A governed server started the process.
@@ -192,7 +192,8 @@ fn is_detached(table: &impl ProcessTable, chain: &[ProcessStat], host: &Host) ->
         one.id.pid != 1 && table.control_groups(one.id.pid) == host.control_groups
     };
     let Some(top) = chain.iter().rev().find(is_of_group) else { return false };
-    // A parent id of 0 refers to a process outside the container.
+    // With a parent id of 0, the process entered the container from outside, so no host in the container has started
+    // it.
     top.parent != 0 && top.id.started >= host.root.started
 }
 

@@ -10,7 +10,7 @@ const MAX_ANCESTORS: usize = 512;
 /// The number of times a chain of ancestors is read again if it changes while it is read.
 const ATTEMPTS: usize = 8;
 
-/// A source of facts about processes; tests replace the system's.
+/// A source of facts about processes: `/proc`, or a made-up table in tests.
 pub(crate) trait ProcessTable {
     fn stat(&self, pid: i32) -> Option<ProcessStat>;
 
@@ -182,8 +182,8 @@ mod tests {
             }
         }));
         assert_eq!(pids(ancestry(&table, 20)), Some(vec![20, 1]));
-        // Even if the child still named the reused id, the new process would be younger than the child, which no parent
-        // is.
+        // The child still names the reused id here, but the new process is younger than the child, so it cannot be the
+        // parent.
         let reused = table_with_young_parent();
         assert_eq!(pids(ancestry(&reused, 20)), None);
     }
