@@ -222,8 +222,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         }
     }
     control::admit_change(global).await?;
-    // Opened only after the person's answer, because the open log locks the state folder and would keep a kernel from
-    // starting.
+    // Opened after the person's answer: while open, the log locks the state folder against a starting kernel.
     let audit = OfflineAudit::open(global).await?;
     let approved = recorded_trust(&audit).approve(&review, &operator).await;
     audit.close().await?;

@@ -46,8 +46,7 @@ fn servers_and_processes_of_a_host_are_inside_and_a_shell_beside_it_is_not() {
     admit(&mut hosts, &table, 22, "ada").unwrap();
     let host = |pid| Some(Inside::Host { name: String::new(), pid });
     assert_eq!(inside(&hosts, &table, 21), host(20));
-    // Process 21 started the shim. The editor's terminal (23) is not below 21, but it is below 20, the editor's main
-    // process.
+    // The editor's terminal (23) is not below the process that started the shim (21), but below its main process (20).
     assert_eq!(inside(&hosts, &table, 24), host(20));
     assert_eq!(inside(&hosts, &table, 10), None);
     assert_eq!(inside(&hosts, &table, 30), None);
