@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_discovery::{HttpAccessConfig, TokenConfig, TokenTenant, path_in};
+use mgp_kernel::Kernel;
 use mgp_security::auth::{ApiKeys, AuthLayer, FileKeys, JwkSet, ResourceServer};
+use mgp_server_sdk::BoundServer;
 use mgp_transport::http::{GuardedFetch, Proxy, ServerTls};
 use mgp_types::service::{Principal, SharedFetch};
 
@@ -37,6 +39,12 @@ pub(crate) fn tls(config: &HttpAccessConfig, folder: &Path) -> CliResult<Option<
             Failure::failed(format!("TLS cannot be served: {error}; {keys}"))
         },
     )
+}
+
+/// Returns the URL at which a bound kernel serves.
+pub(crate) fn url(kernel: &Kernel, bound: &BoundServer) -> String {
+    let scheme = if kernel.http_access().tls.is_some() { "https" } else { "http" };
+    format!("{scheme}://{}/mcp", bound.local_addr())
 }
 
 fn resource_server(

@@ -1,4 +1,4 @@
-//! `mgp keys`: API keys of agents that connect over HTTP.
+//! The command `mgp keys`: manages the API keys of agents that connect over HTTP.
 
 use std::time::SystemTime;
 
@@ -211,7 +211,7 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
     }
 }
 
-/// Refuses permissions for tools that do not exist, which would permit nothing.
+/// Refuses permissions for tools that do not exist, because they would permit nothing.
 async fn check_tools(global: &Global, permissions: &[String]) -> CliResult {
     let tools = permissions.iter().filter_map(|permission| Some(permission.split_once(':')?.1));
     let mut tools = tools.filter(|tool| !tool.is_empty()).peekable();
@@ -227,7 +227,7 @@ async fn check_tools(global: &Global, permissions: &[String]) -> CliResult {
     Ok(())
 }
 
-/// Checks that a permission limits a key; an unknown one would permit nothing.
+/// Refuses an unknown permission, because a key that is limited to it could do nothing.
 fn check(permission: &str) -> CliResult {
     let known = matches!(permission, "tools.call" | "tools.list" | "admin.read" | "admin.write")
         || ["tools.call:", "tools.read:"]

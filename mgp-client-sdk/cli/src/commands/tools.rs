@@ -1,4 +1,4 @@
-//! `mgp tools`: the tools of all servers, as agents see them.
+//! The command `mgp tools`: shows, calls, pins and approves tools of all servers.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -24,7 +24,7 @@ use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
 use crate::{control, prompt};
 
-/// The bound of arguments from standard input.
+/// Maximum length of arguments on standard input.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
 
 /// `mgp tools`.
@@ -349,7 +349,8 @@ async fn call(global: &Global, call: &Call) -> CliResult {
     let arguments = arguments(call)?;
     let client = control::connect_as(global, &call.agent).await?;
     let result = client.call_tool(&call.tool, arguments).await.map_err(|error| {
-        // The refusal is written for the agent; the person here may change what it is about.
+        // The error text addresses the agent. The person who runs this command can change the rules, so the message
+        // adds the command that shows them.
         match error.code() {
             ErrorCode::PERMISSION_DENIED | ErrorCode::ACCESS_DENIED => Failure::failed(format!(
                 "{error}; `mgp why {} {}` says what would let it run",
@@ -428,9 +429,10 @@ async fn pin(global: &Global, pin: &Pin) -> CliResult {
     ActionReport::new(&*pin.tool, status).with_notes(notes).print(global)
 }
 
-/// Finds a tool by its id, or by its bare name if no other tool has that name.
+/// Finds a tool by its id, or by its name if no other tool has that name.
 ///
-/// A name may hold dots: one server's tool can be called like the id of another server's.
+/// The name of a tool may contain dots, so a name may equal the id of another server's tool. Therefore a text with dots
+/// is only accepted as an id.
 fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelTool> {
     if let Some(tool) = all.iter().find(|tool| tool.tool_id == wanted) {
         return Ok(tool);
@@ -449,7 +451,7 @@ fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelToo
     }
 }
 
-/// Returns the tools that a decision is about.
+/// Returns the tools whose definitions the operator decides about.
 fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a KernelTool>> {
     let mut chosen: BTreeMap<&str, &KernelTool> = BTreeMap::new();
     let mut add = |what: &str, matches: &dyn Fn(&KernelTool) -> bool| {
@@ -483,7 +485,7 @@ fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a Ker
     Ok(chosen.into_values().collect())
 }
 
-/// Returns whether a text fits a pattern, in which `*` is any text.
+/// Returns whether a text matches a pattern in which `*` matches any text.
 fn matches_pattern(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(head) else { return false };
@@ -526,7 +528,7 @@ async fn approve(global: &Global, approve: &Approve) -> CliResult {
     }
     let client = control::connect_to_change(global).await?;
     for tool in &tools {
-        // The decision is about the definition that was shown, even if the server has changed it since.
+        // Names the fingerprint that the operator was shown, so that a definition changed since then is not approved.
         let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
         let mut params = KernelToolDecisionParams::new(&*tool.server_id, name);
         params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());

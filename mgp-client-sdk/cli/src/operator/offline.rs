@@ -1,6 +1,6 @@
-//! The proof of a command that changes the state folder itself, without a kernel.
+//! Checks the operator's proof for a command that changes the state folder while no kernel runs.
 //!
-//! It protects against mistakes only: a process of the same user can write the files.
+//! The check protects against mistakes only: any process of the same user can write the files directly.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::exit::{CliResult, Failure};
 use crate::peer::{Place, own_place};
 use crate::{prompt, state};
 
-/// Refuses a change by a command below a server, or without the configured proof.
+/// Refuses a change if a server started this command, or if the operator has not given the configured proof.
 pub(crate) async fn admit_offline(global: &Global) -> CliResult {
     check_place()?;
     let trust = Trust::new(Arc::new(state::db(global).await?));
@@ -27,7 +27,7 @@ pub(crate) async fn admit_offline(global: &Global) -> CliResult {
     }
 }
 
-/// Refuses a command below a server.
+/// Refuses a command that a server started.
 pub(crate) fn check_place() -> CliResult {
     match own_place() {
         Place::Barred(reason) => Err(Failure::failed(format!("{reason}; {SERVER_REMEDY}"))),

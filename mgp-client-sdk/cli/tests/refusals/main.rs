@@ -1,4 +1,4 @@
-//! Refusals of the kernel, as callers, the operator and the audit log see them (MGP §3–§6, §14).
+//! Tests of the kernel's refusals, as callers, operators and the audit log see them (MGP §3–§6, §14).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
