@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
+use mgp_discovery::Sources;
 use mgp_security::{
     Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, Governance, Inbox,
     InboxConfig, PermissionChange,
@@ -57,7 +58,7 @@ impl Backend {
                 Err(failure) => return Err(failure),
             }
             if !is_admitted {
-                operator::admit_offline(global).await?;
+                operator::admit_offline(global, [Sources::from_env()]).await?;
                 is_admitted = true;
             }
             let folder = state::create_folder(global)?;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_discovery::{Config, limits};
+use mgp_discovery::{Config, limits, nearest};
 use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 
@@ -90,11 +90,20 @@ impl ConfigFile {
         })
     }
 
-    /// Enables or disables a server, and returns whether the file configures that server.
-    pub(crate) fn set_enabled(&self, id: &str, is_enabled: bool) -> CliResult<bool> {
-        if !self.server_ids()?.iter().any(|own| own == id) {
-            return Ok(false);
+    /// Refuses a server that the file does not have, and names the one that was perhaps meant.
+    pub(crate) fn check_server(&self, id: &str) -> CliResult {
+        let ids = self.server_ids()?;
+        if ids.iter().any(|own| own == id) {
+            return Ok(());
         }
+        let near = nearest(id, ids.iter().map(String::as_str));
+        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let file = self.file.display();
+        Err(Failure::usage(format!("there is no server `{id}` in {file}{near}")))
+    }
+
+    /// Switches a server on or off.
+    pub(crate) fn set_enabled(&self, id: &str, is_enabled: bool) -> CliResult {
         self.change(|document| {
             let set = |server: &mut dyn TableLike| {
                 if server.get("id").and_then(Item::as_str) != Some(id) {
@@ -113,17 +122,12 @@ impl ConfigFile {
                 _ => return None,
             }
             Some(())
-        })?;
-        Ok(true)
+        })
     }
 
-    /// Removes a server and its pinned tools, and returns the names of these tools; `None` if the file has no such
-    /// server.
-    pub(crate) fn remove_server(&self, id: &str) -> CliResult<Option<Vec<String>>> {
+    /// Removes a server and the pins of its tools, which are returned.
+    pub(crate) fn remove_server(&self, id: &str) -> CliResult<Vec<String>> {
         let ids = self.server_ids()?;
-        if !ids.iter().any(|own| own == id) {
-            return Ok(None);
-        }
         let is_it = |server: &dyn TableLike| server.get("id").and_then(Item::as_str) == Some(id);
         // A tool belongs to the server with the longest matching id: `a.b.c` may be the tool `c` of the server `a.b`.
         let owner = |tool: &str| {
@@ -156,7 +160,7 @@ impl ConfigFile {
             }
             Some(())
         })?;
-        Ok(Some(unpinned))
+        Ok(unpinned)
     }
 
     fn document(&self) -> CliResult<DocumentMut> {

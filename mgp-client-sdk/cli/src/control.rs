@@ -1,8 +1,11 @@
 //! Connects commands to the running kernel over its local socket.
 
+#[cfg(unix)]
+use std::path::Path;
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
+use mgp_discovery::Sources;
 use mgp_types::method::KernelReload;
 use mgp_types::mgp::KernelReloadParams;
 
@@ -51,7 +54,9 @@ pub(crate) async fn admit_change(global: &Global) -> CliResult {
             client.close().await;
             Ok(())
         }
-        Err(failure) if failure.is_no_kernel() => operator::admit_offline(global).await,
+        Err(failure) if failure.is_no_kernel() => {
+            operator::admit_offline(global, [Sources::from_env()]).await
+        }
         Err(failure) => Err(failure),
     }
 }
@@ -80,38 +85,52 @@ pub(crate) async fn reload_over(client: &Client) {
     }
 }
 
+/// The answer of a kernel, and the stream behind it.
 #[cfg(unix)]
-async fn open(
-    global: &Global,
-    mut hello: Hello<'_>,
-    timeout: Option<Duration>,
-) -> CliResult<(Client, HelloReply)> {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+pub(crate) struct Greeting {
+    pub(crate) line: Vec<u8>,
+    rest: Vec<u8>,
+    stream: tokio::net::UnixStream,
+}
+
+/// Sends the first line to the kernel at a socket; asks for the passphrase if the kernel needs it.
+#[cfg(unix)]
+pub(crate) async fn greet(socket: &Path, mut hello: Hello<'_>) -> CliResult<Greeting> {
+    use tokio::io::AsyncWriteExt as _;
 
     use crate::prompt;
     use crate::socket_hello::{self, HELLO_TIMEOUT, MAX_REPLY_BYTES};
 
-    let folder = state::folder(global)?;
-    let socket = crate::socket::path_in(&folder);
-    let no_kernel = |_| no_kernel(&folder);
+    let no_kernel = |_| no_kernel(socket.parent().unwrap_or(socket));
     let mut is_asked = false;
-    let (reader, writer, rest, reply) = loop {
-        let stream = tokio::net::UnixStream::connect(&socket).await.map_err(no_kernel)?;
-        let (mut reader, mut writer) = stream.into_split();
-        // The write may fail: a kernel that refuses a connection closes without reading; its reply has the reason.
-        let _ = writer.write_all(&hello.line()).await;
-        let reply = socket_hello::read_line(&mut reader, MAX_REPLY_BYTES);
+    loop {
+        let mut stream = tokio::net::UnixStream::connect(socket).await.map_err(no_kernel)?;
+        // A kernel that refuses the connection does not read; its reply has the reason.
+        let _ = stream.write_all(&hello.line()).await;
+        let reply = socket_hello::read_line(&mut stream, MAX_REPLY_BYTES);
         let reply = tokio::time::timeout(HELLO_TIMEOUT, reply).await;
-        let reply = reply.map_err(|_| socket_hello::no_answer(&socket))?;
+        let reply = reply.map_err(|_| socket_hello::no_answer(socket))?;
         let (line, rest) = reply.map_err(no_kernel)?;
-        if HelloReply::is_passphrase_question(&line) && !is_asked {
-            hello.set_passphrase(prompt::operator_passphrase()?);
-            is_asked = true;
-            continue;
+        if !HelloReply::is_passphrase_question(&line) || is_asked {
+            return Ok(Greeting { line, rest, stream });
         }
-        let reply = HelloReply::read(&line, &socket)?;
-        break (reader, writer, rest, reply);
-    };
+        hello.set_passphrase(prompt::operator_passphrase()?);
+        is_asked = true;
+    }
+}
+
+#[cfg(unix)]
+async fn open(
+    global: &Global,
+    hello: Hello<'_>,
+    timeout: Option<Duration>,
+) -> CliResult<(Client, HelloReply)> {
+    use tokio::io::AsyncReadExt as _;
+
+    let socket = crate::socket::path_in(&state::folder(global)?);
+    let Greeting { line, rest, stream } = greet(&socket, hello).await?;
+    let reply = HelloReply::read(&line, &socket)?;
+    let (reader, writer) = stream.into_split();
     let reader = std::io::Cursor::new(rest).chain(reader);
     let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
     if let Some(timeout) = timeout {

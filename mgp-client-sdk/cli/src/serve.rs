@@ -232,7 +232,7 @@ async fn attach(
         stack,
         drain,
         #[cfg(unix)]
-        gate: Arc::new(OperatorGate::new(&folder)),
+        gate: Arc::new(OperatorGate::new(&folder, sources)),
     };
     probes::serve_metrics(kernel, &served.drain).await?;
     let http = http.map(|bound| tokio::spawn(bound.run()));

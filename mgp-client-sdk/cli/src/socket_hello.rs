@@ -1,9 +1,9 @@
 //! The first line that each side sends on the local socket: the client's role, and the kernel's reply.
 //!
-//! The client sends `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with one
-//! line, and from then on both sides speak MCP. A shim adds `"shim":true`, so that the kernel treats the shim's parent
-//! process as a host. An operator that makes changes adds `"changes":true`, and `"passphrase"` if the kernel asks for
-//! it.
+//! The peer writes `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with one
+//! line, and from then on both speak MCP. A shim adds `"shim":true`, because its parent is the host; an operator that
+//! changes something adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a configuration is
+//! edited, each kernel of the user is asked with `"file"`; one that does not follow that file has no say.
 
 use std::borrow::Cow;
 use std::io;
@@ -21,7 +21,8 @@ const REVISION: u8 = 1;
 /// The time either side waits for the first line of the other side.
 pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) const MAX_LINE_BYTES: usize = 4096;
+/// The bound of a hello, which may have the path of a file.
+pub(crate) const MAX_LINE_BYTES: usize = 16 * 1024;
 
 /// Maximum length of the reply, which lists all servers of the kernel.
 pub(crate) const MAX_REPLY_BYTES: usize = 1 << 20;
@@ -49,6 +50,9 @@ pub(crate) struct Hello<'a> {
     changes: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     passphrase: Option<Secret>,
+    /// The configuration that the change is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<Cow<'a, str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +73,7 @@ mgp_types::opaque_debug!(Secret);
 #[cfg(unix)]
 #[derive(Clone, Copy)]
 pub(crate) enum HelloRole<'a> {
-    Operator { changes: bool, passphrase: Option<&'a str> },
+    Operator { changes: bool, passphrase: Option<&'a str>, file: Option<&'a str> },
     Agent { name: &'a str, is_shim: bool },
 }
 
@@ -107,11 +111,20 @@ pub(crate) struct HelloReply {
     /// `true` if the operator has given no proof, and so may only read over this connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) reads_only: bool,
+    /// The kernel does not follow the file that a change is about.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unrelated: bool,
 }
 
 impl<'a> Hello<'a> {
     pub(crate) fn operator(intent: Intent) -> Self {
         Self { changes: intent == Intent::Change, ..Self::new(Role::Operator) }
+    }
+
+    /// Creates the question whether this process may change a configuration.
+    #[cfg(unix)]
+    pub(crate) fn change_of(file: &'a Path) -> Self {
+        Self { file: Some(file.to_string_lossy()), ..Self::operator(Intent::Change) }
     }
 
     pub(crate) fn agent(name: &'a str) -> Self {
@@ -130,7 +143,15 @@ impl<'a> Hello<'a> {
     }
 
     fn new(role: Role) -> Self {
-        Self { mgp: REVISION, role, agent: None, shim: false, changes: false, passphrase: None }
+        Self {
+            mgp: REVISION,
+            role,
+            agent: None,
+            shim: false,
+            changes: false,
+            passphrase: None,
+            file: None,
+        }
     }
 
     pub(crate) fn line(&self) -> Vec<u8> {
@@ -161,6 +182,7 @@ impl<'a> Hello<'a> {
             Role::Operator => HelloRole::Operator {
                 changes: self.changes,
                 passphrase: self.passphrase.as_ref().map(|Secret(passphrase)| passphrase.as_str()),
+                file: self.file.as_deref(),
             },
             Role::Agent => HelloRole::Agent {
                 name: self.agent.as_deref().unwrap_or(DEFAULT_AGENT),
@@ -203,7 +225,19 @@ impl HelloReply {
         Self { proof: Some(PASSPHRASE.into()), ..Self::refused(error) }
     }
 
-    /// Returns whether a line is the reply that asks for the passphrase.
+    /// Reports that the kernel does not follow the file of a change.
+    #[cfg(unix)]
+    pub(crate) fn unrelated() -> Self {
+        Self { unrelated: true, ..Self::refused("this kernel does not follow that file") }
+    }
+
+    /// Returns whether a line reports that the kernel does not follow the file of a change.
+    #[cfg(unix)]
+    pub(crate) fn is_unrelated(line: &[u8]) -> bool {
+        serde_json::from_slice::<Self>(line).is_ok_and(|reply| reply.unrelated)
+    }
+
+    /// Returns whether a line is the question for the passphrase.
     #[cfg(unix)]
     pub(crate) fn is_passphrase_question(line: &[u8]) -> bool {
         let reply: Option<Self> = serde_json::from_slice(line).ok();
@@ -272,8 +306,8 @@ mod tests {
     #[track_caller]
     fn check(line: &str, expected: Result<&str, &str>) {
         let read = Hello::read(line.as_bytes()).map(|hello| match hello.role() {
-            HelloRole::Operator { changes, passphrase } => {
-                format!("operator {changes} {}", passphrase.unwrap_or("-"))
+            HelloRole::Operator { changes, passphrase, file } => {
+                format!("operator {changes} {}{}", passphrase.unwrap_or("-"), file.unwrap_or(""))
             }
             HelloRole::Agent { name, is_shim } => format!("agent {name} {is_shim}"),
         });
@@ -291,6 +325,7 @@ mod tests {
             r#"{"mgp":1,"as":"operator","changes":true,"passphrase":"p"}"#,
             Ok("operator true p"),
         );
+        check(r#"{"mgp":1,"as":"operator","file":"/c.toml"}"#, Ok("operator false -/c.toml"));
         check(r#"{"mgp":1,"as":"agent","agent":"ada","shim":true}"#, Ok("agent ada true"));
         check(r#"{"mgp":1,"as":"agent","agent":"ada"}"#, Ok("agent ada false"));
         check(r#"{"mgp":1,"as":"agent","later":[]}"#, Ok("agent default false"));

@@ -14,6 +14,7 @@ use crate::args::Global;
 use crate::config_file::{self, ConfigFile};
 use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, home};
+use crate::operator::admit_edit;
 use crate::output::{Output, Render, print, print_note};
 use crate::{prompt, state};
 
@@ -302,7 +303,8 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     let change = Change::plan(global, connect, &file, text.as_deref(), agent)?;
     let config = config(global, connect).await?;
     let servers = chosen(connect, &config, &change)?;
-    // The person is asked before the command writes anything.
+    admit_edit(global, &connect.config).await?;
+    // The question comes before anything is written.
     let own = ConfigFile::open(connect.config.file_to_edit()?)?;
     let interactive = interactive(global, connect, &own, agent)?;
     own.set_interactive(agent, interactive)?;

@@ -18,6 +18,7 @@ use crate::args::Global;
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, home};
+use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, print, print_note};
 
 /// `mgp import`.
@@ -190,11 +191,7 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
         sources.iter_mut().flat_map(|source| remove_mgp(&mut source.read)).collect();
     let reads: Vec<Read> = sources.iter().map(|source| source.read.clone()).collect();
     let plan = Plan::new(&file, &reads)?;
-    let mut after = Config::parse(&file, plan.text())?.config;
-    // Marked as the user's own configuration, so that its `${…}` references may be expanded without `mgp trust`.
-    for server in &mut after.servers {
-        server.origin = Origin::Named;
-    }
+    let after = planned_config(&file, &plan)?;
     servers.extend(plan.lines().iter().map(|line| ServerReport::new(line, &after)));
     let access = if import.no_grant { BTreeMap::new() } else { access(import, &sources, &servers) };
     let mut result = ImportResult {
@@ -205,6 +202,9 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
         access,
         granted: Vec::new(),
     };
+    if import.apply {
+        admit_edit(global, &import.config).await?;
+    }
     if import.apply && import.no_grant {
         result.backup = plan.apply()?;
         control::reload(global).await;
@@ -220,7 +220,17 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
     print(global, &result)
 }
 
-/// Returns the servers to which each agent gets access: exactly those in the file of its host.
+/// Returns the configuration that a plan will write.
+pub(super) fn planned_config(file: &Path, plan: &Plan) -> CliResult<Config> {
+    let mut config = Config::parse(file, plan.text())?.config;
+    // The file is the user's own, so that its variables, files and commands are expanded.
+    for server in &mut config.servers {
+        server.origin = Origin::Named;
+    }
+    Ok(config)
+}
+
+/// Returns the servers that each agent gets access to: exactly those of its host.
 fn access(
     import: &Import,
     sources: &[Source],

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit_of;
 use crate::output::{Output, Render, print};
 
 /// `mgp init`.
@@ -46,8 +47,9 @@ impl Render for InitResult {
     }
 }
 
-pub(crate) fn run(global: &Global, init: &Init) -> CliResult {
+pub(crate) async fn run(global: &Global, init: &Init) -> CliResult {
     let file = if init.project { PathBuf::from("mgp.toml") } else { init.config.file_to_edit()? };
+    admit_edit_of(global, &file).await?;
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let failed =
             |error| Failure::failed(format!("`{}` cannot be created: {error}", folder.display()));

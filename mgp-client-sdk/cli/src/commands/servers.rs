@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
 use mgp_discovery::import::{Host, ImportOutcome, Plan, read};
-use mgp_discovery::{Registrations, Sources, Trust};
+use mgp_discovery::{Registrations, Trust};
 use mgp_security::ServerHoldings;
 use mgp_types::method::{
     KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
@@ -17,19 +17,20 @@ use mgp_types::mgp::{
     KernelServerParams, KernelServerResult, KernelServersParams, RegistrationStatus, ServerState,
 };
 use mgp_types::service::ServerId;
-use mgp_types::store::MemoryStore;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::time::{Instant, sleep};
 
 use super::grant::{self, GrantResult, NewAccess};
+use super::import::planned_config;
 use super::login::{self, Login, LoginArg};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::backend::Backend;
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print};
 use crate::socket_hello::Intent;
 use crate::{control, state, time_args};
@@ -370,7 +371,7 @@ async fn add(global: &Global, add: &Add) -> CliResult {
             )));
         }
     };
-    plan.apply()?;
+    admit_edit(global, &add.config).await?;
     let mut result = AddResult { id: add.id.clone(), file, notes, granted: Vec::new() };
     if is_registered(global, &add.id).await {
         let id = &add.id;
@@ -379,10 +380,11 @@ async fn add(global: &Global, add: &Add) -> CliResult {
         ));
     }
     if add.no_grant {
-        // Grants would make the kernel reload; without grants, the command asks for the reload itself.
+        plan.apply()?;
+        // Grants make the kernel reload anyway.
         control::reload(global).await;
     } else {
-        result.granted = grants(global, add, &result.file).await?;
+        result.granted = grants(global, add, (&result.file, &plan)).await?;
     }
     print(global, &result)
 }
@@ -439,11 +441,14 @@ fn absolute(path: &str) -> String {
     full.filter(|_| !path.starts_with(['~', '$'])).unwrap_or_else(|| path.to_owned())
 }
 
-async fn grants(global: &Global, add: &Add, file: &Path) -> CliResult<Vec<GrantResult>> {
-    // The configuration file is the user's own, so an empty store without approvals suffices.
-    let trust = Trust::new(Arc::new(MemoryStore::new()));
-    let config = Sources::single(file).load(&trust).await?.config;
-    let Some(server) = config.server(&add.id) else { return Ok(Vec::new()) };
+/// Writes the configuration once the server was tried, and grants agents access.
+async fn grants(
+    global: &Global,
+    add: &Add,
+    (file, plan): (&Path, &Plan),
+) -> CliResult<Vec<GrantResult>> {
+    let config = planned_config(file, plan)?;
+    let server = config.server(&add.id).ok_or_else(|| Failure::failed("nothing was added"))?;
     let agents: Vec<String> = if add.agent.is_empty() {
         config.agents.keys().cloned().collect()
     } else {
@@ -452,16 +457,20 @@ async fn grants(global: &Global, add: &Add, file: &Path) -> CliResult<Vec<GrantR
     let agents = if agents.is_empty() { vec!["default".to_owned()] } else { agents };
     let access =
         |agent| NewAccess { agent, servers: vec![server], because: "mgp servers add".to_owned() };
-    grant::grant_access(global, &config, agents.into_iter().map(access).collect(), || Ok(())).await
+    let write = || {
+        plan.apply()?;
+        Ok(())
+    };
+    grant::grant_access(global, &config, agents.into_iter().map(access).collect(), write).await
 }
 
 /// Enables or disables a server in the configuration.
 async fn set_enabled(global: &Global, arg: &Rm, is_enabled: bool) -> CliResult {
-    let (id, file) = (&arg.server, arg.config.file_to_edit()?);
-    if !ConfigFile::open(file.clone())?.set_enabled(id, is_enabled)? {
-        let file = file.display();
-        return Err(Failure::failed(format!("there is no server `{id}` in {file}")));
-    }
+    let id = &arg.server;
+    let own = ConfigFile::open(arg.config.file_to_edit()?)?;
+    own.check_server(id)?;
+    admit_edit(global, &arg.config).await?;
+    own.set_enabled(id, is_enabled)?;
     control::reload(global).await;
     ActionReport::new(&**id, if is_enabled { "enabled" } else { "disabled" }).print(global)
 }
@@ -469,7 +478,10 @@ async fn set_enabled(global: &Global, arg: &Rm, is_enabled: bool) -> CliResult {
 async fn remove(global: &Global, rm: &Rm) -> CliResult {
     let id = &rm.server;
     let removed = ActionReport::new(&**id, "removed");
-    if let Some(pins) = ConfigFile::open(rm.config.file_to_edit()?)?.remove_server(id)? {
+    let own = ConfigFile::open(rm.config.file_to_edit()?)?;
+    if own.check_server(id).is_ok() {
+        admit_edit(global, &rm.config).await?;
+        let pins = own.remove_server(id)?;
         let mut notes = forget(global, rm).await?;
         if !pins.is_empty() {
             notes.push(format!("removed with it: the pins {}", pins.join(", ")));

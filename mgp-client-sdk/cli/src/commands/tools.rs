@@ -21,6 +21,7 @@ use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::config_file::{ConfigFile, Pinned, check_agent};
 use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
 use crate::{control, prompt};
 
@@ -417,6 +418,7 @@ async fn pin(global: &Global, pin: &Pin) -> CliResult {
         notes.extend(known.check_tool(server, tool)?);
         notes.extend(known.note_on_agent(&pin.agent));
     }
+    admit_edit(global, &pin.config).await?;
     let own = ConfigFile::open(pin.config.file_to_edit()?)?;
     let changed = own.pin(&pin.agent, &pin.tool, pinned)?;
     let status = match pinned {

@@ -1,9 +1,9 @@
 //! Decides about each process that connects to the local socket: its role, and whether it has given the required proof.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_discovery::OperatorProof;
+use mgp_discovery::{OperatorProof, Sources};
 use mgp_kernel::Kernel;
 use mgp_security::Event;
 use mgp_types::service::{CredentialGrant, Principal};
@@ -37,7 +37,9 @@ pub(crate) struct Admission {
 pub(crate) struct OperatorGate {
     hosts: Hosts,
     passphrase: PassphraseFile,
-    /// Held during the check of a passphrase, so that attempts cannot run in parallel.
+    /// The configuration files that the kernel follows, whether or not they exist.
+    sources: Sources,
+    /// Held while a passphrase is checked, so that attempts do not run beside each other.
     attempts: Mutex<Attempts>,
 }
 
@@ -57,10 +59,11 @@ struct Refused {
 }
 
 impl OperatorGate {
-    pub(crate) fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path, sources: Sources) -> Self {
         Self {
             hosts: Hosts::default(),
             passphrase: PassphraseFile::in_folder(folder),
+            sources,
             attempts: Mutex::new(Attempts {
                 failed: 0,
                 delays: ATTEMPT_DELAYS,
@@ -83,7 +86,10 @@ impl OperatorGate {
     ) -> Result<Admission, HelloReply> {
         let decided = match hello.role() {
             HelloRole::Agent { name, is_shim } => self.admit_agent(peer, name, is_shim),
-            HelloRole::Operator { changes, passphrase } => {
+            HelloRole::Operator { file: Some(file), .. } if !self.follows(file) => {
+                return Err(HelloReply::unrelated());
+            }
+            HelloRole::Operator { changes, passphrase, .. } => {
                 let principal = through(Principal::local().operator(), peer);
                 let proof = kernel.operator_proof();
                 self.admit_operator(peer, principal, proof, changes, passphrase).await
@@ -97,6 +103,11 @@ impl OperatorGate {
             record(kernel, &principal, cause).await;
         }
         Err(reply)
+    }
+
+    /// Returns whether the kernel loads a file, which is named by its real path.
+    fn follows(&self, file: &str) -> bool {
+        self.sources.files().any(|own| real_path(own).to_string_lossy() == file)
     }
 
     fn admit_agent(
@@ -216,6 +227,16 @@ impl Attempts {
             self.closed_until = Some(Instant::now() + self.delays.next_delay());
         }
     }
+}
+
+/// Returns the path of a file without links; the file itself need not exist.
+pub(super) fn real_path(file: &Path) -> PathBuf {
+    let in_real_folder = || {
+        let folder = file.parent()?.canonicalize().ok()?;
+        Some(folder.join(file.file_name()?))
+    };
+    let real = file.canonicalize().ok().or_else(in_real_folder);
+    real.unwrap_or_else(|| file.to_owned())
 }
 
 fn through(principal: Principal, peer: &Peer) -> Principal {

@@ -1,10 +1,12 @@
 //! Checks whether a process may act as an operator: where the process runs, and the proof that changes require.
 
+mod files;
 #[cfg(unix)]
 mod gate;
 mod offline;
 mod passphrase;
 
+pub(crate) use files::{admit_edit, admit_edit_of};
 #[cfg(unix)]
 pub(crate) use gate::{Admission, OperatorGate};
 pub(crate) use offline::{admit_offline, check_place};

@@ -412,7 +412,7 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     assert_eq!(ids(), ["bench"]);
     home.silent(&["servers", "enable", "brief"]);
     assert_eq!(ids(), ["bench", "brief"]);
-    home.fail(1, &["servers", "disable", "nothing"], "there is no server `nothing`");
+    home.fail(2, &["servers", "disable", "nothing"], "there is no server `nothing`");
     home.succeed(&["tools", "pin", "brief.echo", "--agent", "ada"]);
     let removed = home.run(&["servers", "rm", "brief"]);
     assert!(removed.err.contains("removed with it: the pins brief.echo"), "{removed:?}");

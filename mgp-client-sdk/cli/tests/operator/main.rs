@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod edits;
 #[path = "../world/host.rs"]
 mod host;
 mod inside;

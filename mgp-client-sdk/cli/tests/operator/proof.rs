@@ -10,12 +10,12 @@ use crate::setting::{GRANT, Setting, mgp};
 use crate::wire::{OPERATOR, agent};
 use crate::world::{World, text, within};
 
-const PASSPHRASE: &str = "correct horse";
+pub(crate) const PASSPHRASE: &str = "correct horse";
 
-const WITH_PASSPHRASE: &str = "[kernel]\noperator.proof = \"passphrase\"\n\n";
+pub(crate) const WITH_PASSPHRASE: &str = "[kernel]\noperator.proof = \"passphrase\"\n\n";
 
 /// Sets the passphrase in a terminal.
-fn set_passphrase(command: &Command) {
+pub(crate) fn set_passphrase(command: &Command) {
     let mut terminal = Terminal::run(command);
     terminal.answer("New passphrase:", PASSPHRASE);
     terminal.answer("Again:", PASSPHRASE);
