@@ -44,7 +44,7 @@ mgp_types::opaque_debug!(ToolSchemas);
 pub struct SchemaViolation {
     /// The place in the arguments, as a JSON pointer; empty for the arguments as a whole.
     pub path: String,
-    /// What is wrong there.
+    /// The reason why the value there does not fit.
     pub message: String,
 }
 

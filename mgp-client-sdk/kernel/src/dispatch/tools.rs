@@ -98,10 +98,8 @@ pub(super) fn call(
             metrics.end(&cx, server.id(), tool.name(), begun, &answer);
         }
         if has_access {
-            let outcome = match &answer {
-                Ok(reply) if !is_tool_error(reply) => UseOutcome::Answered,
-                _ => UseOutcome::Failed,
-            };
+            let is_answered = answer.as_ref().is_ok_and(|reply| !is_tool_error(reply));
+            let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
             let handle = named.session_handle.as_deref();
             // This fails only if the session handle has expired during the call.
             if search.record_call(&cx, handle, &tool, outcome).unwrap_or_default() {
