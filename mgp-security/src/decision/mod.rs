@@ -247,7 +247,7 @@ fn check_definition(
         DefinitionRule::Allow | DefinitionRule::List => None,
     };
     let Some(refused) = refused else {
-        let state = || snapshot.definition_state(tool).to_owned();
+        let state = || snapshot.definition_state(server, tool).to_owned();
         steps.add(Stage::Definition, StepResult::Passed, state);
         return Ok(());
     };

@@ -182,6 +182,14 @@ impl Definitions {
         self.tools(server).map_or(DefinitionState::Unseen, |tools| tools.state(tool).clone())
     }
 
+    /// Returns whether a definition of a tool is pinned, also while its server has not listed its tools since the start
+    /// of this process.
+    #[must_use]
+    pub fn is_pinned(&self, server: &ServerId, tool: &str) -> bool {
+        let pins = self.0.pins.now();
+        pins.is_ok_and(|pins| pins.get(server, tool).is_some_and(|pair| pair.pinned.is_some()))
+    }
+
     /// Returns the definition of a tool as it was last listed.
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
