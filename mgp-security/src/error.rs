@@ -160,6 +160,7 @@ impl From<Refusal> for RpcError {
             },
             #[cfg(feature = "schemas")]
             Refusal::Arguments(_) => ErrorCode::INVALID_TOOL_ARGS,
+            Refusal::Blocked(blocked) if blocked.is_of_code() => ErrorCode::CODE_SAFETY_VIOLATION,
             Refusal::Blocked(_) => ErrorCode::VALIDATION_BLOCKED,
             #[cfg(feature = "auth")]
             Refusal::Auth(refused) => match refused {

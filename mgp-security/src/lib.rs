@@ -90,8 +90,8 @@ pub use state::ChangeError;
 #[cfg(feature = "schemas")]
 pub use tool::{ArgumentsRefused, ResultRefused, SchemaViolation};
 pub use tool::{
-    Assess, Assessment, ConfirmConfig, ConfirmRefused, Confirmations, NamedTool, NamedTools,
-    Unconfirmed, Validate, ValidationBlocked, Violation, derive_hints,
+    Assess, Assessment, CheckedCall, ConfirmConfig, ConfirmRefused, Confirmations, NamedTool,
+    NamedTools, Unconfirmed, Validate, ValidationBlocked, Violation, derive_hints,
 };
 pub use trace::{TraceLayer, TraceService};
 

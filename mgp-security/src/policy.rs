@@ -69,6 +69,9 @@ pub struct ServerPolicy {
     pub confirm: ConfirmFrom,
     /// If set, the arguments of calls are checked against the schemas of the tools (feature `schemas`). Default: not.
     pub check_schemas: bool,
+    /// If set, the validators that fit the arguments of a tool apply besides those that the server declares. Default:
+    /// not.
+    pub default_validators: bool,
 }
 
 impl Default for ServerPolicy {
@@ -86,6 +89,7 @@ impl Default for ServerPolicy {
             validators: BTreeMap::new(),
             confirm: ConfirmFrom::default(),
             check_schemas: false,
+            default_validators: false,
         }
     }
 }
@@ -196,6 +200,13 @@ impl ServerPolicy {
     #[must_use]
     pub fn check_schemas(mut self, check: bool) -> Self {
         self.check_schemas = check;
+        self
+    }
+
+    /// Sets whether the validators that fit the arguments of a tool apply besides those that the server declares.
+    #[must_use]
+    pub fn default_validators(mut self, apply: bool) -> Self {
+        self.default_validators = apply;
         self
     }
 

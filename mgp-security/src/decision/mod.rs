@@ -335,7 +335,10 @@ fn check_arguments(
         return Ok(());
     }
     let Some(validators) = snapshot.validators() else { return Ok(()) };
-    let validation = validators.check(facts.call, facts.server, facts.tool, assessment);
+    let call = (facts.call, facts.server, facts.tool);
+    let definition = snapshot.known(facts.tool).and_then(|known| known.definition());
+    let trust = &snapshot.policy(facts.server).trust;
+    let validation = validators.check(call, assessment, definition, trust);
     let passed = validation.applied.len() - usize::from(validation.fails_last());
     for validator in &validation.applied[..passed] {
         steps.add(Stage::Validators, StepResult::Passed, || validator.as_str().to_owned());

@@ -258,6 +258,11 @@ impl KnownTool {
         schemas.check_arguments(tool, arguments)
     }
 
+    /// Returns the definition as the server lists it; `None` if it does not list the tool.
+    pub(crate) fn definition(&self) -> Option<&mcp::Tool> {
+        self.tool.as_deref()
+    }
+
     /// Returns whether the server lists the tool.
     pub(crate) fn is_listed(&self) -> bool {
         self.tool.is_some()

@@ -69,7 +69,7 @@ impl Assessment {
             effective_risk: known(entry.unwrap_or(&found).clone()),
             overrides: entry.is_some().then_some(found),
             permissions,
-            validators: validators(tool, security, policy),
+            validators: validators(tool, security, &signals, policy),
             confirmation_required: security
                 .is_some_and(|security| security.confirmation_required == Some(true)),
         }
@@ -202,22 +202,27 @@ fn hinted_risk(tool: &mcp::Tool, signals: &RiskSignals) -> RiskLevel {
     }
 }
 
-/// Returns the operator's validator; without one, the declared validator and those that the declared side effects
-/// require.
+/// Returns the operator's validator; without one, the declared validator, those that the declared side effects
+/// require, and those that fit the arguments if the policy wants these.
 fn validators(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,
+    signals: &RiskSignals,
     policy: &ServerPolicy,
 ) -> Vec<Validator> {
     let mut validators = Vec::new();
     if let Some(entry) = policy.validators.get(&tool.name) {
         validators.push(entry.clone());
-    } else if let Some(security) = security {
-        validators.extend(security.validator.clone());
-        if security.side_effects.contains(&SideEffect::Network)
-            && !validators.contains(&Validator::NetworkRestricted)
-        {
-            validators.push(Validator::NetworkRestricted);
+    } else {
+        let declared = security.and_then(|security| security.validator.clone());
+        let uses_network =
+            security.is_some_and(|security| security.side_effects.contains(&SideEffect::Network));
+        let network = uses_network.then_some(Validator::NetworkRestricted);
+        let fitting = signals.validators.iter().filter(|_| policy.default_validators).cloned();
+        for validator in declared.into_iter().chain(network).chain(fitting) {
+            if !validators.contains(&validator) {
+                validators.push(validator);
+            }
         }
     }
     validators.retain(|validator| *validator != Validator::None);

@@ -22,7 +22,7 @@ pub use confirm::{
 };
 pub(crate) use confirm::{RiskyCall, note};
 pub(crate) use validate::Validators;
-pub use validate::{Validate, ValidationBlocked, Violation};
+pub use validate::{CheckedCall, Validate, ValidationBlocked, Violation};
 
 #[cfg(test)]
 mod tests;

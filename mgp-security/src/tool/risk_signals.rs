@@ -3,7 +3,7 @@
 //! Signals only make an assessment stricter: they add a needed permission, or cause a hint to be ignored.
 
 use mgp_types::mcp;
-use mgp_types::mgp::{Permission, RiskLevel};
+use mgp_types::mgp::{Permission, RiskLevel, Validator};
 use serde_json::Value;
 
 use super::words::{self, any, words};
@@ -17,6 +17,8 @@ pub(super) struct RiskSignals {
     pub(super) changes: bool,
     /// `true` if the tool probably destroys something or could do anything, so `destructiveHint: false` is ignored.
     pub(super) destroys: bool,
+    /// The validators that fit the arguments (§4.5).
+    pub(super) validators: Vec<Validator>,
 }
 
 /// The arguments of a tool.
@@ -72,6 +74,7 @@ impl RiskSignals {
                 || !permissions.iter().all(harmless),
             destroys: odd || anything || any(&verbs, words::DESTROYS),
             permissions,
+            validators: arguments.validators(&name),
         }
     }
 
@@ -132,6 +135,24 @@ fn needed(name: &[String], arguments: &Arguments, writes: bool) -> Vec<Permissio
 }
 
 impl Arguments {
+    /// Returns the validators that can judge the arguments of a tool of this name.
+    fn validators(&self, name: &[String]) -> Vec<Validator> {
+        let runs_code = any(name, words::RUNS) || any(name, words::CODE);
+        // A URI may be a local identifier, e.g. `file:///x`, so it counts for tools that use the network only.
+        let is_target = |word: &str| {
+            words::URL.contains(&word) || word.starts_with("uri") && any(name, words::NETWORK)
+        };
+        let ends_in = |is: &dyn Fn(&str) -> bool| {
+            self.names.iter().any(|argument| argument.last().is_some_and(|word| is(word)))
+        };
+        let chosen = [
+            (Validator::Sandbox, ends_in(&|word| words::COMMAND.contains(&word))),
+            (Validator::CodeSafety, runs_code && self.code()),
+            (Validator::NetworkRestricted, ends_in(&is_target)),
+        ];
+        chosen.into_iter().filter(|(_, fits)| *fits).map(|(validator, _)| validator).collect()
+    }
+
     /// Collects the properties of a schema and of its subschemas.
     fn read(&mut self, schema: &Value) {
         match schema {

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mgp_types::Object;
-use mgp_types::mgp::Validator;
+use mgp_types::mgp::{CodeRejection, TrustLevel, Validator};
 use mgp_types::service::{Call, Rule, ServerId};
+use mgp_types::{Object, mcp};
 
 use super::assessment::Assessment;
 
@@ -19,25 +19,50 @@ pub trait Validate: Send + Sync {
     /// # Errors
     /// [`Violation`] with a description for the caller. An argument that cannot be judged must be treated as a
     /// violation.
-    fn check(&self, call: &Call, assessment: &Assessment) -> Result<(), Violation>;
+    fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation>;
+}
+
+/// A call as its validators see it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CheckedCall<'a> {
+    /// The call.
+    pub call: &'a Call,
+    /// The name of the validator that runs.
+    pub validator: &'a Validator,
+    /// The needs of calls of the tool.
+    pub assessment: &'a Assessment,
+    /// The definition of the tool as its server lists it, if it is known.
+    pub definition: Option<&'a mcp::Tool>,
+    /// The operator's trust in the server.
+    pub trust: &'a TrustLevel,
 }
 
 impl Validate for Arc<dyn Validate> {
-    fn check(&self, call: &Call, assessment: &Assessment) -> Result<(), Violation> {
-        (**self).check(call, assessment)
+    fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation> {
+        (**self).check(checked)
     }
 }
 
 /// The violation that a validator found.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Violation(String);
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Violation {
+    reason: String,
+    code: Option<Box<CodeRejection>>,
+}
 
 impl Violation {
     /// Creates a violation with a description for the caller.
     #[must_use]
     pub fn new(words: impl Into<String>) -> Self {
-        Self(words.into())
+        Self { reason: words.into(), code: None }
+    }
+
+    /// Creates the violation of code that is not accepted, with the body for the caller (§7.4).
+    #[must_use]
+    pub fn of_code(words: impl Into<String>, body: CodeRejection) -> Self {
+        Self { reason: words.into(), code: Some(Box::new(body)) }
     }
 }
 
@@ -78,6 +103,11 @@ impl ValidationBlocked {
         }
     }
 
+    /// Returns whether code was not accepted.
+    pub(crate) fn is_of_code(&self) -> bool {
+        matches!(&self.cause, Cause::Violation(violation) if violation.code.is_some())
+    }
+
     /// Returns the details of the error for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
@@ -96,7 +126,12 @@ impl ValidationBlocked {
             }
             Cause::Violation(violation) => {
                 put("status", "rejected");
-                put("violation", &violation.0);
+                put("violation", &violation.reason);
+                if let Some(code) = &violation.code {
+                    // Encoding texts and numbers cannot fail.
+                    let _ = details.encode("violations", &code.violations);
+                    let _ = details.encode("hints", &code.hints);
+                }
             }
         }
         details
@@ -131,17 +166,18 @@ impl Validators {
     /// Checks the arguments of a call; the first validator that fails or has no check blocks it.
     pub(crate) fn check(
         &self,
-        call: &Call,
-        server: Option<&ServerId>,
-        tool: &str,
+        (call, server, tool): (&Call, Option<&ServerId>, &str),
         assessment: &Assessment,
+        definition: Option<&mcp::Tool>,
+        trust: &TrustLevel,
     ) -> Validation {
         let mut applied = Vec::new();
         for validator in &assessment.validators {
             let checked = match self.0.get(validator) {
                 Some(check) => {
                     applied.push(validator.clone());
-                    check.check(call, assessment).map_err(Cause::Violation)
+                    let checked = CheckedCall { call, validator, assessment, definition, trust };
+                    check.check(&checked).map_err(Cause::Violation)
                 }
                 None => Err(Cause::Missing(validator.clone())),
             };

@@ -290,6 +290,9 @@ pub(super) const CONTENT: &[&str] =
 pub(super) const PLACES: &[&str] =
     &["url", "urls", "uri", "uris", "host", "hosts", "hostname", "endpoint", "webhook", "href"];
 
+/// Words for the address of a request.
+pub(super) const URL: &[&str] = &["url", "urls", "endpoint", "webhook", "href"];
+
 /// Words that suggest a network tool.
 pub(super) const NETWORK: &[&str] = &[
     "fetch", "http", "https", "download", "upload", "curl", "wget", "web", "url", "browse",

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use fastrand::Rng;
 use mgp_security::{
-    Approver, Assessment, CallVerdict, ConfirmFrom, ConfirmRule, Decision, GovernLayer, Governance,
-    PermissionChange, Policies, Question, ServerPolicy, Validate, Violation,
+    Approver, CallVerdict, CheckedCall, ConfirmFrom, ConfirmRule, Decision, GovernLayer,
+    Governance, PermissionChange, Policies, Question, ServerPolicy, Validate, Violation,
 };
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, ApprovalPolicy, DefaultPolicy,
@@ -56,8 +56,8 @@ impl Approver for Officer {
 pub(crate) struct NoBad;
 
 impl Validate for NoBad {
-    fn check(&self, call: &Call, _: &Assessment) -> Result<(), Violation> {
-        if call.tool_arguments().as_str().contains("bad") {
+    fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation> {
+        if checked.call.tool_arguments().as_str().contains("bad") {
             return Err(Violation::new("bad arguments"));
         }
         Ok(())

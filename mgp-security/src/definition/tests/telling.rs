@@ -123,8 +123,8 @@ async fn the_first_call_of_a_safe_tool_is_not_recorded_as_dangerous() {
 struct Likes;
 
 impl Validate for Likes {
-    fn check(&self, call: &mgp_types::service::Call, _: &Assessment) -> Result<(), Violation> {
-        match call.tool().and_then(|tool| tool.arguments) {
+    fn check(&self, checked: &crate::CheckedCall<'_>) -> Result<(), Violation> {
+        match checked.call.tool().and_then(|tool| tool.arguments) {
             Some(_) => Err(Violation::new("no arguments")),
             None => Ok(()),
         }

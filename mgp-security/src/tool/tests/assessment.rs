@@ -274,3 +274,44 @@ fn the_operators_entries_replace_what_is_found() {
     policy.risk.clear();
     assert_eq!(Assessment::of(&tool, &policy).overrides, None);
 }
+
+#[test]
+fn the_validators_that_fit_the_arguments_apply_if_the_policy_wants_them() {
+    let policy = ServerPolicy::default().default_validators(true);
+    let chosen = |name: &str, arguments: &[&str]| {
+        let tool = tool(name, &arguments.join(" "), "");
+        assert!(Assessment::of(&tool, &ServerPolicy::default()).validators.is_empty());
+        Assessment::of(&tool, &policy).validators
+    };
+    use Validator::{CodeSafety, NetworkRestricted, Sandbox};
+    assert_eq!(chosen("execute_command", &["command", "timeout"]), [Sandbox]);
+    assert_eq!(chosen("shell", &["shell_command"]), [Sandbox]);
+    assert_eq!(chosen("run_process", &["argv"]), [Sandbox]);
+    assert_eq!(chosen("run_python", &["code"]), [CodeSafety]);
+    assert_eq!(chosen("execute", &["script"]), [CodeSafety]);
+    assert_eq!(chosen("fetch", &["url", "max_length"]), [NetworkRestricted]);
+    assert_eq!(chosen("add_hook", &["webhookUrl"]), [NetworkRestricted]);
+    assert_eq!(chosen("download", &["uri"]), [NetworkRestricted]);
+    for (name, arguments) in [
+        ("read_file", &["path"][..]),
+        ("git_commit", &["repo_path", "message"]),
+        ("hover", &["uri", "line"]),
+        ("query", &["sql"]),
+        ("get_current_time", &["timezone"]),
+        ("find_country", &["country_code"]),
+        ("format_code", &["code"]),
+    ] {
+        assert_eq!(chosen(name, arguments), [], "{name}");
+    }
+}
+
+#[test]
+fn an_operator_replaces_the_validators_and_a_server_adds_to_them() {
+    let policy = ServerPolicy::default().default_validators(true);
+    let security = r#","security":{"risk_level":"safe","validator":"readonly"}"#;
+    let tool = tool("run", "command", security);
+    let of = |policy: &ServerPolicy| Assessment::of(&tool, policy).validators;
+    assert_eq!(of(&policy), [Validator::Readonly, Validator::Sandbox]);
+    assert_eq!(of(&policy.clone().validator("run", Validator::None)), []);
+    assert_eq!(of(&policy.validator("run", Validator::CodeSafety)), [Validator::CodeSafety]);
+}

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use mgp_types::ErrorCode;
-use mgp_types::mgp::Validator;
-use mgp_types::service::{Call, Reply, Rule, ServerId, Stack, mock};
+use mgp_types::mgp::{CodeRejection, RejectionStatus, Validator};
+use mgp_types::service::{Reply, Rule, ServerId, Stack, mock};
 use tower_layer::Layer;
 
-use crate::{Assessment, Validate, ValidateLayer, Violation};
+use crate::{Assessment, CheckedCall, Validate, ValidateLayer, Violation};
 
 struct NoDots;
 
 impl Validate for NoDots {
-    fn check(&self, call: &Call, _: &Assessment) -> Result<(), Violation> {
-        let arguments = call.tool().and_then(|tool| tool.arguments).unwrap_or_default();
+    fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation> {
+        let arguments = checked.call.tool().and_then(|tool| tool.arguments).unwrap_or_default();
         if arguments.contains("..") { Err(Violation::new("two dots")) } else { Ok(()) }
     }
 }
@@ -61,4 +61,26 @@ async fn every_check_must_pass() {
     let both = r#"{"name":"sandbox+readonly","arguments":{"path":"a"}}"#;
     let error = client.request("tools/call", both).await.unwrap_err();
     assert!(error.message().contains("readonly"), "{}", error.message());
+}
+
+struct NoSockets;
+
+impl Validate for NoSockets {
+    fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation> {
+        assert_eq!(checked.validator, &Validator::CodeSafety);
+        let mut body = CodeRejection::new(RejectionStatus::Rejected, "Code validation failed");
+        body.violations = vec!["Blocked import: 'socket'".to_owned()].into();
+        Err(Violation::of_code("Code validation failed: Blocked import: 'socket'", body))
+    }
+}
+
+#[tokio::test]
+async fn rejected_code_has_a_code_of_its_own_and_names_each_violation() {
+    let mut client = client(|layer| layer.validator(Validator::CodeSafety, NoSockets));
+    let error = client.request("tools/call", r#"{"name":"code_safety"}"#).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::CODE_SAFETY_VIOLATION);
+    assert!(error.message().contains("Blocked import: 'socket'"), "{}", error.message());
+    let details = error.as_recovery().unwrap().details.as_ref().unwrap();
+    let violations: Vec<String> = details.decode("violations").unwrap().unwrap();
+    assert_eq!(violations, ["Blocked import: 'socket'"]);
 }
