@@ -182,7 +182,7 @@ fn call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
                 }
             }
             "@yaml.load" | "@yaml.load_all" => {
-                let loader = list.utf8_text(&[]).is_err() || paths(&arguments.iter().flat_map(|argument| scope.eval(field(*argument, "value").unwrap_or(*argument), 0)).collect()).any(|path| path.contains("Safe") || path.ends_with("BaseLoader"));
+                let loader = paths(&arguments.iter().flat_map(|argument| scope.eval(field(*argument, "value").unwrap_or(*argument), 0)).collect()).any(|path| path.contains("Safe") || path.ends_with("BaseLoader"));
                 if !loader {
                     found.pattern("yaml.load(");
                 }

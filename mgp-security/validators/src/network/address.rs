@@ -17,7 +17,7 @@ const V6: &[([u16; 3], u32)] = &[
 ];
 
 /// Returns whether an address is on the public internet; an address inside another one counts too.
-pub fn is_public(address: IpAddr) -> bool {
+pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
         IpAddr::V6(v6) => is_public_v6(v6),

@@ -71,7 +71,10 @@ pub(super) fn intent(name: &str) -> Intent {
 
 fn of_clause(clause: &[String], later: bool) -> Intent {
     let is = |list: &[&str], word: &String| list.contains(&word.as_str());
-    let Some(first) = clause.iter().position(|word| is(READ, word) || is(WRITE, word)) else { return Intent::Unknown };
+    // Opening a file or page is decided by the mode.
+    let opens = |at: usize| clause[at] == "open" && matches!(clause.get(at + 1).map(String::as_str), None | Some("file" | "page" | "url" | "document" | "image" | "folder" | "resource" | "link"));
+    let known = |at: usize| is(READ, &clause[at]) || is(WRITE, &clause[at]) && !opens(at);
+    let Some(first) = (0..clause.len()).find(|at| known(*at)) else { return Intent::Unknown };
     let word = &clause[first];
     if is(WRITE, word) {
         // A verb may follow its object, as in `file.write`; a noun may precede a read verb, as in `comment_list`.

@@ -87,7 +87,8 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
                     tag.push('$');
                     let rest: String = chars.clone().collect();
                     let end = rest.find(&tag).ok_or("an unclosed quote in SQL")?;
-                    (0..rest[..end].chars().count() + tag.chars().count()).for_each(|_| drop(chars.next()));
+                    let length = rest[..end].chars().count() + tag.chars().count();
+                    chars.by_ref().take(length).for_each(drop);
                     tokens.push("''".to_owned());
                 }
             }

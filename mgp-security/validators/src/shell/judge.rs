@@ -1,7 +1,7 @@
 //! The decision about one argument vector, and about the commands that it runs.
 
 use super::{
-    argv::Args,
+    argv::{Args, long_name},
     environment, files,
     interpreters::is_interpreter,
     lex::{Word, is_name},
@@ -70,8 +70,11 @@ fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
         let args = if is_interpreter(name) { args.leading(risky.valued) } else { args };
         let long = risky.long.iter().find(|long| {
             let exact = format!("-{long}");
-            let given = args.texts().any(|arg| arg == exact || arg.strip_prefix(&exact).is_some_and(|rest| rest.starts_with(['=', ':'])));
-            given || (args.long(long, least) && !args.texts().any(|arg| super::argv::long_name(arg).is_some_and(|given| risky.safe.contains(&given) && long.starts_with(given))))
+            args.texts().any(|arg| {
+                let written = arg == exact || arg.strip_prefix(&exact).is_some_and(|rest| rest.starts_with(['=', ':']));
+                let abbreviated = long_name(arg).is_some_and(|given| given.len() >= least.min(long.len()) && long.starts_with(given) && !risky.safe.contains(&given));
+                written || abbreviated
+            })
         });
         if let Some(long) = long {
             return Err(format!("the option `{long}` of `{name}` executes, deletes or loads something"));
