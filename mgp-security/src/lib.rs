@@ -26,7 +26,7 @@
 //!   [`ConfiguredApprover`], [`ApproverChain`].
 //!
 //! Features: `auth` (API keys and access tokens for HTTP servers), `sqlite` (governance in a folder; compiles
-//! SQLite from source, which requires a C compiler).
+//! SQLite from source, which requires a C compiler), `validators` (the module `guard`; compiles grammars in C).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -41,6 +41,8 @@ mod entries;
 mod error;
 mod gate;
 mod governance;
+#[cfg(feature = "validators")]
+pub mod guard;
 mod hooks;
 mod permission;
 mod policy;
@@ -87,6 +89,8 @@ pub use permission::{
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
 pub use state::ChangeError;
+#[cfg(feature = "validators")]
+pub use tool::StandardValidators;
 #[cfg(feature = "schemas")]
 pub use tool::{ArgumentsRefused, ResultRefused, SchemaViolation};
 pub use tool::{

@@ -102,7 +102,8 @@ fn doctest() -> Outcome {
 const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service", "service,seal", "service,schema", "sqlite"]),
     ("mgp-transport", &["", "http", "tls"]),
-    ("mgp-security", &["", "auth", "sqlite"]),
+    ("mgp-security", &["", "auth", "sqlite", "validators"]),
+    ("mgp-validators", &["", "python", "javascript", "typescript"]),
     ("mgp-toolindex", &["", "fastembed,hub"]),
     ("mgp-server-sdk", &["", "macros", "http"]),
     ("mgp-client-sdk", &["", "http", "auth"]),

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
-    access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
-    operator, permissions, secrets, servers, tools, trust, why,
+    access, approvals, audit, completions, connect, doctor, guard, import, index, init, kernel,
+    keys, operator, permissions, secrets, servers, tools, trust, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -90,6 +90,8 @@ pub(crate) enum Command {
     /// Export the index of tools
     #[command(subcommand)]
     Index(index::Index),
+    /// Judge test cases of the validators and of tool definitions, one JSON line each
+    Guard(guard::Guard),
     /// Print a completion script for a shell
     Completions(completions::Completions),
     /// Run the kernel that several hosts share; `mgp serve --stdio` starts it

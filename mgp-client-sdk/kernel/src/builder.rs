@@ -8,7 +8,9 @@ use mgp_discovery::{
     CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, SecretFile,
     Sources, Trust,
 };
-use mgp_security::{ElicitApprover, Governance, GovernanceBuilder, InboxConfig, Policies};
+use mgp_security::{
+    ElicitApprover, Governance, GovernanceBuilder, InboxConfig, Policies, StandardValidators,
+};
 use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
 use mgp_types::service::{Principal, ServerId};
@@ -228,6 +230,7 @@ impl KernelBuilder {
             .policies(policies)
             .approver(ElicitApprover::new(has_person).wait(self.config.kernel.form_timeout))
             .inbox(inbox)
+            .standard_validators(StandardValidators::new())
             .recording(audit_config(audit))
             .logging(log_config(audit.clone()))
     }

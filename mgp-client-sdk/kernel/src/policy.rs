@@ -14,7 +14,8 @@ pub(super) fn policy(kernel: &KernelConfig, server: &ServerConfig) -> ServerPoli
     let general = kernel.permission_policy.clone();
     let defaults = ServerPolicy::default()
         .auto_approve_except(kernel.auto_approve_except.clone())
-        .check_schemas(server.check_arguments);
+        .check_schemas(server.check_arguments)
+        .default_validators(true);
     let Some(mgp) = &server.mgp else {
         return defaults.permission_policy(general);
     };

@@ -79,6 +79,14 @@ impl GovernanceBuilder {
         self
     }
 
+    /// Adds the validators of §4.5.
+    #[cfg(feature = "validators")]
+    pub fn standard_validators(self, validators: crate::StandardValidators) -> Self {
+        crate::StandardValidators::NAMES
+            .into_iter()
+            .fold(self, |builder, name| builder.validator(name, validators.clone()))
+    }
+
     /// Adds the check for a validator's name; it replaces an earlier check for that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.validators.insert(name, Arc::new(check));

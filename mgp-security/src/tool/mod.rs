@@ -7,6 +7,8 @@ mod assess;
 mod assessment;
 mod confirm;
 mod risk_signals;
+#[cfg(feature = "validators")]
+mod standard;
 mod validate;
 mod words;
 
@@ -21,6 +23,8 @@ pub use confirm::{
     ConfirmConfig, ConfirmRefused, Confirmations, NamedTool, NamedTools, Unconfirmed,
 };
 pub(crate) use confirm::{RiskyCall, note};
+#[cfg(feature = "validators")]
+pub use standard::StandardValidators;
 pub(crate) use validate::Validators;
 pub use validate::{CheckedCall, Validate, ValidationBlocked, Violation};
 

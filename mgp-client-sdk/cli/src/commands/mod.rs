@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod connect;
 pub(crate) mod doctor;
 mod grant;
+pub(crate) mod guard;
 pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod init;

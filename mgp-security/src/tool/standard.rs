@@ -1,0 +1,92 @@
+//! The validators of §4.5 behind [`Validate`], with the rules of `mgp-validators`.
+
+use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, Validator};
+use mgp_types::{Lenient, mcp};
+use mgp_validators::{CodePolicy, ToolCall, ValidatorSet};
+use serde_json::Value;
+
+use super::validate::{CheckedCall, Validate, Violation};
+use super::words::words;
+
+/// The validators `sandbox`, `readonly`, `network_restricted` and `code_safety` (MGP §4.5, §7).
+///
+/// ```
+/// use mgp_security::{Governance, StandardValidators};
+///
+/// let governance = Governance::builder().standard_validators(StandardValidators::new()).build();
+/// # drop(governance);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct StandardValidators {
+    set: ValidatorSet,
+}
+
+impl StandardValidators {
+    /// The names of the validators.
+    pub const NAMES: [Validator; 4] = [
+        Validator::Sandbox,
+        Validator::Readonly,
+        Validator::NetworkRestricted,
+        Validator::CodeSafety,
+    ];
+
+    /// Creates the validators.
+    ///
+    /// Hosts are judged by their names and addresses; names are not resolved, because the server resolves them again.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Validate for StandardValidators {
+    fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation> {
+        let unreadable = |_| Violation::new("its arguments cannot be read");
+        let call = checked.call.tool().ok_or_else(|| Violation::new("it names no tool"))?;
+        let arguments: Value =
+            serde_json::from_str(call.arguments.unwrap_or("{}")).map_err(unreadable)?;
+        // Only two validators need the definition, and converting it costs more than most checks.
+        let definition = match (checked.validator, checked.definition) {
+            (Validator::Readonly, Some(tool)) => serde_json::to_value(tool).map_err(unreadable)?,
+            _ => Value::Null,
+        };
+        let mut subject = ToolCall::new(call.name, &arguments)
+            .definition(&definition)
+            .trust(checked.trust.clone());
+        if *checked.validator == Validator::CodeSafety {
+            subject = subject.code(code_policy(call.name, checked.definition));
+        }
+        self.set.check(checked.validator, &subject).map_err(|rejection| {
+            if rejection.violations().is_empty() {
+                return Violation::new(rejection.to_string());
+            }
+            Violation::of_code(rejection.to_string(), rejection.body())
+        })
+    }
+}
+
+/// Returns the rules for the code of a tool: `standard`, and what the server declares besides.
+///
+/// A server's declaration makes the rules stricter and never looser; an operator can replace the validator.
+fn code_policy(name: &str, definition: Option<&mcp::Tool>) -> CodePolicy {
+    let security = definition.and_then(mcp::Tool::find_security);
+    let declared = security.as_ref().and_then(Lenient::valid);
+    let declared = declared.and_then(|security| security.code_safety.clone());
+    let standard = CodePolicy::new(&CodeSafety::new(CodeSafetyLevel::Standard));
+    match (declared, language(name)) {
+        (Some(declared), _) => standard.tightened(&declared),
+        (None, Some(language)) => standard.language(language),
+        (None, None) => standard,
+    }
+}
+
+/// Returns the language that the name of a tool contains.
+fn language(name: &str) -> Option<&'static str> {
+    words(name).iter().find_map(|word| match word.as_str() {
+        "python" | "py" | "ipython" | "jupyter" => Some("python"),
+        "javascript" | "js" | "node" => Some("javascript"),
+        "typescript" | "ts" => Some("typescript"),
+        "bash" | "sh" | "shell" => Some("shell"),
+        _ => None,
+    })
+}

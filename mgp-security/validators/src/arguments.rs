@@ -1,0 +1,151 @@
+//! The arguments of a call as a list of leaves, and JSON without repeated members.
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// The maximum number of values in the arguments of a call.
+const MAX_VALUES: usize = 20_000;
+/// The maximum depth of the arguments of a call.
+const MAX_DEPTH: usize = 64;
+
+/// A value that is neither an object nor a list.
+#[derive(Debug)]
+pub(crate) struct Leaf<'a> {
+    /// The keys from the root; items of a list have the key of the list.
+    pub(crate) keys: Vec<&'a str>,
+    /// The keys joined by dots.
+    pub(crate) path: String,
+    pub(crate) value: &'a Value,
+}
+
+impl<'a> Leaf<'a> {
+    /// Returns the leaf's key.
+    pub(crate) fn key(&self) -> &'a str {
+        self.keys.last().copied().unwrap_or_default()
+    }
+
+    /// Returns the leaf's key if the key above is one of `names`.
+    pub(crate) fn parent_is(&self, names: &[&str]) -> Option<&'a str> {
+        let above = self.keys.len().checked_sub(2)?;
+        names.contains(&key_words(self.keys[above]).concat().as_str()).then(|| self.key())
+    }
+}
+
+/// Returns the leaves of arguments.
+///
+/// # Errors
+/// A reason if the arguments are not an object, too deep or too many.
+pub(crate) fn leaves(arguments: &Value) -> Result<Vec<Leaf<'_>>, String> {
+    if !arguments.is_object() {
+        return Err("the arguments are not an object".to_owned());
+    }
+    let (mut found, mut open, mut seen) = (Vec::new(), vec![(Vec::new(), arguments)], 0);
+    while let Some((keys, value)) = open.pop() {
+        seen += 1;
+        if seen > MAX_VALUES || keys.len() > MAX_DEPTH {
+            return Err(format!(
+                "the arguments have more than {MAX_VALUES} values or {MAX_DEPTH} levels"
+            ));
+        }
+        match value {
+            Value::Object(members) => {
+                for (key, value) in members.iter().rev() {
+                    let mut below: Vec<&str> = keys.clone();
+                    below.push(key);
+                    open.push((below, value));
+                }
+            }
+            Value::Array(items) => open.extend(items.iter().rev().map(|item| (keys.clone(), item))),
+            _ => found.push(Leaf { path: keys.join("."), keys, value }),
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the lower-case words of a name: `getUserID_v2` has `get`, `user`, `id`, `v2`.
+pub(crate) fn key_words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let chars: Vec<char> = name.chars().collect();
+    let mut fresh = true;
+    for (at, &c) in chars.iter().enumerate() {
+        if !c.is_alphanumeric() {
+            fresh = true;
+            continue;
+        }
+        let lower_before =
+            at > 0 && (chars[at - 1].is_lowercase() || chars[at - 1].is_ascii_digit());
+        let lower_after = chars.get(at + 1).is_some_and(|next| next.is_lowercase());
+        let upper_before = at > 0 && chars[at - 1].is_uppercase();
+        if fresh || c.is_uppercase() && (lower_before || upper_before && lower_after) {
+            words.push(String::new());
+        }
+        fresh = false;
+        if let Some(word) = words.last_mut() {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words
+}
+
+/// A JSON value whose objects name each member once, so that no two readers see different values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UniqueJson(pub Value);
+
+impl<'de> Deserialize<'de> for UniqueJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor).map(Self)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(UniqueJson(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some((key, UniqueJson(value))) = members.next_entry::<String, UniqueJson>()? {
+            if object.insert(key.clone(), value).is_some() {
+                return Err(A::Error::custom(format!("the member `{key}` is there twice")));
+            }
+        }
+        Ok(Value::Object(object))
+    }
+}

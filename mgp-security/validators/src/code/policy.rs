@@ -1,0 +1,117 @@
+//! The rules for code that count for a call (MGP §7.2, §7.3).
+
+use crate::rejection::Rejection;
+use mgp_types::mgp::{CodeHints, CodeSafety, CodeSafetyLevel, Validator};
+use serde_json::Value;
+
+/// The effective level and lists for code of one language.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodePolicy {
+    pub(super) level: CodeSafetyLevel,
+    pub(super) language: Option<String>,
+    pub(super) max_bytes: Option<u64>,
+    pub(super) blocked_imports: Vec<String>,
+    pub(super) blocked_patterns: Vec<String>,
+    pub(super) allowed_imports: Option<Vec<String>>,
+}
+
+impl CodePolicy {
+    /// Creates the rules of a declaration.
+    #[must_use]
+    pub fn new(declared: &CodeSafety) -> Self {
+        let allowed = declared.allowed_imports.to_vec();
+        Self {
+            level: declared.level.clone(),
+            language: declared.language.clone(),
+            max_bytes: declared.max_code_size_bytes,
+            blocked_imports: declared.blocked_imports.to_vec(),
+            blocked_patterns: declared.blocked_patterns.to_vec(),
+            allowed_imports: (!allowed.is_empty()).then_some(allowed),
+        }
+    }
+
+    /// Adds the rules of another declaration: the stricter level, every blocked name, the names that both allow, the
+    /// smaller size.
+    #[must_use]
+    pub fn tightened(mut self, other: &CodeSafety) -> Self {
+        let other = Self::new(other);
+        if rank(&other.level) > rank(&self.level) {
+            self.level = other.level;
+        }
+        self.language = self.language.or(other.language);
+        self.max_bytes = [self.max_bytes, other.max_bytes].into_iter().flatten().min();
+        self.blocked_imports.extend(other.blocked_imports);
+        self.blocked_patterns.extend(other.blocked_patterns);
+        self.allowed_imports = match (self.allowed_imports, other.allowed_imports) {
+            (Some(ours), Some(theirs)) => {
+                Some(ours.into_iter().filter(|name| theirs.contains(name)).collect())
+            }
+            (ours, theirs) => ours.or(theirs),
+        };
+        self
+    }
+
+    /// Sets the language, as an argument of a call names it.
+    #[must_use]
+    pub fn language(mut self, language: &str) -> Self {
+        self.language = Some(language.to_owned());
+        self
+    }
+
+    /// Reads the rules in the `security` metadata of a tool's definition.
+    ///
+    /// # Errors
+    /// [`Rejection`] if there are none, or if they cannot be read.
+    pub fn of_definition(definition: &Value) -> Result<Self, Rejection> {
+        let reject = |reason: String| Rejection::new(Validator::CodeSafety, reason);
+        let declared = definition.get("security").and_then(|security| security.get("code_safety"));
+        let declared = declared
+            .ok_or_else(|| reject("the tool declares no `security.code_safety`".to_owned()))?;
+        let declared: CodeSafety = serde_json::from_value(declared.clone())
+            .map_err(|error| reject(format!("`security.code_safety` cannot be read: {error}")))?;
+        Ok(Self::new(&declared))
+    }
+
+    pub(super) fn hints(&self) -> CodeHints {
+        let mut hints = CodeHints::default();
+        hints.blocked_imports = self.blocked_imports.clone().into();
+        hints.allowed_imports = self.allowed_imports.clone().unwrap_or_default().into();
+        hints.max_code_size_bytes = self.max_bytes;
+        hints
+    }
+
+    /// Returns whether only listed imports are allowed.
+    pub(super) fn is_strict(&self) -> bool {
+        rank(&self.level) >= 2
+    }
+
+    pub(super) fn is_readonly(&self) -> bool {
+        rank(&self.level) >= 3
+    }
+
+    /// Returns whether a module may not be imported; `name` is what is imported of it.
+    pub(super) fn blocks_import(&self, module: &str, name: Option<&str>) -> bool {
+        let whole = name.map(|name| format!("{module}.{name}"));
+        let under = |module: &str, listed: &str| {
+            let rest = module.strip_prefix(listed);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '/']))
+        };
+        let listed = |list: &[String]| {
+            list.iter().any(|listed| {
+                under(module, listed) || whole.as_deref().is_some_and(|whole| under(whole, listed))
+            })
+        };
+        listed(&self.blocked_imports)
+            || self.is_strict() && !listed(self.allowed_imports.as_deref().unwrap_or_default())
+    }
+}
+
+/// Returns the order of strictness; an unknown level is the strictest.
+fn rank(level: &CodeSafetyLevel) -> u8 {
+    match level {
+        CodeSafetyLevel::Unrestricted => 0,
+        CodeSafetyLevel::Standard => 1,
+        CodeSafetyLevel::Strict => 2,
+        _ => 3,
+    }
+}

@@ -1,0 +1,91 @@
+//! Syntax trees of code, within bounds.
+
+use std::ops::ControlFlow;
+use tree_sitter::{Language, Node, ParseOptions, Parser, Tree};
+
+/// The maximum depth of a syntax tree.
+const MAX_DEPTH: usize = 400;
+/// The maximum number of nodes of a syntax tree.
+const MAX_NODES: usize = 400_000;
+
+/// Parses a text; a text with errors has no tree.
+///
+/// # Errors
+/// The reason why there is no tree.
+pub(super) fn parse(language: &Language, source: &str) -> Result<Tree, String> {
+    let mut parser = Parser::new();
+    parser
+        .set_language(language)
+        .map_err(|error| format!("the grammar cannot be loaded: {error}"))?;
+    let bytes = source.as_bytes();
+    let mut steps = 0u32;
+    // Repairing errors costs much more than parsing, and nothing with an error is accepted anyway.
+    let mut watch = |state: &tree_sitter::ParseState| {
+        steps += 1;
+        if state.has_error() || steps > 60_000 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    let options = ParseOptions::new().progress_callback(&mut watch);
+    let tree = parser.parse_with_options(
+        &mut |at, _| bytes.get(at..).unwrap_or_default(),
+        None,
+        Some(options),
+    );
+    let tree = tree.ok_or("the code cannot be parsed")?;
+    if tree.root_node().has_error() {
+        return Err("the code cannot be parsed".to_owned());
+    }
+    Ok(tree)
+}
+
+/// Calls a function for each named node, parents first.
+///
+/// # Errors
+/// A reason if the tree is too deep or too large.
+pub(super) fn walk<'t>(tree: &'t Tree, mut visit: impl FnMut(Node<'t>)) -> Result<(), String> {
+    let mut cursor = tree.walk();
+    let (mut depth, mut nodes) = (0usize, 0usize);
+    loop {
+        nodes += 1;
+        if depth > MAX_DEPTH || nodes > MAX_NODES {
+            return Err(format!(
+                "the code is nested deeper than {MAX_DEPTH} levels, or has more than {MAX_NODES} parts"
+            ));
+        }
+        let node = cursor.node();
+        if node.is_named() {
+            visit(node);
+        }
+        if cursor.goto_first_child() {
+            depth += 1;
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return Ok(());
+            }
+            depth -= 1;
+        }
+    }
+}
+
+/// Returns the named children of a node without comments.
+pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
+    let mut cursor = node.walk();
+    node.named_children(&mut cursor).filter(|child| child.kind() != "comment").collect()
+}
+
+/// Returns the child of a field.
+pub(super) fn field<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
+    node.child_by_field_name(name)
+}
+
+/// Returns whether a node is the child of its parent's field.
+pub(super) fn is_field(node: Node<'_>, name: &str) -> bool {
+    node.parent()
+        .and_then(|parent| parent.child_by_field_name(name))
+        .is_some_and(|child| child.id() == node.id())
+}

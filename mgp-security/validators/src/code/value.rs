@@ -1,0 +1,215 @@
+//! What an expression can be: a text, something with a path, or unknown.
+
+use std::collections::HashMap;
+
+/// The maximum number of values that one name can have before it is unknown.
+const MAX_VALUES: usize = 12;
+
+/// One possible value of an expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    /// A constant text.
+    Text(String),
+    /// A text that is not constant.
+    AnyText,
+    /// A path of names: `@` begins a module, `?` something unknown, and `()` stands for a call.
+    Path(String),
+    Unknown,
+}
+
+/// All possible values of an expression; never empty.
+pub(super) type Values = Vec<Value>;
+
+/// Returns the only value.
+pub(super) fn one(value: Value) -> Values {
+    vec![value]
+}
+
+/// Returns the values of both.
+pub(super) fn either(mut left: Values, right: Values) -> Values {
+    for value in right {
+        if !left.contains(&value) {
+            left.push(value);
+        }
+    }
+    if left.len() > MAX_VALUES && !left.contains(&Value::Unknown) {
+        left.push(Value::Unknown);
+    }
+    left
+}
+
+/// Returns the concatenation of texts.
+pub(super) fn concatenated(left: &Values, right: &Values) -> Values {
+    let mut values = Vec::new();
+    for left in left {
+        for right in right {
+            values.push(match (left, right) {
+                (Value::Text(left), Value::Text(right)) if left.len() + right.len() < 4096 => {
+                    Value::Text(format!("{left}{right}"))
+                }
+                (Value::Text(_) | Value::AnyText, _) | (_, Value::Text(_) | Value::AnyText) => {
+                    Value::AnyText
+                }
+                _ => Value::Unknown,
+            });
+        }
+    }
+    values.truncate(MAX_VALUES);
+    values
+}
+
+/// Returns the constant texts among values.
+pub(super) fn texts(values: &Values) -> impl Iterator<Item = &str> {
+    values.iter().filter_map(|value| match value {
+        Value::Text(text) => Some(text.as_str()),
+        _ => None,
+    })
+}
+
+/// Returns the paths among values.
+pub(super) fn paths(values: &Values) -> impl Iterator<Item = &str> {
+    values.iter().filter_map(|value| match value {
+        Value::Path(path) => Some(path.as_str()),
+        _ => None,
+    })
+}
+
+/// The values of the names of a text; where and when they are bound does not matter.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashMap<String, Values>);
+
+impl Names {
+    pub(super) fn get(&self, name: &str) -> Option<&Values> {
+        self.0.get(name)
+    }
+
+    /// Adds values to a name; returns whether it had them already.
+    pub(super) fn bind(&mut self, name: &str, values: Values) -> bool {
+        let known = self.0.entry(name.to_owned()).or_default();
+        let before = known.len();
+        for value in values {
+            if known.len() <= MAX_VALUES && !known.contains(&value) {
+                known.push(value);
+            } else if known.len() > MAX_VALUES && !known.contains(&Value::Unknown) {
+                known.push(Value::Unknown);
+            }
+        }
+        known.len() == before
+    }
+}
+
+/// The violations that were found, each once.
+#[derive(Debug, Default)]
+pub(super) struct Findings(Vec<String>);
+
+impl Findings {
+    /// The maximum number of violations that are reported.
+    const MAX: usize = 32;
+
+    pub(super) fn import(&mut self, name: &str) {
+        self.add(format!("Blocked import: '{name}'"));
+    }
+
+    pub(super) fn pattern(&mut self, pattern: &str) {
+        self.add(format!("Blocked pattern: '{pattern}'"));
+    }
+
+    fn add(&mut self, violation: String) {
+        if self.0.len() < Self::MAX && !self.0.contains(&violation) {
+            self.0.push(violation);
+        }
+    }
+
+    pub(super) fn into_vec(self) -> Vec<String> {
+        self.0
+    }
+}
+
+/// Returns whether a path is `listed`, or something below it; a final `*` of `listed` stands for any ending.
+pub(super) fn is_under(path: &str, listed: &str) -> bool {
+    if let Some(start) = listed.strip_suffix('*') {
+        return path.starts_with(start);
+    }
+    path.strip_prefix(listed).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '(']))
+}
+
+/// Returns the last name of a path, without calls.
+pub(super) fn last(path: &str) -> &str {
+    path.trim_end_matches("()").rsplit(['.', '@']).next().unwrap_or(path)
+}
+
+/// Returns whether a declared pattern is met by a reference: `written` is the name in the code, `path` what it is.
+pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins: &[&str]) -> bool {
+    let name = pattern.trim().trim_end_matches(['(', ' ']);
+    let name = name.strip_prefix("new ").unwrap_or(name).trim();
+    let plain = path.trim_start_matches('@');
+    if let Some(attribute) = name.strip_prefix('.') {
+        return path.ends_with(&format!(".{attribute}"));
+    }
+    if is_under(plain, name) || written == name {
+        return true;
+    }
+    // A bare name of no builtin may be imported from anywhere.
+    !name.contains('.') && !builtins.contains(&name) && path.starts_with('@') && last(path) == name
+}
+
+/// Returns whether a declared pattern is a path of names.
+pub(super) fn is_path(pattern: &str) -> bool {
+    let name = pattern.trim().trim_end_matches(['(', ' ']);
+    let name = name.strip_prefix("new ").unwrap_or(name).trim().trim_start_matches('.');
+    !name.is_empty()
+        && name.split('.').all(|part| {
+            !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
+        })
+}
+
+/// Returns a text with its escapes resolved; an unknown escape stays as it is.
+pub(super) fn unescape(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            result.push(c);
+            continue;
+        }
+        let Some(kind) = chars.next() else { break };
+        let mut digits = |count: usize, radix: u32| {
+            let mut value = 0u32;
+            let braced = radix == 16 && chars.next_if_eq(&'{').is_some();
+            let mut taken = 0;
+            while let Some(digit) =
+                chars.next_if(|c| (braced || taken < count) && c.is_digit(radix))
+            {
+                value = value
+                    .wrapping_mul(radix)
+                    .wrapping_add(digit.to_digit(radix).unwrap_or_default());
+                taken += 1;
+            }
+            if braced {
+                chars.next_if_eq(&'}');
+            }
+            char::from_u32(value).unwrap_or('\u{fffd}')
+        };
+        match kind {
+            '\n' => {}
+            'n' => result.push('\n'),
+            't' => result.push('\t'),
+            'r' => result.push('\r'),
+            'x' => result.push(digits(2, 16)),
+            'u' => result.push(digits(4, 16)),
+            'U' => result.push(digits(8, 16)),
+            '0'..='7' => {
+                let rest = digits(2, 8);
+                let first = kind.to_digit(8).unwrap_or_default();
+                let width = if rest as u32 > 7 { 64 } else { 8 };
+                result.push(
+                    char::from_u32(if rest == '\0' { first } else { first * width + rest as u32 })
+                        .unwrap_or('\u{fffd}'),
+                );
+            }
+            'N' => result.push('\u{fffd}'),
+            other => result.push(other),
+        }
+    }
+    result
+}

@@ -1,0 +1,32 @@
+//! Characters that hide text from a reader, or imitate others.
+
+/// Returns the first control, bidirectional or invisible character; tab, and newlines where `multiline`, are none.
+pub(crate) fn hidden(text: &str, multiline: bool) -> Option<char> {
+    if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+        return None;
+    }
+    text.chars().find(|&c| is_hidden(c) && c != '\t' && !(multiline && matches!(c, '\n' | '\r')))
+}
+
+fn is_hidden(c: char) -> bool {
+    let invisible = matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}');
+    c.is_control() || invisible
+}
+
+/// Returns whether a character looks like an ASCII letter, digit or mark: full-width and mathematical forms, dashes,
+/// and letters of other scripts whose shapes are Latin.
+pub(crate) fn imitates_ascii(c: char) -> bool {
+    if c.is_ascii() {
+        return false;
+    }
+    let forms = matches!(c,
+        '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff01}'..='\u{ff5e}'
+        | '\u{1d400}'..='\u{1d7ff}' | '\u{2460}'..='\u{24ff}' | '\u{2100}'..='\u{214f}'
+        | '\u{2044}' | '\u{2215}' | '\u{29f8}' | '\u{37e}' | '\u{2223}' | '\u{1c0}');
+    forms || "аеорсухіјѕһԁԛԝѵкмтвнАВЕКМНОРСТУХІЈЅαοιρυκνχΑΒΕΖΗΙΚΜΝΟΡΤΥΧıɑɡⅼⅰոսցօ".contains(c)
+}

@@ -1,0 +1,172 @@
+//! Test cases as lines of JSON, for checks of the validators from outside.
+
+use crate::{CodePolicy, NetworkRules, Resolver, ToolCall, UniqueJson, ValidatorSet};
+use mgp_types::mgp::{CodeSafety, TrustLevel, Validator};
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, net::IpAddr};
+
+/// The validator that judges test cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaseKind {
+    /// `input` is a command, or the arguments of a call.
+    Sandbox,
+    /// `kind` is `url`, `host` or `args`; `resolve`, `resolve_seq` and `redirect_chain` are the network's answers.
+    NetworkRestricted,
+    /// `input` has `tool`, `arguments` and `trust_level`.
+    Readonly,
+    /// `input` is code, with `language`, `level`, and the `config` that has the lists.
+    CodeSafety,
+}
+
+impl CaseKind {
+    /// All kinds by name.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("sandbox", Self::Sandbox),
+        ("network_restricted", Self::NetworkRestricted),
+        ("readonly", Self::Readonly),
+        ("code_safety", Self::CodeSafety),
+    ];
+
+    /// Returns the kind of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+}
+
+/// A judge of test cases.
+#[derive(Debug)]
+pub struct Cases {
+    kind: CaseKind,
+    configs: BTreeMap<String, Value>,
+    validators: ValidatorSet,
+}
+
+impl Cases {
+    /// Creates a judge.
+    #[must_use]
+    pub fn new(kind: CaseKind) -> Self {
+        Self { kind, configs: BTreeMap::new(), validators: ValidatorSet::new() }
+    }
+
+    /// Reads the lists of §7.3 that test cases of code name.
+    ///
+    /// # Errors
+    /// The place where the text is not an object of objects.
+    pub fn configs(mut self, text: &str) -> Result<Self, serde_json::Error> {
+        self.configs = serde_json::from_str(text)?;
+        Ok(self)
+    }
+
+    /// Judges a test case.
+    ///
+    /// # Errors
+    /// The reason why its call is blocked.
+    pub fn judge(&self, line: &str) -> Result<(), String> {
+        let UniqueJson(case) = serde_json::from_str(line)
+            .map_err(|error| format!("the line cannot be read: {error}"))?;
+        match self.kind {
+            CaseKind::Sandbox => self.sandbox(&case),
+            CaseKind::NetworkRestricted => network(&case),
+            CaseKind::Readonly => self.readonly(&case),
+            CaseKind::CodeSafety => self.code(&case),
+        }
+    }
+
+    fn sandbox(&self, case: &Value) -> Result<(), String> {
+        let tool = text(case, "tool").unwrap_or("execute_command");
+        let arguments = match &case["input"] {
+            Value::String(command) => json!({ text(case, "arg").unwrap_or("command"): command }),
+            arguments => arguments.clone(),
+        };
+        self.check(&Validator::Sandbox, &ToolCall::new(tool, &arguments))
+    }
+
+    fn readonly(&self, case: &Value) -> Result<(), String> {
+        let input = &case["input"];
+        let trust = input
+            .get("trust_level")
+            .map_or(Ok(TrustLevel::Sandboxed), |trust| serde_json::from_value(trust.clone()));
+        let trust = trust.map_err(|error| format!("`trust_level` cannot be read: {error}"))?;
+        let tool = text(&input["tool"], "name").ok_or("the tool has no name")?;
+        let call = ToolCall::new(tool, &input["arguments"]).definition(&input["tool"]).trust(trust);
+        self.check(&Validator::Readonly, &call)
+    }
+
+    fn code(&self, case: &Value) -> Result<(), String> {
+        let code = text(case, "input").ok_or("`input` is not code")?;
+        let name = text(case, "config").unwrap_or("default");
+        let mut rules = match self.configs.get(name) {
+            Some(rules) => rules.clone(),
+            None if case.get("config").is_none() => json!({}),
+            None => {
+                return Err(format!("the lists `{name}` are unknown; `--configs FILE` has them"));
+            }
+        };
+        for member in ["level", "language"] {
+            if let (Some(rules), Some(value)) = (rules.as_object_mut(), case.get(member)) {
+                rules.insert(member.to_owned(), value.clone());
+            }
+        }
+        let rules: CodeSafety = serde_json::from_value(rules)
+            .map_err(|error| format!("the lists cannot be read: {error}"))?;
+        CodePolicy::new(&rules).check(code).map_err(|rejection| rejection.to_string())
+    }
+
+    fn check(&self, validator: &Validator, call: &ToolCall<'_>) -> Result<(), String> {
+        self.validators.check(validator, call).map_err(|rejection| rejection.to_string())
+    }
+}
+
+/// The answers that a test case gives for every name.
+#[derive(Debug)]
+struct Answers(Vec<IpAddr>);
+
+impl Resolver for Answers {
+    fn resolve(&self, _: &str) -> Vec<IpAddr> {
+        self.0.clone()
+    }
+}
+
+fn network(case: &Value) -> Result<(), String> {
+    let addresses = |value: &Value| -> Result<Vec<IpAddr>, String> {
+        let list = value.as_array().ok_or("a list of addresses is expected")?;
+        list.iter()
+            .map(|one| {
+                one.as_str()
+                    .and_then(|one| one.parse().ok())
+                    .ok_or_else(|| format!("`{one}` is not an address"))
+            })
+            .collect()
+    };
+    let rounds: Vec<Vec<IpAddr>> = match (case.get("resolve_seq"), case.get("resolve")) {
+        (Some(Value::Array(rounds)), _) => {
+            rounds.iter().map(addresses).collect::<Result<_, _>>()?
+        }
+        (None, Some(resolve)) => vec![addresses(resolve)?],
+        _ => Vec::new(),
+    };
+    let answers = Answers(rounds.first().cloned().unwrap_or_default());
+    let rules = NetworkRules::new().resolver(&answers);
+    let redirects: Vec<&str> =
+        case["redirect_chain"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    match (text(case, "kind"), &case["input"]) {
+        (Some("url") | None, Value::String(url)) => rules.check_redirects(url, &redirects)?,
+        (Some("host"), Value::String(host)) => rules.check_host(host)?,
+        (Some("args"), arguments) => {
+            let validators =
+                ValidatorSet::new().resolver(std::sync::Arc::new(Answers(answers.0.clone())));
+            let call = ToolCall::new("fetch", arguments);
+            validators
+                .check(&Validator::NetworkRestricted, &call)
+                .map_err(|rejection| rejection.to_string())?;
+        }
+        (kind, _) => return Err(format!("unknown kind {kind:?} of input; known: url, host, args")),
+    }
+    // What the name is at the moment of the connection.
+    rounds.iter().skip(1).flatten().try_for_each(|address| rules.check_connect(*address))
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name)?.as_str()
+}

@@ -1,0 +1,281 @@
+//! `network_restricted`: URLs and hosts in arguments (MGP §4.5).
+
+mod address;
+mod target;
+
+use crate::arguments::{Leaf, key_words, leaves};
+
+use serde_json::Value;
+use std::{fmt::Debug, net::IpAddr};
+
+/// A resolver of host names; an empty list refuses the name.
+pub trait Resolver: Debug + Send + Sync {
+    /// Returns the addresses of a name.
+    fn resolve(&self, name: &str) -> Vec<IpAddr>;
+}
+
+/// The rules for URLs and hosts, for programs that connect by themselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NetworkRules<'a> {
+    resolver: Option<&'a dyn Resolver>,
+}
+
+impl<'a> NetworkRules<'a> {
+    /// Creates rules that judge names by their text only; call [`check_connect`](Self::check_connect) as well.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the resolver; every address of a name must be public.
+    #[must_use]
+    pub fn resolver(mut self, resolver: &'a dyn Resolver) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// Checks a URL.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    pub fn check_url(&self, url: &str) -> Result<(), String> {
+        target::url(url, self.resolver).map(drop)
+    }
+
+    /// Checks a URL and the `Location` of each redirection that followed.
+    ///
+    /// # Errors
+    /// The reason why one of them is refused.
+    pub fn check_redirects(&self, url: &str, locations: &[&str]) -> Result<(), String> {
+        target::chain(url, locations, self.resolver)
+    }
+
+    /// Checks a host with or without a port.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    pub fn check_host(&self, host: &str) -> Result<(), String> {
+        target::host(host, self.resolver)
+    }
+
+    /// Checks an address at the moment of a connection, which may differ from the one that was resolved before.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    pub fn check_connect(&self, address: IpAddr) -> Result<(), String> {
+        target::public(address)
+    }
+}
+
+/// Words of keys that hold a URL.
+const URLS: &[&str] = &[
+    "url",
+    "urls",
+    "uri",
+    "uris",
+    "link",
+    "links",
+    "href",
+    "webhook",
+    "webhooks",
+    "callback",
+    "callbacks",
+    "endpoint",
+    "endpoints",
+    "feed",
+    "proxy",
+    "proxies",
+    "origin",
+    "location",
+    "website",
+    "site",
+    "redirect",
+    "remote",
+    "upstream",
+    "api",
+    "rss",
+    "sitemap",
+];
+/// Words of keys that hold a host.
+const HOSTS: &[&str] = &[
+    "host",
+    "hosts",
+    "hostname",
+    "hostnames",
+    "server",
+    "servers",
+    "address",
+    "addresses",
+    "addr",
+    "ip",
+    "ips",
+    "domain",
+    "domains",
+    "node",
+    "peer",
+    "broker",
+    "brokers",
+    "target",
+    "targets",
+    "destination",
+    "gateway",
+    "nameserver",
+    "bind",
+];
+/// Words of keys whose text is a command in which URLs are targets.
+const COMMANDS: &[&str] =
+    &["command", "cmd", "curl", "wget", "args", "argv", "request", "fetch", "shell", "script"];
+/// Words of keys whose text only mentions URLs.
+const TEXTS: &[&str] = &[
+    "code",
+    "text",
+    "title",
+    "markdown",
+    "content",
+    "message",
+    "description",
+    "query",
+    "q",
+    "prompt",
+    "body",
+    "html",
+    "path",
+    "file",
+    "name",
+    "comment",
+    "note",
+    "summary",
+    "pattern",
+    "regex",
+    "data",
+    "payload",
+    "source",
+    "template",
+    "subject",
+    "email",
+];
+
+/// Checks every network target in the arguments of a call.
+pub(crate) fn check(arguments: &Value, resolver: Option<&dyn Resolver>) -> Result<(), String> {
+    let rules = NetworkRules { resolver };
+    for leaf in leaves(arguments)? {
+        let named = |why: String| format!("`{}`: {why}", leaf.path);
+        match leaf.value {
+            Value::String(text) => check_text(&leaf, text, rules).map_err(named)?,
+            // A number can be an address where a host is expected.
+            Value::Number(number) if kind(leaf.key()) == Kind::Host => {
+                rules.check_host(&number.to_string()).map_err(named)?
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Url,
+    Host,
+    Command,
+    Text,
+    Other,
+}
+
+/// Returns what a key holds; the last word that is known decides, e.g. `callback_url`, `host_name`, `url_path`.
+fn kind(key: &str) -> Kind {
+    let words = key_words(key);
+    let known = |word: &str| match () {
+        () if URLS.contains(&word) => Some(Kind::Url),
+        () if HOSTS.contains(&word) => Some(Kind::Host),
+        () if COMMANDS.contains(&word) => Some(Kind::Command),
+        () if TEXTS.contains(&word) => Some(Kind::Text),
+        () => None,
+    };
+    let joined = known(&words.concat());
+    let last = words.iter().rev().find_map(|word| known(word));
+    match (joined.or(last), words.iter().any(|word| HOSTS.contains(&word.as_str()))) {
+        // `host_name`, `server_address_text`: a host with a word that says nothing.
+        (Some(Kind::Text), true) if words.last().is_some_and(|word| word == "name") => Kind::Host,
+        (kind, _) => kind.unwrap_or(Kind::Other),
+    }
+}
+
+fn check_text(leaf: &Leaf<'_>, text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+    let trimmed = text.trim_matches(|c: char| c <= ' ');
+    // A nested key decides where it is known; else the keys above it do.
+    let kind = leaf
+        .keys
+        .iter()
+        .rev()
+        .map(|key| kind(key))
+        .find(|kind| *kind != Kind::Other)
+        .unwrap_or(Kind::Other);
+    match kind {
+        Kind::Text => Ok(()),
+        Kind::Command => embedded(trimmed, rules),
+        Kind::Url if trimmed.is_empty() => Ok(()),
+        Kind::Url if has_scheme(trimmed) => rules.check_url(trimmed),
+        Kind::Url if trimmed.starts_with("//") || trimmed.starts_with("\\\\") => {
+            rules.check_url(&format!("http:{trimmed}"))
+        }
+        // A path below some base is not a target of its own.
+        Kind::Url if trimmed.starts_with(['/', '.', '?', '#']) => Ok(()),
+        Kind::Url => rules.check_url(&format!("http://{trimmed}")),
+        Kind::Host if has_scheme(trimmed) && trimmed.contains("//") => rules.check_url(trimmed),
+        Kind::Host if trimmed.contains(char::is_whitespace) && !trimmed.contains(',') => {
+            embedded(trimmed, rules)
+        }
+        Kind::Host => trimmed.split(',').try_for_each(|one| match one.split_once('/') {
+            // A network in CIDR form, or a path after the host.
+            Some((host, _)) => rules.check_host(host),
+            None => rules.check_host(one),
+        }),
+        // An unknown key is a target if its whole text is a URL.
+        Kind::Other if has_scheme(trimmed) && !trimmed.contains(char::is_whitespace) => {
+            let network = ["http:", "https:", "ws:", "wss:", "ftp:", "file:", "gopher:", "dict:"];
+            let lower = trimmed.to_ascii_lowercase();
+            if network.iter().any(|scheme| lower.starts_with(scheme)) || lower.contains("://") {
+                rules.check_url(trimmed)
+            } else {
+                Ok(())
+            }
+        }
+        Kind::Other => Ok(()),
+    }
+}
+
+/// Checks the words of a command that are URLs, or hosts beside a port.
+fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+    for word in text.split(|c: char| {
+        c.is_whitespace()
+            || matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ';' | '|' | '&' | ',')
+    }) {
+        let word = word
+            .rsplit_once("=http")
+            .map_or(word, |(_, _)| &word[word.rfind("=http").map_or(0, |at| at + 1)..]);
+        let lower = word.to_ascii_lowercase();
+        let host = word.split(['/', ':']).next().unwrap_or(word);
+        if lower.contains("://") || lower.starts_with("http:") || lower.starts_with("file:") {
+            rules.check_url(word)?;
+        } else if host == "localhost"
+            || host.parse::<IpAddr>().is_ok()
+            || word.starts_with('[') && word.contains("::")
+        {
+            rules.check_host(word.split('/').next().unwrap_or(word))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a text begins with a scheme, and not with a host and port.
+fn has_scheme(text: &str) -> bool {
+    let cleaned: String = text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
+    let Some((scheme, rest)) = cleaned.split_once(':') else { return false };
+    let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    let port = rest
+        .split(['/', '?'])
+        .next()
+        .is_some_and(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
+    valid && !port
+}

@@ -1,0 +1,93 @@
+//! `readonly`: the name, the declarations and the arguments of a call (MGP §4.5).
+
+mod arguments;
+mod commands;
+mod name;
+mod sql;
+
+use crate::hidden::hidden;
+use mgp_types::mgp::TrustLevel;
+use name::Intent;
+use serde_json::Value;
+
+/// Checks that a call only reads.
+pub(crate) fn check(
+    tool: &str,
+    definition: &Value,
+    arguments: &Value,
+    trust: &TrustLevel,
+) -> Result<(), String> {
+    if let Some(c) = hidden(tool, false) {
+        return Err(format!(
+            "the name of the tool has the hidden character U+{:04X}",
+            u32::from(c)
+        ));
+    }
+    if tool.is_empty() || !tool.is_ascii() {
+        return Err("the name of the tool is empty or not ASCII".to_owned());
+    }
+    let declared = declarations(definition)?;
+    match name::intent(tool) {
+        Intent::Write(word) => return Err(format!("`{word}` in the name of the tool is a write")),
+        Intent::Read => {}
+        Intent::Unknown => {
+            let believed =
+                matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard);
+            if !(declared && believed) {
+                return Err(format!("nothing shows that `{tool}` only reads"));
+            }
+        }
+    }
+    arguments::check(tool, arguments)
+}
+
+/// Checks annotations and security metadata, which can only tighten; returns whether the server declares a read.
+fn declarations(definition: &Value) -> Result<bool, String> {
+    let member = |group: &str, name: &str| definition.get(group).and_then(|group| group.get(name));
+    for group in ["annotations", "security"] {
+        if definition.get(group).is_some_and(|group| !group.is_object() && !group.is_null()) {
+            return Err(format!("`{group}` of the tool is not an object"));
+        }
+    }
+    let hint = |name: &str| match member("annotations", name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(hint)) => Ok(Some(*hint)),
+        Some(_) => Err(format!("`annotations.{name}` is not a boolean")),
+    };
+    let reads = hint("readOnlyHint")?;
+    if reads == Some(false) || hint("destructiveHint")? == Some(true) {
+        return Err("the annotations of the tool declare a write".to_owned());
+    }
+    match member("security", "risk_level") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(level)) if matches!(level.as_str(), "safe" | "moderate") => {}
+        Some(level) => return Err(format!("the risk level {level} does not fit a read")),
+    }
+    for name in ["side_effects", "permissions_required"] {
+        let items = match member("security", name) {
+            None | Some(Value::Null) => continue,
+            Some(Value::Array(items)) => items,
+            Some(_) => return Err(format!("`security.{name}` is not a list")),
+        };
+        for item in items {
+            let text = item
+                .as_str()
+                .ok_or_else(|| format!("`security.{name}` has an item that is not text"))?;
+            let reads =
+                text.ends_with(".read") || matches!(text, "network.outbound" | "read" | "network");
+            if name == "side_effects" || !reads {
+                return Err(format!("the tool declares `{text}`"));
+            }
+        }
+    }
+    match member("security", "reversible") {
+        None | Some(Value::Null | Value::Bool(true)) => Ok(reads == Some(true)),
+        Some(_) => Err("the tool declares effects that cannot be undone".to_owned()),
+    }
+}
+
+/// Returns whether the statements of a text only read.
+#[cfg(feature = "python")]
+pub(crate) fn sql_reads(text: &str) -> bool {
+    sql::check(text).is_ok()
+}

@@ -1,0 +1,114 @@
+//! The validators by name, and the call that they check.
+
+use crate::{
+    code::{self, CodePolicy},
+    network::{self, Resolver},
+    readonly,
+    rejection::Rejection,
+    shell,
+};
+use mgp_types::mgp::{TrustLevel, Validator};
+use serde_json::Value;
+use std::sync::Arc;
+
+static NOTHING: Value = Value::Null;
+
+/// A tool call as validators see it.
+#[derive(Debug, Clone)]
+pub struct ToolCall<'a> {
+    tool: &'a str,
+    arguments: &'a Value,
+    definition: &'a Value,
+    trust: TrustLevel,
+    code: Option<CodePolicy>,
+}
+
+impl<'a> ToolCall<'a> {
+    /// Creates a call of a tool of an untrusted server that declares nothing.
+    #[must_use]
+    pub fn new(tool: &'a str, arguments: &'a Value) -> Self {
+        Self { tool, arguments, definition: &NOTHING, trust: TrustLevel::Sandboxed, code: None }
+    }
+
+    /// Sets the definition of the tool as it was listed, with its `annotations` and `security`.
+    #[must_use]
+    pub fn definition(mut self, definition: &'a Value) -> Self {
+        self.definition = definition;
+        self
+    }
+
+    /// Sets the trust in the server.
+    #[must_use]
+    pub fn trust(mut self, trust: TrustLevel) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// Sets the effective rules for code; without them, those of the definition count.
+    #[must_use]
+    pub fn code(mut self, policy: CodePolicy) -> Self {
+        self.code = Some(policy);
+        self
+    }
+}
+
+/// The standard validators of §4.5; a call is allowed only if its arguments can be judged.
+///
+/// ```
+/// use mgp_types::mgp::Validator;
+/// use mgp_validators::{ToolCall, ValidatorSet};
+/// use serde_json::json;
+///
+/// let validators = ValidatorSet::new();
+/// let arguments = json!({"command": "git status; rm -rf /"});
+/// let rejection = validators.check(&Validator::Sandbox, &ToolCall::new("execute_command", &arguments)).unwrap_err();
+/// assert_eq!(rejection.reason(), "the operator `;`");
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct ValidatorSet {
+    resolver: Option<Arc<dyn Resolver>>,
+}
+
+impl ValidatorSet {
+    /// Creates the validators without a resolver of names.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the resolver by which `network_restricted` learns the addresses of names.
+    #[must_use]
+    pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// Checks a call by the validator of a name; an unknown name blocks the call.
+    ///
+    /// # Errors
+    /// [`Rejection`] if the call is blocked.
+    pub fn check(&self, validator: &Validator, call: &ToolCall<'_>) -> Result<(), Rejection> {
+        let reject = |reason: String| Rejection::new(validator.clone(), reason);
+        match validator {
+            Validator::None => Ok(()),
+            Validator::Sandbox => shell::check(call.tool, call.arguments).map_err(reject),
+            Validator::Readonly => {
+                readonly::check(call.tool, call.definition, call.arguments, &call.trust)
+                    .map_err(reject)
+            }
+            Validator::NetworkRestricted => {
+                network::check(call.arguments, self.resolver.as_deref()).map_err(reject)
+            }
+            Validator::CodeSafety => match &call.code {
+                Some(policy) => code::check_arguments(policy, call.arguments),
+                None => code::check_arguments(
+                    &CodePolicy::of_definition(call.definition)?,
+                    call.arguments,
+                ),
+            },
+            unknown => Err(reject(format!(
+                "unknown validator `{unknown}`; known: sandbox, readonly, network_restricted, code_safety, none"
+            ))),
+        }
+    }
+}

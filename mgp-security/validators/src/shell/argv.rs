@@ -1,0 +1,128 @@
+//! Options and operands of an argument vector.
+
+use super::lex::Word;
+
+/// The arguments of a command, without its name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Args<'a>(pub(super) &'a [Word]);
+
+impl<'a> Args<'a> {
+    /// Returns the texts of all arguments.
+    pub(super) fn texts(self) -> impl Iterator<Item = &'a str> {
+        self.0.iter().map(|word| word.text.as_str())
+    }
+
+    pub(super) fn first(self) -> &'a str {
+        self.0.first().map_or("", |word| word.text.as_str())
+    }
+
+    /// Returns the arguments before `--` that begin with a dash.
+    fn options(self) -> impl Iterator<Item = &'a str> {
+        self.texts()
+            .take_while(|text| *text != "--")
+            .filter(|text| text.len() > 1 && text.starts_with('-'))
+    }
+
+    /// Returns the arguments that are neither options nor `--`; values of options are among them.
+    pub(super) fn operands(self) -> impl Iterator<Item = &'a str> {
+        let mut all = false;
+        self.texts().filter(move |text| {
+            let end = !all && *text == "--";
+            all |= end;
+            !end && (all || !text.starts_with('-') || *text == "-")
+        })
+    }
+
+    /// Returns whether a cluster of short options has one of `letters`; a letter of `valued` ends its cluster.
+    pub(super) fn short(self, letters: &str, valued: &str) -> bool {
+        self.options().filter(|text| !text.starts_with("--")).any(|text| {
+            for letter in text[1..].chars() {
+                if letters.contains(letter) {
+                    return true;
+                }
+                if valued.contains(letter) || !letter.is_ascii_alphanumeric() {
+                    return false;
+                }
+            }
+            false
+        })
+    }
+
+    /// Returns whether a long option or an abbreviation of at least `least` letters is there.
+    pub(super) fn long(self, name: &str, least: usize) -> bool {
+        self.options().any(|text| {
+            long_name(text).is_some_and(|given| {
+                given.len() >= least.min(name.len()) && name.starts_with(given)
+            })
+        })
+    }
+
+    /// Returns whether an argument is exactly one of these, or one of these and `=VALUE`.
+    pub(super) fn any(self, names: &[&str]) -> bool {
+        self.texts().any(|text| {
+            names.contains(&text.split('=').next().unwrap_or(text)) || names.contains(&text)
+        })
+    }
+
+    /// Returns the values of an option, as `-oX`, `-o X`, `--out X` and `--out=X`.
+    pub(super) fn values(self, names: &'static [&'static str]) -> impl Iterator<Item = &'a str> {
+        let next = self.texts().skip(1).map(Some).chain([None]);
+        self.texts().zip(next).filter_map(move |(text, next)| {
+            names.iter().find_map(|name| {
+                let rest = text.strip_prefix(name)?;
+                if rest.is_empty() {
+                    next
+                } else if name.starts_with("--") {
+                    rest.strip_prefix('=')
+                } else {
+                    (name.len() == 2).then_some(rest.strip_prefix('=').unwrap_or(rest))
+                }
+            })
+        })
+    }
+
+    /// Returns the arguments from the first operand on; the options in `valued` take the next argument.
+    pub(super) fn after_options(self, valued: &[&str]) -> Args<'a> {
+        let mut at = 0;
+        while let Some(word) = self.0.get(at) {
+            let text = word.text.as_str();
+            if text == "--" {
+                at += 1;
+                break;
+            }
+            if !text.starts_with('-') || text == "-" {
+                break;
+            }
+            at += if valued.contains(&text) { 2 } else { 1 };
+        }
+        Args(self.0.get(at..).unwrap_or_default())
+    }
+
+    /// Returns the options before the first operand; an option that ends with a letter of `valued` takes the next
+    /// argument.
+    pub(super) fn leading(self, valued: &str) -> Args<'a> {
+        let mut at = 0;
+        while let Some(word) = self.0.get(at) {
+            let text = word.text.as_str();
+            if !text.starts_with('-') || text == "-" || text == "--" {
+                break;
+            }
+            let takes = !text.starts_with("--")
+                && text[1..]
+                    .find(|c| valued.contains(c))
+                    .is_some_and(|found| found + 2 == text.len());
+            at = (at + if takes { 2 } else { 1 }).min(self.0.len());
+        }
+        Args(&self.0[..at])
+    }
+
+    pub(super) fn skip(self, count: usize) -> Args<'a> {
+        Args(self.0.get(count..).unwrap_or_default())
+    }
+}
+
+/// Returns the name in `--name` or `--name=value`.
+pub(super) fn long_name(text: &str) -> Option<&str> {
+    let name = text.strip_prefix("--")?.split('=').next().unwrap_or_default();
+    (!name.is_empty()).then_some(name)
+}

@@ -1,0 +1,169 @@
+//! The decision about one argument vector, and about the commands that it runs.
+
+use super::{
+    argv::{Args, long_name},
+    environment, files,
+    interpreters::is_interpreter,
+    lex::{Word, is_name},
+    paths::is_system,
+    programs, runners, tables,
+};
+use crate::hidden::imitates_ascii;
+
+/// The maximum number of commands that run one another.
+const MAX_DEPTH: usize = 8;
+
+/// The reason why a command is refused.
+pub(super) type Refusal = String;
+
+/// Checks an argument vector.
+///
+/// # Errors
+/// The reason why it is refused.
+pub(super) fn judge(words: &[Word], depth: usize) -> Result<(), Refusal> {
+    if depth > MAX_DEPTH {
+        return Err(format!("more than {MAX_DEPTH} commands run one another"));
+    }
+    let mut words = words;
+    while let Some((word, rest)) = words.split_first() {
+        match assignment(word) {
+            Some((name, value)) => environment::check(name, value)?,
+            None => break,
+        }
+        words = rest;
+    }
+    let Some((command, rest)) = words.split_first() else { return Ok(()) };
+    let name = command_name(command)?;
+    let args = Args(rest);
+    if let Some(word) = words.iter().find(|word| word.imitates) {
+        return Err(format!("`{}` has look-alikes of operators or dashes", word.text));
+    }
+    if rest
+        .iter()
+        .any(|word| word.expands && (word.text.starts_with("{-") || word.text.starts_with("-{")))
+    {
+        return Err("options made by brace expansion".to_owned());
+    }
+    if matches!(args.0, [only] if matches!(only.text.as_str(), "--version" | "--help")) {
+        return Ok(());
+    }
+    named(&name, args, depth)
+}
+
+fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
+    for (why, names) in tables::NEVER {
+        if names.contains(&name) {
+            return Err(format!("`{name}` {why}"));
+        }
+    }
+    if name.starts_with("mkfs") || name.starts_with("fsck") || name.starts_with("newfs") {
+        return Err(format!("`{name}` changes disks or file systems"));
+    }
+    if let Some((_, allowed)) = tables::ONLY.iter().find(|(only, _)| *only == name) {
+        let first = args
+            .texts()
+            .find(|arg| !matches!(*arg, "--no-pager" | "--user" | "-a" | "-n"))
+            .unwrap_or_default();
+        let first = if first.is_empty() { args.first() } else { first };
+        let fits = |word: &&str| {
+            word.strip_suffix('*').map_or(first == *word, |start| first.starts_with(start))
+        };
+        if !allowed.iter().any(|word| fits(&word)) {
+            return Err(format!("this form of `{name}` changes the system"));
+        }
+    }
+    for risky in tables::RISKY.iter().filter(|risky| risky.names.contains(&name)) {
+        let least = if name == "rm" { 1 } else { 3 };
+        // Options after the program belong to the program.
+        let args = if is_interpreter(name) { args.leading(risky.valued) } else { args };
+        let long = risky.long.iter().find(|long| {
+            let exact = format!("-{long}");
+            args.texts().any(|arg| {
+                let written = arg == exact
+                    || arg.strip_prefix(&exact).is_some_and(|rest| rest.starts_with(['=', ':']));
+                let abbreviated = long_name(arg).is_some_and(|given| {
+                    given.len() >= least.min(long.len())
+                        && long.starts_with(given)
+                        && !risky.safe.contains(&given)
+                });
+                written || abbreviated
+            })
+        });
+        if let Some(long) = long {
+            return Err(format!(
+                "the option `{long}` of `{name}` executes, deletes or loads something"
+            ));
+        }
+        if args.short(risky.short, risky.valued) {
+            return Err(format!(
+                "an option of `{name}` among `{}` executes, deletes or loads something",
+                risky.short
+            ));
+        }
+    }
+    runners::check(name, args, depth)?;
+    files::check(name, args)?;
+    programs::check(name, args, depth)
+}
+
+/// Returns name and value of `NAME=value`.
+pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
+    let (name, value) = word.text.split_once('=')?;
+    let name = name.strip_suffix('+').unwrap_or(name);
+    is_name(name).then_some((name, value))
+}
+
+/// Returns the name by which the rules know a command: without folder, version and case.
+fn command_name(command: &Word) -> Result<String, Refusal> {
+    let text = command.text.as_str();
+    if command.expands {
+        return Err("the name of the command is made by an expansion".to_owned());
+    }
+    if text.is_empty() {
+        return Err("the name of the command is empty".to_owned());
+    }
+    let base = text.rsplit(['/', '\\']).next().unwrap_or(text);
+    if text.contains('\\') && !command.quoted
+        || base.chars().any(imitates_ascii)
+        || !text.contains('/') && !text.is_ascii()
+    {
+        return Err(format!("the name of the command, `{text}`, imitates another"));
+    }
+    if base.chars().any(char::is_whitespace) || is_system(text) && text.starts_with("/dev") {
+        return Err("the name of the command is not that of a program".to_owned());
+    }
+    if !command.quoted && tables::RESERVED.contains(&text) {
+        return Err(format!("the reserved word `{text}` begins a compound command"));
+    }
+    Ok(plain_name(base))
+}
+
+/// Returns a program's name without case, `.exe`, and version as in `python3.12`, `gcc-13`.
+pub(super) fn plain_name(base: &str) -> String {
+    let lower = base.to_ascii_lowercase();
+    let name = lower.strip_suffix(".exe").unwrap_or(&lower);
+    if matches!(
+        name,
+        "sqlite3"
+            | "pip3"
+            | "7z"
+            | "base64"
+            | "base32"
+            | "md5"
+            | "sha1"
+            | "gpg2"
+            | "hg"
+            | "ip6tables"
+            | "bzip2"
+            | "run0"
+            | "mke2fs"
+            | "tune2fs"
+            | "resize2fs"
+            | "killall5"
+            | "perl6"
+    ) {
+        return name.to_owned();
+    }
+    let short = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+    if short.is_empty() { name.to_owned() } else { short.to_owned() }
+}

@@ -1,0 +1,253 @@
+//! Words of shell commands after quote removal; whatever is more than words is refused.
+//!
+//! One simple command is the whole grammar: operators, redirections, substitutions and newlines outside quotes end
+//! the reading with an error, so no construct of a shell has to be known for it to be refused.
+
+/// The maximum length of a command in bytes.
+pub(super) const MAX_COMMAND: usize = 64 * 1024;
+
+/// A word of a command.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Word {
+    /// The text after quote removal; a variable is still written as `$NAME`.
+    pub(super) text: String,
+    /// `true` if a variable, glob or brace outside of quotes changes the word.
+    pub(super) expands: bool,
+    /// `true` if a part of the word is quoted or escaped.
+    pub(super) quoted: bool,
+    /// `true` if an unquoted character is a full-width form or another look-alike of an operator or dash.
+    pub(super) imitates: bool,
+}
+
+impl Word {
+    /// Creates a word of an argument vector, in which nothing expands.
+    pub(super) fn literal(text: &str) -> Self {
+        Self { text: text.to_owned(), quoted: true, ..Self::default() }
+    }
+}
+
+/// The separators that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grammar {
+    /// One simple command.
+    Command,
+    /// Commands on lines and in lists and pipelines, with redirections.
+    Script,
+}
+
+/// A simple command, and the files that its redirections write.
+#[derive(Debug, Default)]
+pub(super) struct Simple {
+    pub(super) words: Vec<Word>,
+    pub(super) writes: Vec<Word>,
+}
+
+/// Reads a command or a script.
+///
+/// # Errors
+/// The construct that is refused, in words.
+pub(super) fn read(input: &str, grammar: Grammar) -> Result<Vec<Simple>, String> {
+    if input.len() > MAX_COMMAND {
+        return Err(format!("the command is longer than {MAX_COMMAND} bytes"));
+    }
+    let mut reader = Reader {
+        rest: input.chars().peekable(),
+        grammar,
+        word: None,
+        target: false,
+        now: Simple::default(),
+        done: Vec::new(),
+    };
+    while let Some(c) = reader.rest.next() {
+        reader.character(c)?;
+    }
+    reader.end_command()?;
+    Ok(reader.done)
+}
+
+struct Reader<'a> {
+    rest: std::iter::Peekable<std::str::Chars<'a>>,
+    grammar: Grammar,
+    word: Option<Word>,
+    /// The current word is the target of a redirection.
+    target: bool,
+    now: Simple,
+    done: Vec<Simple>,
+}
+
+impl Reader<'_> {
+    fn word(&mut self) -> &mut Word {
+        self.word.get_or_insert_default()
+    }
+
+    fn character(&mut self, c: char) -> Result<(), String> {
+        match c {
+            ' ' | '\t' => self.end_word(),
+            '\n' | ';' | '&' | '|' if self.grammar == Grammar::Script => return self.end_command(),
+            '\n' => return Err("a newline separates commands".to_owned()),
+            '<' | '>' if self.grammar == Grammar::Script => return self.redirection(c),
+            ';' | '&' | '|' | '<' | '>' | '(' | ')' => return Err(format!("the operator `{c}`")),
+            '`' => return Err("a command substitution".to_owned()),
+            '#' if self.word.is_none() => while self.rest.next_if(|&c| c != '\n').is_some() {},
+            '\'' => return self.single(),
+            '"' => return self.double(),
+            '\\' => match self.rest.next() {
+                None | Some('\n') => return Err("a backslash at the end of a line".to_owned()),
+                Some(next) => {
+                    let word = self.word();
+                    word.quoted = true;
+                    word.text.push(next);
+                }
+            },
+            '$' => return self.dollar(false),
+            _ => self.plain(c),
+        }
+        Ok(())
+    }
+
+    fn plain(&mut self, c: char) {
+        let word = self.word();
+        word.expands |= matches!(c, '*' | '?' | '[' | '{');
+        // Full-width marks of shell operators, and a dash that is not one.
+        word.imitates |= matches!(
+            c,
+            '\u{ff04}'
+                | '\u{ff06}'
+                | '\u{ff1b}'
+                | '\u{ff1c}'
+                | '\u{ff1e}'
+                | '\u{ff40}'
+                | '\u{ff5c}'
+        ) || (word.text.is_empty()
+            && matches!(
+                c,
+                '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}'
+            ));
+        word.text.push(c);
+    }
+
+    fn single(&mut self) -> Result<(), String> {
+        self.word().quoted = true;
+        loop {
+            match self.rest.next() {
+                Some('\'') => return Ok(()),
+                Some('\n') if self.grammar == Grammar::Command => {
+                    return Err("a newline in quotes".to_owned());
+                }
+                Some(c) => self.word().text.push(c),
+                None => return Err("an unclosed quote".to_owned()),
+            }
+        }
+    }
+
+    fn double(&mut self) -> Result<(), String> {
+        self.word().quoted = true;
+        loop {
+            match self.rest.next() {
+                Some('"') => return Ok(()),
+                Some('`') => return Err("a command substitution".to_owned()),
+                Some('$') => self.dollar(true)?,
+                Some('\n') if self.grammar == Grammar::Command => {
+                    return Err("a newline in quotes".to_owned());
+                }
+                Some('\\') => {
+                    let escaped = self.rest.next_if(|c| matches!(c, '$' | '`' | '"' | '\\'));
+                    self.word().text.push(escaped.unwrap_or('\\'));
+                }
+                Some(c) => self.word().text.push(c),
+                None => return Err("an unclosed quote".to_owned()),
+            }
+        }
+    }
+
+    /// Reads what follows a dollar sign: a plain variable, or nothing.
+    fn dollar(&mut self, quoted: bool) -> Result<(), String> {
+        let refused = "an expansion other than `$NAME` and `${NAME}`";
+        let name_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+        let mut name = String::new();
+        match self.rest.peek().copied() {
+            Some('(') => return Err("a command or arithmetic substitution".to_owned()),
+            Some('{') => {
+                self.rest.next();
+                while let Some(c) = self.rest.next_if(name_part) {
+                    name.push(c);
+                }
+                if self.rest.next() != Some('}') || !is_name(&name) {
+                    return Err(refused.to_owned());
+                }
+            }
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                while let Some(c) = self.rest.next_if(name_part) {
+                    name.push(c);
+                }
+            }
+            Some('@' | '*') => return Err(refused.to_owned()),
+            Some('\'' | '"' | '#' | '?' | '$' | '!' | '-' | '0'..='9' | '[') if !quoted => {
+                return Err(refused.to_owned());
+            }
+            _ => {
+                self.word().text.push('$');
+                return Ok(());
+            }
+        }
+        if name == "IFS" {
+            return Err("`$IFS` separates words".to_owned());
+        }
+        let word = self.word();
+        word.expands = true;
+        word.text.push('$');
+        word.text.push_str(&name);
+        Ok(())
+    }
+
+    fn redirection(&mut self, c: char) -> Result<(), String> {
+        // The number before an operator is a descriptor.
+        if self.word.as_ref().is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit())) {
+            self.word = None;
+        }
+        self.end_word();
+        if self.rest.next_if_eq(&c).is_some() && c == '<' {
+            return Err("a here-document".to_owned());
+        }
+        match self.rest.peek() {
+            Some('(') => return Err("a process substitution".to_owned()),
+            Some('&') => {
+                self.rest.next();
+                while self.rest.next_if(|c| c.is_ascii_digit() || *c == '-').is_some() {}
+                if self.rest.peek().is_some_and(|c| !c.is_whitespace() && !";&|".contains(*c)) {
+                    return Err("a redirection to a descriptor".to_owned());
+                }
+                return Ok(());
+            }
+            Some('|') => drop(self.rest.next()),
+            _ => {}
+        }
+        self.target = true;
+        Ok(())
+    }
+
+    fn end_word(&mut self) {
+        if let Some(word) = self.word.take() {
+            let target = std::mem::take(&mut self.target);
+            if target { self.now.writes.push(word) } else { self.now.words.push(word) }
+        }
+    }
+
+    fn end_command(&mut self) -> Result<(), String> {
+        self.end_word();
+        if std::mem::take(&mut self.target) {
+            return Err("a redirection without a target".to_owned());
+        }
+        let done = std::mem::take(&mut self.now);
+        if !done.words.is_empty() || !done.writes.is_empty() {
+            self.done.push(done);
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a text is a variable's name.
+pub(super) fn is_name(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && text.bytes().next().is_some_and(|b| !b.is_ascii_digit())
+}

@@ -1,0 +1,214 @@
+//! `sandbox`: shell commands and argument vectors (MGP §4.5).
+
+mod argv;
+mod environment;
+mod files;
+mod git;
+mod interpreters;
+mod judge;
+mod lex;
+mod paths;
+mod programs;
+mod runners;
+mod tables;
+
+use crate::{
+    arguments::{Leaf, key_words, leaves},
+    hidden::hidden,
+};
+use lex::{Grammar, MAX_COMMAND, Word, read};
+use serde_json::Value;
+
+/// Keys whose text a shell reads.
+const COMMANDS: &[&str] = &[
+    "command",
+    "cmd",
+    "commandline",
+    "cmdline",
+    "shellcommand",
+    "script",
+    "bash",
+    "sh",
+    "exec",
+    "execute",
+    "run",
+    "commands",
+    "cmds",
+    "steps",
+    "line",
+    "statement",
+    "powershell",
+    "terminal",
+];
+/// Keys of argument vectors.
+const VECTORS: &[&str] = &["argv", "args", "arguments", "params", "arg", "cmdargs", "commandargs"];
+/// Keys of a program's name.
+const PROGRAMS: &[&str] = &["program", "executable", "binary", "exe", "file", "path"];
+
+/// Checks every command in the arguments of a call.
+pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
+    let leaves = leaves(arguments)?;
+    let mut judged = 0;
+    for leaf in &leaves {
+        if let Some(text) = leaf.value.as_str() {
+            if let Some(c) = hidden(text, true) {
+                return Err(format!(
+                    "`{}` has the hidden character U+{:04X}",
+                    leaf.path,
+                    u32::from(c)
+                ));
+            }
+        }
+        if let Some(name) =
+            leaf.parent_is(&["env", "environment", "envvars", "environmentvariables"])
+        {
+            let value =
+                leaf.value.as_str().ok_or_else(|| format!("`{}` is not text", leaf.path))?;
+            environment::check(name, value)?;
+        }
+    }
+    judged += objects(tool, arguments, 0)?;
+    if judged > 0 {
+        return Ok(());
+    }
+    // The command may be under a name of the tool's own.
+    let mut texts = leaves.iter().filter(|leaf| leaf.value.is_string());
+    match (texts.next(), texts.next()) {
+        (Some(Leaf { value: Value::String(text), .. }), None) => command(text),
+        _ => Err("no argument is known to be the command".to_owned()),
+    }
+}
+
+/// Judges the commands of an object and of the objects below it; returns how many there were.
+fn objects(tool: &str, value: &Value, depth: usize) -> Result<usize, String> {
+    match value {
+        Value::Array(items) => items.iter().map(|item| objects(tool, item, depth + 1)).sum(),
+        Value::Object(members) => {
+            let mut judged = 0;
+            let mut vector = Vec::new();
+            for (key, value) in members {
+                if VECTORS.contains(&key_words(key).concat().as_str()) && !value.is_object() {
+                    vector.extend(words(key, value)?);
+                }
+            }
+            let mut named = false;
+            for (key, value) in members {
+                let word = key_words(key).concat();
+                let shell = word == "shell"
+                    && value.as_str().is_some_and(|text| text.contains(char::is_whitespace));
+                let program =
+                    PROGRAMS.contains(&word.as_str()) && !vector.is_empty() && value.is_string();
+                if COMMANDS.contains(&word.as_str()) || shell || program {
+                    named = true;
+                    judged += texts(key, value, &vector)?;
+                } else if !VECTORS.contains(&word.as_str()) || value.is_object() {
+                    judged += objects(tool, value, depth + 1)?;
+                }
+            }
+            if !named && !vector.is_empty() {
+                judge::judge(&vector, 0)?;
+                // A tool may be named after the program that gets the vector.
+                let mut own = vec![Word::literal(tool)];
+                own.extend(vector);
+                judge::judge(&own, 0)?;
+                judged += 1;
+            }
+            Ok(judged)
+        }
+        _ => Ok(0),
+    }
+}
+
+/// Judges the value of a key that holds commands.
+fn texts(key: &str, value: &Value, vector: &[Word]) -> Result<usize, String> {
+    match value {
+        Value::String(text) if vector.is_empty() => command(text).map(|()| 1),
+        Value::String(text) => {
+            let mut all = simple(text)?;
+            all.extend_from_slice(vector);
+            judge::judge(&all, 0).map(|()| 1)
+        }
+        Value::Array(items) if items.is_empty() => Err(format!("`{key}` is empty")),
+        // A list of commands, each with blanks, or of lists.
+        Value::Array(items)
+            if key.ends_with('s')
+                || items.len() == 1
+                || items.iter().any(|item| !item.is_string()) =>
+        {
+            for item in items {
+                match item {
+                    Value::Object(_) => drop(objects("", item, 0)?),
+                    _ => drop(texts(key, item, vector)?),
+                }
+            }
+            // The same list may also be one argument vector.
+            if items.iter().all(Value::is_string) {
+                judge::judge(&words(key, value)?, 0)?;
+            }
+            Ok(1)
+        }
+        Value::Array(_) => {
+            let mut all = words(key, value)?;
+            all.extend_from_slice(vector);
+            judge::judge(&all, 0).map(|()| 1)
+        }
+        Value::Object(_) => match objects("", value, 0)? {
+            0 => Err(format!("`{key}` has no command")),
+            judged => Ok(judged),
+        },
+        _ => Err(format!("`{key}` is neither text nor a list")),
+    }
+}
+
+/// Reads an argument vector.
+fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
+    match value {
+        Value::String(text) => simple(text),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| match item {
+                Value::String(text) if text.len() <= MAX_COMMAND => match hidden(text, false) {
+                    Some(c) => {
+                        Err(format!("`{key}` has the control character U+{:04X}", u32::from(c)))
+                    }
+                    None => Ok(Word::literal(text)),
+                },
+                Value::Number(number) => Ok(Word::literal(&number.to_string())),
+                _ => Err(format!("`{key}` has an item that is not text")),
+            })
+            .collect(),
+        _ => Err(format!("`{key}` is neither text nor a list")),
+    }
+}
+
+fn simple(text: &str) -> Result<Vec<Word>, String> {
+    if let Some(c) = hidden(text, false) {
+        return Err(format!("the control character U+{:04X}", u32::from(c)));
+    }
+    Ok(read(text, Grammar::Command)?.pop().unwrap_or_default().words)
+}
+
+/// Checks one command as a shell reads it.
+pub(crate) fn command(text: &str) -> Result<(), String> {
+    let words = simple(text)?;
+    if words.is_empty() {
+        return Err("the command is empty".to_owned());
+    }
+    judge::judge(&words, 0)
+}
+
+/// Checks each command of a script; redirections may write files of the project.
+pub(crate) fn script(text: &str) -> Result<(), String> {
+    if let Some(c) = hidden(text, true) {
+        return Err(format!("the control character U+{:04X}", u32::from(c)));
+    }
+    for simple in read(&text.replace("\r\n", "\n"), Grammar::Script)? {
+        if let Some(target) =
+            simple.writes.iter().find(|word| word.expands || paths::is_system(&word.text))
+        {
+            return Err(format!("a redirection to `{}`", target.text));
+        }
+        judge::judge(&simple.words, 0)?;
+    }
+    Ok(())
+}
