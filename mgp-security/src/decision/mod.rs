@@ -257,12 +257,12 @@ fn check_definition(
 
 /// Checks the arguments against the input schema of the tool, if the server's policy wants it.
 #[cfg(feature = "schemas")]
-fn check_schema(
+fn check_schema<R: Recorder>(
     facts: &CallFacts<'_>,
     known: Option<&Arc<KnownTool>>,
-    steps: &mut impl Recorder,
+    steps: &mut R,
 ) -> Result<(), CallOutcome> {
-    let Some(known) = known else { return Ok(()) };
+    let Some(known) = known.filter(|_| !lacks_arguments::<R>(facts)) else { return Ok(()) };
     known.check_arguments(facts.arguments).map_err(|refused| {
         steps.add(Stage::Schema, StepResult::Refused, || refused.to_string());
         Refusal::Arguments(refused).into()
@@ -324,14 +324,19 @@ fn check_permissions(
     Err(Refusal::from(Box::new(refused)).into())
 }
 
-fn check_arguments(
+/// Returns whether a preview has no arguments, so that nothing can be concluded from them.
+fn lacks_arguments<R: Recorder>(facts: &CallFacts<'_>) -> bool {
+    R::IS_PREVIEW && facts.arguments.is_none_or(|arguments| arguments.trim() == "{}")
+}
+
+fn check_arguments<R: Recorder>(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,
     verdict: &mut CallVerdict,
-    steps: &mut impl Recorder,
+    steps: &mut R,
 ) -> Result<(), CallOutcome> {
-    if assessment.validators.is_empty() {
+    if assessment.validators.is_empty() || lacks_arguments::<R>(facts) {
         return Ok(());
     }
     let Some(validators) = snapshot.validators() else { return Ok(()) };

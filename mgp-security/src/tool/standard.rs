@@ -65,18 +65,43 @@ impl Validate for StandardValidators {
     }
 }
 
-/// Returns the rules for the code of a tool: `standard`, and what the server declares besides.
+/// Imports that code may not have if its tool declares no lists.
+const BLOCKED_IMPORTS: [&str; 8] = [
+    "subprocess",
+    "shutil",
+    "socket",
+    "ctypes",
+    "child_process",
+    "cluster",
+    "vm",
+    "worker_threads",
+];
+
+/// Patterns that code may not have if its tool declares no lists.
+const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
+
+/// Returns the rules for the code of a tool: what its server declares, but at least `standard`; without a declaration
+/// the lists above.
 ///
-/// A server's declaration makes the rules stricter and never looser; an operator can replace the validator.
+/// A declaration of `unrestricted` counts as none, because a server cannot remove a check. An operator can replace the
+/// validator.
 fn code_policy(name: &str, definition: Option<&mcp::Tool>) -> CodePolicy {
     let security = definition.and_then(mcp::Tool::find_security);
     let declared = security.as_ref().and_then(Lenient::valid);
     let declared = declared.and_then(|security| security.code_safety.clone());
-    let standard = CodePolicy::new(&CodeSafety::new(CodeSafetyLevel::Standard));
-    match (declared, language(name)) {
-        (Some(declared), _) => standard.tightened(&declared),
-        (None, Some(language)) => standard.language(language),
-        (None, None) => standard,
+    if let Some(declared) =
+        declared.filter(|declared| declared.level != CodeSafetyLevel::Unrestricted)
+    {
+        return CodePolicy::new(&declared);
+    }
+    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let mut standard = CodeSafety::new(CodeSafetyLevel::Standard);
+    standard.blocked_imports = texts(&BLOCKED_IMPORTS).into();
+    standard.blocked_patterns = texts(&BLOCKED_PATTERNS).into();
+    let standard = CodePolicy::new(&standard);
+    match language(name) {
+        Some(language) => standard.language(language),
+        None => standard,
     }
 }
 

@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use mgp_security::auth::{
     ApiKeys, AuthLayer, AuthRefused, Authenticated, ResourceMetadata, TokenVerifier,
 };
-use mgp_security::{Assessment, Governance, Policies, ServerPolicy, Validate, Violation};
+use mgp_security::{
+    CheckedCall, Governance, Policies, ServerPolicy, StandardValidators, Validate, Violation,
+};
 use mgp_server_sdk::{Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
@@ -191,7 +193,7 @@ async fn code_1003_auth_expired() {
 struct Never;
 
 impl Validate for Never {
-    fn check(&self, _: &Call, _: &Assessment) -> Result<(), Violation> {
+    fn check(&self, _: &CheckedCall<'_>) -> Result<(), Violation> {
         Err(Violation::new("`--force` is not allowed; leave it out"))
     }
 }
@@ -219,4 +221,33 @@ async fn code_1010_validation_blocked() {
         .details(["tool", "server_id", "validator", "status", "violation"])
         .check_all_peers(&governed(&governance, run), "run")
         .await;
+}
+
+#[tokio::test]
+async fn code_1011_code_safety_violation() {
+    let mut policy = ServerPolicy::default();
+    policy.default_policy = DefaultPolicy::OptOut;
+    let governance = Governance::builder()
+        .policies(Policies::with_default(policy))
+        .standard_validators(StandardValidators::new())
+        .build();
+    let run = tool("run_python").risk(RiskLevel::Safe).validator(Validator::CodeSafety);
+    let stack = governed(&governance, run);
+    for kind in PEERS {
+        let mut peer = Peer::join(&stack, kind).await;
+        let code = json!({ "name": "run_python", "arguments": { "code": "import socket" } });
+        let answer = peer.ask("tools/call", code).await;
+        ExpectedError::new(ErrorCode::CODE_SAFETY_VIOLATION)
+            .message(["`run_python` was not run", "Blocked import: 'socket'"])
+            .details([
+                "tool",
+                "server_id",
+                "validator",
+                "status",
+                "violation",
+                "violations",
+                "hints",
+            ])
+            .check(&peer, &answer);
+    }
 }
