@@ -85,8 +85,8 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
-        access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
-        permissions, secrets, servers, tools, trust, why,
+        access, approvals, audit, complete, completions, connect, doctor, import, index, init,
+        kernel, keys, permissions, secrets, servers, tools, trust, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -113,6 +113,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
         Command::Index(index) => index::run(global, &index).await,
         Command::Why(why) => why::run(global, &why).await,
+        Command::Complete(words) => complete::run(global, &words, Cli::command()).await,
         Command::Completions(completions) => completions::run(&completions, &mut Cli::command()),
     }
 }
