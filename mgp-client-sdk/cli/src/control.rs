@@ -1,4 +1,4 @@
-//! Connections to the running kernel over its local socket.
+//! Connects commands to the running kernel over its local socket.
 
 #[cfg(unix)]
 use std::path::Path;
@@ -14,26 +14,27 @@ use crate::exit::{CliResult, Failure};
 use crate::socket_hello::{Hello, HelloReply, Intent};
 use crate::{operator, state};
 
-/// The time a request may take beyond the timeout it carries.
+/// The time the client waits beyond the timeout in its request, so that the kernel's own timeout error arrives first.
 #[cfg(unix)]
 const REQUEST_MARGIN: Duration = Duration::from_mins(1);
 
-/// Connects as an operator who reads.
+/// Connects as an operator who only reads.
 pub(crate) async fn connect(global: &Global) -> CliResult<Client> {
     Ok(open(global, Hello::operator(Intent::Read), None).await?.0)
 }
 
-/// Connects as an operator who changes something; asks for the passphrase if the kernel needs it.
+/// Connects as an operator who makes changes; asks the user for the passphrase if the kernel requires one.
 pub(crate) async fn connect_to_change(global: &Global) -> CliResult<Client> {
     Ok(open(global, Hello::operator(Intent::Change), None).await?.0)
 }
 
-/// Connects as [`connect_to_change`]; requests may take this long.
+/// Connects like [`connect_to_change`], for requests that may take as long as `timeout`.
 pub(crate) async fn connect_with_timeout(global: &Global, timeout: Duration) -> CliResult<Client> {
     Ok(open(global, Hello::operator(Intent::Change), Some(timeout)).await?.0)
 }
 
-/// Refuses a process that the running kernel, or the servers above it, do not let act as an operator.
+/// Checks that this process may read as an operator: asks the running kernel, or looks for a server among its
+/// ancestors.
 pub(crate) async fn admit_reader(global: &Global) -> CliResult {
     match connect(global).await {
         Ok(client) => {
@@ -45,7 +46,8 @@ pub(crate) async fn admit_reader(global: &Global) -> CliResult {
     }
 }
 
-/// Admits a change of files in the state folder: by the running kernel, else by the configured proof.
+/// Checks that this process may change the state folder: asks the running kernel, or else requires the configured
+/// proof.
 pub(crate) async fn admit_change(global: &Global) -> CliResult {
     match connect_to_change(global).await {
         Ok(client) => {
@@ -64,10 +66,11 @@ pub(crate) async fn connect_as(global: &Global, agent: &str) -> CliResult<Client
     Ok(open(global, Hello::agent(agent), None).await?.0)
 }
 
-/// Makes a running kernel read its configuration at once, instead of within a second.
+/// Asks a running kernel to reload its configuration now, instead of at its next check within a second.
 pub(crate) async fn reload(global: &Global) {
     if let Ok((client, reply)) = open(global, Hello::operator(Intent::Read), None).await {
-        // Where a reload needs a proof, the kernel's own look at the files is soon enough.
+        // If changes require a proof, so does a reload; the kernel then notices the changed files by itself within a
+        // second.
         if !reply.reads_only {
             reload_over(&client).await;
         }
@@ -75,7 +78,7 @@ pub(crate) async fn reload(global: &Global) {
     }
 }
 
-/// Reloads as [`reload`], over an open connection.
+/// Sends the reload request of [`reload`] over an open connection.
 pub(crate) async fn reload_over(client: &Client) {
     if let Err(error) = client.request::<KernelReload>(&KernelReloadParams::new()).await {
         tracing::debug!(%error, "reload failed");

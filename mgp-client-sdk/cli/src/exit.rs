@@ -1,4 +1,4 @@
-//! Results of commands, and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel.
+//! Results of commands and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::output::{print_json_error, print_stderr};
 /// The result of a command.
 pub(crate) type CliResult<T = ()> = Result<T, Failure>;
 
-/// A failed command: an exit code, and one line with the remedy.
+/// A failed command: its exit code, and one line with the reason and the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -32,7 +32,7 @@ impl Failure {
         Self::with_code(3, message)
     }
 
-    /// Creates the failure of a command whose state folder is locked by another process.
+    /// Creates the failure of a command that needs the state folder while another process has locked it.
     pub(crate) fn state_in_use(message: impl fmt::Display) -> Self {
         Self { is_state_in_use: true, ..Self::failed(message) }
     }
@@ -41,7 +41,8 @@ impl Failure {
         Self { code, message: message.to_string(), is_state_in_use: false }
     }
 
-    /// Creates the silent, successful end of a command whose reader closed standard output.
+    /// Creates the silent, successful end of a command after the reader of its standard output, e.g. `head`, has closed
+    /// it.
     pub(crate) fn output_closed() -> Self {
         Self::with_code(0, "standard output is closed")
     }
@@ -93,7 +94,7 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
-/// Prints the failure, if there is one, with `--json` also as JSON, and returns the exit code.
+/// Prints a failure, with `--json` also as JSON, and returns the exit code of the command.
 pub(crate) fn finish(global: &Global, result: CliResult) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if failure.code > 0 {

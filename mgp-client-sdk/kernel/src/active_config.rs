@@ -1,9 +1,10 @@
 //! The configuration in force, and the files from which it was read.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
-use mgp_discovery::{AgentConfig, Config, Sources, Trust};
+use mgp_discovery::{AgentConfig, Config, Sources, Trust, path_in};
 use mgp_security::{Arguments, AuditConfig, FileRetention, Fsync, LogConfig};
 use mgp_toolindex::{ContextPlan, Pins};
 use mgp_types::mgp::{ContextBudget, KernelFinding};
@@ -163,11 +164,8 @@ pub(super) fn log_config(
 ) -> impl FnOnce(LogConfig) -> LogConfig + Send {
     move |mut log| {
         if let Some(dir) = audit.dir {
-            // A relative path is resolved against the state folder.
-            log.dir = match (dir.strip_prefix("~/"), std::env::home_dir()) {
-                (Some(rest), Some(home)) => home.join(rest),
-                _ => dir.into(),
-            };
+            // A relative path is resolved against the state folder later.
+            log.dir = path_in(Path::new(""), &dir);
         }
         let log = log.fsync(match audit.fsync {
             mgp_discovery::AuditFsync::Always => Fsync::Always,

@@ -97,6 +97,7 @@ async fn apply_loaded(
     let (before, after) = (kernel.0.config.config(), loaded.config.kernel.clone());
     let at_start = [
         ("kernel.audit", before.kernel.audit != after.audit),
+        ("kernel.http", before.kernel.http != after.http),
         ("kernel.metrics", before.kernel.metrics != after.metrics),
     ];
     result.changed = apply_detached(kernel, loaded.config, loaded.broken, by).await?;

@@ -196,6 +196,23 @@ impl Definitions {
         self.tools(server)?.get(tool)?.tool.clone()
     }
 
+    /// Checks the structured content of a result against the schema of its tool, if the server's policy wants that.
+    ///
+    /// # Errors
+    /// [`ResultRefused`](crate::ResultRefused) if the content does not fit the schema.
+    #[cfg(feature = "schemas")]
+    pub fn check_result(
+        &self,
+        server: &ServerId,
+        tool: &str,
+        content: &str,
+    ) -> Result<(), crate::ResultRefused> {
+        let tools = self.tools(Some(server));
+        let Some(known) = tools.as_ref().and_then(|tools| tools.get(tool)) else { return Ok(()) };
+        let (Some(tool), Some(schemas)) = (&known.tool, &known.schemas) else { return Ok(()) };
+        schemas.check_result(tool, content)
+    }
+
     /// Returns the number of tools in a server's last list whose definitions cannot be approved.
     #[must_use]
     pub fn refused(&self, server: &ServerId) -> usize {

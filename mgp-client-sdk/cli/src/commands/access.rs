@@ -1,4 +1,4 @@
-//! `mgp access`: which agent may use which tool (MGP §5).
+//! The command `mgp access`: shows and changes which agent may use which tool (MGP §5).
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -247,7 +247,7 @@ pub(crate) async fn run(global: &Global, access: &Access) -> CliResult {
     };
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, access, &backend).await;
-    // A change counts once it is on disk.
+    // Closing writes a change to disk, so the report is printed only afterwards.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -322,13 +322,13 @@ async fn query(global: &Global, target: &Target, backend: &Backend) -> CliResult
 }
 
 impl Target {
-    /// Returns the target with `SERVER.TOOL` split.
+    /// Returns the target with `SERVER.TOOL` split into server and tool.
     fn resolve(&self, known: &KnownNames) -> Self {
         let (server, tool) = known.resolve(&self.server, self.tool.as_deref());
         Self { agent: self.agent.clone(), server, tool }
     }
 
-    /// Refuses names that do not exist; returns a note on a tool that cannot be checked.
+    /// Refuses names that do not exist; returns a note if the tool cannot be checked.
     async fn check(&self, known: &KnownNames) -> CliResult<Option<String>> {
         known.check_server(&self.server).await?;
         let tool = self.tool.as_ref().map(|tool| known.check_tool(&self.server, tool));
@@ -378,7 +378,7 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
     agents.extend(matrix.agent.iter().cloned());
     agents.extend(["*".to_owned(), "default".to_owned()]);
     let known = match backend {
-        // It may have been started with other files, and has registered servers.
+        // The kernel may have been started with other configuration files, and also has registered servers.
         Backend::Kernel(client) => {
             let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
             all.into_iter().map(|server| server.id).collect()
@@ -387,7 +387,7 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
             config.servers.iter().map(|server| server.id.to_string()).collect::<Vec<_>>()
         }
     };
-    // The kernel's own tools belong to no server.
+    // The kernel's own tools belong to no configured server, so their id is not a leftover.
     let is_left = |id: &String| !known.contains(id) && NameFlaw::check_server(id, []).is_ok();
     let left = held.into_iter().filter(|(id, held)| !held.agents.is_empty() && is_left(id));
     let left: Vec<String> = left.map(|(id, _)| id).collect();
@@ -408,7 +408,7 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
     Ok(AccessMatrix { servers, left, agents: rows })
 }
 
-/// Returns what the default policy of a server decides.
+/// Returns what the `default_policy` of a server decides if no access entry matches.
 fn by_default(config: &Config, server: &str) -> &'static str {
     let policy = config.server(server).and_then(|server| server.mgp.as_ref());
     match policy.map(|mgp| &mgp.default_policy) {

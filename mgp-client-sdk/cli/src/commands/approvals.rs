@@ -1,4 +1,4 @@
-//! `mgp approvals`: pending approvals (MGP §3.4, §4.4, §15.4).
+//! The command `mgp approvals`: shows and answers pending approvals (MGP §3.4, §4.4, §15.4).
 
 use std::time::{Duration, SystemTime};
 
@@ -157,7 +157,7 @@ impl Render for WholeApproval {
             out.line(format!("reason     {reason}"));
         }
         out.line(format!("arguments  {} bytes", arguments.len()));
-        // Member by member, in the order in which they are hashed.
+        // Prints each argument on its own line, in the order in which the arguments are hashed.
         match serde_json::from_str::<Extras>(arguments) {
             Ok(members) => members
                 .iter()
@@ -175,7 +175,7 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     };
     let intent = if is_change { Intent::Change } else { Intent::Read };
     if let Approvals::Watch = approvals {
-        // A watch without a kernel would keep others from the state folder.
+        // Watching requires a kernel: without one, the watch would hold the lock of the state folder all the time.
         let client = if is_change {
             control::connect_to_change(global).await?
         } else {
@@ -188,7 +188,7 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     }
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, approvals, &backend).await;
-    // A change counts once it is on disk.
+    // Closing writes a change to disk, so the report is printed only afterwards.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -241,7 +241,7 @@ impl Decision {
     }
 }
 
-/// Prints each question once, and decides it if a person is at the terminal.
+/// Prints each new approval once, and asks for a decision if a person is at the terminal.
 async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliResult {
     let mut seen: Vec<String> = Vec::new();
     loop {
@@ -261,7 +261,7 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
     }
 }
 
-/// Asks the person about one approval; any other answer leaves it open.
+/// Asks the person to decide about one approval; any other answer leaves the approval pending.
 async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) -> CliResult {
     let id = approval.id.clone();
     print(global, &ApprovalList(vec![approval]))?;
@@ -285,7 +285,7 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
             }
             _ => return Ok(()),
         };
-        // It may have been decided elsewhere meanwhile.
+        // The request fails if the approval has been decided elsewhere in the meantime.
         let outcome = decided.unwrap_or_else(|failure| failure.to_string());
         print_note(global, &format!("{id}: {outcome}"));
         return Ok(());

@@ -1,4 +1,4 @@
-//! `mgp connect` and `mgp disconnect`: a host starts `mgp`, or its own servers again.
+//! The command `mgp connect`: edits a host's file so that the host starts `mgp`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -168,11 +168,11 @@ impl HostTarget {
             }
             (None, Some(host)) => host.user_file(&home()?),
         };
-        // The target of a link is replaced, so that the link stays.
+        // A symbolic link is resolved, so that the edit replaces its target and not the link.
         Ok(file.canonicalize().unwrap_or(file))
     }
 
-    /// Returns the member of the file that has the servers.
+    /// Returns the key under which the host's file lists its servers.
     fn table(&self, text: &str) -> &'static str {
         let has = |table: &str| {
             edit::members(text, &[]).is_ok_and(|all| all.iter().any(|(name, _)| name == table))
@@ -185,16 +185,17 @@ impl HostTarget {
     }
 }
 
-/// The change of a host's file.
+/// The planned change of a host's file.
 struct Change {
-    /// The text without mgp, with all entries of the host.
+    /// The text without the entry of mgp, and with all entries of the host.
     base: String,
-    /// `true` if that is the file as it was before mgp was connected.
+    /// `true` if `base` is byte for byte the file as it was before mgp was connected.
     is_exact: bool,
     after: String,
     record: Option<Record>,
     taken: Vec<record::TakenEntry>,
-    /// The servers of the file that mgp has, by their places in the file.
+    /// The servers of the host's file that the configuration has too: path in the file, name in the file, configured
+    /// id.
     present: Vec<(Vec<String>, String, String)>,
     beside: Vec<String>,
 }
@@ -215,7 +216,8 @@ impl Change {
         let of_table = edit::members(now, &[table.to_owned()]).map_err(unchanged)?;
         let is_connected = of_table.iter().any(|(name, _)| name == ENTRY);
         let record = Record::read(global, file)?.filter(|_| is_connected);
-        // Decided again from the file as it was, so that connecting again changes nothing.
+        // Planned from the file as it was before mgp was connected, so that connecting twice has the same result as
+        // once.
         let restored = record.as_ref().map(|record| record.restore(table, now)).transpose();
         let restored = restored.map_err(unchanged)?;
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
@@ -235,7 +237,7 @@ impl Change {
         Ok(Self { base, is_exact, after, record, taken, present, beside })
     }
 
-    /// Writes the host's file, a back-up beside it, and the record with which it is restored.
+    /// Writes the host's file, a back-up beside it, and the record from which `mgp disconnect` restores the file.
     fn write(self, global: &Global, file: &Path, text: Option<&str>) -> CliResult<Option<PathBuf>> {
         if text == Some(&*self.after) {
             return Ok(None);
@@ -278,7 +280,7 @@ fn present(
     present.collect()
 }
 
-/// Returns the servers that the host starts besides mgp.
+/// Returns the servers that the host will still start besides mgp.
 fn beside(text: &str, table: &str) -> Result<Vec<String>, String> {
     let own = edit::members(text, &[table.to_owned()])?;
     let mut beside: Vec<String> =
@@ -333,7 +335,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     print(global, &connected)
 }
 
-/// Returns the servers that the agent gets access to.
+/// Returns the servers to which the agent gets access.
 fn chosen<'a>(
     connect: &Connect,
     config: &'a Config,
@@ -387,7 +389,7 @@ fn read(file: &Path) -> CliResult<Option<String>> {
     match fs::metadata(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
-        // Opening a pipe would block.
+        // Checked first, because opening a named pipe would block.
         Ok(metadata) if !metadata.is_file() => {
             Err(Failure::failed(format!("`{}` is not a plain file", file.display())))
         }
@@ -404,15 +406,15 @@ struct HostEntry {
     args: Vec<String>,
 }
 
-/// Builds the server entry for the host's file.
+/// Builds the entry of mgp for the host's file.
 fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResult<HostEntry> {
     let absolute = |path: &Path| -> CliResult<String> {
         Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
     };
-    // Absolute, because hosts have their own PATH.
+    // The path is absolute, because a host may have another PATH.
     let command = absolute(&std::env::current_exe()?)?;
     let mut args = vec!["serve".to_owned(), "--stdio".into(), "--agent".into(), agent.to_owned()];
-    // Written down, because the host has its own environment.
+    // Paths from this shell's environment are written into the entry, because a host may have another environment.
     let config = connect.config.named_file();
     let state = global.state.clone().or_else(state::folder_from_environment);
     for (name, path) in [("--config", config), ("--state", state)] {
@@ -451,14 +453,14 @@ fn interactive(
     Ok(answer)
 }
 
-/// Writes the host's file, and a back-up beside it.
+/// Writes the host's file and a back-up beside it; returns the path of the back-up.
 fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<PathBuf>> {
     if before == Some(after) {
         return Ok(None);
     }
     let failed =
         |error| Failure::failed(format!("`{}` cannot be written: {error}", file.display()));
-    // The host may have written the file while the question was open.
+    // The host may have changed the file while the command waited for the person's answer.
     if read(file)?.as_deref() != before {
         let file = file.display();
         return Err(Failure::failed(format!("`{file}` was changed by another program; try again")));
@@ -469,7 +471,7 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<Pat
     config_file::replace_with_backup(file, before, after).map_err(failed)
 }
 
-/// Reads the configuration; without one there is nothing to grant.
+/// Reads the configuration; if it cannot be read, prints a note and grants nothing.
 async fn config(global: &Global, connect: &Connect) -> CliResult<Config> {
     let trust = Trust::new(std::sync::Arc::new(state::db(global).await?));
     let config = match connect.config.sources().load(&trust).await {

@@ -1,4 +1,4 @@
-//! `mgp doctor`: checks everything and names the remedies.
+//! The command `mgp doctor`: checks the installation and names a remedy for each problem.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     let prober = (!doctor.no_start).then(|| Prober::new(doctor.timeout, kernel, &folder));
     let reports = server::check(global, prober, &selected.config, &running).await;
     let broken = &selected.broken;
-    // With named servers, nothing else is checked.
+    // If servers are named on the command line, only these servers are checked.
     if doctor.server.is_empty() {
         let servers = &selected.config.servers;
         let ids = servers.iter().map(|server| server.id.as_str());
@@ -88,14 +88,14 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     }
 }
 
-/// The configuration to check, with the ids of entries that errors exclude from it.
+/// The configuration to check, and the ids of configured servers that an error makes unusable.
 #[derive(Default)]
 struct Selected {
     config: Config,
     broken: Vec<String>,
 }
 
-/// Selects the servers that were named, or all of them.
+/// Selects the servers named on the command line, or all servers.
 fn select(
     doctor: &Doctor,
     loaded: Option<LoadedConfig>,

@@ -1,4 +1,5 @@
-//! Checks of names on the command line: a decision about a name that nothing has would have no effect.
+//! Checks names on the command line against existing servers, tools and agents, because a decision about a misspelled
+//! name would have no effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::state;
 /// The server id of the kernel's own tools.
 const KERNEL_ID: &str = "mgp";
 
-/// The way to decide about a name that nothing has yet.
+/// The remedy if a person wants to decide about a name that does not exist yet.
 const FORCE: &str = "add --force to decide about one that comes later";
 
 /// The length from which on a name that resembles another one is probably mistyped.
@@ -48,14 +49,14 @@ pub(super) struct AcceptedNames {
 
 /// The names that exist now.
 pub(super) struct KnownNames {
-    /// The servers and their tools; a server without tools has not listed them yet.
+    /// The servers and their tools; the set is empty if the server has not listed its tools yet.
     servers: BTreeMap<String, BTreeSet<String>>,
     agents: BTreeSet<String>,
     db: Db,
 }
 
 impl KnownNames {
-    /// Reads the names from the running kernel, else from the configuration and the state.
+    /// Reads the names from the running kernel, or from the configuration and the state folder if no kernel runs.
     pub(super) async fn read(global: &Global, backend: &Backend) -> CliResult<Self> {
         let db = state::db(global).await?;
         let held = ServerHoldings::read(&db).await?;
@@ -87,7 +88,7 @@ impl KnownNames {
         Ok(Self { servers, agents, db })
     }
 
-    /// Reads the names for a command that uses no backend itself.
+    /// Opens a backend to read the names, for commands that use no backend themselves.
     pub(super) async fn read_alone(global: &Global) -> CliResult<Self> {
         let backend = Backend::open(global, Intent::Read).await?;
         let known = Self::read(global, &backend).await;
@@ -107,7 +108,7 @@ impl KnownNames {
         self.agents.iter().map(String::as_str)
     }
 
-    /// Splits `SERVER.TOOL`, as lists show it, at a known server; the longest one counts.
+    /// Splits `SERVER.TOOL` after the longest prefix that is the id of a known server.
     pub(super) fn split<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
         let dots = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
         let known =
@@ -115,7 +116,7 @@ impl KnownNames {
         dots.rev().find(known)
     }
 
-    /// Returns a server and a tool of it; both may be given as `SERVER.TOOL`.
+    /// Returns a server and optionally one of its tools; either argument may be given as `SERVER.TOOL`.
     pub(super) fn resolve(&self, server: &str, tool: Option<&str>) -> (String, Option<String>) {
         match (tool, self.split(server)) {
             (None, Some((own, tool))) if !self.servers.contains_key(server) => {
@@ -125,7 +126,7 @@ impl KnownNames {
         }
     }
 
-    /// Returns the name of a tool without its server.
+    /// Returns the name of a tool without the prefix of its server.
     fn bare<'a>(&self, server: &str, tool: &'a str) -> &'a str {
         let own = |name: &str| self.servers.get(server).is_some_and(|tools| tools.contains(name));
         let is_whole = own(tool) || (server == KERNEL_ID && find_kernel_tool(tool).is_some());
@@ -143,7 +144,7 @@ impl KnownNames {
         Err(unknown("server", server, self.servers.keys().map(String::as_str)))
     }
 
-    /// Refuses a tool that a server does not have; returns a note if its tools are not known.
+    /// Refuses a tool that the server does not have; returns a note if the server's tools are not known.
     pub(super) fn check_tool(&self, server: &str, tool: &str) -> CliResult<Option<String>> {
         let known = self.servers.get(server).filter(|known| !known.is_empty());
         if server == KERNEL_ID && find_kernel_tool(tool).is_some() {
@@ -160,7 +161,7 @@ impl KnownNames {
         }
     }
 
-    /// Refuses a tool that no server has, by its name or as `SERVER.TOOL`; returns a note if no tools are known.
+    /// Refuses a tool, given by name or as `SERVER.TOOL`, that no server has; returns a note if no tools are known.
     pub(super) fn check_any_tool(&self, name: &str) -> CliResult<Option<String>> {
         if let Some((server, tool)) = self.split(name) {
             return self.check_tool(server, tool);
@@ -204,7 +205,7 @@ impl KnownNames {
     }
 }
 
-/// Creates the refusal of an unknown name, with the name that was perhaps meant.
+/// Creates the failure for an unknown name, and suggests a similar name.
 pub(super) fn unknown<'a>(
     kind: &str,
     name: &str,
@@ -217,7 +218,7 @@ pub(super) fn unknown<'a>(
     ))
 }
 
-/// Returns a refusal as a statement, for commands that change nothing.
+/// Returns the failure's text without the hint at `--force`, for commands that change nothing.
 pub(super) fn without_force(failure: &Failure) -> String {
     failure.to_string().replace(FORCE, "").trim_end_matches([' ', ';']).to_owned()
 }

@@ -1,4 +1,4 @@
-//! `mgp servers`: the servers of the kernel.
+//! The command `mgp servers`: lists, adds, removes and controls servers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,7 +36,7 @@ use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print
 use crate::socket_hello::Intent;
 use crate::{control, state, time_args};
 
-/// The time to wait for a start; the server's own `start_timeout` ends it before.
+/// Upper limit of the wait for a start; normally the server's own `start_timeout` expires first.
 const START_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The time a removed server may take to drain.
@@ -189,7 +189,7 @@ fn state_cell(state: &ServerState) -> Cell {
         _ => Color::Yellow,
     };
     let word = match state {
-        // A server that was registered at run time is another thing.
+        // Shown as `idle`, because people would confuse `registered` with a server that was registered at run time.
         ServerState::Registered => "idle",
         state => state.as_str(),
     };
@@ -207,7 +207,7 @@ impl Render for ServerList {
             return render_server(server, out);
         }
         let rows = self.servers.iter().map(|server| {
-            // A problem, else what the server runs.
+            // Shows the problem if there is one, else the command line or URL of the server.
             let text = server.error.as_ref().or(server.lacks.as_ref()).unwrap_or(&server.reach);
             [
                 server.id.as_str().into(),
@@ -331,7 +331,7 @@ where
     ActionReport::new(&*arg.server, status.as_str()).print(global)
 }
 
-/// Returns whether a started server has connected or failed.
+/// Returns whether a server has connected or failed after a start.
 fn is_settled(state: &ServerState) -> bool {
     matches!(state, ServerState::Connected | ServerState::Error | ServerState::Restarting)
 }
@@ -364,7 +364,7 @@ async fn add(global: &Global, add: &Add) -> CliResult {
             "`{id}` is not a valid id; use letters, digits, `.`, `_`, `-`"
         )));
     }
-    // Added as an import, so that it is checked and written the same way.
+    // Written as an import of one server, so that the entry gets the same checks and the same format.
     let text = json!({ "mcpServers": { &*add.id: entry(add) } }).to_string();
     let import = read(Host::Generic, Path::new("mgp servers add"), &text)?;
     let plan = Plan::new(&file, &[import])?;
@@ -401,7 +401,7 @@ async fn add(global: &Global, add: &Add) -> CliResult {
     print(global, &result)
 }
 
-/// Returns whether a registered server has this id.
+/// Returns whether a server with this id was registered at run time.
 async fn is_registered(global: &Global, id: &str) -> bool {
     let is_there = state::folder(global).is_ok_and(|folder| folder.join("state.db").exists());
     if !is_there {
@@ -423,7 +423,8 @@ fn entry(add: &Add) -> Value {
     };
     let mut entry = Map::new();
     if let Some((command, args)) = add.command.split_first() {
-        // At a terminal a path starts at the folder of the shell, in the file at the folder of the file.
+        // A path on the command line is relative to the shell's folder, but the kernel resolves a path in the
+        // configuration from the folder of the configuration file.
         let is_path = command.contains(std::path::is_separator);
         entry.insert(
             "command".to_owned(),
@@ -445,7 +446,7 @@ fn entry(add: &Add) -> Value {
     entry.into()
 }
 
-/// Returns a path of the command line as an absolute one, unless it begins with `~` or `$`.
+/// Returns a path from the command line as an absolute path, unless it begins with `~` or `$`.
 fn absolute(path: &str) -> String {
     let full =
         std::path::absolute(path).ok().and_then(|full| full.into_os_string().into_string().ok());
@@ -485,7 +486,7 @@ async fn grants(
     grant::grant_access(global, &config, agents.into_iter().map(access).collect(), write).await
 }
 
-/// Switches a server on or off in the configuration.
+/// Enables or disables a server in the configuration.
 async fn set_enabled(global: &Global, arg: &Rm, is_enabled: bool) -> CliResult {
     let id = &arg.server;
     let own = ConfigFile::open(arg.config.file_to_edit()?)?;
@@ -510,7 +511,7 @@ async fn remove(global: &Global, rm: &Rm) -> CliResult {
         }
         return removed.with_notes(notes).print(global);
     }
-    // Without an entry in the file, it may be a registered server.
+    // If the configuration file has no such server, it may be a registered one.
     let client = match control::connect_to_change(global).await {
         Ok(client) => client,
         Err(failure) if failure.is_no_kernel() => {
@@ -538,7 +539,7 @@ async fn remove(global: &Global, rm: &Rm) -> CliResult {
     removed.print(global)
 }
 
-/// Deletes the decisions about a server that was removed, so that no later server of its id inherits them.
+/// Deletes the decisions about a removed server, so that a later server with the same id does not inherit them.
 async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
     let id = &rm.server;
     if !state::folder(global)?.join("state.db").exists() {
@@ -555,7 +556,7 @@ async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
             client.request::<KernelReload>(&params).await?.forgotten.contains(id)
         }
         Backend::Folder(governance, _) => {
-            // The file of a project may have a server of this id too.
+            // A project's configuration may define another server with this id, which keeps the decisions.
             let is_gone = rm.config.sources().load(&trust).await?.config.server(id).is_none();
             if is_gone {
                 governance.remove_server(&ServerId::from(&**id)).await?;

@@ -1,4 +1,4 @@
-//! `mgp tools`: the tools of all servers, as agents see them.
+//! The command `mgp tools`: shows, calls, pins and approves tools of all servers.
 
 use std::collections::BTreeMap;
 
@@ -340,9 +340,10 @@ async fn pin(global: &Global, pin: &Pin) -> CliResult {
     ActionReport::new(&*pin.tool, status).with_notes(notes).print(global)
 }
 
-/// Finds a tool by its id, or by its bare name if no other tool has that name.
+/// Finds a tool by its id, or by its name if no other tool has that name.
 ///
-/// A name may hold dots: one server's tool can be called like the id of another server's.
+/// The name of a tool may contain dots, so a name may equal the id of another server's tool. Therefore a text with dots
+/// is only accepted as an id.
 fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelTool> {
     if let Some(tool) = all.iter().find(|tool| tool.tool_id == wanted) {
         return Ok(tool);
@@ -361,7 +362,7 @@ fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelToo
     }
 }
 
-/// Returns the tools that a decision is about.
+/// Returns the tools whose definitions the operator decides about.
 fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a KernelTool>> {
     let mut chosen: BTreeMap<&str, &KernelTool> = BTreeMap::new();
     let mut add = |what: &str, matches: &dyn Fn(&KernelTool) -> bool| {
@@ -395,7 +396,7 @@ fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a Ker
     Ok(chosen.into_values().collect())
 }
 
-/// Returns whether a text fits a pattern, in which `*` is any text.
+/// Returns whether a text matches a pattern in which `*` matches any text.
 fn matches_pattern(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(head) else { return false };
@@ -438,7 +439,7 @@ async fn approve(global: &Global, approve: &Approve) -> CliResult {
     }
     let client = control::connect_to_change(global).await?;
     for tool in &tools {
-        // The decision is about the definition that was shown, even if the server has changed it since.
+        // Names the fingerprint that the operator was shown, so that a definition changed since then is not approved.
         let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
         let mut params = KernelToolDecisionParams::new(&*tool.server_id, name);
         params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());

@@ -1,4 +1,4 @@
-//! `mgp why`: what would be decided about a call now, without making it.
+//! The command `mgp why`: shows how the kernel would decide about a call now, without making the call.
 
 use clap::Args;
 use mgp_client_sdk::Client;

@@ -1,6 +1,6 @@
-//! The proof of a command that changes the state folder itself, without a kernel.
+//! Checks the operator's proof for a command that changes the state folder while no kernel runs.
 //!
-//! It protects against mistakes only: a process of the same user can write the files.
+//! The check protects against mistakes only: any process of the same user can write the files directly.
 
 use mgp_discovery::{Config, DiscoveryError, OperatorProof, Sources, Trust};
 use mgp_types::store::MemoryStore;

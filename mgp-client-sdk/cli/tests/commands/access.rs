@@ -1,4 +1,4 @@
-//! Access, permissions, keys and their records, without a kernel.
+//! Tests of `mgp access`, `mgp permissions`, `mgp keys` and `mgp audit` without a running kernel.
 
 use serde_json::json;
 
@@ -37,7 +37,7 @@ fn the_matrix_shows_all_agents_and_servers() {
     );
     home.succeed(&["access", "grant", "ada", "a"]);
     home.succeed(&["access", "grant", "ada", "b", "t"]);
-    // Agents that only have grants are shown too.
+    // Agents that only have access entries, and no configuration, are shown too.
     home.succeed(&["access", "grant", "eve", "a"]);
     let table = home.json("access-matrix", &["access", "matrix", "--agent", "bob"]);
     let rows = table["agents"].as_array().unwrap();
@@ -81,7 +81,7 @@ fn a_name_that_nothing_has_is_refused() {
     let before = home.json("access-query", &["access", "query", "ada", "files"]);
     assert_eq!(before["entries"].as_array().unwrap().len(), 1, "nothing was granted: {before}");
 
-    // What is to come can be decided about, and an agent is new until it has connected.
+    // With `--force`, names that do not exist yet are accepted; an unknown agent only gets a note.
     home.silent(&["access", "grant", "ada", "later", "--force"]);
     let asked = home.run(&["access", "query", "ada", "fiels"]);
     assert_eq!(asked.code, Some(2));

@@ -1,4 +1,4 @@
-//! The first minutes: help, a first configuration, completions, and invalid usage.
+//! Tests of what a new user runs first: help, a first configuration, completions, and invalid usage.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn a_first_configuration_is_written_once() {
     let printed = home.succeed(&["init", "--project"]);
     assert!(printed.contains("mgp trust") && home.path("work/mgp.toml").exists(), "{printed}");
     home.fail(2, &["init", "--project", "--config", "x.toml"], "cannot be used with");
-    // A folder that cannot be created.
+    // A folder that cannot be created, because a file has its name.
     home.write("file", "");
     home.fail(
         1,

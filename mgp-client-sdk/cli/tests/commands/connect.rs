@@ -1,4 +1,4 @@
-//! `mgp connect`.
+//! Tests of `mgp connect` and `mgp disconnect`.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn the_entry_is_added_and_the_rest_of_the_file_is_kept() {
         fs::read_to_string(home.own()).unwrap().contains("[agents.cursor]\ninteractive = true")
     );
 
-    // A second time changes nothing and asks nothing.
+    // Connecting a second time changes nothing and asks nothing.
     let again = home.json("connect", &["connect", "cursor"]);
     assert!(again.get("backup").is_none() && again["interactive"] == true, "{again}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
@@ -140,7 +140,7 @@ fn a_host_gets_no_server_that_it_did_not_have() {
             granted.map(|one| one["server"].as_str().unwrap().to_owned()).collect();
         (granted, done["not_granted"].clone())
     };
-    // The same server under another name; the rest is named.
+    // `mgp connect` recognizes the host's server under another id, and lists the servers that the agent may not use.
     assert_eq!(connect(&["--no-grant"]), (vec![], json!(["bench", "closed", "own"])));
     let plan = Plan { home: &home };
     plan.rename("own", "mine");
@@ -153,7 +153,7 @@ fn a_host_gets_no_server_that_it_did_not_have() {
     home.fail(1, &wrong, "there is no server `bnech`; did you mean `bench`?");
 }
 
-/// The configuration of a home.
+/// The user's own configuration in a home.
 struct Plan<'a> {
     home: &'a Home,
 }
@@ -197,7 +197,7 @@ fn a_replaced_host_starts_its_own_servers_again_after_disconnect() {
     assert_eq!(text(), before, "byte for byte");
     home.fail(1, &["disconnect", "claude-code"], "does not start mgp");
 
-    // The host itself has changed the file since.
+    // The host has changed its file after mgp was connected.
     home.succeed(&connect);
     fs::write(&file, text().replace("\"starts\": 1", "\"starts\": 2")).unwrap();
     let done = home.json("disconnect", &["disconnect", "claude-code"]);

@@ -1,4 +1,4 @@
-//! Commands against a running kernel.
+//! Tests of commands while a kernel runs.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::program::program;
 use crate::world::Home;
 
-/// A running kernel, killed when this is dropped.
+/// A running kernel; dropping this value kills it.
 pub(crate) struct Kernel {
     pub(crate) home: Home,
     child: Child,
@@ -24,7 +24,7 @@ impl Kernel {
         Self::on(home, Some(&config))
     }
 
-    /// Starts a kernel in an existing home, with this configuration or that of the home.
+    /// Starts a kernel in an existing home, with the given configuration or the home's own one.
     pub(crate) fn on(home: Home, config: Option<&Path>) -> Self {
         let ready: PathBuf = home.path("ready.json");
         let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
@@ -39,7 +39,7 @@ impl Kernel {
         kernel
     }
 
-    /// Starts a kernel with the workbench and waits for its tools.
+    /// Starts a kernel with the example server `workbench`, and waits for its tools.
     pub(crate) fn bench() -> Self {
         let bench = program("workbench");
         let kernel = Self::new(&format!("[[servers]]\nid = 'bench'\ncommand = '{bench}'\n"));
@@ -94,7 +94,7 @@ fn status_shows_errors_of_the_configuration_until_they_are_fixed() {
     home.write("c.toml", "[[servers\n");
     until_blocking("the finding is updated", || severity() == "error");
     assert!(home.succeed(&["status"]).contains("/c.toml:1: "), "the place of the error");
-    // The server of the broken entry keeps running.
+    // While its entry is broken, the server keeps running.
     home.write("c.toml", &good.replace("command = ", "comand = "));
     until_blocking("the state is updated", || {
         home.succeed(&["status"]).contains("did you mean `command`?")
@@ -128,7 +128,7 @@ fn only_allowed_hosts_and_origins_reach_a_kernel() {
         first.split(' ').nth(1).unwrap().to_owned()
     };
     let page = "https://app.example";
-    // Accepted requests fail later, because they have no content type.
+    // Requests that pass the host and origin checks then fail with 415, because they have no content type.
     assert_eq!(status("kernel.example:8900", page), "415");
     assert_eq!(status(address, "http://localhost:3000"), "415");
     assert_eq!(status("evil.example", page), "403");
@@ -145,7 +145,7 @@ fn only_allowed_hosts_and_origins_reach_a_kernel() {
 #[test]
 fn an_unread_log_does_not_block_the_kernel() {
     let home = Home::new();
-    // More text than a pipe holds: each line names the file.
+    // More log text than a pipe holds: each line contains the long path of the file.
     let many = |number| format!("[agents.a{number}]\nbudgte = 1\n");
     let file = format!("{}/c.toml", "long".repeat(60));
     let config = home.write(&file, &(0..250).map(many).collect::<String>());
@@ -168,7 +168,7 @@ fn an_unread_log_does_not_block_the_kernel() {
 
 #[test]
 fn stop_returns_when_the_folder_is_free() {
-    // The server exits slowly after its standard input is closed.
+    // The server exits only some time after its standard input is closed.
     let echo = program("echo");
     let kernel = Kernel::new(&format!(
         "[[servers]]\nid = 'slow'\ncommand = 'sh'\nargs = ['-c', 'trap \"\" TERM; \"$0\"; sleep 1.5', '{echo}']\n"
@@ -240,7 +240,7 @@ fn a_terminated_host_removes_its_ready_file() {
     let ready = kernel.home.path("host.json");
     let mut command = kernel.home.command(&["serve", "--stdio", "--ready-file"]);
     let mut host = command.arg(&ready).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    // Kept open, because a shim exits at the end of its input.
+    // Kept open, because the shim exits at the end of its input.
     let input = host.stdin.take();
     until_blocking("the kernel is ready", || ready.exists());
     let reply = std::process::Command::new("kill").arg(host.id().to_string()).status().unwrap();
@@ -362,7 +362,7 @@ fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     lines.next().unwrap().unwrap();
     home.succeed(&["access", "grant", "bob", "bench"]);
     assert!(lines.any(|line| line.unwrap().contains("ACCESS_GRANTED")));
-    // It ends when its reader is gone.
+    // `mgp audit tail` exits when the reader of its output has closed the pipe.
     drop(lines);
     home.succeed(&["access", "grant", "eve", "bench"]);
     let unknown = "there is no tool of bench `ehco`; did you mean `echo`?";
@@ -370,7 +370,7 @@ fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     home.silent(&["access", "grant", "eve", "bench", "ehco", "--force"]);
     assert!(tail.wait().unwrap().success());
 
-    // Changes of keys are recorded beside the log of the kernel.
+    // Changes of keys are recorded in a second log beside the kernel's.
     let before = home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
     let made = home.json("keys-add", &["keys", "add", "nightly"]);
     home.silent(&["keys", "revoke", made["id"].as_str().unwrap()]);
@@ -423,7 +423,7 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     });
     home.fail(1, &["servers", "add", "bench", "--", "x"], "there is a server `bench` already");
 
-    // Sooner than the kernel's own check for changes.
+    // The kernel must reload at once, before its own regular check for changes.
     home.succeed(&["servers", "add", "brief", "--no-grant", "--", &bench]);
     assert_eq!(ids(), ["bench", "brief"]);
     home.silent(&["servers", "disable", "brief"]);
@@ -436,7 +436,7 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     assert!(removed.err.contains("removed with it: the pins brief.echo"), "{removed:?}");
     assert_eq!(ids(), ["bench"]);
 
-    // A server of a project, from its approval until its revocation.
+    // The server of a project runs from the project's approval until its revocation.
     home.write(
         "work/mgp.toml",
         &format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", program("echo")),
@@ -450,7 +450,7 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     until_blocking("the servers are updated", || ids().is_empty());
 }
 
-/// A shell server whose tool has the text of a file as its description.
+/// A shell server with one tool, whose description is the text of a file.
 const SHELL: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/^[^,]*,"id":\([0-9]*\).*/\1/p')
@@ -502,7 +502,7 @@ fn a_changed_definition_waits_for_an_operator() {
 #[test]
 fn an_upgrade_is_one_review() {
     let files = Home::new();
-    // The whole list of tools is in the file.
+    // The file contains the complete list of tools.
     let script =
         SHELL.replace(r#"[{"name":"t","description":"%s","inputSchema":{"type":"object"}}]"#, "%s");
     let list = |word: &str| {

@@ -1,4 +1,4 @@
-//! `mgp disconnect`: a host starts its own servers again.
+//! The command `mgp disconnect`: restores a host's file so that the host starts its own servers again.
 
 use std::fs;
 use std::path::PathBuf;

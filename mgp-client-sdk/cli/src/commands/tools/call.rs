@@ -17,7 +17,7 @@ use crate::output::{Output, Render, first_line, print, print_note};
 use crate::socket_hello::DEFAULT_AGENT;
 use crate::{backend, control, state};
 
-/// The bound of arguments from standard input.
+/// Maximum length of arguments on standard input.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
 
 /// The bound of agents whose view of a tool is looked at.
@@ -73,7 +73,8 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     let agent = &*calling_agent(global, call).await?;
     let client = control::connect_as(global, agent).await?;
     let result = client.call_tool(&call.tool, arguments).await.map_err(|error| {
-        // The refusal is written for the agent; the person here may change what it is about.
+        // The error text addresses the agent. The person who runs this command can change the rules, so the message
+        // adds the command that shows them.
         match error.code() {
             ErrorCode::PERMISSION_DENIED | ErrorCode::ACCESS_DENIED => Failure::failed(format!(
                 "{error}; `mgp why {agent} {}` shows what would let it run",
