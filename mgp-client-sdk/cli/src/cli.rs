@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
-    access, approvals, audit, completions, connect, doctor, guard, import, index, init, kernel,
-    keys, operator, permissions, secrets, servers, tools, trust, why,
+    access, approvals, audit, complete, completions, connect, doctor, guard, import, index, init,
+    kernel, keys, operator, permissions, secrets, servers, tools, trust, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -94,6 +94,9 @@ pub(crate) enum Command {
     Guard(guard::Guard),
     /// Print a completion script for a shell
     Completions(completions::Completions),
+    /// Print the names that can follow on a command line, for the completion scripts
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::Complete),
     /// Run the kernel that several hosts share; `mgp serve --stdio` starts it
     #[command(name = "__kernel", hide = true)]
     Kernel(SharedKernel),

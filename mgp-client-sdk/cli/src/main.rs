@@ -88,8 +88,8 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
-        access, approvals, audit, completions, connect, doctor, guard, import, index, init, kernel,
-        keys, permissions, secrets, servers, tools, trust, why,
+        access, approvals, audit, complete, completions, connect, doctor, guard, import, index,
+        init, kernel, keys, permissions, secrets, servers, tools, trust, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -117,6 +117,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Index(index) => index::run(global, &index).await,
         Command::Why(why) => why::run(global, &why).await,
         Command::Guard(arguments) => guard::run(&arguments),
+        Command::Complete(words) => complete::run(global, &words, Cli::command()).await,
         Command::Completions(completions) => completions::run(&completions, &mut Cli::command()),
     }
 }

@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use mgp_types::sync::Mutex;
 
 use crate::args::Global;
@@ -13,6 +15,14 @@ use crate::output::escape_hidden;
 
 /// The operator's passphrase after the first prompt: a command may connect several times and should ask only once.
 static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);
+
+/// `true` if this command asks for no passphrase.
+static NO_PASSPHRASES: AtomicBool = AtomicBool::new(false);
+
+/// Makes this command fail where it would ask for a passphrase.
+pub(crate) fn refuse_passphrases() {
+    NO_PASSPHRASES.store(true, Ordering::Relaxed);
+}
 
 /// Asks a yes-or-no question whose default is no; returns `None` if there is no terminal.
 ///
@@ -46,6 +56,9 @@ pub(crate) fn line(question: &str) -> CliResult<String> {
 
 /// Asks for the operator's passphrase, at most once per command.
 pub(crate) fn operator_passphrase() -> CliResult<String> {
+    if NO_PASSPHRASES.load(Ordering::Relaxed) {
+        return Err(Failure::failed("this command asks for no passphrase"));
+    }
     let mut known = PASSPHRASE.lock();
     match &*known {
         Some(passphrase) => Ok(passphrase.clone()),

@@ -14,7 +14,7 @@ use mgp_types::mgp::{
 use serde::Serialize;
 use std::sync::Arc;
 
-use super::known_names::{DID_YOU_MEAN, KnownNames, without_force};
+use super::known_names::{AcceptedNames, DID_YOU_MEAN, KnownNames, without_force};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::backend::{Backend, operator};
@@ -71,12 +71,8 @@ pub(crate) struct Grant {
     /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
-    /// Accept a server or tool that does not exist yet
-    #[arg(long)]
-    force: bool,
-    /// Accept an agent that is not known yet, although its name resembles a known one
-    #[arg(long)]
-    new_agent: bool,
+    #[command(flatten)]
+    accept: AcceptedNames,
 }
 
 /// `mgp access matrix`.
@@ -262,12 +258,12 @@ async fn execute(
     backend: &Backend,
 ) -> CliResult<Option<ActionReport>> {
     match access {
-        Access::Grant(Grant { target, deny, no_confirm, expires, because, force, new_agent }) => {
+        Access::Grant(Grant { target, deny, no_confirm, expires, because, accept }) => {
             let known = KnownNames::read(global, backend).await?;
             let target = &target.resolve(&known);
-            let note = if *new_agent { None } else { known.check_agent(&target.agent)? };
+            let note = if accept.new_agent { None } else { known.check_agent(&target.agent)? };
             let mut notes: Vec<String> = note.into_iter().collect();
-            if !force {
+            if !accept.force {
                 notes.extend(target.check(&known).await?);
             }
             let Target { agent, server, tool } = target;
@@ -296,30 +292,33 @@ async fn execute(
             revoke(backend, target).await?;
             return Ok(Some(target.report("revoked")));
         }
-        Access::Query(target) => {
-            let known = KnownNames::read(global, backend).await?;
-            let target = &target.resolve(&known);
-            // An answer about a mistyped name would mislead.
-            if let Err(failure) = target.check(&known).await {
-                let text = without_force(&failure);
-                if text.contains(DID_YOU_MEAN) {
-                    return Err(Failure::usage(text));
-                }
-                print_note(global, &format!("mgp: {text}"));
-            }
-            if let Some(note) = known.note_on_agent(&target.agent) {
-                print_note(global, &format!("mgp: {note}"));
-            }
-            let params = query_params(&target.agent, &target.server, target.tool.as_deref());
-            let result = backend.query(params).await?;
-            let trust = Trust::new(Arc::new(state::db(global).await?));
-            let config = Sources::from_env().load(&trust).await.map(|loaded| loaded.config);
-            let by_default = by_default(&config.unwrap_or_default(), &target.server);
-            print(global, &QueryResult::new(target, by_default, result))?;
-        }
+        Access::Query(target) => query(global, target, backend).await?,
         Access::Matrix(matrix) => print(global, &self::matrix(global, matrix, backend).await?)?,
     }
     Ok(None)
+}
+
+/// Shows whether an agent may use a server or tool.
+async fn query(global: &Global, target: &Target, backend: &Backend) -> CliResult {
+    let known = KnownNames::read(global, backend).await?;
+    let target = &target.resolve(&known);
+    // An answer about a mistyped name would mislead.
+    if let Err(failure) = target.check(&known).await {
+        let text = without_force(&failure);
+        if text.contains(DID_YOU_MEAN) {
+            return Err(Failure::usage(text));
+        }
+        print_note(global, &format!("mgp: {text}"));
+    }
+    if let Some(note) = known.note_on_agent(&target.agent) {
+        print_note(global, &format!("mgp: {note}"));
+    }
+    let params = query_params(&target.agent, &target.server, target.tool.as_deref());
+    let result = backend.query(params).await?;
+    let trust = Trust::new(Arc::new(state::db(global).await?));
+    let config = Sources::from_env().load(&trust).await.map(|loaded| loaded.config);
+    let by_default = by_default(&config.unwrap_or_default(), &target.server);
+    print(global, &QueryResult::new(target, by_default, result))
 }
 
 impl Target {

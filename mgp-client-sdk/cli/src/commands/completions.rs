@@ -19,5 +19,43 @@ pub(crate) struct Completions {
 pub(crate) fn run(completions: &Completions, command: &mut Command) -> CliResult {
     let mut script = Vec::new();
     clap_complete::generate(completions.shell, command, "mgp", &mut script);
+    script.extend_from_slice(names_script(completions.shell).as_bytes());
     write_stdout(&String::from_utf8_lossy(&script))
+}
+
+/// Returns the part of a script that completes names of servers, tools and agents.
+///
+/// `mgp` is that of the `PATH`, not what was typed, which may be a program of the folder.
+fn names_script(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => {
+            r#"
+_mgp_names() {
+    local name
+    COMPREPLY=()
+    while IFS= read -r name; do
+        COMPREPLY+=("$name")
+    done < <(command mgp __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    ((${#COMPREPLY[@]})) || _mgp "$@"
+}
+complete -F _mgp_names -o bashdefault -o default mgp
+"#
+        }
+        Shell::Zsh => {
+            r#"
+_mgp_names() {
+    local -a names
+    names=(${(f)"$(command mgp __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    if (( $#names )); then compadd -a names; else _mgp "$@"; fi
+}
+compdef _mgp_names mgp
+"#
+        }
+        Shell::Fish => {
+            r"
+complete -c mgp -a '(command mgp __complete -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+"
+        }
+        _ => "",
+    }
 }

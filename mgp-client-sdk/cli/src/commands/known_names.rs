@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use clap::Args;
 use mgp_client_sdk::Client;
 use mgp_discovery::{Registrations, Sources, Trust, nearest};
 use mgp_security::ServerHoldings;
@@ -34,6 +35,17 @@ pub(super) const DID_YOU_MEAN: &str = "; did you mean";
 
 /// The end of a refusal of a name that resembles the one of a known agent.
 const NEW_AGENT: &str = "add --new-agent if it is a new one";
+
+/// The names that a command accepts although nothing has them.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct AcceptedNames {
+    /// Accept a server or tool that does not exist yet
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Accept an agent that is not known yet, although its name resembles a known one
+    #[arg(long)]
+    pub(super) new_agent: bool,
+}
 
 /// The names that exist now.
 pub(super) struct KnownNames {
@@ -82,6 +94,18 @@ impl KnownNames {
         let known = Self::read(global, &backend).await;
         backend.close().await?;
         known
+    }
+
+    pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
+        self.servers.keys().map(String::as_str)
+    }
+
+    pub(super) fn tools_of(&self, server: &str) -> impl Iterator<Item = &str> {
+        self.servers.get(server).into_iter().flatten().map(String::as_str)
+    }
+
+    pub(super) fn agents(&self) -> impl Iterator<Item = &str> {
+        self.agents.iter().map(String::as_str)
     }
 
     /// Splits `SERVER.TOOL` after the longest prefix that is the id of a known server.
@@ -156,7 +180,7 @@ impl KnownNames {
     /// agent.
     pub(super) fn check_agent(&self, agent: &str) -> CliResult<Option<String>> {
         let Some(note) = self.note_on_agent(agent) else { return Ok(None) };
-        // `agent-2` beside `agent-1` is no mistake, and short names are all alike.
+        // `agent-2` beside `agent-1` is not mistyped, and short names are all alike.
         let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
         let is_typo = |near: &str| letters(near) != letters(agent);
         if agent.len() >= MIN_TYPO_BYTES && self.nearest_agent(agent).is_some_and(is_typo) {

@@ -129,6 +129,35 @@ fn each_shell_gets_its_completions() {
 }
 
 #[test]
+fn names_are_completed() {
+    let home = Home::with_servers(&["files", "fetch", "clock"]);
+    let names = |words: &[&str]| home.succeed(&[&["__complete", "--"], words].concat());
+    assert_eq!(names(&["servers", "rm", ""]), "", "without a state folder there are none");
+    home.succeed(&["access", "grant", "reviewer", "files"]);
+    assert_eq!(names(&["servers", "rm", "f"]), "fetch\nfiles\n");
+    assert_eq!(names(&["why", "rev"]), "reviewer\n");
+    assert_eq!(names(&["servers", "add", ""]), "");
+    // In a real shell; other words are completed as before.
+    let script = home.write("mgp.bash", &home.succeed(&["completions", "bash"]));
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_mgp")).parent().unwrap();
+    let complete = |words: &str| {
+        let line = format!(
+            "PATH={}:$PATH; source {}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _mgp_names mgp \"${{COMP_WORDS[-1]}}\" x; echo \"${{COMPREPLY[@]}}\"",
+            program.display(),
+            script.display()
+        );
+        let mut bash = std::process::Command::new("bash");
+        let bash = bash.args(["-c", &line]).env_clear().env("HOME", home.path(""));
+        let output = bash.env("PATH", std::env::var_os("PATH").unwrap()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(complete("mgp servers disable c"), "clock\n");
+    assert_eq!(complete("mgp access grant reviewer f"), "fetch files\n");
+    assert!(complete("mgp servers dis").contains("disable"));
+}
+
+#[test]
 fn commands_that_need_a_kernel_show_how_to_start_one() {
     let home = Home::new();
     for arguments in [

@@ -13,6 +13,7 @@ mod doctor;
 mod host;
 #[cfg(unix)]
 mod hostile;
+mod idle;
 mod import;
 #[cfg(unix)]
 mod kernel;

@@ -1,0 +1,167 @@
+//! `mgp tools call`: a call as an agent, under the rules for that agent.
+
+use std::io::Read as _;
+
+use clap::Args;
+use mgp_client_sdk::ToolResult as _;
+use mgp_types::ErrorCode;
+use mgp_types::mcp::CallToolResult;
+use mgp_types::mgp::KernelTool;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::fetch_tools;
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Output, Render, first_line, print, print_note};
+use crate::socket_hello::DEFAULT_AGENT;
+use crate::{backend, control, state};
+
+/// Maximum length of arguments on standard input.
+const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
+
+/// The bound of agents whose view of a tool is looked at.
+const MAX_AGENTS: usize = 64;
+
+/// `mgp tools call`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Call {
+    /// Tool, as `mgp tools ls` names it
+    tool: String,
+    /// Arguments; a value that is valid JSON is parsed
+    #[arg(value_name = "NAME=VALUE")]
+    pairs: Vec<String>,
+    /// All arguments as one JSON object; `-` reads it from standard input
+    #[arg(long, value_name = "JSON", conflicts_with = "pairs")]
+    arguments: Option<String>,
+    /// Agent that calls; the default is `default`, else the only agent that may use the tool
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+}
+
+/// The result of a call.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CallOutput(CallToolResult);
+
+impl Render for CallOutput {
+    fn render(&self, out: &mut Output) {
+        let text = self.0.to_text();
+        if text.is_empty()
+            && let Some(content) = &self.0.structured_content
+        {
+            return out.block(content.as_str());
+        }
+        out.block(&text);
+        let others = self.0.content.iter().filter(|block| block.as_text().is_none()).count();
+        if others > 0 {
+            out.line(format!(
+                "and {} not text; use --json",
+                if others == 1 {
+                    "1 part that is".to_owned()
+                } else {
+                    format!("{others} parts that are")
+                }
+            ));
+        }
+    }
+}
+
+pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
+    let arguments = arguments(call)?;
+    let agent = &*calling_agent(global, call).await?;
+    let client = control::connect_as(global, agent).await?;
+    let result = client.call_tool(&call.tool, arguments).await.map_err(|error| {
+        // The error text addresses the agent. The person who runs this command can change the rules, so the message
+        // adds the command that shows them.
+        match error.code() {
+            ErrorCode::PERMISSION_DENIED | ErrorCode::ACCESS_DENIED => Failure::failed(format!(
+                "{error}; `mgp why {agent} {}` shows what would let it run",
+                call.tool
+            )),
+            _ => Failure::from(error),
+        }
+    })?;
+    let failed = result.is_error == Some(true);
+    if failed && !global.json {
+        return Err(Failure::failed(result.to_text()));
+    }
+    print(global, &CallOutput(result))?;
+    if failed { Err(Failure::failed("the tool reported an error")) } else { Ok(()) }
+}
+
+/// Returns the agent of a call: the named one, else `default`, or the only other agent that sees the tool.
+async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
+    if let Some(agent) = &call.agent {
+        return Ok(agent.clone());
+    }
+    // Below a host only its own agent is let in, which must be named.
+    let Ok(client) = control::connect(global).await else { return Ok(DEFAULT_AGENT.to_owned()) };
+    let is_meant = |tool: &KernelTool| tool.tool_id == call.tool || tool.name == call.tool;
+    let mut others = Vec::new();
+    for agent in std::iter::once(DEFAULT_AGENT.to_owned()).chain(agents_with_access(global).await?)
+    {
+        let tools = fetch_tools(&client, None, Some(&agent)).await?;
+        let Some(tool) = tools.iter().find(|tool| is_meant(tool)) else {
+            // It may be one of the kernel's own.
+            return Ok(DEFAULT_AGENT.to_owned());
+        };
+        match (tool.seen_by_agent, &*agent) {
+            (Some(true), DEFAULT_AGENT) => return Ok(agent),
+            (Some(true), _) => others.push(agent),
+            _ => {}
+        }
+    }
+    match &others[..] {
+        [] => Ok(DEFAULT_AGENT.to_owned()),
+        [agent] => {
+            print_note(global, &format!("mgp: calling as {agent}, since `default` has no access"));
+            Ok(agent.clone())
+        }
+        many => Err(Failure::usage(format!(
+            "`default` may not use `{}`; name one of the agents that may: --agent {}",
+            call.tool,
+            many.join(", --agent ")
+        ))),
+    }
+}
+
+/// Returns the agents with an access entry of their own.
+async fn agents_with_access(global: &Global) -> CliResult<Vec<String>> {
+    let db = state::db(global).await?;
+    let named = mgp_security::Access::named_in(&db, backend::operator().tenant()).await;
+    let named = named.map_err(|error| Failure::failed(error.to_string()))?.into_iter();
+    let named = named
+        .filter(|agent| *agent != "*" && *agent != DEFAULT_AGENT && !agent.starts_with("group:"));
+    Ok(named.take(MAX_AGENTS).collect())
+}
+
+fn arguments(call: &Call) -> CliResult<Map<String, Value>> {
+    let Some(text) = &call.arguments else { return pairs_to_arguments(&call.pairs) };
+    let text = if text == "-" {
+        let mut read = String::new();
+        std::io::stdin().lock().take(MAX_ARGUMENT_BYTES).read_to_string(&mut read)?;
+        read
+    } else {
+        text.clone()
+    };
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("--arguments is not a JSON object: {error}")))
+}
+
+/// Parses arguments of the form `NAME=VALUE`.
+pub(in crate::commands) fn pairs_to_arguments(pairs: &[String]) -> CliResult<Map<String, Value>> {
+    let mut arguments = Map::new();
+    for pair in pairs {
+        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            let pair = first_line(pair, 20);
+            return Err(Failure::usage(format!(
+                "`{pair}` is not NAME=VALUE; or give a JSON object with --arguments"
+            )));
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        arguments.insert(name.to_owned(), value);
+    }
+    Ok(arguments)
+}
