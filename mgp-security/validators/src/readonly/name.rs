@@ -13,7 +13,7 @@ pub(super) enum Intent {
 const READ: &[&str] = &[
     "get", "list", "read", "fetch", "find", "search", "show", "view", "lookup", "look", "count", "check", "validate", "summarize", "describe", "query", "inspect", "peek",
     "preview", "tail", "head", "stat", "status", "browse", "compare", "diff", "explain", "analyze", "analyse", "select", "filter", "is", "has", "exists", "verify",
-    "test", "ping", "resolve", "scan", "detect", "discover", "enumerate", "retrieve", "load", "grep", "glob", "ls", "cat", "whoami", "info", "help", "print",
+    "test", "ping", "resolve", "scan", "detect", "discover", "enumerate", "retrieve", "grep", "glob", "ls", "cat", "whoami", "info", "help", "print",
     "measure", "estimate", "calculate", "compute", "parse", "translate", "lint", "watch", "monitor", "trace", "review", "audit", "suggest", "recommend", "rank", "extract",
     "dry", "simulate", "forecast", "predict", "classify", "tokenize", "hash", "encode", "decode", "convert", "whois", "traceroute", "history", "metadata", "summary", "tree",
     "examine", "display", "report", "outline", "match", "sample", "render",
@@ -28,14 +28,15 @@ const WRITE: &[&str] = &[
     "mkdir", "rmdir", "touch", "mount", "unmount", "format", "execute", "exec", "run", "eval", "evaluate", "invoke", "spawn", "launch", "apply", "patch", "push", "pop",
     "enqueue", "dequeue", "queue", "mark", "unmark", "pin", "unpin", "star", "unstar", "follow", "unfollow", "like", "unlike", "vote", "react", "reply", "post", "tweet", "forward",
     "pay", "charge", "refund", "transfer", "withdraw", "deposit", "buy", "sell", "purchase", "order", "book", "reserve", "rent", "checkout", "commit", "sync", "synchronize",
-    "import", "ingest", "migrate", "seed", "generate", "build", "compile", "train", "lock", "unlock", "open", "close", "toggle", "switch", "turn", "press", "click",
+    "import", "ingest", "migrate", "seed", "build", "compile", "train", "lock", "unlock", "open", "close", "toggle", "switch", "turn", "press", "click",
     "type", "drag", "scroll", "fill", "navigate", "record", "log", "register", "unregister", "deregister", "login", "logout", "sign", "attach", "detach", "link", "bind", "unbind", "connect",
-    "disconnect", "schedule", "reschedule", "trigger", "fire", "emit", "dispatch", "notify", "alert", "email", "mail", "call", "dial", "text", "message", "draft", "compose", "archive",
+    "disconnect", "schedule", "reschedule", "trigger", "fire", "emit", "dispatch", "notify", "alert", "email", "mail", "call", "dial", "message", "draft", "compose", "archive",
     "unarchive", "backup", "snapshot", "rotate", "renew", "expire", "invalidate", "configure", "adjust", "change", "mutate", "increment", "decrement", "increase", "decrease",
-    "scale", "resize", "provision", "bootstrap", "init", "initialize", "setup", "teardown", "fork", "tag", "untag", "label", "unlabel", "comment", "annotate", "rate",
-    "share", "unshare", "hide", "unhide", "flag", "block", "unblock", "mint", "burn", "stake", "print3d", "actuate", "arm", "disarm", "kick", "transform", "translate_file",
-    "bulk", "prune", "evict", "drain", "cordon", "taint", "promote", "demote", "escalate", "acknowledge", "ack", "resolve_issue", "dismiss", "snooze", "complete", "finish", "finalize",
-    "retry", "rerun", "replay", "process_payment", "encrypt", "decrypt_file", "compress", "unzip", "untar", "download_to", "dump", "spend", "bid", "trade", "redeem", "claim", "donate", "amend",
+    "scale", "resize", "provision", "bootstrap", "init", "initialize", "setup", "teardown", "fork", "tag", "untag", "unlabel", "comment", "annotate", "rate",
+    "share", "unshare", "hide", "unhide", "flag", "block", "unblock", "mint", "burn", "actuate", "arm", "disarm", "kick", "translate_file",
+    "bulk", "prune", "evict", "drain", "cordon", "taint", "promote", "demote", "escalate", "acknowledge", "ack", "dismiss", "snooze", "complete", "finish", "finalize",
+    "retry", "rerun", "replay", "encrypt", "compress", "unzip", "untar", "dump", "spend", "bid", "trade", "redeem", "claim", "donate", "amend",
+    "fix", "vacuum", "repair", "clean", "cleanup", "optimize", "reload", "refresh", "reindex", "checkin", "override", "inject", "impersonate", "wake", "unstage", "stage", "squash", "bump", "dim", "calibrate", "play", "skip", "ring",
     "shell", "bash", "terminal", "powershell", "python", "repl", "console", "sudo", "script", "sandbox",
 ];
 /// Write verbs that are also common nouns, so that they may end a name after a read verb.
@@ -73,25 +74,26 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
     let is = |list: &[&str], word: &String| list.contains(&word.as_str());
     // Opening a file or page is decided by the mode.
     let opens = |at: usize| clause[at] == "open" && matches!(clause.get(at + 1).map(String::as_str), None | Some("file" | "page" | "url" | "document" | "image" | "folder" | "resource" | "link"));
-    let known = |at: usize| is(READ, &clause[at]) || is(WRITE, &clause[at]) && !opens(at);
+    let known = |at: usize| is(READ, &clause[at]) || is_write(&clause[at]) && !opens(at);
     let Some(first) = (0..clause.len()).find(|at| known(*at)) else { return Intent::Unknown };
     let word = &clause[first];
-    if is(WRITE, word) {
+    if is_write(word) {
         // A verb may follow its object, as in `file.write`; a noun may precede a read verb, as in `comment_list`.
         let read_after = clause[first + 1..].iter().find(|word| is(READ, word));
-        let noun = is(NOUNS, word) && first + 2 == clause.len() && read_after.is_some_and(|after| matches!(after.as_str(), "get" | "list" | "search" | "read" | "find" | "fetch" | "count" | "status" | "info" | "history" | "show" | "lookup"));
+        let noun = is(NOUNS, word) && word != "mark" && first + 2 == clause.len() && read_after.is_some_and(|after| matches!(after.as_str(), "get" | "list" | "search" | "read" | "find" | "fetch" | "count" | "status" | "info" | "history" | "show" | "lookup"));
         return if noun && !later { Intent::Read } else { Intent::Write(word.clone()) };
     }
     // A write verb at the end of the clause has no noun to describe.
     match clause.last() {
-        Some(last) if first + 1 < clause.len() && is(WRITE, last) && !is(NOUNS, last) => Intent::Write(last.clone()),
+        Some(last) if first + 1 < clause.len() && is_write(last) && !is(NOUNS, last) => Intent::Write(last.clone()),
         _ => Intent::Read,
     }
 }
 
-/// Returns whether a word means a write or an execution.
+/// Returns whether a word means a write or an execution, also again, back, or of many things.
 pub(super) fn is_write(word: &str) -> bool {
-    WRITE.contains(&word)
+    let again = ["re", "un", "auto", "bulk", "batch", "mass", "multi"].iter().filter_map(|start| word.strip_prefix(start));
+    WRITE.contains(&word) || again.into_iter().any(|verb| verb.len() > 2 && WRITE.contains(&verb)) && !matches!(word, "recall" | "return" | "report" | "remark")
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let stdin = |arg: &str| arg == "-" || arg.starts_with("/dev/") || arg.starts_with("/proc/") || arg.contains("://");
     if SHELLS.contains(&name) {
         let script = args.skip(args.leading("oO").0.len()).operands().next();
-        let args = args.leading("oO");
         let lower: Vec<String> = args.texts().map(str::to_ascii_lowercase).collect();
+        let args = args.leading("oO");
         let windows = matches!(name, "pwsh" | "powershell" | "cmd") && lower.iter().any(|arg| ["-c", "-e", "/c", "/k", "/r"].iter().any(|flag| arg.starts_with(flag)));
         let long = ["--command", "--init-command", "--init-file", "--rcfile", "--interactive", "--login"];
         let code = args.short("csiCl", "oO") || args.any(&long) || windows;

@@ -98,7 +98,7 @@ pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
 /// Returns the name by which the rules know a command: without folder, version and case.
 fn command_name(command: &Word) -> Result<String, Refusal> {
     let text = command.text.as_str();
-    if command.expands {
+    if command.expands && text != "[" {
         return Err("the name of the command is made by an expansion".to_owned());
     }
     if text.is_empty() {
