@@ -88,8 +88,8 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
-        access, approvals, audit, completions, connect, doctor, guard, import, index, init, kernel, keys,
-        permissions, secrets, servers, tools, trust, why,
+        access, approvals, audit, completions, connect, doctor, guard, import, index, init, kernel,
+        keys, permissions, secrets, servers, tools, trust, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),

@@ -44,7 +44,9 @@ pub(crate) fn leaves(arguments: &Value) -> Result<Vec<Leaf<'_>>, String> {
     while let Some((keys, value)) = open.pop() {
         seen += 1;
         if seen > MAX_VALUES || keys.len() > MAX_DEPTH {
-            return Err(format!("the arguments have more than {MAX_VALUES} values or {MAX_DEPTH} levels"));
+            return Err(format!(
+                "the arguments have more than {MAX_VALUES} values or {MAX_DEPTH} levels"
+            ));
         }
         match value {
             Value::Object(members) => {
@@ -71,7 +73,8 @@ pub(crate) fn key_words(name: &str) -> Vec<String> {
             fresh = true;
             continue;
         }
-        let lower_before = at > 0 && (chars[at - 1].is_lowercase() || chars[at - 1].is_ascii_digit());
+        let lower_before =
+            at > 0 && (chars[at - 1].is_lowercase() || chars[at - 1].is_ascii_digit());
         let lower_after = chars.get(at + 1).is_some_and(|next| next.is_lowercase());
         let upper_before = at > 0 && chars[at - 1].is_uppercase();
         if fresh || c.is_uppercase() && (lower_before || upper_before && lower_after) {

@@ -63,7 +63,8 @@ impl Cases {
     /// # Errors
     /// The reason why its call is blocked.
     pub fn judge(&self, line: &str) -> Result<(), String> {
-        let UniqueJson(case) = serde_json::from_str(line).map_err(|error| format!("the line cannot be read: {error}"))?;
+        let UniqueJson(case) = serde_json::from_str(line)
+            .map_err(|error| format!("the line cannot be read: {error}"))?;
         match self.kind {
             CaseKind::Sandbox => self.sandbox(&case),
             CaseKind::NetworkRestricted => network(&case),
@@ -83,7 +84,9 @@ impl Cases {
 
     fn readonly(&self, case: &Value) -> Result<(), String> {
         let input = &case["input"];
-        let trust = input.get("trust_level").map_or(Ok(TrustLevel::Sandboxed), |trust| serde_json::from_value(trust.clone()));
+        let trust = input
+            .get("trust_level")
+            .map_or(Ok(TrustLevel::Sandboxed), |trust| serde_json::from_value(trust.clone()));
         let trust = trust.map_err(|error| format!("`trust_level` cannot be read: {error}"))?;
         let tool = text(&input["tool"], "name").ok_or("the tool has no name")?;
         let call = ToolCall::new(tool, &input["arguments"]).definition(&input["tool"]).trust(trust);
@@ -96,14 +99,17 @@ impl Cases {
         let mut rules = match self.configs.get(name) {
             Some(rules) => rules.clone(),
             None if case.get("config").is_none() => json!({}),
-            None => return Err(format!("the lists `{name}` are unknown; `--configs FILE` has them")),
+            None => {
+                return Err(format!("the lists `{name}` are unknown; `--configs FILE` has them"));
+            }
         };
         for member in ["level", "language"] {
             if let (Some(rules), Some(value)) = (rules.as_object_mut(), case.get(member)) {
                 rules.insert(member.to_owned(), value.clone());
             }
         }
-        let rules: CodeSafety = serde_json::from_value(rules).map_err(|error| format!("the lists cannot be read: {error}"))?;
+        let rules: CodeSafety = serde_json::from_value(rules)
+            .map_err(|error| format!("the lists cannot be read: {error}"))?;
         CodePolicy::new(&rules).check(code).map_err(|rejection| rejection.to_string())
     }
 
@@ -125,23 +131,35 @@ impl Resolver for Answers {
 fn network(case: &Value) -> Result<(), String> {
     let addresses = |value: &Value| -> Result<Vec<IpAddr>, String> {
         let list = value.as_array().ok_or("a list of addresses is expected")?;
-        list.iter().map(|one| one.as_str().and_then(|one| one.parse().ok()).ok_or_else(|| format!("`{one}` is not an address"))).collect()
+        list.iter()
+            .map(|one| {
+                one.as_str()
+                    .and_then(|one| one.parse().ok())
+                    .ok_or_else(|| format!("`{one}` is not an address"))
+            })
+            .collect()
     };
     let rounds: Vec<Vec<IpAddr>> = match (case.get("resolve_seq"), case.get("resolve")) {
-        (Some(Value::Array(rounds)), _) => rounds.iter().map(addresses).collect::<Result<_, _>>()?,
+        (Some(Value::Array(rounds)), _) => {
+            rounds.iter().map(addresses).collect::<Result<_, _>>()?
+        }
         (None, Some(resolve)) => vec![addresses(resolve)?],
         _ => Vec::new(),
     };
     let answers = Answers(rounds.first().cloned().unwrap_or_default());
     let rules = NetworkRules::new().resolver(&answers);
-    let redirects: Vec<&str> = case["redirect_chain"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let redirects: Vec<&str> =
+        case["redirect_chain"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     match (text(case, "kind"), &case["input"]) {
         (Some("url") | None, Value::String(url)) => rules.check_redirects(url, &redirects)?,
         (Some("host"), Value::String(host)) => rules.check_host(host)?,
         (Some("args"), arguments) => {
-            let validators = ValidatorSet::new().resolver(std::sync::Arc::new(Answers(answers.0.clone())));
+            let validators =
+                ValidatorSet::new().resolver(std::sync::Arc::new(Answers(answers.0.clone())));
             let call = ToolCall::new("fetch", arguments);
-            validators.check(&Validator::NetworkRestricted, &call).map_err(|rejection| rejection.to_string())?;
+            validators
+                .check(&Validator::NetworkRestricted, &call)
+                .map_err(|rejection| rejection.to_string())?;
         }
         (kind, _) => return Err(format!("unknown kind {kind:?} of input; known: url, host, args")),
     }

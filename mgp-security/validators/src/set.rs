@@ -93,14 +93,18 @@ impl ValidatorSet {
             Validator::None => Ok(()),
             Validator::Sandbox => shell::check(call.tool, call.arguments).map_err(reject),
             Validator::Readonly => {
-                readonly::check(call.tool, call.definition, call.arguments, &call.trust).map_err(reject)
+                readonly::check(call.tool, call.definition, call.arguments, &call.trust)
+                    .map_err(reject)
             }
             Validator::NetworkRestricted => {
                 network::check(call.arguments, self.resolver.as_deref()).map_err(reject)
             }
             Validator::CodeSafety => match &call.code {
                 Some(policy) => code::check_arguments(policy, call.arguments),
-                None => code::check_arguments(&CodePolicy::of_definition(call.definition)?, call.arguments),
+                None => code::check_arguments(
+                    &CodePolicy::of_definition(call.definition)?,
+                    call.arguments,
+                ),
             },
             unknown => Err(reject(format!(
                 "unknown validator `{unknown}`; known: sandbox, readonly, network_restricted, code_safety, none"

@@ -1,7 +1,9 @@
 //! Calls as a kernel makes them: shapes of arguments, unknown validators, declared rules, bodies of rejections.
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, TrustLevel, Validator};
-use mgp_validators::{CodePolicy, NetworkRules, Rejection, Resolver, ToolCall, UniqueJson, ValidatorSet};
+use mgp_validators::{
+    CodePolicy, NetworkRules, Rejection, Resolver, ToolCall, UniqueJson, ValidatorSet,
+};
 use serde_json::{Value, json};
 use std::{net::IpAddr, sync::Arc};
 
@@ -66,7 +68,10 @@ fn what_cannot_be_judged_is_blocked() {
     let call = ToolCall::new("run", &arguments);
     let unknown = Validator::from("sandbx");
     let rejection = ValidatorSet::new().check(&unknown, &call).expect_err("unknown");
-    assert!(rejection.reason().contains("unknown validator `sandbx`; known: sandbox"), "{rejection}");
+    assert!(
+        rejection.reason().contains("unknown validator `sandbx`; known: sandbox"),
+        "{rejection}"
+    );
     assert_eq!(ValidatorSet::new().check(&Validator::None, &call), Ok(()));
     for text in [r#"{"command":"ls","command":"rm -rf x"}"#, r#"{"a":[{"b":1,"b":2}]}"#] {
         assert!(serde_json::from_str::<UniqueJson>(text).is_err(), "{text}");
@@ -86,7 +91,8 @@ fn rules(level: CodeSafetyLevel) -> CodeSafety {
 #[test]
 fn a_rejection_of_code_names_the_rules() {
     let code = "from subprocess import run as r\nx = eval\nx('1')";
-    let rejection = CodePolicy::new(&rules(CodeSafetyLevel::Standard)).check(code).expect_err("blocked");
+    let rejection =
+        CodePolicy::new(&rules(CodeSafetyLevel::Standard)).check(code).expect_err("blocked");
     let body = serde_json::to_value(rejection.body()).expect("JSON");
     assert_eq!(
         body,
@@ -132,13 +138,19 @@ fn a_second_declaration_only_tightens() {
     let policy = CodePolicy::new(&wide).tightened(&rules(CodeSafetyLevel::Strict));
     assert!(policy.check("import re").is_err());
     assert!(policy.check("import json").is_ok());
-    assert!(CodePolicy::new(&rules(CodeSafetyLevel::Strict)).tightened(&wide).check("import re").is_err());
+    assert!(
+        CodePolicy::new(&rules(CodeSafetyLevel::Strict))
+            .tightened(&wide)
+            .check("import re")
+            .is_err()
+    );
 }
 
 #[test]
 fn code_is_found_by_its_argument_and_judged_in_its_language() {
     let check = |arguments: Value, policy: CodePolicy| {
-        ValidatorSet::new().check(&Validator::CodeSafety, &ToolCall::new("run", &arguments).code(policy))
+        ValidatorSet::new()
+            .check(&Validator::CodeSafety, &ToolCall::new("run", &arguments).code(policy))
     };
     let mut any = rules(CodeSafetyLevel::Standard);
     any.language = None;
@@ -153,9 +165,17 @@ fn code_is_found_by_its_argument_and_judged_in_its_language() {
         (json!({"code": "x = (", "name": "a"}), python.clone(), false),
         (json!({"code": "puts 1", "language": "ruby"}), python, false),
         (json!({"code": "const x = 1", "language": "JavaScript"}), any.clone(), true),
-        (json!({"code": "let x: number = 1; eval('1')", "language": "typescript"}), any.clone(), false),
+        (
+            json!({"code": "let x: number = 1; eval('1')", "language": "typescript"}),
+            any.clone(),
+            false,
+        ),
         (json!({"code": "let x: number = 1 as any", "language": "ts"}), any.clone(), true),
-        (json!({"code": "ls | grep a > out.txt\ngit status", "language": "bash"}), any.clone(), true),
+        (
+            json!({"code": "ls | grep a > out.txt\ngit status", "language": "bash"}),
+            any.clone(),
+            true,
+        ),
         (json!({"code": "ls\nrm -rf x", "language": "bash"}), any.clone(), false),
         (json!({"code": "ls > /etc/x", "language": "bash"}), any.clone(), false),
         (json!({"code": "puts 1", "language": "ruby"}), any.clone(), false),
@@ -164,18 +184,22 @@ fn code_is_found_by_its_argument_and_judged_in_its_language() {
         let decided = check(arguments.clone(), policy);
         assert_eq!(decided.is_ok(), allowed, "{arguments}: {decided:?}");
     }
-    let definition = json!({"security": {"code_safety": {"level": "standard", "language": "python"}}});
+    let definition =
+        json!({"security": {"code_safety": {"level": "standard", "language": "python"}}});
     let arguments = json!({"code": "import os\nos.system('id')"});
     let call = ToolCall::new("run", &arguments);
     let validators = ValidatorSet::new();
-    assert!(validators.check(&Validator::CodeSafety, &call.clone().definition(&definition)).is_err());
+    assert!(
+        validators.check(&Validator::CodeSafety, &call.clone().definition(&definition)).is_err()
+    );
     assert!(validators.check(&Validator::CodeSafety, &call).is_err(), "no rules are declared");
 }
 
 #[test]
 fn patterns_that_are_no_names_are_looked_for_without_blanks() {
     let mut with = rules(CodeSafetyLevel::Standard);
-    with.blocked_patterns = vec!["while True:".to_owned(), ".system(".to_owned(), "Popen(".to_owned()].into();
+    with.blocked_patterns =
+        vec!["while True:".to_owned(), ".system(".to_owned(), "Popen(".to_owned()].into();
     let policy = CodePolicy::new(&with);
     for code in ["while  True :\n    pass", "x.system('id')", "import mod\nmod.Popen('id')"] {
         assert!(policy.check(code).is_err(), "{code}");
@@ -199,13 +223,19 @@ fn names_are_resolved_and_checked_again_at_the_connection() {
     assert_eq!(rules.check_url("https://public.example/"), Ok(()));
     assert!(rules.check_url("https://private.example/").is_err());
     assert!(rules.check_connect("127.0.0.1".parse().expect("an address")).is_err());
-    assert!(rules.check_redirects("https://a.example/", &["/b", "https://private.example/"]).is_err());
+    assert!(
+        rules.check_redirects("https://a.example/", &["/b", "https://private.example/"]).is_err()
+    );
     assert_eq!(rules.check_redirects("https://a.example/", &["/b", "//c.example/d"]), Ok(()));
     let many = vec!["https://b.example/"; 11];
     assert!(rules.check_redirects("https://a.example/", &many).is_err());
     let validators = ValidatorSet::new().resolver(Arc::new(Rebinding));
     let arguments = json!({"url": "https://private.example/"});
-    assert!(validators.check(&Validator::NetworkRestricted, &ToolCall::new("fetch", &arguments)).is_err());
+    assert!(
+        validators
+            .check(&Validator::NetworkRestricted, &ToolCall::new("fetch", &arguments))
+            .is_err()
+    );
 }
 
 #[test]

@@ -17,7 +17,10 @@ fn check(kind: CaseKind, lines: &str) {
             wrong.push(format!("{line}: {decided:?}"));
         }
     }
-    assert!(blocked > 30 && allowed > 25, "the file has both: {blocked} blocked, {allowed} allowed");
+    assert!(
+        blocked > 30 && allowed > 25,
+        "the file has both: {blocked} blocked, {allowed} allowed"
+    );
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 

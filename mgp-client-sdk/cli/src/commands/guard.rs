@@ -31,12 +31,15 @@ pub(crate) fn run(arguments: &Guard) -> CliResult {
     let unknown = || Failure::usage(format!("unknown judge `{}`", arguments.kind));
     let mut judge = Judge::from_name(&arguments.kind).ok_or_else(unknown)?;
     if let Some(file) = &arguments.configs {
-        let named = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", file.display()));
+        let named =
+            |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", file.display()));
         let text = fs::read_to_string(file).map_err(|error| named(&error))?;
         judge = judge.configs(&text).map_err(|error| named(&error))?;
     }
     let timing = match judge.answer_all(io::stdin().lock(), io::stdout().lock()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Failure::output_closed()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return Err(Failure::output_closed());
+        }
         answered => answered?,
     };
     if arguments.timing {

@@ -25,7 +25,12 @@ pub(super) enum Dialect {
 ///
 /// # Errors
 /// The reason why it cannot be judged.
-pub(super) fn check(policy: &CodePolicy, source: &str, dialect: Dialect, found: &mut Findings) -> Result<(), String> {
+pub(super) fn check(
+    policy: &CodePolicy,
+    source: &str,
+    dialect: Dialect,
+    found: &mut Findings,
+) -> Result<(), String> {
     let grammar = match dialect {
         Dialect::JavaScript => tree_sitter_javascript::LANGUAGE,
         #[cfg(feature = "typescript")]
@@ -75,16 +80,24 @@ impl Scope<'_> {
             }
             "augmented_assignment_expression" => {
                 if let (Some(left), Some(right)) = (field(node, "left"), field(node, "right")) {
-                    let values = match concatenated(&self.eval(left, 0), &self.eval(right, 0)).first() {
-                        Some(Value::Text(_) | Value::AnyText) => either(self.eval(right, 0), one(Value::AnyText)),
-                        _ => either(self.eval(right, 0), one(Value::Unknown)),
-                    };
+                    let values =
+                        match concatenated(&self.eval(left, 0), &self.eval(right, 0)).first() {
+                            Some(Value::Text(_) | Value::AnyText) => {
+                                either(self.eval(right, 0), one(Value::AnyText))
+                            }
+                            _ => either(self.eval(right, 0), one(Value::Unknown)),
+                        };
                     self.target(left, &values);
                 }
             }
             "import_statement" => {
-                if let Some(module) = field(node, "source").and_then(|source| texts(&self.eval(source, 0)).next().map(module_of)) {
-                    let clause: Vec<Node<'_>> = children(node).into_iter().filter(|child| child.kind() == "import_clause").collect();
+                if let Some(module) = field(node, "source")
+                    .and_then(|source| texts(&self.eval(source, 0)).next().map(module_of))
+                {
+                    let clause: Vec<Node<'_>> = children(node)
+                        .into_iter()
+                        .filter(|child| child.kind() == "import_clause")
+                        .collect();
                     for part in clause.into_iter().flat_map(children) {
                         self.import(part, &module);
                     }
@@ -121,7 +134,9 @@ impl Scope<'_> {
 
     fn import(&mut self, part: Node<'_>, module: &str) {
         match part.kind() {
-            "identifier" => drop(self.names.bind(&self.text(part), one(Value::Path(format!("@{module}"))))),
+            "identifier" => {
+                drop(self.names.bind(&self.text(part), one(Value::Path(format!("@{module}")))))
+            }
             "namespace_import" => {
                 if let Some(name) = part.named_child(0) {
                     self.names.bind(&self.text(name), one(Value::Path(format!("@{module}"))));
@@ -141,11 +156,15 @@ impl Scope<'_> {
 
     fn target(&mut self, target: Node<'_>, values: &Values) {
         match target.kind() {
-            "identifier" | "shorthand_property_identifier_pattern" => drop(self.names.bind(&self.text(target), values.clone())),
+            "identifier" | "shorthand_property_identifier_pattern" => {
+                drop(self.names.bind(&self.text(target), values.clone()))
+            }
             "object_pattern" => {
                 for part in children(target) {
                     let key = field(part, "key").or_else(|| field(part, "left")).unwrap_or(part);
-                    let name = texts(&self.eval(key, 0)).next().map_or_else(|| self.text(key), str::to_owned);
+                    let name = texts(&self.eval(key, 0))
+                        .next()
+                        .map_or_else(|| self.text(key), str::to_owned);
                     let member = member(values, &name);
                     match field(part, "value") {
                         Some(value) => self.target(value, &member),
@@ -153,8 +172,14 @@ impl Scope<'_> {
                     }
                 }
             }
-            "array_pattern" | "rest_pattern" | "required_parameter" | "optional_parameter" | "parenthesized_expression" => {
-                for part in children(target).into_iter().filter(|part| part.kind() != "type_annotation") {
+            "array_pattern"
+            | "rest_pattern"
+            | "required_parameter"
+            | "optional_parameter"
+            | "parenthesized_expression" => {
+                for part in
+                    children(target).into_iter().filter(|part| part.kind() != "type_annotation")
+                {
                     self.target(part, &one(Value::Unknown));
                 }
             }
@@ -184,9 +209,12 @@ impl Scope<'_> {
 
     fn compute(&self, node: Node<'_>, depth: usize) -> Values {
         let unknown = || one(Value::Unknown);
-        let eval = |name: &str| field(node, name).map_or_else(unknown, |child| self.eval(child, depth));
+        let eval =
+            |name: &str| field(node, name).map_or_else(unknown, |child| self.eval(child, depth));
         match node.kind() {
-            "identifier" | "shorthand_property_identifier" | "undefined" => self.name(&self.text(node)),
+            "identifier" | "shorthand_property_identifier" | "undefined" => {
+                self.name(&self.text(node))
+            }
             "this" => one(Value::Path("this".to_owned())),
             "meta_property" => one(Value::Path("import.meta".to_owned())),
             "import" => one(Value::Path("import".to_owned())),
@@ -197,8 +225,14 @@ impl Scope<'_> {
             "subscript_expression" => {
                 let (object, keys) = (eval("object"), eval("index"));
                 let named: Values = texts(&keys).flat_map(|key| member(&object, key)).collect();
-                let listed = field(node, "object").filter(|object| object.kind() == "array").map(children).unwrap_or_default();
-                let all = listed.into_iter().take(12).fold(named, |all, item| either(all, self.eval(item, depth)));
+                let listed = field(node, "object")
+                    .filter(|object| object.kind() == "array")
+                    .map(children)
+                    .unwrap_or_default();
+                let all = listed
+                    .into_iter()
+                    .take(12)
+                    .fold(named, |all, item| either(all, self.eval(item, depth)));
                 if all.is_empty() { unknown() } else { all }
             }
             "call_expression" | "new_expression" => self.call(node, depth),
@@ -210,21 +244,42 @@ impl Scope<'_> {
             },
             "ternary_expression" => either(eval("consequence"), eval("alternative")),
             "assignment_expression" => eval("right"),
-            "parenthesized_expression" | "await_expression" | "as_expression" | "non_null_expression" | "satisfies_expression" | "template_substitution" | "computed_property_name" => {
+            "parenthesized_expression"
+            | "await_expression"
+            | "as_expression"
+            | "non_null_expression"
+            | "satisfies_expression"
+            | "template_substitution"
+            | "computed_property_name" => {
                 children(node).first().map_or_else(unknown, |inner| self.eval(*inner, depth))
             }
-            "type_assertion" | "sequence_expression" => children(node).last().map_or_else(unknown, |inner| self.eval(*inner, depth)),
-            "property_identifier" | "private_property_identifier" => one(Value::Text(self.text(node))),
-            "arrow_function" | "function_expression" | "generator_function" | "function_declaration" => one(Value::Path("?function".to_owned())),
+            "type_assertion" | "sequence_expression" => {
+                children(node).last().map_or_else(unknown, |inner| self.eval(*inner, depth))
+            }
+            "property_identifier" | "private_property_identifier" => {
+                one(Value::Text(self.text(node)))
+            }
+            "arrow_function"
+            | "function_expression"
+            | "generator_function"
+            | "function_declaration" => one(Value::Path("?function".to_owned())),
             "array" | "object" | "number" | "regex" => one(Value::Path("?literal".to_owned())),
             _ => unknown(),
         }
     }
 
     fn name(&self, name: &str) -> Values {
-        let global = || one(Value::Path(if rules::GLOBALS.contains(&name) { "globalThis".to_owned() } else { name.to_owned() }));
+        let global = || {
+            one(Value::Path(if rules::GLOBALS.contains(&name) {
+                "globalThis".to_owned()
+            } else {
+                name.to_owned()
+            }))
+        };
         match self.names.get(name) {
-            Some(values) if rules::BUILTINS.contains(&name) || rules::GLOBALS.contains(&name) => either(values.clone(), global()),
+            Some(values) if rules::BUILTINS.contains(&name) || rules::GLOBALS.contains(&name) => {
+                either(values.clone(), global())
+            }
             Some(values) => values.clone(),
             None => global(),
         }
@@ -232,26 +287,56 @@ impl Scope<'_> {
 
     fn call(&self, node: Node<'_>, depth: usize) -> Values {
         let unknown = || one(Value::Unknown);
-        let Some(function) = field(node, "function").or_else(|| field(node, "constructor")) else { return unknown() };
+        let Some(function) = field(node, "function").or_else(|| field(node, "constructor")) else {
+            return unknown();
+        };
         let arguments = field(node, "arguments").map(children).unwrap_or_default();
-        let argument = |at: usize| arguments.get(at).map_or_else(unknown, |argument| self.eval(*argument, depth));
+        let argument = |at: usize| {
+            arguments.get(at).map_or_else(unknown, |argument| self.eval(*argument, depth))
+        };
         let mut all = Vec::new();
         for value in self.eval(function, depth) {
             let Value::Path(path) = value else {
                 all = either(all, unknown());
                 continue;
             };
-            let required = matches!(path.as_str(), "require" | "import" | "module.require" | "process.mainModule.require" | "require.main.require" | "process.getBuiltinModule" | "globalThis.require");
+            let required = matches!(
+                path.as_str(),
+                "require"
+                    | "import"
+                    | "module.require"
+                    | "process.mainModule.require"
+                    | "require.main.require"
+                    | "process.getBuiltinModule"
+                    | "globalThis.require"
+            );
             let result = if required {
-                texts(&argument(0)).map(|name| Value::Path(format!("@{}", module_of(name)))).chain([Value::Unknown]).collect()
+                texts(&argument(0))
+                    .map(|name| Value::Path(format!("@{}", module_of(name))))
+                    .chain([Value::Unknown])
+                    .collect()
             } else {
                 match path.as_str() {
-                    "Reflect.get" => texts(&argument(1)).flat_map(|name| member(&argument(0), name)).chain([Value::Unknown]).collect(),
-                    "String.fromCharCode" | "String.fromCodePoint" | "atob" | "String" | "unescape" | "decodeURIComponent" => one(Value::AnyText),
-                    "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => one(Value::Path("?prototype".to_owned())),
+                    "Reflect.get" => texts(&argument(1))
+                        .flat_map(|name| member(&argument(0), name))
+                        .chain([Value::Unknown])
+                        .collect(),
+                    "String.fromCharCode"
+                    | "String.fromCodePoint"
+                    | "atob"
+                    | "String"
+                    | "unescape"
+                    | "decodeURIComponent" => one(Value::AnyText),
+                    "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => {
+                        one(Value::Path("?prototype".to_owned()))
+                    }
                     _ => match self.method(function, &arguments, depth) {
                         Some(values) => values,
-                        None => one(Value::Path(if path.len() < 200 { format!("{path}()") } else { "?()".to_owned() })),
+                        None => one(Value::Path(if path.len() < 200 {
+                            format!("{path}()")
+                        } else {
+                            "?()".to_owned()
+                        })),
                     },
                 }
             };
@@ -268,18 +353,26 @@ impl Scope<'_> {
         if name == "join" && object.kind() == "array" {
             let parts: Option<Vec<String>> = children(object).iter().map(text_of).collect();
             let between = arguments.first().and_then(text_of).unwrap_or_else(|| ",".to_owned());
-            return Some(one(parts.map_or(Value::AnyText, |parts| Value::Text(parts.join(&between)))));
+            return Some(one(
+                parts.map_or(Value::AnyText, |parts| Value::Text(parts.join(&between)))
+            ));
         }
         let text = text_of(&object)?;
         Some(one(match name.as_str() {
             "toLowerCase" => Value::Text(text.to_lowercase()),
             "toUpperCase" => Value::Text(text.to_uppercase()),
             "trim" | "toString" | "valueOf" => Value::Text(text),
-            "concat" => arguments.iter().map(text_of).collect::<Option<String>>().map_or(Value::AnyText, |rest| Value::Text(text + &rest)),
-            "replace" | "replaceAll" => match (arguments.first().and_then(text_of), arguments.get(1).and_then(text_of)) {
-                (Some(from), Some(to)) => Value::Text(text.replace(&from, &to)),
-                _ => Value::AnyText,
-            },
+            "concat" => arguments
+                .iter()
+                .map(text_of)
+                .collect::<Option<String>>()
+                .map_or(Value::AnyText, |rest| Value::Text(text + &rest)),
+            "replace" | "replaceAll" => {
+                match (arguments.first().and_then(text_of), arguments.get(1).and_then(text_of)) {
+                    (Some(from), Some(to)) => Value::Text(text.replace(&from, &to)),
+                    _ => Value::AnyText,
+                }
+            }
             "split" | "match" | "indexOf" | "includes" => Value::Unknown,
             _ => Value::AnyText,
         }))
@@ -289,8 +382,12 @@ impl Scope<'_> {
         let mut text = String::new();
         for part in children(node) {
             match part.kind() {
-                "string_fragment" => text.push_str(self.source.get(part.byte_range()).unwrap_or_default()),
-                "escape_sequence" => text.push_str(&unescape(self.source.get(part.byte_range()).unwrap_or_default())),
+                "string_fragment" => {
+                    text.push_str(self.source.get(part.byte_range()).unwrap_or_default())
+                }
+                "escape_sequence" => {
+                    text.push_str(&unescape(self.source.get(part.byte_range()).unwrap_or_default()))
+                }
                 _ => match self.eval(part, depth).as_slice() {
                     [Value::Text(part)] => text.push_str(part),
                     _ => return Value::AnyText,
@@ -304,9 +401,26 @@ impl Scope<'_> {
     pub(super) fn is_use(node: Node<'_>) -> bool {
         let Some(parent) = node.parent() else { return true };
         match parent.kind() {
-            "variable_declarator" | "function_declaration" | "class_declaration" | "class" | "generator_function_declaration" | "function_expression" | "generator_function" => !is_field(node, "name"),
-            "formal_parameters" | "required_parameter" | "optional_parameter" | "import_clause" | "import_specifier" | "namespace_import" | "rest_pattern" | "array_pattern" | "labeled_statement"
-            | "predefined_type" | "type_annotation" | "type_identifier" | "nested_type_identifier" => false,
+            "variable_declarator"
+            | "function_declaration"
+            | "class_declaration"
+            | "class"
+            | "generator_function_declaration"
+            | "function_expression"
+            | "generator_function" => !is_field(node, "name"),
+            "formal_parameters"
+            | "required_parameter"
+            | "optional_parameter"
+            | "import_clause"
+            | "import_specifier"
+            | "namespace_import"
+            | "rest_pattern"
+            | "array_pattern"
+            | "labeled_statement"
+            | "predefined_type"
+            | "type_annotation"
+            | "type_identifier"
+            | "nested_type_identifier" => false,
             "arrow_function" => !is_field(node, "parameter"),
             "assignment_pattern" | "object_assignment_pattern" => !is_field(node, "left"),
             "catch_clause" => !is_field(node, "parameter"),
@@ -320,10 +434,17 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
     values
         .iter()
         .map(|value| match value {
-            Value::Path(path) if path == "globalThis" && rules::GLOBALS.contains(&name) => Value::Path("globalThis".to_owned()),
+            Value::Path(path) if path == "globalThis" && rules::GLOBALS.contains(&name) => {
+                Value::Path("globalThis".to_owned())
+            }
             Value::Path(path) if path == "globalThis" => Value::Path(name.to_owned()),
             // A bound, called or applied function is the function.
-            Value::Path(path) if matches!(name, "call" | "apply" | "bind" | "default") && (rules::BUILTINS.contains(&path.as_str()) || name == "default") => Value::Path(path.clone()),
+            Value::Path(path)
+                if matches!(name, "call" | "apply" | "bind" | "default")
+                    && (rules::BUILTINS.contains(&path.as_str()) || name == "default") =>
+            {
+                Value::Path(path.clone())
+            }
             Value::Path(path) if path.len() < 200 => Value::Path(format!("{path}.{name}")),
             _ => Value::Path(format!("?.{name}")),
         })

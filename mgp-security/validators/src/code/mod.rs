@@ -11,7 +11,10 @@ mod python;
 mod python_rules;
 #[cfg(any(feature = "python", feature = "javascript"))]
 mod tree;
-#[cfg_attr(not(any(feature = "python", feature = "javascript")), expect(dead_code, reason = "no grammar is built in"))]
+#[cfg_attr(
+    not(any(feature = "python", feature = "javascript")),
+    expect(dead_code, reason = "no grammar is built in")
+)]
 mod value;
 
 use crate::{
@@ -28,8 +31,33 @@ use value::Findings;
 const MAX_CODE: usize = 256 * 1024;
 /// Keys of code.
 const CODE: &[&str] = &[
-    "code", "source", "sourcecode", "script", "program", "snippet", "body", "python", "javascript", "js", "typescript", "ts", "pythoncode", "jscode", "expression", "expr",
-    "function", "cell", "cells", "codes", "module", "implementation", "servercode", "handler", "src", "bash", "shell",
+    "code",
+    "source",
+    "sourcecode",
+    "script",
+    "program",
+    "snippet",
+    "body",
+    "python",
+    "javascript",
+    "js",
+    "typescript",
+    "ts",
+    "pythoncode",
+    "jscode",
+    "expression",
+    "expr",
+    "function",
+    "cell",
+    "cells",
+    "codes",
+    "module",
+    "implementation",
+    "servercode",
+    "handler",
+    "src",
+    "bash",
+    "shell",
 ];
 const LANGUAGES: &[&str] = &["language", "lang", "runtime", "interpreter"];
 
@@ -38,18 +66,31 @@ pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<
     let reject = |reason: String| Rejection::new(Validator::CodeSafety, reason);
     let leaves = leaves(arguments).map_err(reject)?;
     let key = |name: &str| key_words(name).concat();
-    let named = leaves.iter().find(|leaf| LANGUAGES.contains(&key(leaf.key()).as_str())).and_then(|leaf| leaf.value.as_str());
+    let named = leaves
+        .iter()
+        .find(|leaf| LANGUAGES.contains(&key(leaf.key()).as_str()))
+        .and_then(|leaf| leaf.value.as_str());
     let policy = match (named, &policy.language) {
         (Some(language), Some(declared)) if name_of(language) != name_of(declared) => {
-            return Err(reject(format!("the code is `{language}`, and the rules are for `{declared}`")));
+            return Err(reject(format!(
+                "the code is `{language}`, and the rules are for `{declared}`"
+            )));
         }
         (Some(language), None) => policy.clone().language(language),
         _ => policy.clone(),
     };
     let is_code = |name: &&str| CODE.contains(&key(name).as_str());
-    let mut code: Vec<&Value> = leaves.iter().filter(|leaf| leaf.keys.iter().any(|name| is_code(&name))).map(|leaf| leaf.value).collect();
+    let mut code: Vec<&Value> = leaves
+        .iter()
+        .filter(|leaf| leaf.keys.iter().any(|name| is_code(&name)))
+        .map(|leaf| leaf.value)
+        .collect();
     if code.is_empty() {
-        code = leaves.iter().filter(|leaf| leaf.value.is_string() && !LANGUAGES.contains(&key(leaf.key()).as_str())).map(|leaf| leaf.value).collect();
+        code = leaves
+            .iter()
+            .filter(|leaf| leaf.value.is_string() && !LANGUAGES.contains(&key(leaf.key()).as_str()))
+            .map(|leaf| leaf.value)
+            .collect();
         if code.len() != 1 {
             return Err(reject("no argument is known to be the code".to_owned()));
         }
@@ -70,35 +111,55 @@ impl CodePolicy {
         if self.level == CodeSafetyLevel::Unrestricted {
             return Ok(());
         }
-        let reject = |reason: String| {
-            Rejection::code(vec![reason], self.hints())
-        };
-        let declared = self.max_bytes.filter(|_| self.is_strict()).and_then(|max| usize::try_from(max).ok());
+        let reject = |reason: String| Rejection::code(vec![reason], self.hints());
+        let declared =
+            self.max_bytes.filter(|_| self.is_strict()).and_then(|max| usize::try_from(max).ok());
         let max = declared.unwrap_or(MAX_CODE).min(MAX_CODE);
         if code.len() > max {
-            return Err(reject(format!("Code size: {} bytes, and at most {max} are allowed", code.len())));
+            return Err(reject(format!(
+                "Code size: {} bytes, and at most {max} are allowed",
+                code.len()
+            )));
         }
-        if let Some(c) = code.chars().find(|c| matches!(c, '\0' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')) {
+        if let Some(c) = code
+            .chars()
+            .find(|c| matches!(c, '\0' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+        {
             return Err(reject(format!("Hidden character: U+{:04X}", u32::from(c))));
         }
-        let code = code.strip_prefix('\u{feff}').unwrap_or(code).replace("\r\n", "\n").replace(['\r', '\u{c}', '\u{2028}', '\u{2029}'], "\n");
+        let code = code
+            .strip_prefix('\u{feff}')
+            .unwrap_or(code)
+            .replace("\r\n", "\n")
+            .replace(['\r', '\u{c}', '\u{2028}', '\u{2029}'], "\n");
         let language = self.language.as_deref().unwrap_or_default();
         let mut found = Findings::default();
         match name_of(language).as_str() {
             #[cfg(feature = "python")]
             "python" => python::check(self, &code, &mut found).map_err(reject)?,
             #[cfg(feature = "javascript")]
-            "javascript" => javascript::check(self, &code, javascript::Dialect::JavaScript, &mut found).map_err(reject)?,
+            "javascript" => {
+                javascript::check(self, &code, javascript::Dialect::JavaScript, &mut found)
+                    .map_err(reject)?
+            }
             #[cfg(feature = "typescript")]
-            "typescript" => javascript::check(self, &code, javascript::Dialect::TypeScript, &mut found).map_err(reject)?,
+            "typescript" => {
+                javascript::check(self, &code, javascript::Dialect::TypeScript, &mut found)
+                    .map_err(reject)?
+            }
             #[cfg(feature = "typescript")]
-            "tsx" => javascript::check(self, &code, javascript::Dialect::Tsx, &mut found).map_err(reject)?,
+            "tsx" => javascript::check(self, &code, javascript::Dialect::Tsx, &mut found)
+                .map_err(reject)?,
             // A script can write at every level that lets it run.
             "shell" if !self.is_readonly() => shell::script(&code).map_err(reject)?,
             _ => return Err(reject(format!("Unknown language: '{language}'"))),
         }
         let mut plain = None;
-        for pattern in self.blocked_patterns.iter().filter(|pattern| !value::is_path(pattern) && !pattern.trim().is_empty()) {
+        for pattern in self
+            .blocked_patterns
+            .iter()
+            .filter(|pattern| !value::is_path(pattern) && !pattern.trim().is_empty())
+        {
             let plain = plain.get_or_insert_with(|| without_blanks(&code));
             if plain.contains(&without_blanks(pattern)) {
                 found.pattern(pattern);
@@ -114,7 +175,9 @@ fn name_of(language: &str) -> String {
     let lower = language.trim().to_ascii_lowercase();
     match lower.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
         "py" | "python" | "cpython" | "pyodide" => "python".to_owned(),
-        "js" | "javascript" | "node" | "nodejs" | "ecmascript" | "mjs" | "cjs" | "deno" | "bun" => "javascript".to_owned(),
+        "js" | "javascript" | "node" | "nodejs" | "ecmascript" | "mjs" | "cjs" | "deno" | "bun" => {
+            "javascript".to_owned()
+        }
         "ts" | "typescript" => "typescript".to_owned(),
         "jsx" => "javascript".to_owned(),
         "sh" | "bash" | "shell" | "zsh" => "shell".to_owned(),

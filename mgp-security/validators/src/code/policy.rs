@@ -43,7 +43,9 @@ impl CodePolicy {
         self.blocked_imports.extend(other.blocked_imports);
         self.blocked_patterns.extend(other.blocked_patterns);
         self.allowed_imports = match (self.allowed_imports, other.allowed_imports) {
-            (Some(ours), Some(theirs)) => Some(ours.into_iter().filter(|name| theirs.contains(name)).collect()),
+            (Some(ours), Some(theirs)) => {
+                Some(ours.into_iter().filter(|name| theirs.contains(name)).collect())
+            }
             (ours, theirs) => ours.or(theirs),
         };
         self
@@ -63,7 +65,8 @@ impl CodePolicy {
     pub fn of_definition(definition: &Value) -> Result<Self, Rejection> {
         let reject = |reason: String| Rejection::new(Validator::CodeSafety, reason);
         let declared = definition.get("security").and_then(|security| security.get("code_safety"));
-        let declared = declared.ok_or_else(|| reject("the tool declares no `security.code_safety`".to_owned()))?;
+        let declared = declared
+            .ok_or_else(|| reject("the tool declares no `security.code_safety`".to_owned()))?;
         let declared: CodeSafety = serde_json::from_value(declared.clone())
             .map_err(|error| reject(format!("`security.code_safety` cannot be read: {error}")))?;
         Ok(Self::new(&declared))
@@ -93,8 +96,13 @@ impl CodePolicy {
             let rest = module.strip_prefix(listed);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '/']))
         };
-        let listed = |list: &[String]| list.iter().any(|listed| under(module, listed) || whole.as_deref().is_some_and(|whole| under(whole, listed)));
-        listed(&self.blocked_imports) || self.is_strict() && !listed(self.allowed_imports.as_deref().unwrap_or_default())
+        let listed = |list: &[String]| {
+            list.iter().any(|listed| {
+                under(module, listed) || whole.as_deref().is_some_and(|whole| under(whole, listed))
+            })
+        };
+        listed(&self.blocked_imports)
+            || self.is_strict() && !listed(self.allowed_imports.as_deref().unwrap_or_default())
     }
 }
 

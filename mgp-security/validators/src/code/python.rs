@@ -18,12 +18,19 @@ const MAX_DEPTH: usize = 48;
 /// # Errors
 /// The reason why it cannot be judged.
 pub(super) fn check(policy: &CodePolicy, source: &str, found: &mut Findings) -> Result<(), String> {
-    let encoding = source.lines().take(2).find(|line| line.trim_start().starts_with('#') && line.contains("coding"));
-    if encoding.is_some_and(|line| !line.to_ascii_lowercase().contains("utf-8") && (line.contains("coding:") || line.contains("coding="))) {
+    let encoding = source
+        .lines()
+        .take(2)
+        .find(|line| line.trim_start().starts_with('#') && line.contains("coding"));
+    if encoding.is_some_and(|line| {
+        !line.to_ascii_lowercase().contains("utf-8")
+            && (line.contains("coding:") || line.contains("coding="))
+    }) {
         return Err("an encoding other than UTF-8".to_owned());
     }
     let tree = parse(&tree_sitter_python::LANGUAGE.into(), source)?;
-    let mut scope = Scope { source, names: Names::default(), stars: Vec::new(), known: RefCell::default() };
+    let mut scope =
+        Scope { source, names: Names::default(), stars: Vec::new(), known: RefCell::default() };
     // A name can be bound below its use; a second round sees the names of the first.
     for _ in 0..2 {
         walk(&tree, |node| scope.bind(node))?;
@@ -61,7 +68,10 @@ impl<'s> Scope<'s> {
                 for import in children(node) {
                     let (module, name) = self.alias(import);
                     let first = module.split('.').next().unwrap_or_default().to_owned();
-                    let (name, path) = name.map_or_else(|| (first.clone(), first.clone()), |name| (name, module.clone()));
+                    let (name, path) = name.map_or_else(
+                        || (first.clone(), first.clone()),
+                        |name| (name, module.clone()),
+                    );
                     self.names.bind(&name, one(Value::Path(format!("@{path}"))));
                 }
             }
@@ -85,7 +95,8 @@ impl<'s> Scope<'s> {
             }
             "augmented_assignment" | "for_statement" | "for_in_clause" => {
                 if let Some(left) = field(node, "left") {
-                    let values = field(node, "right").map_or_else(unknown, |right| self.elements(right));
+                    let values =
+                        field(node, "right").map_or_else(unknown, |right| self.elements(right));
                     self.target(left, &either(values, unknown()));
                 }
             }
@@ -123,13 +134,26 @@ impl<'s> Scope<'s> {
     /// Returns the name and the alias of an import.
     pub(super) fn alias(&self, import: Node<'_>) -> (String, Option<String>) {
         match field(import, "name") {
-            Some(name) => (self.dotted(name), field(import, "alias").map(|alias| self.text(alias).into_owned())),
+            Some(name) => (
+                self.dotted(name),
+                field(import, "alias").map(|alias| self.text(alias).into_owned()),
+            ),
             None => (self.dotted(import), None),
         }
     }
 
     fn assign(&mut self, left: Node<'_>, right: Node<'_>) {
-        let lists = |node: Node<'_>| matches!(node.kind(), "pattern_list" | "tuple_pattern" | "list_pattern" | "expression_list" | "tuple" | "list");
+        let lists = |node: Node<'_>| {
+            matches!(
+                node.kind(),
+                "pattern_list"
+                    | "tuple_pattern"
+                    | "list_pattern"
+                    | "expression_list"
+                    | "tuple"
+                    | "list"
+            )
+        };
         if lists(left) {
             let (targets, values) = (children(left), children(right));
             let paired = lists(right) && targets.len() == values.len();
@@ -144,7 +168,11 @@ impl<'s> Scope<'s> {
             return;
         }
         // `a = b = value`: the inner assignment is visited too.
-        let value = if right.kind() == "assignment" { field(right, "right").unwrap_or(right) } else { right };
+        let value = if right.kind() == "assignment" {
+            field(right, "right").unwrap_or(right)
+        } else {
+            right
+        };
         let values = self.eval(value, 0);
         self.target(left, &values);
     }
@@ -155,7 +183,12 @@ impl<'s> Scope<'s> {
                 let name = self.text(target).into_owned();
                 self.names.bind(&name, values.clone());
             }
-            "pattern_list" | "tuple_pattern" | "list_pattern" | "list_splat_pattern" | "dictionary_splat_pattern" | "typed_parameter" => {
+            "pattern_list"
+            | "tuple_pattern"
+            | "list_pattern"
+            | "list_splat_pattern"
+            | "dictionary_splat_pattern"
+            | "typed_parameter" => {
                 for part in children(target).into_iter().filter(|part| part.kind() != "type") {
                     self.target(part, values);
                 }
@@ -167,9 +200,10 @@ impl<'s> Scope<'s> {
     /// Returns the values of the elements of a list, or unknown.
     fn elements(&self, node: Node<'_>) -> Values {
         match node.kind() {
-            "list" | "tuple" | "set" | "expression_list" => {
-                children(node).into_iter().take(16).fold(one(Value::Unknown), |all, item| either(all, self.eval(item, 1)))
-            }
+            "list" | "tuple" | "set" | "expression_list" => children(node)
+                .into_iter()
+                .take(16)
+                .fold(one(Value::Unknown), |all, item| either(all, self.eval(item, 1))),
             "dictionary" => children(node)
                 .into_iter()
                 .take(16)
@@ -196,16 +230,24 @@ impl<'s> Scope<'s> {
     }
 
     fn compute(&self, node: Node<'_>, depth: usize) -> Values {
-        let eval = |name: &str| field(node, name).map_or_else(|| one(Value::Unknown), |child| self.eval(child, depth));
+        let eval = |name: &str| {
+            field(node, name).map_or_else(|| one(Value::Unknown), |child| self.eval(child, depth))
+        };
         match node.kind() {
             "identifier" => self.name(&self.text(node)),
             "attribute" => {
-                let name = field(node, "attribute").map(|name| self.text(name).into_owned()).unwrap_or_default();
+                let name = field(node, "attribute")
+                    .map(|name| self.text(name).into_owned())
+                    .unwrap_or_default();
                 attribute(&eval("object"), &name)
             }
             "subscript" => self.subscript(node, depth),
             "call" => self.call(node, depth),
-            "binary_operator" if field(node, "operator").is_some_and(|operator| operator.kind() == "+") => concatenated(&eval("left"), &eval("right")),
+            "binary_operator"
+                if field(node, "operator").is_some_and(|operator| operator.kind() == "+") =>
+            {
+                concatenated(&eval("left"), &eval("right"))
+            }
             "string" => one(self.string(node, depth)),
             "concatenated_string" => children(node)
                 .into_iter()
@@ -213,12 +255,18 @@ impl<'s> Scope<'s> {
                 .reduce(|left, right| concatenated(&left, &right))
                 .unwrap_or_else(|| one(Value::Unknown)),
             "parenthesized_expression" | "await" | "expression_statement" | "type" => {
-                children(node).first().map_or_else(|| one(Value::Unknown), |inner| self.eval(*inner, depth))
+                children(node)
+                    .first()
+                    .map_or_else(|| one(Value::Unknown), |inner| self.eval(*inner, depth))
             }
             "named_expression" => eval("value"),
             "conditional_expression" => {
                 let parts = children(node);
-                let part = |at: usize| parts.get(at).map_or_else(|| one(Value::Unknown), |part| self.eval(*part, depth));
+                let part = |at: usize| {
+                    parts
+                        .get(at)
+                        .map_or_else(|| one(Value::Unknown), |part| self.eval(*part, depth))
+                };
                 either(part(0), part(2))
             }
             "boolean_operator" => either(eval("left"), eval("right")),
@@ -243,7 +291,9 @@ impl<'s> Scope<'s> {
     }
 
     fn subscript(&self, node: Node<'_>, depth: usize) -> Values {
-        let (Some(value), Some(index)) = (field(node, "value"), field(node, "subscript")) else { return one(Value::Unknown) };
+        let (Some(value), Some(index)) = (field(node, "value"), field(node, "subscript")) else {
+            return one(Value::Unknown);
+        };
         let values = self.eval(value, depth);
         if index.kind() == "slice" {
             let reversed = self.text(index).split_whitespace().collect::<String>() == "::-1";
@@ -280,7 +330,9 @@ impl<'s> Scope<'s> {
         let unknown = || one(Value::Unknown);
         let Some(function) = field(node, "function") else { return unknown() };
         let arguments = field(node, "arguments").map(children).unwrap_or_default();
-        let argument = |at: usize| arguments.get(at).map_or_else(unknown, |argument| self.eval(*argument, depth));
+        let argument = |at: usize| {
+            arguments.get(at).map_or_else(unknown, |argument| self.eval(*argument, depth))
+        };
         let mut all = Vec::new();
         for value in self.eval(function, depth) {
             let Value::Path(path) = value else {
@@ -288,15 +340,30 @@ impl<'s> Scope<'s> {
                 continue;
             };
             let result = match path.as_str() {
-                "getattr" | "@inspect.getattr_static" => texts(&argument(1)).fold(one(Value::Unknown), |all, name| either(all, attribute(&argument(0), name))),
-                "__import__" | "@importlib.import_module" | "@importlib.__import__" => texts(&argument(0)).map(|name| Value::Path(format!("@{name}"))).chain([Value::Unknown]).collect(),
+                "getattr" | "@inspect.getattr_static" => texts(&argument(1))
+                    .fold(one(Value::Unknown), |all, name| {
+                        either(all, attribute(&argument(0), name))
+                    }),
+                "__import__" | "@importlib.import_module" | "@importlib.__import__" => {
+                    texts(&argument(0))
+                        .map(|name| Value::Path(format!("@{name}")))
+                        .chain([Value::Unknown])
+                        .collect()
+                }
                 "vars" if !arguments.is_empty() => attribute(&argument(0), "__dict__"),
-                "chr" => arguments.first().and_then(|number| char::from_u32(integer(&self.text(*number))?)).map_or_else(unknown, |c| one(Value::Text(c.to_string()))),
+                "chr" => arguments
+                    .first()
+                    .and_then(|number| char::from_u32(integer(&self.text(*number))?))
+                    .map_or_else(unknown, |c| one(Value::Text(c.to_string()))),
                 "str" | "repr" => argument(0),
                 "bytes" | "bytearray" => one(Value::AnyText),
                 _ => match self.method(function, &arguments, depth) {
                     Some(values) => values,
-                    None => one(Value::Path(if path.len() < 200 { format!("{path}()") } else { "?()".to_owned() })),
+                    None => one(Value::Path(if path.len() < 200 {
+                        format!("{path}()")
+                    } else {
+                        "?()".to_owned()
+                    })),
                 },
             };
             all = either(all, result);
@@ -310,7 +377,11 @@ impl<'s> Scope<'s> {
         let values = self.eval(object, depth);
         let text = texts(&values).next()?.to_owned();
         let name = self.text(field(function, "attribute")?);
-        let argument = |at: usize| arguments.get(at).and_then(|node| texts(&self.eval(*node, depth)).next().map(str::to_owned));
+        let argument = |at: usize| {
+            arguments
+                .get(at)
+                .and_then(|node| texts(&self.eval(*node, depth)).next().map(str::to_owned))
+        };
         let result = match &*name {
             "lower" | "casefold" => text.to_lowercase(),
             "upper" => text.to_uppercase(),
@@ -322,7 +393,12 @@ impl<'s> Scope<'s> {
             },
             "join" => {
                 let list = arguments.first().filter(|list| matches!(list.kind(), "list" | "tuple"));
-                let parts: Option<Vec<String>> = list.and_then(|list| children(*list).into_iter().map(|part| texts(&self.eval(part, depth)).next().map(str::to_owned)).collect());
+                let parts: Option<Vec<String>> = list.and_then(|list| {
+                    children(*list)
+                        .into_iter()
+                        .map(|part| texts(&self.eval(part, depth)).next().map(str::to_owned))
+                        .collect()
+                });
                 match parts {
                     Some(parts) => parts.join(&text),
                     None => return Some(one(Value::AnyText)),
@@ -334,7 +410,10 @@ impl<'s> Scope<'s> {
     }
 
     fn string(&self, node: Node<'_>, depth: usize) -> Value {
-        let start = node.named_child(0).map(|start| self.text(start).to_ascii_lowercase()).unwrap_or_default();
+        let start = node
+            .named_child(0)
+            .map(|start| self.text(start).to_ascii_lowercase())
+            .unwrap_or_default();
         let raw = start.contains('r');
         let mut text = String::new();
         for part in children(node) {
@@ -344,7 +423,9 @@ impl<'s> Scope<'s> {
                     text.push_str(&if raw { content.to_owned() } else { unescape(content) });
                 }
                 "interpolation" => {
-                    let values = field(part, "expression").map(|expression| self.eval(expression, depth)).unwrap_or_default();
+                    let values = field(part, "expression")
+                        .map(|expression| self.eval(expression, depth))
+                        .unwrap_or_default();
                     match values.as_slice() {
                         [Value::Text(part)] => text.push_str(part),
                         _ => return Value::AnyText,
@@ -361,11 +442,26 @@ impl<'s> Scope<'s> {
         let Some(parent) = node.parent() else { return true };
         match parent.kind() {
             "attribute" => is_field(node, "object"),
-            "keyword_argument" | "named_expression" | "default_parameter" | "typed_default_parameter" => !is_field(node, "name"),
+            "keyword_argument"
+            | "named_expression"
+            | "default_parameter"
+            | "typed_default_parameter" => !is_field(node, "name"),
             "function_definition" | "class_definition" => !is_field(node, "name"),
             "assignment" | "for_statement" | "for_in_clause" => !is_field(node, "left"),
-            "parameters" | "lambda_parameters" | "typed_parameter" | "list_splat_pattern" | "dictionary_splat_pattern" | "pattern_list" | "tuple_pattern" | "list_pattern"
-            | "global_statement" | "nonlocal_statement" | "dotted_name" | "aliased_import" | "as_pattern_target" | "keyword_separator" => false,
+            "parameters"
+            | "lambda_parameters"
+            | "typed_parameter"
+            | "list_splat_pattern"
+            | "dictionary_splat_pattern"
+            | "pattern_list"
+            | "tuple_pattern"
+            | "list_pattern"
+            | "global_statement"
+            | "nonlocal_statement"
+            | "dotted_name"
+            | "aliased_import"
+            | "as_pattern_target"
+            | "keyword_separator" => false,
             _ => true,
         }
     }
@@ -377,8 +473,14 @@ pub(super) fn attribute(values: &Values, name: &str) -> Values {
     values
         .iter()
         .map(|value| match value {
-            Value::Path(path) if matches!(path.as_str(), "@builtins" | "__builtins__" | "@__builtin__") => Value::Path(name.clone()),
-            Value::Path(path) if path.len() < 200 => Value::Path(canonical(format!("{path}.{name}"))),
+            Value::Path(path)
+                if matches!(path.as_str(), "@builtins" | "__builtins__" | "@__builtin__") =>
+            {
+                Value::Path(name.clone())
+            }
+            Value::Path(path) if path.len() < 200 => {
+                Value::Path(canonical(format!("{path}.{name}")))
+            }
             _ => Value::Path(format!("?.{name}")),
         })
         .collect()
@@ -392,7 +494,10 @@ fn canonical(path: String) -> String {
     let mut at = 0;
     let mut start = 0;
     for part in whole.split('.') {
-        if at > 0 && MODULES.contains(&part) && !(part == "path" || whole[..at].ends_with("importlib.")) {
+        if at > 0
+            && MODULES.contains(&part)
+            && !(part == "path" || whole[..at].ends_with("importlib."))
+        {
             start = at;
         }
         at += part.len() + 1;

@@ -11,37 +11,233 @@ use tree_sitter::Node;
 
 /// Builtins that execute text, or lead to all others.
 pub(super) const BUILTINS: &[&str] = &[
-    "eval", "exec", "compile", "execfile", "__import__", "breakpoint", "reload", "__builtins__", "__loader__", "__spec__", "__build_class__", "globals", "locals", "vars", "getattr", "open",
+    "eval",
+    "exec",
+    "compile",
+    "execfile",
+    "__import__",
+    "breakpoint",
+    "reload",
+    "__builtins__",
+    "__loader__",
+    "__spec__",
+    "__build_class__",
+    "globals",
+    "locals",
+    "vars",
+    "getattr",
+    "open",
 ];
-const FLOOR: &[&str] = &["eval", "exec", "compile", "execfile", "__import__", "breakpoint", "reload", "__builtins__", "__loader__", "__spec__", "__build_class__"];
+const FLOOR: &[&str] = &[
+    "eval",
+    "exec",
+    "compile",
+    "execfile",
+    "__import__",
+    "breakpoint",
+    "reload",
+    "__builtins__",
+    "__loader__",
+    "__spec__",
+    "__build_class__",
+];
 /// Modules that are found behind other modules.
-pub(super) const MODULES: &[&str] = &["os", "sys", "subprocess", "builtins", "importlib", "socket", "shutil", "ctypes", "posix", "nt", "pickle", "marshal", "inspect", "types", "io", "runpy", "pty", "__builtin__"];
+pub(super) const MODULES: &[&str] = &[
+    "os",
+    "sys",
+    "subprocess",
+    "builtins",
+    "importlib",
+    "socket",
+    "shutil",
+    "ctypes",
+    "posix",
+    "nt",
+    "pickle",
+    "marshal",
+    "inspect",
+    "types",
+    "io",
+    "runpy",
+    "pty",
+    "__builtin__",
+];
 /// Modules that only serve to execute something.
 const IMPORTS: &[&str] = &[
-    "subprocess", "_posixsubprocess", "ctypes", "_ctypes", "imp", "_imp", "runpy", "zipimport", "posix", "nt", "commands", "popen2", "pty", "code", "codeop", "bdb", "pdb", "doctest", "dill",
-    "cloudpickle", "jsonpickle", "marshal", "__builtin__", "builtins", "_frozen_importlib", "_frozen_importlib_external", "_pickle", "cPickle", "shelve", "rlcompleter",
+    "subprocess",
+    "_posixsubprocess",
+    "ctypes",
+    "_ctypes",
+    "imp",
+    "_imp",
+    "runpy",
+    "zipimport",
+    "posix",
+    "nt",
+    "commands",
+    "popen2",
+    "pty",
+    "code",
+    "codeop",
+    "bdb",
+    "pdb",
+    "doctest",
+    "dill",
+    "cloudpickle",
+    "jsonpickle",
+    "marshal",
+    "__builtin__",
+    "builtins",
+    "_frozen_importlib",
+    "_frozen_importlib_external",
+    "_pickle",
+    "cPickle",
+    "shelve",
+    "rlcompleter",
 ];
 /// Functions of modules that execute, load code, or reach frames.
 const PATHS: &[&str] = &[
-    "@os.system", "@os.popen*", "@os.exec*", "@os.spawn*", "@os.posix_spawn*", "@os.fork*", "@os.startfile", "@os.kill*", "@os.pidfd_open",
-    "@asyncio.create_subprocess_*", "@importlib.import_module", "@importlib.__import__", "@importlib.util", "@importlib.machinery", "@importlib.reload", "@importlib._*", "@importlib.find_loader", "@importlib.abc",
-    "@sys.modules", "@sys._*", "@sys.meta_path", "@sys.path_hooks", "@sys.path_importer_cache", "@sys.settrace", "@sys.setprofile", "@sys.call_tracing", "@sys.breakpointhook", "@threading.settrace*", "@threading.setprofile*",
-    "@types.CodeType", "@types.FunctionType", "@types.LambdaType", "@types.FrameType", "@types.new_class", "@inspect.currentframe", "@inspect.stack", "@inspect.getouterframes", "@inspect.trace", "@inspect.getinnerframes",
-    "@gc.get_objects", "@gc.get_referrers", "@gc.get_referents", "@pickle.load*", "@pickle.Unpickler", "@pickle._*", "@joblib.load", "@torch.load", "@pandas.read_pickle", "@yaml.unsafe_load*", "@yaml.full_load*",
-    "@yaml.Loader", "@yaml.UnsafeLoader", "@yaml.FullLoader", "@ruamel.yaml.load", "@timeit.timeit", "@timeit.repeat", "@timeit.Timer", "@timeit.main", "@cProfile.run*", "@profile.run*", "@trace.Trace",
-    "@pydoc.locate", "@pydoc.pipepager", "@pydoc.tempfilepager", "@pydoc.safeimport", "@pkgutil.get_loader", "@pkgutil.find_loader", "@pkgutil.resolve_name", "@pkgutil.get_importer", "@pkgutil.ImpImporter",
-    "@logging.config.listen", "@distutils.spawn", "@distutils.util.execute", "@platform.popen", "@site.execsitecustomize", "@multiprocessing.util.spawnv_passfds", "@codecs.builtins", "@linecache.os",
+    "@os.system",
+    "@os.popen*",
+    "@os.exec*",
+    "@os.spawn*",
+    "@os.posix_spawn*",
+    "@os.fork*",
+    "@os.startfile",
+    "@os.kill*",
+    "@os.pidfd_open",
+    "@asyncio.create_subprocess_*",
+    "@importlib.import_module",
+    "@importlib.__import__",
+    "@importlib.util",
+    "@importlib.machinery",
+    "@importlib.reload",
+    "@importlib._*",
+    "@importlib.find_loader",
+    "@importlib.abc",
+    "@sys.modules",
+    "@sys._*",
+    "@sys.meta_path",
+    "@sys.path_hooks",
+    "@sys.path_importer_cache",
+    "@sys.settrace",
+    "@sys.setprofile",
+    "@sys.call_tracing",
+    "@sys.breakpointhook",
+    "@threading.settrace*",
+    "@threading.setprofile*",
+    "@types.CodeType",
+    "@types.FunctionType",
+    "@types.LambdaType",
+    "@types.FrameType",
+    "@types.new_class",
+    "@inspect.currentframe",
+    "@inspect.stack",
+    "@inspect.getouterframes",
+    "@inspect.trace",
+    "@inspect.getinnerframes",
+    "@gc.get_objects",
+    "@gc.get_referrers",
+    "@gc.get_referents",
+    "@pickle.load*",
+    "@pickle.Unpickler",
+    "@pickle._*",
+    "@joblib.load",
+    "@torch.load",
+    "@pandas.read_pickle",
+    "@yaml.unsafe_load*",
+    "@yaml.full_load*",
+    "@yaml.Loader",
+    "@yaml.UnsafeLoader",
+    "@yaml.FullLoader",
+    "@ruamel.yaml.load",
+    "@timeit.timeit",
+    "@timeit.repeat",
+    "@timeit.Timer",
+    "@timeit.main",
+    "@cProfile.run*",
+    "@profile.run*",
+    "@trace.Trace",
+    "@pydoc.locate",
+    "@pydoc.pipepager",
+    "@pydoc.tempfilepager",
+    "@pydoc.safeimport",
+    "@pkgutil.get_loader",
+    "@pkgutil.find_loader",
+    "@pkgutil.resolve_name",
+    "@pkgutil.get_importer",
+    "@pkgutil.ImpImporter",
+    "@logging.config.listen",
+    "@distutils.spawn",
+    "@distutils.util.execute",
+    "@platform.popen",
+    "@site.execsitecustomize",
+    "@multiprocessing.util.spawnv_passfds",
+    "@codecs.builtins",
+    "@linecache.os",
 ];
 /// Attributes that lead from any object to all classes, frames or builtins.
 const ATTRIBUTES: &[&str] = &[
-    "__subclasses__", "__mro__", "mro", "__bases__", "__base__", "__globals__", "__builtins__", "__code__", "__closure__", "__import__", "__loader__", "__spec__", "__getattribute__", "__reduce__", "__reduce_ex__",
-    "f_globals", "f_locals", "f_back", "f_builtins", "f_code", "gi_frame", "gi_code", "cr_frame", "cr_code", "ag_frame", "ag_code", "tb_frame", "co_code", "co_consts", "func_globals", "func_code", "__self__",
-    "create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "subprocess_shell", "load_extension", "enable_load_extension", "exec_module", "load_module", "__init_subclass__", "__class_getitem__",
+    "__subclasses__",
+    "__mro__",
+    "mro",
+    "__bases__",
+    "__base__",
+    "__globals__",
+    "__builtins__",
+    "__code__",
+    "__closure__",
+    "__import__",
+    "__loader__",
+    "__spec__",
+    "__getattribute__",
+    "__reduce__",
+    "__reduce_ex__",
+    "f_globals",
+    "f_locals",
+    "f_back",
+    "f_builtins",
+    "f_code",
+    "gi_frame",
+    "gi_code",
+    "cr_frame",
+    "cr_code",
+    "ag_frame",
+    "ag_code",
+    "tb_frame",
+    "co_code",
+    "co_consts",
+    "func_globals",
+    "func_code",
+    "__self__",
+    "create_subprocess_exec",
+    "create_subprocess_shell",
+    "subprocess_exec",
+    "subprocess_shell",
+    "load_extension",
+    "enable_load_extension",
+    "exec_module",
+    "load_module",
+    "__init_subclass__",
+    "__class_getitem__",
 ];
 /// Attributes that may not be reached by a text.
-const INDIRECT: &[&str] = &["system", "popen", "eval", "exec", "fork", "spawn", "execv", "execve", "__class__", "__dict__", "kill"];
+const INDIRECT: &[&str] = &[
+    "system",
+    "popen",
+    "eval",
+    "exec",
+    "fork",
+    "spawn",
+    "execv",
+    "execve",
+    "__class__",
+    "__dict__",
+    "kill",
+];
 /// Modules that may not be passed on, since what is done with them is then unknown.
-const ROOTS: &[&str] = &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
+const ROOTS: &[&str] =
+    &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
 
 /// Checks a node.
 pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
@@ -64,7 +260,8 @@ pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, foun
 fn imports(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     let from = field(node, "module_name").map(|module| scope.dotted(module));
     for import in children(node).into_iter().skip(usize::from(from.is_some())) {
-        let name = if import.kind() == "wildcard_import" { "*".to_owned() } else { scope.alias(import).0 };
+        let name =
+            if import.kind() == "wildcard_import" { "*".to_owned() } else { scope.alias(import).0 };
         let (module, part) = match &from {
             Some(module) => (module.as_str(), Some(name.as_str())),
             None => (name.as_str(), None),
@@ -72,8 +269,13 @@ fn imports(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut F
         let relative = module.starts_with('.');
         let bare = module.trim_start_matches('.');
         // `from . import subprocess`, and `from asyncio import subprocess`.
-        let hidden = part.is_some_and(|part| (relative || MODULES.contains(&part)) && policy.blocked_imports.iter().any(|listed| listed == part));
-        let own = IMPORTS.iter().any(|listed| is_under(bare, listed)) && !matches!(part, Some("dumps")) || part.is_some_and(|part| module == "asyncio" && part == "subprocess");
+        let hidden = part.is_some_and(|part| {
+            (relative || MODULES.contains(&part))
+                && policy.blocked_imports.iter().any(|listed| listed == part)
+        });
+        let own = IMPORTS.iter().any(|listed| is_under(bare, listed))
+            && !matches!(part, Some("dumps"))
+            || part.is_some_and(|part| module == "asyncio" && part == "subprocess");
         if hidden {
             found.import(part.unwrap_or_default());
         } else if policy.blocks_import(module, part) || own {
@@ -81,7 +283,8 @@ fn imports(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut F
         }
         if let Some(part) = part {
             let path = format!("@{module}.{part}");
-            let all = part == "*" && PATHS.iter().any(|listed| listed.starts_with(&format!("@{module}.")));
+            let all = part == "*"
+                && PATHS.iter().any(|listed| listed.starts_with(&format!("@{module}.")));
             if all || PATHS.iter().any(|listed| is_under(&path, listed)) {
                 found.pattern(path.trim_start_matches('@'));
             }
@@ -100,7 +303,8 @@ fn declared(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings
 
 fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     let values = scope.eval(node, 0);
-    let written = if node.kind() == "identifier" { scope.text(node).into_owned() } else { String::new() };
+    let written =
+        if node.kind() == "identifier" { scope.text(node).into_owned() } else { String::new() };
     for path in paths(&values) {
         // The longest path is reported, by the node of its last name.
         if node.kind() != "call" || !path.ends_with("()") {
@@ -115,19 +319,35 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
         }
         if let Some(rest) = path.strip_prefix('@') {
             let module = rest.split(['.', '(']).next().unwrap_or(rest);
-            if policy.blocked_imports.iter().any(|listed| is_under(rest, listed)) || IMPORTS.contains(&module) {
-                found.import(policy.blocked_imports.iter().find(|listed| is_under(rest, listed)).map_or(module, String::as_str));
-            } else if policy.is_strict() && node.kind() == "call" && policy.blocks_import(module, None) {
+            if policy.blocked_imports.iter().any(|listed| is_under(rest, listed))
+                || IMPORTS.contains(&module)
+            {
+                found.import(
+                    policy
+                        .blocked_imports
+                        .iter()
+                        .find(|listed| is_under(rest, listed))
+                        .map_or(module, String::as_str),
+                );
+            } else if policy.is_strict()
+                && node.kind() == "call"
+                && policy.blocks_import(module, None)
+            {
                 found.import(module);
             }
         }
         if path.contains('.') && ATTRIBUTES.contains(&last(path)) {
             found.pattern(last(path));
         }
-        if ROOTS.contains(&path) && is_passed(scope, node) || path.starts_with('@') && path.ends_with(".__dict__") && !is_indexed(scope, node) {
+        if ROOTS.contains(&path) && is_passed(scope, node)
+            || path.starts_with('@') && path.ends_with(".__dict__") && !is_indexed(scope, node)
+        {
             found.pattern(path.trim_start_matches('@'));
         }
-        if matches!(path, "getattr" | "vars") && !super::tree::is_field(node, "function") && node.kind() == "identifier" {
+        if matches!(path, "getattr" | "vars")
+            && !super::tree::is_field(node, "function")
+            && node.kind() == "identifier"
+        {
             found.pattern(&pattern_of(path));
         }
     }
@@ -143,10 +363,43 @@ fn is_passed(scope: &Scope<'_>, node: Node<'_>) -> bool {
     let Some(parent) = node.parent() else { return false };
     match parent.kind() {
         "argument_list" => {
-            let function = parent.parent().and_then(|call| field(call, "function")).map(|function| scope.text(function).into_owned());
-            !matches!(function.as_deref(), Some("getattr" | "hasattr" | "isinstance" | "print" | "repr" | "dir" | "type" | "id" | "callable" | "str" | "bool" | "help" | "vars" | "setattr"))
+            let function = parent
+                .parent()
+                .and_then(|call| field(call, "function"))
+                .map(|function| scope.text(function).into_owned());
+            !matches!(
+                function.as_deref(),
+                Some(
+                    "getattr"
+                        | "hasattr"
+                        | "isinstance"
+                        | "print"
+                        | "repr"
+                        | "dir"
+                        | "type"
+                        | "id"
+                        | "callable"
+                        | "str"
+                        | "bool"
+                        | "help"
+                        | "vars"
+                        | "setattr"
+                )
+            )
         }
-        "list" | "tuple" | "set" | "pair" | "return_statement" | "yield" | "keyword_argument" | "default_parameter" | "lambda" | "list_splat" | "expression_list" | "conditional_expression" | "list_comprehension"
+        "list"
+        | "tuple"
+        | "set"
+        | "pair"
+        | "return_statement"
+        | "yield"
+        | "keyword_argument"
+        | "default_parameter"
+        | "lambda"
+        | "list_splat"
+        | "expression_list"
+        | "conditional_expression"
+        | "list_comprehension"
         | "generator_expression" => true,
         _ => false,
     }
@@ -154,18 +407,26 @@ fn is_passed(scope: &Scope<'_>, node: Node<'_>) -> bool {
 
 /// Returns whether the dictionary of a module is read at a constant key.
 fn is_indexed(scope: &Scope<'_>, node: Node<'_>) -> bool {
-    node.parent().filter(|parent| parent.kind() == "subscript").and_then(|parent| field(parent, "subscript")).is_some_and(|index| texts(&scope.eval(index, 0)).next().is_some())
+    node.parent()
+        .filter(|parent| parent.kind() == "subscript")
+        .and_then(|parent| field(parent, "subscript"))
+        .is_some_and(|index| texts(&scope.eval(index, 0)).next().is_some())
 }
 
 fn call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let (Some(function), Some(list)) = (field(node, "function"), field(node, "arguments")) else { return };
+    let (Some(function), Some(list)) = (field(node, "function"), field(node, "arguments")) else {
+        return;
+    };
     let arguments = children(list);
-    let values = |at: usize| arguments.get(at).map(|argument| scope.eval(*argument, 0)).unwrap_or_default();
+    let values =
+        |at: usize| arguments.get(at).map(|argument| scope.eval(*argument, 0)).unwrap_or_default();
     for path in paths(&scope.eval(function, 0)) {
         match path {
             "getattr" | "setattr" | "delattr" | "@inspect.getattr_static" => {
                 let names = values(1);
-                let module = paths(&values(0)).any(|path| path.starts_with('@') && !path.contains('(') || FLOOR.contains(&path));
+                let module = paths(&values(0)).any(|path| {
+                    path.starts_with('@') && !path.contains('(') || FLOOR.contains(&path)
+                });
                 let unknown = names.iter().any(|name| !matches!(name, Value::Text(_)));
                 if module && (unknown || path != "getattr") {
                     found.pattern(&format!("{path}("));
@@ -176,19 +437,32 @@ fn call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
             }
             "@operator.attrgetter" | "@operator.methodcaller" => {
                 let names = values(0);
-                let bad = |name: &str| name.split('.').any(|part| ATTRIBUTES.contains(&part) || INDIRECT.contains(&part));
+                let bad = |name: &str| {
+                    name.split('.')
+                        .any(|part| ATTRIBUTES.contains(&part) || INDIRECT.contains(&part))
+                };
                 if names.iter().any(|name| !matches!(name, Value::Text(text) if !bad(text))) {
                     found.pattern(path.trim_start_matches('@'));
                 }
             }
             "@yaml.load" | "@yaml.load_all" => {
-                let loader = paths(&arguments.iter().flat_map(|argument| scope.eval(field(*argument, "value").unwrap_or(*argument), 0)).collect()).any(|path| path.contains("Safe") || path.ends_with("BaseLoader"));
+                let loader = paths(
+                    &arguments
+                        .iter()
+                        .flat_map(|argument| {
+                            scope.eval(field(*argument, "value").unwrap_or(*argument), 0)
+                        })
+                        .collect(),
+                )
+                .any(|path| path.contains("Safe") || path.ends_with("BaseLoader"));
                 if !loader {
                     found.pattern("yaml.load(");
                 }
             }
             _ if last(path) == "format" => {
-                let object = field(function, "object").map(|object| scope.eval(object, 0)).unwrap_or_default();
+                let object = field(function, "object")
+                    .map(|object| scope.eval(object, 0))
+                    .unwrap_or_default();
                 if texts(&object).any(|text| text.contains(".__") || text.contains("[__")) {
                     found.pattern("format(");
                 }
@@ -200,15 +474,160 @@ fn call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
 
 /// Functions of `os` that read.
 const OS_READS: &[&str] = &[
-    "path", "getenv", "getenvb", "environ", "environb", "getcwd", "getcwdb", "listdir", "scandir", "walk", "fwalk", "stat", "lstat", "fstat", "statvfs", "access", "cpu_count", "process_cpu_count", "getpid", "getppid", "getuid", "geteuid", "getgid",
-    "getegid", "getgroups", "getlogin", "getpgid", "getpgrp", "getsid", "uname", "sep", "linesep", "name", "curdir", "pardir", "extsep", "altsep", "pathsep", "defpath", "devnull", "fspath", "fsencode", "fsdecode", "PathLike", "DirEntry", "urandom", "strerror",
-    "get_terminal_size", "times", "getloadavg", "readlink", "read", "close", "isatty", "error", "stat_result", "get_exec_path", "sched_getaffinity", "listxattr", "getxattr", "O_RDONLY", "F_OK", "R_OK", "W_OK", "X_OK", "open", "supports_follow_symlinks", "terminal_size", "get_inheritable", "sysconf", "confstr", "ctermid", "getrandom", "lseek", "pread", "SEEK_SET", "SEEK_END", "SEEK_CUR",
+    "path",
+    "getenv",
+    "getenvb",
+    "environ",
+    "environb",
+    "getcwd",
+    "getcwdb",
+    "listdir",
+    "scandir",
+    "walk",
+    "fwalk",
+    "stat",
+    "lstat",
+    "fstat",
+    "statvfs",
+    "access",
+    "cpu_count",
+    "process_cpu_count",
+    "getpid",
+    "getppid",
+    "getuid",
+    "geteuid",
+    "getgid",
+    "getegid",
+    "getgroups",
+    "getlogin",
+    "getpgid",
+    "getpgrp",
+    "getsid",
+    "uname",
+    "sep",
+    "linesep",
+    "name",
+    "curdir",
+    "pardir",
+    "extsep",
+    "altsep",
+    "pathsep",
+    "defpath",
+    "devnull",
+    "fspath",
+    "fsencode",
+    "fsdecode",
+    "PathLike",
+    "DirEntry",
+    "urandom",
+    "strerror",
+    "get_terminal_size",
+    "times",
+    "getloadavg",
+    "readlink",
+    "read",
+    "close",
+    "isatty",
+    "error",
+    "stat_result",
+    "get_exec_path",
+    "sched_getaffinity",
+    "listxattr",
+    "getxattr",
+    "O_RDONLY",
+    "F_OK",
+    "R_OK",
+    "W_OK",
+    "X_OK",
+    "open",
+    "supports_follow_symlinks",
+    "terminal_size",
+    "get_inheritable",
+    "sysconf",
+    "confstr",
+    "ctermid",
+    "getrandom",
+    "lseek",
+    "pread",
+    "SEEK_SET",
+    "SEEK_END",
+    "SEEK_CUR",
 ];
 /// Methods that write, whatever they belong to.
 const METHODS: &[&str] = &[
-    "write_text", "write_bytes", "writelines", "unlink", "mkdir", "rmdir", "touch", "symlink_to", "hardlink_to", "link_to", "lchmod", "chmod", "rmtree", "sendall", "sendto", "sendmsg", "sendfile", "send_bytes", "send_json", "send_text", "sendmail", "send_message",
-    "executescript", "executemany", "commit", "to_csv", "to_excel", "to_parquet", "to_sql", "to_pickle", "to_feather", "to_hdf", "to_stata", "tofile", "savefig", "savetxt", "savez", "savez_compressed", "extractall", "extract", "post", "patch", "makedirs", "truncate", "putheader", "set_trace",
-    "open_connection", "start_server", "create_connection", "create_server", "create_datagram_endpoint", "open_unix_connection", "start_unix_server", "create_unix_connection", "sock_sendall", "urlretrieve", "storbinary", "storlines", "memmap", "write_table", "write_csv", "write_parquet", "insert_one", "insert_many", "update_one", "update_many", "delete_one", "delete_many", "replace_one", "upload_file", "upload_fileobj", "put_object", "delete_object",
+    "write_text",
+    "write_bytes",
+    "writelines",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "touch",
+    "symlink_to",
+    "hardlink_to",
+    "link_to",
+    "lchmod",
+    "chmod",
+    "rmtree",
+    "sendall",
+    "sendto",
+    "sendmsg",
+    "sendfile",
+    "send_bytes",
+    "send_json",
+    "send_text",
+    "sendmail",
+    "send_message",
+    "executescript",
+    "executemany",
+    "commit",
+    "to_csv",
+    "to_excel",
+    "to_parquet",
+    "to_sql",
+    "to_pickle",
+    "to_feather",
+    "to_hdf",
+    "to_stata",
+    "tofile",
+    "savefig",
+    "savetxt",
+    "savez",
+    "savez_compressed",
+    "extractall",
+    "extract",
+    "post",
+    "patch",
+    "makedirs",
+    "truncate",
+    "putheader",
+    "set_trace",
+    "open_connection",
+    "start_server",
+    "create_connection",
+    "create_server",
+    "create_datagram_endpoint",
+    "open_unix_connection",
+    "start_unix_server",
+    "create_unix_connection",
+    "sock_sendall",
+    "urlretrieve",
+    "storbinary",
+    "storlines",
+    "memmap",
+    "write_table",
+    "write_csv",
+    "write_parquet",
+    "insert_one",
+    "insert_many",
+    "update_one",
+    "update_many",
+    "delete_one",
+    "delete_many",
+    "replace_one",
+    "upload_file",
+    "upload_fileobj",
+    "put_object",
+    "delete_object",
 ];
 /// Modules of HTTP clients.
 const CLIENTS: &[&str] = &["@httpx", "@requests", "@aiohttp", "@urllib3", "@http.client"];
@@ -217,15 +636,26 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     match node.kind() {
         "attribute" | "identifier" if node.kind() == "attribute" || Scope::is_use(node) => {
             for path in paths(&scope.eval(node, 0)) {
-                let first = path.strip_prefix("@os.").map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
-                if let Some(name) = first.filter(|name| !OS_READS.contains(name) && !name.starts_with("O_RDONLY")) {
+                let first = path
+                    .strip_prefix("@os.")
+                    .map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
+                if let Some(name) =
+                    first.filter(|name| !OS_READS.contains(name) && !name.starts_with("O_RDONLY"))
+                {
                     found.pattern(&format!("os.{name}"));
                 }
                 let method = last(path);
-                if path.contains('.') && METHODS.contains(&method) && !path.starts_with("@os.") && !path.starts_with("@json") {
+                if path.contains('.')
+                    && METHODS.contains(&method)
+                    && !path.starts_with("@os.")
+                    && !path.starts_with("@json")
+                {
                     found.pattern(&format!("{method}("));
                 }
-                if path == "open" && !super::tree::is_field(node, "function") && !node.parent().is_some_and(|parent| parent.kind() == "assignment") {
+                if path == "open"
+                    && !super::tree::is_field(node, "function")
+                    && !node.parent().is_some_and(|parent| parent.kind() == "assignment")
+                {
                     found.pattern("open(");
                 }
             }
@@ -233,8 +663,14 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
         "call" => written_call(scope, node, found),
         "assignment" | "augmented_assignment" | "delete_statement" => {
             let target = field(node, "left").or_else(|| node.named_child(0));
-            let object = target.filter(|target| matches!(target.kind(), "attribute" | "subscript")).and_then(|target| field(target, "object").or_else(|| field(target, "value")));
-            if let Some(path) = object.and_then(|object| paths(&scope.eval(object, 0)).find(|path| path.starts_with('@') && !path.contains('(')).map(str::to_owned)) {
+            let object = target
+                .filter(|target| matches!(target.kind(), "attribute" | "subscript"))
+                .and_then(|target| field(target, "object").or_else(|| field(target, "value")));
+            if let Some(path) = object.and_then(|object| {
+                paths(&scope.eval(object, 0))
+                    .find(|path| path.starts_with('@') && !path.contains('('))
+                    .map(str::to_owned)
+            }) {
                 found.pattern(&format!("{} =", path.trim_start_matches('@')));
             }
         }
@@ -243,13 +679,36 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
 }
 
 fn written_call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let (Some(function), Some(list)) = (field(node, "function"), field(node, "arguments")) else { return };
+    let (Some(function), Some(list)) = (field(node, "function"), field(node, "arguments")) else {
+        return;
+    };
     let arguments = children(list);
-    let keyword = |name: &str| arguments.iter().find(|argument| field(**argument, "name").is_some_and(|found| scope.text(found) == name)).and_then(|argument| field(*argument, "value"));
-    let positional: Vec<Node<'_>> = arguments.iter().copied().filter(|argument| argument.kind() != "keyword_argument").collect();
-    let splat = arguments.iter().any(|argument| matches!(argument.kind(), "list_splat" | "dictionary_splat"));
-    let reads = |mode: Option<Node<'_>>| mode.is_none_or(|mode| scope.eval(mode, 0).iter().all(|value| matches!(value, Value::Text(mode) if !mode.is_empty() && mode.chars().all(|c| "rbtU".contains(c)))));
-    let standard = |node: Node<'_>| paths(&scope.eval(node, 0)).any(|path| path.starts_with("@sys.std") || path.starts_with("@io.StringIO") || path.starts_with("@io.BytesIO"));
+    let keyword = |name: &str| {
+        arguments
+            .iter()
+            .find(|argument| {
+                field(**argument, "name").is_some_and(|found| scope.text(found) == name)
+            })
+            .and_then(|argument| field(*argument, "value"))
+    };
+    let positional: Vec<Node<'_>> = arguments
+        .iter()
+        .copied()
+        .filter(|argument| argument.kind() != "keyword_argument")
+        .collect();
+    let splat = arguments
+        .iter()
+        .any(|argument| matches!(argument.kind(), "list_splat" | "dictionary_splat"));
+    let reads = |mode: Option<Node<'_>>| {
+        mode.is_none_or(|mode| scope.eval(mode, 0).iter().all(|value| matches!(value, Value::Text(mode) if !mode.is_empty() && mode.chars().all(|c| "rbtU".contains(c)))))
+    };
+    let standard = |node: Node<'_>| {
+        paths(&scope.eval(node, 0)).any(|path| {
+            path.starts_with("@sys.std")
+                || path.starts_with("@io.StringIO")
+                || path.starts_with("@io.BytesIO")
+        })
+    };
     for path in paths(&scope.eval(function, 0)) {
         let name = last(path);
         let client = CLIENTS.iter().any(|client| is_under(path, client));

@@ -14,16 +14,26 @@ const MAX_NODES: usize = 400_000;
 /// The reason why there is no tree.
 pub(super) fn parse(language: &Language, source: &str) -> Result<Tree, String> {
     let mut parser = Parser::new();
-    parser.set_language(language).map_err(|error| format!("the grammar cannot be loaded: {error}"))?;
+    parser
+        .set_language(language)
+        .map_err(|error| format!("the grammar cannot be loaded: {error}"))?;
     let bytes = source.as_bytes();
     let mut steps = 0u32;
     // Repairing errors costs much more than parsing, and nothing with an error is accepted anyway.
     let mut watch = |state: &tree_sitter::ParseState| {
         steps += 1;
-        if state.has_error() || steps > 60_000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if state.has_error() || steps > 60_000 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     };
     let options = ParseOptions::new().progress_callback(&mut watch);
-    let tree = parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));
+    let tree = parser.parse_with_options(
+        &mut |at, _| bytes.get(at..).unwrap_or_default(),
+        None,
+        Some(options),
+    );
     let tree = tree.ok_or("the code cannot be parsed")?;
     if tree.root_node().has_error() {
         return Err("the code cannot be parsed".to_owned());
@@ -41,7 +51,9 @@ pub(super) fn walk<'t>(tree: &'t Tree, mut visit: impl FnMut(Node<'t>)) -> Resul
     loop {
         nodes += 1;
         if depth > MAX_DEPTH || nodes > MAX_NODES {
-            return Err(format!("the code is nested deeper than {MAX_DEPTH} levels, or has more than {MAX_NODES} parts"));
+            return Err(format!(
+                "the code is nested deeper than {MAX_DEPTH} levels, or has more than {MAX_NODES} parts"
+            ));
         }
         let node = cursor.node();
         if node.is_named() {
@@ -73,5 +85,7 @@ pub(super) fn field<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
 
 /// Returns whether a node is the child of its parent's field.
 pub(super) fn is_field(node: Node<'_>, name: &str) -> bool {
-    node.parent().and_then(|parent| parent.child_by_field_name(name)).is_some_and(|child| child.id() == node.id())
+    node.parent()
+        .and_then(|parent| parent.child_by_field_name(name))
+        .is_some_and(|child| child.id() == node.id())
 }

@@ -44,8 +44,12 @@ pub(super) fn concatenated(left: &Values, right: &Values) -> Values {
     for left in left {
         for right in right {
             values.push(match (left, right) {
-                (Value::Text(left), Value::Text(right)) if left.len() + right.len() < 4096 => Value::Text(format!("{left}{right}")),
-                (Value::Text(_) | Value::AnyText, _) | (_, Value::Text(_) | Value::AnyText) => Value::AnyText,
+                (Value::Text(left), Value::Text(right)) if left.len() + right.len() < 4096 => {
+                    Value::Text(format!("{left}{right}"))
+                }
+                (Value::Text(_) | Value::AnyText, _) | (_, Value::Text(_) | Value::AnyText) => {
+                    Value::AnyText
+                }
                 _ => Value::Unknown,
             });
         }
@@ -153,7 +157,10 @@ pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins
 pub(super) fn is_path(pattern: &str) -> bool {
     let name = pattern.trim().trim_end_matches(['(', ' ']);
     let name = name.strip_prefix("new ").unwrap_or(name).trim().trim_start_matches('.');
-    !name.is_empty() && name.split('.').all(|part| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$')))
+    !name.is_empty()
+        && name.split('.').all(|part| {
+            !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
+        })
 }
 
 /// Returns a text with its escapes resolved; an unknown escape stays as it is.
@@ -170,8 +177,12 @@ pub(super) fn unescape(text: &str) -> String {
             let mut value = 0u32;
             let braced = radix == 16 && chars.next_if_eq(&'{').is_some();
             let mut taken = 0;
-            while let Some(digit) = chars.next_if(|c| (braced || taken < count) && c.is_digit(radix)) {
-                value = value.wrapping_mul(radix).wrapping_add(digit.to_digit(radix).unwrap_or_default());
+            while let Some(digit) =
+                chars.next_if(|c| (braced || taken < count) && c.is_digit(radix))
+            {
+                value = value
+                    .wrapping_mul(radix)
+                    .wrapping_add(digit.to_digit(radix).unwrap_or_default());
                 taken += 1;
             }
             if braced {
@@ -191,7 +202,10 @@ pub(super) fn unescape(text: &str) -> String {
                 let rest = digits(2, 8);
                 let first = kind.to_digit(8).unwrap_or_default();
                 let width = if rest as u32 > 7 { 64 } else { 8 };
-                result.push(char::from_u32(if rest == '\0' { first } else { first * width + rest as u32 }).unwrap_or('\u{fffd}'));
+                result.push(
+                    char::from_u32(if rest == '\0' { first } else { first * width + rest as u32 })
+                        .unwrap_or('\u{fffd}'),
+                );
             }
             'N' => result.push('\u{fffd}'),
             other => result.push(other),

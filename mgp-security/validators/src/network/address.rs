@@ -4,16 +4,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Blocks of IPv4 with the number of leading bits; all but globally reachable ones.
 const V4: &[([u8; 4], u32)] = &[
-    ([0, 0, 0, 0], 8), ([10, 0, 0, 0], 8), ([100, 64, 0, 0], 10), ([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16), ([172, 16, 0, 0], 12),
-    ([192, 0, 0, 0], 24), ([192, 0, 2, 0], 24), ([192, 88, 99, 0], 24), ([192, 168, 0, 0], 16), ([198, 18, 0, 0], 15),
-    ([198, 51, 100, 0], 24), ([203, 0, 113, 0], 24), ([224, 0, 0, 0], 4), ([240, 0, 0, 0], 4),
+    ([0, 0, 0, 0], 8),
+    ([10, 0, 0, 0], 8),
+    ([100, 64, 0, 0], 10),
+    ([127, 0, 0, 0], 8),
+    ([169, 254, 0, 0], 16),
+    ([172, 16, 0, 0], 12),
+    ([192, 0, 0, 0], 24),
+    ([192, 0, 2, 0], 24),
+    ([192, 88, 99, 0], 24),
+    ([192, 168, 0, 0], 16),
+    ([198, 18, 0, 0], 15),
+    ([198, 51, 100, 0], 24),
+    ([203, 0, 113, 0], 24),
+    ([224, 0, 0, 0], 4),
+    ([240, 0, 0, 0], 4),
     // The metadata service of one cloud has a public address.
     ([168, 63, 129, 16], 32),
 ];
 /// Blocks of IPv6 inside `2000::/3` that are not reachable globally.
 const V6: &[([u16; 3], u32)] = &[
     // 2001::/23 has protocols; the parts of it that are reachable are not used by services.
-    ([0x2001, 0, 0], 23), ([0x2001, 0xdb8, 0], 32), ([0x3fff, 0, 0], 20), ([0x2620, 0x4f, 0x8000], 48),
+    ([0x2001, 0, 0], 23),
+    ([0x2001, 0xdb8, 0], 32),
+    ([0x3fff, 0, 0], 20),
+    ([0x2620, 0x4f, 0x8000], 48),
 ];
 
 /// Returns whether an address is on the public internet; an address inside another one counts too.

@@ -69,20 +69,90 @@ impl<'a> NetworkRules<'a> {
 
 /// Words of keys that hold a URL.
 const URLS: &[&str] = &[
-    "url", "urls", "uri", "uris", "link", "links", "href", "webhook", "webhooks", "callback", "callbacks", "endpoint", "endpoints", "feed", "proxy",
-    "proxies", "origin", "location", "website", "site", "redirect", "remote", "upstream", "api", "rss", "sitemap",
+    "url",
+    "urls",
+    "uri",
+    "uris",
+    "link",
+    "links",
+    "href",
+    "webhook",
+    "webhooks",
+    "callback",
+    "callbacks",
+    "endpoint",
+    "endpoints",
+    "feed",
+    "proxy",
+    "proxies",
+    "origin",
+    "location",
+    "website",
+    "site",
+    "redirect",
+    "remote",
+    "upstream",
+    "api",
+    "rss",
+    "sitemap",
 ];
 /// Words of keys that hold a host.
 const HOSTS: &[&str] = &[
-    "host", "hosts", "hostname", "hostnames", "server", "servers", "address", "addresses", "addr", "ip", "ips", "domain", "domains", "node", "peer",
-    "broker", "brokers", "target", "targets", "destination", "gateway", "nameserver", "bind",
+    "host",
+    "hosts",
+    "hostname",
+    "hostnames",
+    "server",
+    "servers",
+    "address",
+    "addresses",
+    "addr",
+    "ip",
+    "ips",
+    "domain",
+    "domains",
+    "node",
+    "peer",
+    "broker",
+    "brokers",
+    "target",
+    "targets",
+    "destination",
+    "gateway",
+    "nameserver",
+    "bind",
 ];
 /// Words of keys whose text is a command in which URLs are targets.
-const COMMANDS: &[&str] = &["command", "cmd", "curl", "wget", "args", "argv", "request", "fetch", "shell", "script"];
+const COMMANDS: &[&str] =
+    &["command", "cmd", "curl", "wget", "args", "argv", "request", "fetch", "shell", "script"];
 /// Words of keys whose text only mentions URLs.
 const TEXTS: &[&str] = &[
-    "code", "text", "title", "markdown", "content", "message", "description", "query", "q", "prompt", "body", "html", "path", "file", "name", "comment",
-    "note", "summary", "pattern", "regex", "data", "payload", "source", "template", "subject", "email",
+    "code",
+    "text",
+    "title",
+    "markdown",
+    "content",
+    "message",
+    "description",
+    "query",
+    "q",
+    "prompt",
+    "body",
+    "html",
+    "path",
+    "file",
+    "name",
+    "comment",
+    "note",
+    "summary",
+    "pattern",
+    "regex",
+    "data",
+    "payload",
+    "source",
+    "template",
+    "subject",
+    "email",
 ];
 
 /// Checks every network target in the arguments of a call.
@@ -93,7 +163,9 @@ pub(crate) fn check(arguments: &Value, resolver: Option<&dyn Resolver>) -> Resul
         match leaf.value {
             Value::String(text) => check_text(&leaf, text, rules).map_err(named)?,
             // A number can be an address where a host is expected.
-            Value::Number(number) if kind(leaf.key()) == Kind::Host => rules.check_host(&number.to_string()).map_err(named)?,
+            Value::Number(number) if kind(leaf.key()) == Kind::Host => {
+                rules.check_host(&number.to_string()).map_err(named)?
+            }
             _ => {}
         }
     }
@@ -131,18 +203,28 @@ fn kind(key: &str) -> Kind {
 fn check_text(leaf: &Leaf<'_>, text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     let trimmed = text.trim_matches(|c: char| c <= ' ');
     // A nested key decides where it is known; else the keys above it do.
-    let kind = leaf.keys.iter().rev().map(|key| kind(key)).find(|kind| *kind != Kind::Other).unwrap_or(Kind::Other);
+    let kind = leaf
+        .keys
+        .iter()
+        .rev()
+        .map(|key| kind(key))
+        .find(|kind| *kind != Kind::Other)
+        .unwrap_or(Kind::Other);
     match kind {
         Kind::Text => Ok(()),
         Kind::Command => embedded(trimmed, rules),
         Kind::Url if trimmed.is_empty() => Ok(()),
         Kind::Url if has_scheme(trimmed) => rules.check_url(trimmed),
-        Kind::Url if trimmed.starts_with("//") || trimmed.starts_with("\\\\") => rules.check_url(&format!("http:{trimmed}")),
+        Kind::Url if trimmed.starts_with("//") || trimmed.starts_with("\\\\") => {
+            rules.check_url(&format!("http:{trimmed}"))
+        }
         // A path below some base is not a target of its own.
         Kind::Url if trimmed.starts_with(['/', '.', '?', '#']) => Ok(()),
         Kind::Url => rules.check_url(&format!("http://{trimmed}")),
         Kind::Host if has_scheme(trimmed) && trimmed.contains("//") => rules.check_url(trimmed),
-        Kind::Host if trimmed.contains(char::is_whitespace) && !trimmed.contains(',') => embedded(trimmed, rules),
+        Kind::Host if trimmed.contains(char::is_whitespace) && !trimmed.contains(',') => {
+            embedded(trimmed, rules)
+        }
         Kind::Host => trimmed.split(',').try_for_each(|one| match one.split_once('/') {
             // A network in CIDR form, or a path after the host.
             Some((host, _)) => rules.check_host(host),
@@ -152,7 +234,11 @@ fn check_text(leaf: &Leaf<'_>, text: &str, rules: NetworkRules<'_>) -> Result<()
         Kind::Other if has_scheme(trimmed) && !trimmed.contains(char::is_whitespace) => {
             let network = ["http:", "https:", "ws:", "wss:", "ftp:", "file:", "gopher:", "dict:"];
             let lower = trimmed.to_ascii_lowercase();
-            if network.iter().any(|scheme| lower.starts_with(scheme)) || lower.contains("://") { rules.check_url(trimmed) } else { Ok(()) }
+            if network.iter().any(|scheme| lower.starts_with(scheme)) || lower.contains("://") {
+                rules.check_url(trimmed)
+            } else {
+                Ok(())
+            }
         }
         Kind::Other => Ok(()),
     }
@@ -160,13 +246,21 @@ fn check_text(leaf: &Leaf<'_>, text: &str, rules: NetworkRules<'_>) -> Result<()
 
 /// Checks the words of a command that are URLs, or hosts beside a port.
 fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
-    for word in text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ';' | '|' | '&' | ',')) {
-        let word = word.rsplit_once("=http").map_or(word, |(_, _)| &word[word.rfind("=http").map_or(0, |at| at + 1)..]);
+    for word in text.split(|c: char| {
+        c.is_whitespace()
+            || matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ';' | '|' | '&' | ',')
+    }) {
+        let word = word
+            .rsplit_once("=http")
+            .map_or(word, |(_, _)| &word[word.rfind("=http").map_or(0, |at| at + 1)..]);
         let lower = word.to_ascii_lowercase();
         let host = word.split(['/', ':']).next().unwrap_or(word);
         if lower.contains("://") || lower.starts_with("http:") || lower.starts_with("file:") {
             rules.check_url(word)?;
-        } else if host == "localhost" || host.parse::<IpAddr>().is_ok() || word.starts_with('[') && word.contains("::") {
+        } else if host == "localhost"
+            || host.parse::<IpAddr>().is_ok()
+            || word.starts_with('[') && word.contains("::")
+        {
             rules.check_host(word.split('/').next().unwrap_or(word))?;
         }
     }
@@ -177,7 +271,11 @@ fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
 fn has_scheme(text: &str) -> bool {
     let cleaned: String = text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
     let Some((scheme, rest)) = cleaned.split_once(':') else { return false };
-    let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-    let port = rest.split(['/', '?']).next().is_some_and(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
+    let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    let port = rest
+        .split(['/', '?'])
+        .next()
+        .is_some_and(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
     valid && !port
 }

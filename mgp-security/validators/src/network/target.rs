@@ -10,14 +10,34 @@ const MAX_REDIRECTS: usize = 10;
 const MAX_URL: usize = 16 * 1024;
 /// Ports that browsers refuse, since servers of other protocols read HTTP requests as commands (WHATWG Fetch).
 const BAD_PORTS: &[u16] = &[
-    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110, 111, 113, 115, 117, 119,
-    123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989,
-    990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
+    102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,
+    465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990,
+    993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667,
+    6668, 6669, 6679, 6697, 10080,
 ];
 /// Endings of names that never belong to a public host.
 const PRIVATE_NAMES: &[&str] = &[
-    "localhost", "local", "internal", "lan", "home.arpa", "onion", "home", "corp", "intranet", "private", "localdomain", "test", "invalid", "alt", "arpa",
-    "svc", "consul", "i2p", "mail", "workgroup",
+    "localhost",
+    "local",
+    "internal",
+    "lan",
+    "home.arpa",
+    "onion",
+    "home",
+    "corp",
+    "intranet",
+    "private",
+    "localdomain",
+    "test",
+    "invalid",
+    "alt",
+    "arpa",
+    "svc",
+    "consul",
+    "i2p",
+    "mail",
+    "workgroup",
 ];
 
 /// Checks a URL.
@@ -30,7 +50,10 @@ pub(super) fn url(text: &str, resolver: Option<&dyn Resolver>) -> Result<Url, St
     }
     let url = Url::parse(text).map_err(|error| format!("the URL cannot be read: {error}"))?;
     if !matches!(url.scheme(), "http" | "https" | "ws" | "wss") {
-        return Err(format!("the scheme `{}` is not allowed; allowed: http, https, ws, wss", url.scheme()));
+        return Err(format!(
+            "the scheme `{}` is not allowed; allowed: http, https, ws, wss",
+            url.scheme()
+        ));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("the URL has a user name or password".to_owned());
@@ -44,14 +67,19 @@ pub(super) fn url(text: &str, resolver: Option<&dyn Resolver>) -> Result<Url, St
 }
 
 /// Checks a URL and the targets of its redirections in their order.
-pub(super) fn chain(text: &str, redirects: &[&str], resolver: Option<&dyn Resolver>) -> Result<(), String> {
+pub(super) fn chain(
+    text: &str,
+    redirects: &[&str],
+    resolver: Option<&dyn Resolver>,
+) -> Result<(), String> {
     if redirects.len() > MAX_REDIRECTS {
         return Err(format!("more than {MAX_REDIRECTS} redirections"));
     }
     let mut now = url(text, resolver)?;
     let mut seen = vec![now.clone()];
     for location in redirects {
-        let next = now.join(location).map_err(|error| format!("a redirection cannot be read: {error}"))?;
+        let next =
+            now.join(location).map_err(|error| format!("a redirection cannot be read: {error}"))?;
         now = url(next.as_str(), resolver)?;
         if seen.contains(&now) {
             return Err("the redirections are a loop".to_owned());
@@ -92,7 +120,10 @@ fn check_host(host: &Host<String>, resolver: Option<&dyn Resolver>) -> Result<()
     if !name.contains('.') {
         return Err(format!("`{name}` is a name of the local network"));
     }
-    if let Some(ending) = PRIVATE_NAMES.iter().find(|ending| name.strip_suffix(**ending).is_some_and(|rest| rest.ends_with('.'))) {
+    if let Some(ending) = PRIVATE_NAMES
+        .iter()
+        .find(|ending| name.strip_suffix(**ending).is_some_and(|rest| rest.ends_with('.')))
+    {
         return Err(format!("names below `.{ending}` are not public"));
     }
     let Some(resolver) = resolver else { return Ok(()) };
@@ -105,5 +136,9 @@ fn check_host(host: &Host<String>, resolver: Option<&dyn Resolver>) -> Result<()
 
 /// Checks an address that is about to be connected to.
 pub(super) fn public(address: IpAddr) -> Result<(), String> {
-    if is_public(address) { Ok(()) } else { Err(format!("`{address}` is not an address of the public internet")) }
+    if is_public(address) {
+        Ok(())
+    } else {
+        Err(format!("`{address}` is not an address of the public internet"))
+    }
 }

@@ -9,18 +9,90 @@ use crate::arguments::{Leaf, key_words, leaves};
 use serde_json::Value;
 
 /// Words of tools that take SQL.
-const DATABASES: &[&str] = &["sql", "db", "database", "postgres", "postgresql", "pg", "mysql", "mariadb", "sqlite", "query", "bigquery", "snowflake", "redshift", "duckdb", "clickhouse", "oracle", "mssql", "table", "warehouse", "athena", "cockroach"];
-const SQL_KEYS: &[&str] = &["sql", "statement", "stmt", "sqlquery", "sqlstatement", "ddl", "dml", "sqltext", "sqlcommand", "rawsql", "sqls", "statements"];
-const COMMANDS: &[&str] = &["command", "cmd", "subcommand", "args", "argv", "commandline", "arguments"];
-const ACTIONS: &[&str] = &["action", "operation", "op", "verb", "actiontype", "operationtype", "mutationtype", "task", "act", "operationname"];
-const METHODS: &[&str] = &["method", "httpmethod", "verb", "requestmethod", "xhttpmethodoverride", "xhttpmethod", "xmethodoverride", "methodoverride"];
-const OUTPUTS: &[&str] = &["output", "out", "dest", "destination", "outfile", "saveto", "writeto", "target", "dumpto", "saveas", "save", "exportto", "downloadto"];
+const DATABASES: &[&str] = &[
+    "sql",
+    "db",
+    "database",
+    "postgres",
+    "postgresql",
+    "pg",
+    "mysql",
+    "mariadb",
+    "sqlite",
+    "query",
+    "bigquery",
+    "snowflake",
+    "redshift",
+    "duckdb",
+    "clickhouse",
+    "oracle",
+    "mssql",
+    "table",
+    "warehouse",
+    "athena",
+    "cockroach",
+];
+const SQL_KEYS: &[&str] = &[
+    "sql",
+    "statement",
+    "stmt",
+    "sqlquery",
+    "sqlstatement",
+    "ddl",
+    "dml",
+    "sqltext",
+    "sqlcommand",
+    "rawsql",
+    "sqls",
+    "statements",
+];
+const COMMANDS: &[&str] =
+    &["command", "cmd", "subcommand", "args", "argv", "commandline", "arguments"];
+const ACTIONS: &[&str] = &[
+    "action",
+    "operation",
+    "op",
+    "verb",
+    "actiontype",
+    "operationtype",
+    "mutationtype",
+    "task",
+    "act",
+    "operationname",
+];
+const METHODS: &[&str] = &[
+    "method",
+    "httpmethod",
+    "verb",
+    "requestmethod",
+    "xhttpmethodoverride",
+    "xhttpmethod",
+    "xmethodoverride",
+    "methodoverride",
+];
+const OUTPUTS: &[&str] = &[
+    "output",
+    "out",
+    "dest",
+    "destination",
+    "outfile",
+    "saveto",
+    "writeto",
+    "target",
+    "dumpto",
+    "saveas",
+    "save",
+    "exportto",
+    "downloadto",
+];
 
 /// Checks the arguments of a tool whose name reads.
 pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     let words = key_words(tool);
     let leaves = leaves(arguments)?;
-    let requests = leaves.iter().any(|leaf| matches!(leaf.key(), "url" | "uri" | "endpoint" | "path")) || words.iter().any(|word| word == "http" || word == "request");
+    let requests =
+        leaves.iter().any(|leaf| matches!(leaf.key(), "url" | "uri" | "endpoint" | "path"))
+            || words.iter().any(|word| word == "http" || word == "request");
     for leaf in &leaves {
         of_leaf(&words, leaf, requests).map_err(|why| format!("`{}`: {why}", leaf.path))?;
     }
@@ -28,45 +100,121 @@ pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
 }
 
 fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), String> {
-    if let Some(key) = leaf.keys.iter().find(|key| matches!(**key, "$out" | "$merge" | "$function" | "$accumulator" | "$where" | "$eval")) {
+    if let Some(key) = leaf.keys.iter().find(|key| {
+        matches!(**key, "$out" | "$merge" | "$function" | "$accumulator" | "$where" | "$eval")
+    }) {
         return Err(format!("the stage `{key}` writes or executes"));
     }
     let key = key_words(leaf.key());
     let joined = key.concat();
     let text = match leaf.value {
         Value::String(text) => text.as_str(),
-        Value::Bool(true) if key.first().is_some_and(|word| is_write(word) && !matches!(word.as_str(), "open" | "sort" | "type" | "follow" | "mark")) || joined == "inplace" || joined == "overwrite" || joined == "force" => {
+        Value::Bool(true)
+            if key.first().is_some_and(|word| {
+                is_write(word)
+                    && !matches!(word.as_str(), "open" | "sort" | "type" | "follow" | "mark")
+            }) || joined == "inplace"
+                || joined == "overwrite"
+                || joined == "force" =>
+        {
             return Err("this option writes".to_owned());
         }
         _ => return Ok(()),
     };
     let is = |names: &[&str]| names.contains(&joined.as_str());
-    let graph = tool.iter().any(|word| matches!(word.as_str(), "graphql" | "gql")) || joined.contains("graphql") || joined.contains("gql");
+    let graph = tool.iter().any(|word| matches!(word.as_str(), "graphql" | "gql"))
+        || joined.contains("graphql")
+        || joined.contains("gql");
     if is(METHODS) {
         let upper = text.trim().to_ascii_uppercase();
-        let reads = matches!(upper.as_str(), "GET" | "HEAD" | "OPTIONS" | "PROPFIND" | "REPORT" | "SEARCH" | "TRACE");
-        let writes = matches!(upper.as_str(), "POST" | "PUT" | "PATCH" | "DELETE" | "CONNECT" | "MOVE" | "COPY" | "MKCOL" | "PURGE" | "LOCK" | "UNLOCK" | "PROPPATCH");
+        let reads = matches!(
+            upper.as_str(),
+            "GET" | "HEAD" | "OPTIONS" | "PROPFIND" | "REPORT" | "SEARCH" | "TRACE"
+        );
+        let writes = matches!(
+            upper.as_str(),
+            "POST"
+                | "PUT"
+                | "PATCH"
+                | "DELETE"
+                | "CONNECT"
+                | "MOVE"
+                | "COPY"
+                | "MKCOL"
+                | "PURGE"
+                | "LOCK"
+                | "UNLOCK"
+                | "PROPPATCH"
+        );
         if writes || requests && !reads {
             return Err(format!("the method `{text}` writes"));
         }
     }
-    if joined == "mutation" || (graph || joined == "query" && text.trim_start().starts_with("mutation")) && mutates(text) {
+    if joined == "mutation"
+        || (graph || joined == "query" && text.trim_start().starts_with("mutation"))
+            && mutates(text)
+    {
         return Err("a GraphQL operation that is not a query".to_owned());
     }
     let database = !graph && tool.iter().any(|word| DATABASES.contains(&word.as_str()));
-    if is(SQL_KEYS) || database && matches!(joined.as_str(), "query" | "queries" | "q" | "text" | "script" | "command" | "input") && looks_like_sql(text) {
+    if is(SQL_KEYS)
+        || database
+            && matches!(
+                joined.as_str(),
+                "query" | "queries" | "q" | "text" | "script" | "command" | "input"
+            )
+            && looks_like_sql(text)
+    {
         return sql::check(text);
     }
     if matches!(joined.as_str(), "cypher" | "sparql" | "aql" | "flux" | "kql") {
         return clauses(text);
     }
-    if matches!(joined.as_str(), "mode" | "openmode" | "filemode" | "flags" | "flag" | "access" | "accessmode" | "permissions") && writes_mode(text) {
+    if matches!(
+        joined.as_str(),
+        "mode"
+            | "openmode"
+            | "filemode"
+            | "flags"
+            | "flag"
+            | "access"
+            | "accessmode"
+            | "permissions"
+    ) && writes_mode(text)
+    {
         return Err(format!("the mode `{text}` writes"));
     }
-    let place = key.last().is_some_and(|word| matches!(word.as_str(), "path" | "file" | "filename" | "dir" | "directory" | "folder"));
-    let written = key.iter().any(|word| matches!(word.as_str(), "output" | "out" | "dest" | "destination" | "save" | "write" | "export" | "download" | "dump" | "log" | "target"));
-    let path_like = text.contains('/') && !text.contains("://") || text.rsplit_once('.').is_some_and(|(start, end)| !start.is_empty() && (1..=5).contains(&end.len()) && end.bytes().all(|b| b.is_ascii_alphanumeric()) && !text.contains(' '));
-    if !text.is_empty() && (place && written || is(OUTPUTS) && path_like || matches!(joined.as_str(), "outfile" | "saveto" | "writeto" | "saveas")) {
+    let place = key.last().is_some_and(|word| {
+        matches!(word.as_str(), "path" | "file" | "filename" | "dir" | "directory" | "folder")
+    });
+    let written = key.iter().any(|word| {
+        matches!(
+            word.as_str(),
+            "output"
+                | "out"
+                | "dest"
+                | "destination"
+                | "save"
+                | "write"
+                | "export"
+                | "download"
+                | "dump"
+                | "log"
+                | "target"
+        )
+    });
+    let path_like = text.contains('/') && !text.contains("://")
+        || text.rsplit_once('.').is_some_and(|(start, end)| {
+            !start.is_empty()
+                && (1..=5).contains(&end.len())
+                && end.bytes().all(|b| b.is_ascii_alphanumeric())
+                && !text.contains(' ')
+        });
+    if !text.is_empty()
+        && (place && written
+            || is(OUTPUTS) && path_like
+            || matches!(joined.as_str(), "outfile" | "saveto" | "writeto" | "saveas"))
+    {
         return Err("the argument names a file that is written".to_owned());
     }
     if is(ACTIONS) {
@@ -74,7 +222,11 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
             return Err(format!("the action `{word}` writes"));
         }
     }
-    if is(COMMANDS) && leaf.value.is_string() && !text.trim().is_empty() && !matches!(joined.as_str(), "args" | "argv" | "arguments") {
+    if is(COMMANDS)
+        && leaf.value.is_string()
+        && !text.trim().is_empty()
+        && !matches!(joined.as_str(), "args" | "argv" | "arguments")
+    {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         return commands::check(tool, &words);
     }
@@ -85,7 +237,9 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
 fn lists(tool: &[String], value: &Value, depth: usize) -> Result<(), String> {
     let Value::Object(members) = value else {
         return match value {
-            Value::Array(items) if depth < 64 => items.iter().try_for_each(|item| lists(tool, item, depth + 1)),
+            Value::Array(items) if depth < 64 => {
+                items.iter().try_for_each(|item| lists(tool, item, depth + 1))
+            }
             _ => Ok(()),
         };
     };
@@ -93,15 +247,23 @@ fn lists(tool: &[String], value: &Value, depth: usize) -> Result<(), String> {
         let joined = key_words(key).concat();
         match value {
             Value::Array(items) if COMMANDS.contains(&joined.as_str()) => {
-                let words: Option<Vec<String>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-                commands::check(tool, &words.ok_or_else(|| format!("`{key}` has an item that is not text"))?)?;
+                let words: Option<Vec<String>> =
+                    items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+                commands::check(
+                    tool,
+                    &words.ok_or_else(|| format!("`{key}` has an item that is not text"))?,
+                )?;
             }
             Value::String(text) if matches!(joined.as_str(), "args" | "argv" | "arguments") => {
                 let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
                 commands::check(tool, &words)?;
             }
-            Value::Object(document) if COMMANDS.contains(&joined.as_str()) || ACTIONS.contains(&joined.as_str()) => {
-                if let Some(verb) = document.keys().find(|verb| key_words(verb).iter().any(|word| is_write(word))) {
+            Value::Object(document)
+                if COMMANDS.contains(&joined.as_str()) || ACTIONS.contains(&joined.as_str()) =>
+            {
+                if let Some(verb) =
+                    document.keys().find(|verb| key_words(verb).iter().any(|word| is_write(word)))
+                {
                     return Err(format!("`{key}`: the command `{verb}` writes"));
                 }
             }
@@ -139,10 +301,21 @@ fn mutates(text: &str) -> bool {
 }
 
 fn looks_like_sql(text: &str) -> bool {
-    let first: String = text.trim_start_matches(|c: char| !c.is_alphabetic()).chars().take_while(|c| c.is_alphabetic()).collect();
+    let first: String = text
+        .trim_start_matches(|c: char| !c.is_alphabetic())
+        .chars()
+        .take_while(|c| c.is_alphabetic())
+        .collect();
     let comment = text.trim_start().starts_with("/*") || text.trim_start().starts_with("--");
-    let starts = ["select", "with", "insert", "update", "delete", "drop", "alter", "create", "truncate", "merge", "replace", "grant", "revoke", "copy", "call", "exec", "execute", "vacuum", "attach", "pragma", "set", "do", "begin", "lock", "explain", "show", "reindex", "rename", "use", "load", "upsert", "detach"];
-    comment || starts.contains(&first.to_lowercase().as_str()) && text.trim().contains(char::is_whitespace)
+    let starts = [
+        "select", "with", "insert", "update", "delete", "drop", "alter", "create", "truncate",
+        "merge", "replace", "grant", "revoke", "copy", "call", "exec", "execute", "vacuum",
+        "attach", "pragma", "set", "do", "begin", "lock", "explain", "show", "reindex", "rename",
+        "use", "load", "upsert", "detach",
+    ];
+    comment
+        || starts.contains(&first.to_lowercase().as_str())
+            && text.trim().contains(char::is_whitespace)
 }
 
 /// Checks a text of a graph query language for clauses that write.
@@ -164,8 +337,12 @@ fn clauses(text: &str) -> Result<(), String> {
             None => c.to_ascii_uppercase(),
         })
         .collect();
-    let writes = ["CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "CALL", "LOAD", "INSERT", "CLEAR", "MOVE", "COPY", "ADD", "UPDATE", "REPLACE", "UPSERT", "FOREACH", "TO"];
-    match plain.split(|c: char| !c.is_alphanumeric() && c != '_').find(|word| writes.contains(word)) {
+    let writes = [
+        "CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "CALL", "LOAD", "INSERT",
+        "CLEAR", "MOVE", "COPY", "ADD", "UPDATE", "REPLACE", "UPSERT", "FOREACH", "TO",
+    ];
+    match plain.split(|c: char| !c.is_alphanumeric() && c != '_').find(|word| writes.contains(word))
+    {
         Some(word) => Err(format!("the clause `{word}` writes")),
         None => Ok(()),
     }
@@ -173,7 +350,18 @@ fn clauses(text: &str) -> Result<(), String> {
 
 fn writes_mode(text: &str) -> bool {
     let lower = text.trim().to_ascii_lowercase();
-    let letters = !lower.is_empty() && lower.len() <= 4 && lower.bytes().all(|b| b"rwaxbt+u".contains(&b)) && lower.bytes().any(|b| b"wax+".contains(&b));
+    let letters = !lower.is_empty()
+        && lower.len() <= 4
+        && lower.bytes().all(|b| b"rwaxbt+u".contains(&b))
+        && lower.bytes().any(|b| b"wax+".contains(&b));
     let words = key_words(text);
-    letters || words.iter().any(|word| is_write(word) || matches!(word.as_str(), "wronly" | "rdwr" | "creat" | "trunc" | "excl" | "rw" | "readwrite")) || lower.contains("read-write")
+    letters
+        || words.iter().any(|word| {
+            is_write(word)
+                || matches!(
+                    word.as_str(),
+                    "wronly" | "rdwr" | "creat" | "trunc" | "excl" | "rw" | "readwrite"
+                )
+        })
+        || lower.contains("read-write")
 }

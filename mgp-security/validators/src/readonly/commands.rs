@@ -5,37 +5,246 @@ use crate::shell;
 
 /// The subcommands of programs that read; a program with other words writes.
 const SUBCOMMANDS: &[(&str, &[&str])] = &[
-    ("git", &["status", "log", "diff", "show", "blame", "ls-files", "ls-tree", "ls-remote", "rev-parse", "rev-list", "describe", "grep", "shortlog", "cat-file", "reflog", "name-rev", "merge-base", "for-each-ref", "show-ref", "whatchanged", "help", "version", "check-ignore", "count-objects", "diff-tree", "cherry", "annotate", "show-branch"]),
-    ("kubectl", &["get", "describe", "logs", "top", "explain", "api-resources", "api-versions", "version", "cluster-info", "diff", "events", "auth"]),
-    ("docker", &["ps", "images", "inspect", "logs", "stats", "top", "version", "info", "history", "port", "diff", "events", "search"]),
-    ("podman", &["ps", "images", "inspect", "logs", "stats", "top", "version", "info", "history", "port", "diff", "search"]),
-    ("helm", &["list", "ls", "status", "get", "history", "search", "show", "template", "version", "lint"]),
-    ("npm", &["ls", "list", "view", "info", "show", "outdated", "search", "root", "prefix", "explain", "why", "ping", "whoami"]),
+    (
+        "git",
+        &[
+            "status",
+            "log",
+            "diff",
+            "show",
+            "blame",
+            "ls-files",
+            "ls-tree",
+            "ls-remote",
+            "rev-parse",
+            "rev-list",
+            "describe",
+            "grep",
+            "shortlog",
+            "cat-file",
+            "reflog",
+            "name-rev",
+            "merge-base",
+            "for-each-ref",
+            "show-ref",
+            "whatchanged",
+            "help",
+            "version",
+            "check-ignore",
+            "count-objects",
+            "diff-tree",
+            "cherry",
+            "annotate",
+            "show-branch",
+        ],
+    ),
+    (
+        "kubectl",
+        &[
+            "get",
+            "describe",
+            "logs",
+            "top",
+            "explain",
+            "api-resources",
+            "api-versions",
+            "version",
+            "cluster-info",
+            "diff",
+            "events",
+            "auth",
+        ],
+    ),
+    (
+        "docker",
+        &[
+            "ps", "images", "inspect", "logs", "stats", "top", "version", "info", "history",
+            "port", "diff", "events", "search",
+        ],
+    ),
+    (
+        "podman",
+        &[
+            "ps", "images", "inspect", "logs", "stats", "top", "version", "info", "history",
+            "port", "diff", "search",
+        ],
+    ),
+    (
+        "helm",
+        &[
+            "list", "ls", "status", "get", "history", "search", "show", "template", "version",
+            "lint",
+        ],
+    ),
+    (
+        "npm",
+        &[
+            "ls", "list", "view", "info", "show", "outdated", "search", "root", "prefix",
+            "explain", "why", "ping", "whoami",
+        ],
+    ),
     ("pip", &["list", "show", "freeze", "check", "search", "index"]),
     ("cargo", &["tree", "metadata", "search", "version", "locate-project", "pkgid"]),
-    ("systemctl", &["status", "is-active", "is-enabled", "is-failed", "list-units", "list-unit-files", "show", "cat"]),
+    (
+        "systemctl",
+        &[
+            "status",
+            "is-active",
+            "is-enabled",
+            "is-failed",
+            "list-units",
+            "list-unit-files",
+            "show",
+            "cat",
+        ],
+    ),
     ("terraform", &["plan", "validate", "show", "output", "version", "graph", "providers"]),
     ("gh", &["status"]),
-    ("redis", &["get", "mget", "exists", "keys", "scan", "ttl", "pttl", "type", "strlen", "hget", "hmget", "hgetall", "hkeys", "hvals", "hlen", "hexists", "hscan", "lrange", "llen", "lindex", "smembers", "scard", "sismember", "sscan", "srandmember", "sinter", "sunion", "sdiff", "zrange", "zrevrange", "zrangebyscore", "zscore", "zcard", "zcount", "zrank", "zscan", "getrange", "getbit", "bitcount", "dbsize", "info", "ping", "echo", "time", "memory", "object", "xrange", "xrevrange", "xlen", "xinfo", "pfcount", "geodist", "geopos", "geosearch", "command", "lastsave", "randomkey", "dump"]),
+    (
+        "redis",
+        &[
+            "get",
+            "mget",
+            "exists",
+            "keys",
+            "scan",
+            "ttl",
+            "pttl",
+            "type",
+            "strlen",
+            "hget",
+            "hmget",
+            "hgetall",
+            "hkeys",
+            "hvals",
+            "hlen",
+            "hexists",
+            "hscan",
+            "lrange",
+            "llen",
+            "lindex",
+            "smembers",
+            "scard",
+            "sismember",
+            "sscan",
+            "srandmember",
+            "sinter",
+            "sunion",
+            "sdiff",
+            "zrange",
+            "zrevrange",
+            "zrangebyscore",
+            "zscore",
+            "zcard",
+            "zcount",
+            "zrank",
+            "zscan",
+            "getrange",
+            "getbit",
+            "bitcount",
+            "dbsize",
+            "info",
+            "ping",
+            "echo",
+            "time",
+            "memory",
+            "object",
+            "xrange",
+            "xrevrange",
+            "xlen",
+            "xinfo",
+            "pfcount",
+            "geodist",
+            "geopos",
+            "geosearch",
+            "command",
+            "lastsave",
+            "randomkey",
+            "dump",
+        ],
+    ),
 ];
 /// Programs that only print.
-const PROGRAMS: &[&str] = &["ls", "cat", "head", "tail", "grep", "rg", "wc", "pwd", "whoami", "id", "uname", "date", "df", "du", "ps", "stat", "file", "which", "type", "echo", "printf", "uptime", "free", "tree", "cut", "nl", "od", "strings", "hostname", "env", "printenv", "jq", "diff", "cmp", "md5sum", "sha256sum", "basename", "dirname", "realpath", "readlink", "lsblk", "lscpu", "nproc", "dig", "nslookup", "host", "ping"];
+const PROGRAMS: &[&str] = &[
+    "ls",
+    "cat",
+    "head",
+    "tail",
+    "grep",
+    "rg",
+    "wc",
+    "pwd",
+    "whoami",
+    "id",
+    "uname",
+    "date",
+    "df",
+    "du",
+    "ps",
+    "stat",
+    "file",
+    "which",
+    "type",
+    "echo",
+    "printf",
+    "uptime",
+    "free",
+    "tree",
+    "cut",
+    "nl",
+    "od",
+    "strings",
+    "hostname",
+    "env",
+    "printenv",
+    "jq",
+    "diff",
+    "cmp",
+    "md5sum",
+    "sha256sum",
+    "basename",
+    "dirname",
+    "realpath",
+    "readlink",
+    "lsblk",
+    "lscpu",
+    "nproc",
+    "dig",
+    "nslookup",
+    "host",
+    "ping",
+];
 
 /// Checks the words of a command for a tool.
 pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
     let Some(first) = words.first().map(|word| word.to_ascii_lowercase()) else { return Ok(()) };
-    let program = |name: &str| SUBCOMMANDS.iter().find(|(known, _)| *known == name || name == "redis-cli" && *known == "redis");
+    let program = |name: &str| {
+        SUBCOMMANDS
+            .iter()
+            .find(|(known, _)| *known == name || name == "redis-cli" && *known == "redis")
+    };
     let own = tool.iter().find_map(|word| program(word));
     let (reads, rest) = match (own, program(&first)) {
         (_, Some(reads)) => (reads, &words[1..]),
         (Some(reads), None) => (reads, words),
-        (None, None) if PROGRAMS.contains(&first.as_str()) => return shell::command(&words.join(" ")),
-        (None, None) if is_write(&first) || words.len() > 1 => return Err(format!("`{first}` is not known to only read")),
+        (None, None) if PROGRAMS.contains(&first.as_str()) => {
+            return shell::command(&words.join(" "));
+        }
+        (None, None) if is_write(&first) || words.len() > 1 => {
+            return Err(format!("`{first}` is not known to only read"));
+        }
         (None, None) => return Ok(()),
     };
     let sub = rest.iter().find(|word| !word.starts_with('-')).map(|word| word.to_ascii_lowercase());
     // Options that write a file or run a program.
-    let acts = rest.iter().any(|word| word.starts_with("--output") || word == "-o" && reads.0 == "git" || word.starts_with("--ext-diff") || word == "-O" || word.starts_with("--open-files") || word == "-c");
+    let acts = rest.iter().any(|word| {
+        word.starts_with("--output")
+            || word == "-o" && reads.0 == "git"
+            || word.starts_with("--ext-diff")
+            || word == "-O"
+            || word.starts_with("--open-files")
+            || word == "-c"
+    });
     match sub {
         Some(sub) if reads.1.contains(&sub.as_str()) && !acts => Ok(()),
         None if !acts => Ok(()),

@@ -11,9 +11,17 @@ use name::Intent;
 use serde_json::Value;
 
 /// Checks that a call only reads.
-pub(crate) fn check(tool: &str, definition: &Value, arguments: &Value, trust: &TrustLevel) -> Result<(), String> {
+pub(crate) fn check(
+    tool: &str,
+    definition: &Value,
+    arguments: &Value,
+    trust: &TrustLevel,
+) -> Result<(), String> {
     if let Some(c) = hidden(tool, false) {
-        return Err(format!("the name of the tool has the hidden character U+{:04X}", u32::from(c)));
+        return Err(format!(
+            "the name of the tool has the hidden character U+{:04X}",
+            u32::from(c)
+        ));
     }
     if tool.is_empty() || !tool.is_ascii() {
         return Err("the name of the tool is empty or not ASCII".to_owned());
@@ -23,7 +31,8 @@ pub(crate) fn check(tool: &str, definition: &Value, arguments: &Value, trust: &T
         Intent::Write(word) => return Err(format!("`{word}` in the name of the tool is a write")),
         Intent::Read => {}
         Intent::Unknown => {
-            let believed = matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard);
+            let believed =
+                matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard);
             if !(declared && believed) {
                 return Err(format!("nothing shows that `{tool}` only reads"));
             }
@@ -61,8 +70,11 @@ fn declarations(definition: &Value) -> Result<bool, String> {
             Some(_) => return Err(format!("`security.{name}` is not a list")),
         };
         for item in items {
-            let text = item.as_str().ok_or_else(|| format!("`security.{name}` has an item that is not text"))?;
-            let reads = text.ends_with(".read") || matches!(text, "network.outbound" | "read" | "network");
+            let text = item
+                .as_str()
+                .ok_or_else(|| format!("`security.{name}` has an item that is not text"))?;
+            let reads =
+                text.ends_with(".read") || matches!(text, "network.outbound" | "read" | "network");
             if name == "side_effects" || !reads {
                 return Err(format!("the tool declares `{text}`"));
             }

@@ -2,23 +2,131 @@
 
 /// Words that write, wherever they are outside of quotes.
 const WRITES: &[&str] = &[
-    "INSERT", "UPDATE", "DELETE", "MERGE", "UPSERT", "INTO", "DROP", "ALTER", "CREATE", "TRUNCATE", "GRANT", "REVOKE", "CALL", "EXEC", "EXECUTE", "LOCK", "COPY", "VACUUM", "REINDEX",
-    "ATTACH", "DETACH", "OUTFILE", "DUMPFILE", "RENAME", "REFRESH", "IMPORT", "DO", "PREPARE", "DEALLOCATE", "HANDLER", "PROGRAM", "BULK", "OPENROWSET",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "MERGE",
+    "UPSERT",
+    "INTO",
+    "DROP",
+    "ALTER",
+    "CREATE",
+    "TRUNCATE",
+    "GRANT",
+    "REVOKE",
+    "CALL",
+    "EXEC",
+    "EXECUTE",
+    "LOCK",
+    "COPY",
+    "VACUUM",
+    "REINDEX",
+    "ATTACH",
+    "DETACH",
+    "OUTFILE",
+    "DUMPFILE",
+    "RENAME",
+    "REFRESH",
+    "IMPORT",
+    "DO",
+    "PREPARE",
+    "DEALLOCATE",
+    "HANDLER",
+    "PROGRAM",
+    "BULK",
+    "OPENROWSET",
 ];
 /// First words of statements that read.
-const READS: &[&str] = &["SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "VALUES", "TABLE", "PRAGMA", "FROM", "LIST"];
+const READS: &[&str] = &[
+    "SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "VALUES", "TABLE", "PRAGMA", "FROM",
+    "LIST",
+];
 /// Beginnings of the names of functions that have effects.
 const FUNCTIONS: &[&str] = &[
-    "PG_TERMINATE", "PG_CANCEL", "PG_RELOAD", "PG_ROTATE", "PG_ADVISORY", "PG_TRY_ADVISORY", "PG_FILE_", "PG_WRITE", "PG_CREATE", "PG_DROP", "PG_SWITCH", "PG_PROMOTE", "PG_STAT_RESET", "PG_LOGICAL",
-    "PG_NOTIFY", "PG_START", "PG_STOP", "PG_WAL_REPLAY", "PG_REPLICATION", "LO_", "LOWRITE", "DBLINK", "NEXTVAL", "SETVAL", "SET_CONFIG", "LOAD_EXTENSION", "WRITEFILE", "EDIT", "SYS_EXEC", "SYS_EVAL",
-    "XP_", "SP_", "DBMS_", "UTL_", "GET_LOCK", "RELEASE_LOCK", "RELEASE_ALL", "QUERY_TO_XML", "DATABASE_TO_XML", "FTS3_TOKENIZER", "MASTER_POS_WAIT", "OPENQUERY", "HTTP_POST", "HTTP_PUT", "HTTP_DELETE",
-    "PG_SLEEP", "SLEEP", "BENCHMARK", "WAITFOR", "SHELL", "LAST_INSERT_ID",
+    "PG_TERMINATE",
+    "PG_CANCEL",
+    "PG_RELOAD",
+    "PG_ROTATE",
+    "PG_ADVISORY",
+    "PG_TRY_ADVISORY",
+    "PG_FILE_",
+    "PG_WRITE",
+    "PG_CREATE",
+    "PG_DROP",
+    "PG_SWITCH",
+    "PG_PROMOTE",
+    "PG_STAT_RESET",
+    "PG_LOGICAL",
+    "PG_NOTIFY",
+    "PG_START",
+    "PG_STOP",
+    "PG_WAL_REPLAY",
+    "PG_REPLICATION",
+    "LO_",
+    "LOWRITE",
+    "DBLINK",
+    "NEXTVAL",
+    "SETVAL",
+    "SET_CONFIG",
+    "LOAD_EXTENSION",
+    "WRITEFILE",
+    "EDIT",
+    "SYS_EXEC",
+    "SYS_EVAL",
+    "XP_",
+    "SP_",
+    "DBMS_",
+    "UTL_",
+    "GET_LOCK",
+    "RELEASE_LOCK",
+    "RELEASE_ALL",
+    "QUERY_TO_XML",
+    "DATABASE_TO_XML",
+    "FTS3_TOKENIZER",
+    "MASTER_POS_WAIT",
+    "OPENQUERY",
+    "HTTP_POST",
+    "HTTP_PUT",
+    "HTTP_DELETE",
+    "PG_SLEEP",
+    "SLEEP",
+    "BENCHMARK",
+    "WAITFOR",
+    "SHELL",
+    "LAST_INSERT_ID",
 ];
 const PRAGMAS: &[&str] = &[
-    "TABLE_INFO", "TABLE_XINFO", "TABLE_LIST", "INDEX_LIST", "INDEX_INFO", "INDEX_XINFO", "FOREIGN_KEY_LIST", "DATABASE_LIST", "COLLATION_LIST", "FUNCTION_LIST",
-    "MODULE_LIST", "PRAGMA_LIST", "COMPILE_OPTIONS", "INTEGRITY_CHECK", "QUICK_CHECK", "FOREIGN_KEY_CHECK",
+    "TABLE_INFO",
+    "TABLE_XINFO",
+    "TABLE_LIST",
+    "INDEX_LIST",
+    "INDEX_INFO",
+    "INDEX_XINFO",
+    "FOREIGN_KEY_LIST",
+    "DATABASE_LIST",
+    "COLLATION_LIST",
+    "FUNCTION_LIST",
+    "MODULE_LIST",
+    "PRAGMA_LIST",
+    "COMPILE_OPTIONS",
+    "INTEGRITY_CHECK",
+    "QUICK_CHECK",
+    "FOREIGN_KEY_CHECK",
 ];
-const SETTINGS: &[&str] = &["USER_VERSION", "SCHEMA_VERSION", "JOURNAL_MODE", "PAGE_COUNT", "PAGE_SIZE", "ENCODING", "FREELIST_COUNT", "FOREIGN_KEYS", "CACHE_SIZE", "SYNCHRONOUS", "APPLICATION_ID", "DATA_VERSION"];
+const SETTINGS: &[&str] = &[
+    "USER_VERSION",
+    "SCHEMA_VERSION",
+    "JOURNAL_MODE",
+    "PAGE_COUNT",
+    "PAGE_SIZE",
+    "ENCODING",
+    "FREELIST_COUNT",
+    "FOREIGN_KEYS",
+    "CACHE_SIZE",
+    "SYNCHRONOUS",
+    "APPLICATION_ID",
+    "DATA_VERSION",
+];
 
 /// Checks that all statements of a text only read.
 pub(super) fn check(text: &str) -> Result<(), String> {
@@ -37,17 +145,32 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
         return Err(format!("the SQL statement `{first}` does not only read"));
     }
     if first == "PRAGMA" {
-        let name = tokens.iter().rev().find(|token| PRAGMAS.contains(&token.as_str()) || SETTINGS.contains(&token.as_str()));
+        let name = tokens
+            .iter()
+            .rev()
+            .find(|token| PRAGMAS.contains(&token.as_str()) || SETTINGS.contains(&token.as_str()));
         let plain = !tokens.iter().any(|token| token == "=" || token == "(");
         return match name {
-            Some(name) if !tokens.contains(&"=".to_owned()) && (PRAGMAS.contains(&name.as_str()) || plain) => Ok(()),
+            Some(name)
+                if !tokens.contains(&"=".to_owned())
+                    && (PRAGMAS.contains(&name.as_str()) || plain) =>
+            {
+                Ok(())
+            }
             _ => Err("this PRAGMA can write".to_owned()),
         };
     }
     for (at, token) in tokens.iter().enumerate() {
         let called = tokens.get(at + 1).is_some_and(|next| next == "(");
-        let locks = token == "FOR" && matches!(tokens.get(at + 1).map(String::as_str), Some("SHARE" | "KEY" | "NO" | "UPDATE"));
-        if WRITES.contains(&token.as_str()) && !(called && token == "INSERT") || locks || token == "REPLACE" && !called {
+        let locks = token == "FOR"
+            && matches!(
+                tokens.get(at + 1).map(String::as_str),
+                Some("SHARE" | "KEY" | "NO" | "UPDATE")
+            );
+        if WRITES.contains(&token.as_str()) && !(called && token == "INSERT")
+            || locks
+            || token == "REPLACE" && !called
+        {
             // `SHOW CREATE TABLE` prints a definition.
             if !(first == "SHOW" && at == 1 && token == "CREATE") {
                 return Err(format!("`{token}` in SQL writes or locks"));
@@ -66,7 +189,9 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            '-' if chars.next_if_eq(&'-').is_some() => while chars.next_if(|&c| c != '\n').is_some() {},
+            '-' if chars.next_if_eq(&'-').is_some() => {
+                while chars.next_if(|&c| c != '\n').is_some() {}
+            }
             '#' => return Err("a `#` in SQL is a comment for some servers only".to_owned()),
             '/' if chars.next_if_eq(&'*').is_some() => {
                 if matches!(chars.peek(), Some('!' | 'M' | '+')) && chars.peek() != Some(&'+') {
@@ -111,7 +236,9 @@ fn comment(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<(), S
     loop {
         match chars.next() {
             Some('/') if before == '*' => return Ok(()),
-            Some('*') if before == '/' => return Err("a comment inside a comment in SQL".to_owned()),
+            Some('*') if before == '/' => {
+                return Err("a comment inside a comment in SQL".to_owned());
+            }
             Some(c) => before = c,
             None => return Err("an unclosed comment in SQL".to_owned()),
         }
@@ -122,7 +249,9 @@ fn quoted(end: char, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Re
     loop {
         match chars.next() {
             // Servers disagree about a backslash before a quote.
-            Some('\\') if chars.peek().is_some_and(|&next| next == end) => return Err("a backslash before a quote in SQL".to_owned()),
+            Some('\\') if chars.peek().is_some_and(|&next| next == end) => {
+                return Err("a backslash before a quote in SQL".to_owned());
+            }
             Some(c) if c == end => {
                 if chars.next_if_eq(&end).is_none() {
                     return Ok(());
@@ -140,11 +269,31 @@ mod tests {
 
     #[test]
     fn only_statements_that_read_pass() {
-        for text in ["select 1", "(SELECT a FROM t)", "SELECT replace(a,'b','c') FROM t; SHOW TABLES", "explain select 1", "SHOW CREATE TABLE t", "PRAGMA user_version", "select 'it''s'"] {
+        for text in [
+            "select 1",
+            "(SELECT a FROM t)",
+            "SELECT replace(a,'b','c') FROM t; SHOW TABLES",
+            "explain select 1",
+            "SHOW CREATE TABLE t",
+            "PRAGMA user_version",
+            "select 'it''s'",
+        ] {
             assert_eq!(check(text), Ok(()), "{text}");
         }
-        for text in ["", "REPLACE INTO t VALUES (1)", "explain analyze delete from t", "WITH d AS (DELETE FROM t RETURNING *) SELECT * FROM d", "select nextval('s')", "SELECT 1 /*! DELETE */",
-            "select '\\'; delete from t --'", "PRAGMA user_version=2", "select 1 for share", "VACUUM", "BEGIN", "select 'x"] {
+        for text in [
+            "",
+            "REPLACE INTO t VALUES (1)",
+            "explain analyze delete from t",
+            "WITH d AS (DELETE FROM t RETURNING *) SELECT * FROM d",
+            "select nextval('s')",
+            "SELECT 1 /*! DELETE */",
+            "select '\\'; delete from t --'",
+            "PRAGMA user_version=2",
+            "select 1 for share",
+            "VACUUM",
+            "BEGIN",
+            "select 'x",
+        ] {
             assert!(check(text).is_err(), "{text}");
         }
     }

@@ -18,7 +18,9 @@ impl<'a> Args<'a> {
 
     /// Returns the arguments before `--` that begin with a dash.
     fn options(self) -> impl Iterator<Item = &'a str> {
-        self.texts().take_while(|text| *text != "--").filter(|text| text.len() > 1 && text.starts_with('-'))
+        self.texts()
+            .take_while(|text| *text != "--")
+            .filter(|text| text.len() > 1 && text.starts_with('-'))
     }
 
     /// Returns the arguments that are neither options nor `--`; values of options are among them.
@@ -48,14 +50,18 @@ impl<'a> Args<'a> {
 
     /// Returns whether a long option or an abbreviation of at least `least` letters is there.
     pub(super) fn long(self, name: &str, least: usize) -> bool {
-        self.options().any(|text| long_name(text).is_some_and(|given| {
-            given.len() >= least.min(name.len()) && name.starts_with(given)
-        }))
+        self.options().any(|text| {
+            long_name(text).is_some_and(|given| {
+                given.len() >= least.min(name.len()) && name.starts_with(given)
+            })
+        })
     }
 
     /// Returns whether an argument is exactly one of these, or one of these and `=VALUE`.
     pub(super) fn any(self, names: &[&str]) -> bool {
-        self.texts().any(|text| names.contains(&text.split('=').next().unwrap_or(text)) || names.contains(&text))
+        self.texts().any(|text| {
+            names.contains(&text.split('=').next().unwrap_or(text)) || names.contains(&text)
+        })
     }
 
     /// Returns the values of an option, as `-oX`, `-o X`, `--out X` and `--out=X`.
@@ -101,7 +107,10 @@ impl<'a> Args<'a> {
             if !text.starts_with('-') || text == "-" || text == "--" {
                 break;
             }
-            let takes = !text.starts_with("--") && text[1..].find(|c| valued.contains(c)).is_some_and(|found| found + 2 == text.len());
+            let takes = !text.starts_with("--")
+                && text[1..]
+                    .find(|c| valued.contains(c))
+                    .is_some_and(|found| found + 2 == text.len());
             at = (at + if takes { 2 } else { 1 }).min(self.0.len());
         }
         Args(&self.0[..at])

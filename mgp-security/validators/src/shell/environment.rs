@@ -4,24 +4,108 @@ use super::paths::is_system;
 
 /// Names whose values are programs, libraries or code; a final `*` stands for any ending.
 const EXECUTING: &[&str] = &[
-    "LD_*", "DYLD_*", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PS4", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "IFS", "SHELL",
-    "ZDOTDIR", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONEXECUTABLE", 
-    "PERL5OPT", "PERL5DB", "RUBYOPT",
-    "GIT_SSH", "GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS", "GIT_PROXY_COMMAND", "GIT_CONFIG*", "GIT_TEMPLATE_DIR",
-    "GIT_EXEC_PATH", "SSH_ASKPASS", "SUDO_ASKPASS", "LESSOPEN", "LESSCLOSE", "BROWSER", "TAR_OPTIONS", "RSYNC_RSH", "CVS_RSH",
-    "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTC", "RUSTDOC",
-    "CARGO_BUILD_RUSTC*", "OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES", "GCONV_PATH", "LOCPATH",
-    "PHPRC", "PHP_INI_SCAN_DIR", "LUA_INIT*", "R_PROFILE*", "R_ENVIRON*", "VIMINIT", "EXINIT", "GVIMINIT", "EMACSLOADPATH",
-    "DOTNET_STARTUP_HOOKS", "CORECLR_*", "COR_*", "NPM_CONFIG_SCRIPT_SHELL", "NPM_CONFIG_NODE_OPTIONS",
-    "HOSTALIASES", "ELECTRON_RUN_AS_NODE", "JULIA_LOAD_PATH", "GHC_OPTIONS", "GEM_HOME", "DEBUGINFOD_URLS", "INPUTRC",
-    "COMSPEC", "GLIBC_TUNABLES", "MALLOC_CHECK_", "MANROFFOPT", "FPATH",
+    "LD_*",
+    "DYLD_*",
+    "BASH_ENV",
+    "ENV",
+    "PROMPT_COMMAND",
+    "PS4",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "BASH_FUNC_*",
+    "IFS",
+    "SHELL",
+    "ZDOTDIR",
+    "PYTHONSTARTUP",
+    "PYTHONHOME",
+    "PYTHONINSPECT",
+    "PYTHONBREAKPOINT",
+    "PYTHONEXECUTABLE",
+    "PERL5OPT",
+    "PERL5DB",
+    "RUBYOPT",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_ASKPASS",
+    "GIT_PROXY_COMMAND",
+    "GIT_CONFIG*",
+    "GIT_TEMPLATE_DIR",
+    "GIT_EXEC_PATH",
+    "SSH_ASKPASS",
+    "SUDO_ASKPASS",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "BROWSER",
+    "TAR_OPTIONS",
+    "RSYNC_RSH",
+    "CVS_RSH",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC",
+    "RUSTDOC",
+    "CARGO_BUILD_RUSTC*",
+    "OPENSSL_CONF",
+    "OPENSSL_ENGINES",
+    "OPENSSL_MODULES",
+    "GCONV_PATH",
+    "LOCPATH",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
+    "LUA_INIT*",
+    "R_PROFILE*",
+    "R_ENVIRON*",
+    "VIMINIT",
+    "EXINIT",
+    "GVIMINIT",
+    "EMACSLOADPATH",
+    "DOTNET_STARTUP_HOOKS",
+    "CORECLR_*",
+    "COR_*",
+    "NPM_CONFIG_SCRIPT_SHELL",
+    "NPM_CONFIG_NODE_OPTIONS",
+    "HOSTALIASES",
+    "ELECTRON_RUN_AS_NODE",
+    "JULIA_LOAD_PATH",
+    "GHC_OPTIONS",
+    "GEM_HOME",
+    "DEBUGINFOD_URLS",
+    "INPUTRC",
+    "COMSPEC",
+    "GLIBC_TUNABLES",
+    "MALLOC_CHECK_",
+    "MANROFFOPT",
+    "FPATH",
 ];
 const PAGERS_AND_EDITORS: &[&str] = &[
-    "PAGER", "MANPAGER", "GIT_PAGER", "SYSTEMD_PAGER", "PSQL_PAGER", "EDITOR", "VISUAL", "GIT_EDITOR",
-    "GIT_SEQUENCE_EDITOR", "PSQL_EDITOR", "SYSTEMD_EDITOR", "FCEDIT", "AWS_PAGER", "GH_PAGER", "BAT_PAGER", "DELTA_PAGER",
+    "PAGER",
+    "MANPAGER",
+    "GIT_PAGER",
+    "SYSTEMD_PAGER",
+    "PSQL_PAGER",
+    "EDITOR",
+    "VISUAL",
+    "GIT_EDITOR",
+    "GIT_SEQUENCE_EDITOR",
+    "PSQL_EDITOR",
+    "SYSTEMD_EDITOR",
+    "FCEDIT",
+    "AWS_PAGER",
+    "GH_PAGER",
+    "BAT_PAGER",
+    "DELTA_PAGER",
 ];
 const LIBRARY_PATHS: &[&str] = &[
-    "PYTHONPATH", "PERL5LIB", "PERLLIB", "RUBYLIB", "NODE_PATH", "CLASSPATH", "LUA_PATH", "LUA_CPATH", "GOPATH", "PKG_CONFIG_PATH",
+    "PYTHONPATH",
+    "PERL5LIB",
+    "PERLLIB",
+    "RUBYLIB",
+    "NODE_PATH",
+    "CLASSPATH",
+    "LUA_PATH",
+    "LUA_CPATH",
+    "GOPATH",
+    "PKG_CONFIG_PATH",
 ];
 
 /// Checks the assignment of a variable for a command.
@@ -36,31 +120,80 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     let harmless = match () {
         () if listed(EXECUTING) => false,
         () if listed(PAGERS_AND_EDITORS) => {
-            let plain = ["", "cat", "less", "more", "head", "true", "false", ":", "vi", "vim", "nano", "bat", "less -R", "less -FRX", "code"];
+            let plain = [
+                "",
+                "cat",
+                "less",
+                "more",
+                "head",
+                "true",
+                "false",
+                ":",
+                "vi",
+                "vim",
+                "nano",
+                "bat",
+                "less -R",
+                "less -FRX",
+                "code",
+            ];
             plain.contains(&value)
         }
-        () if listed(LIBRARY_PATHS) => !value.split(':').any(|part| is_system(part) || part.starts_with("/tmp") || part.starts_with("/dev")),
-        () if upper.starts_with("CARGO_TARGET_") => !["RUNNER", "LINKER", "RUSTFLAGS"].iter().any(|end| upper.ends_with(end)),
-        () if listed(&["MAKEFLAGS", "GNUMAKEFLAGS", "MFLAGS"]) => !value.contains("eval") && !value.contains('='),
-        () if listed(&["JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "MAVEN_OPTS", "GRADLE_OPTS", "JAVA_OPTS"]) => {
+        () if listed(LIBRARY_PATHS) => !value
+            .split(':')
+            .any(|part| is_system(part) || part.starts_with("/tmp") || part.starts_with("/dev")),
+        () if upper.starts_with("CARGO_TARGET_") => {
+            !["RUNNER", "LINKER", "RUSTFLAGS"].iter().any(|end| upper.ends_with(end))
+        }
+        () if listed(&["MAKEFLAGS", "GNUMAKEFLAGS", "MFLAGS"]) => {
+            !value.contains("eval") && !value.contains('=')
+        }
+        () if listed(&[
+            "JAVA_TOOL_OPTIONS",
+            "_JAVA_OPTIONS",
+            "JDK_JAVA_OPTIONS",
+            "MAVEN_OPTS",
+            "GRADLE_OPTS",
+            "JAVA_OPTS",
+        ]) =>
+        {
             !["agent", "OnOutOfMemory", "OnError", "@"].iter().any(|part| value.contains(part))
         }
         () if upper == "PATH" => value.split(':').all(|part| {
-            ["$PATH", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"].contains(&part)
+            ["$PATH", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"]
+                .contains(&part)
         }),
-        () if upper == "NODE_OPTIONS" => !["-r", "--require", "--import", "loader", "--eval", "--inspect", "-e"]
-            .iter()
-            .any(|flag| value.split(['=', ' ']).any(|part| part.contains(flag) && part.starts_with('-'))),
+        () if upper == "NODE_OPTIONS" => {
+            !["-r", "--require", "--import", "loader", "--eval", "--inspect", "-e"].iter().any(
+                |flag| {
+                    value.split(['=', ' ']).any(|part| part.contains(flag) && part.starts_with('-'))
+                },
+            )
+        }
         () if matches!(upper.as_str(), "CC" | "CXX" | "LD" | "AR" | "CPP" | "AS") => {
             !value.contains([' ', ';']) && !value.contains("/tmp")
         }
-        () if matches!(upper.as_str(), "RUSTFLAGS" | "RUSTDOCFLAGS" | "CARGO_ENCODED_RUSTFLAGS") => {
+        () if matches!(
+            upper.as_str(),
+            "RUSTFLAGS" | "RUSTDOCFLAGS" | "CARGO_ENCODED_RUSTFLAGS"
+        ) =>
+        {
             !value.contains("linker") && !value.contains("codegen-backend")
         }
-        () if matches!(upper.as_str(), "GOFLAGS" | "CGO_CFLAGS" | "CGO_LDFLAGS" | "CFLAGS" | "LDFLAGS") => {
-            !["toolexec", "-exec", "-wrapper", "-fplugin", "-B"].iter().any(|flag| value.contains(flag))
+        () if matches!(
+            upper.as_str(),
+            "GOFLAGS" | "CGO_CFLAGS" | "CGO_LDFLAGS" | "CFLAGS" | "LDFLAGS"
+        ) =>
+        {
+            !["toolexec", "-exec", "-wrapper", "-fplugin", "-B"]
+                .iter()
+                .any(|flag| value.contains(flag))
         }
         () => true,
     };
-    if harmless { Ok(()) } else { Err(format!("the variable `{name}` can make a program execute something")) }
+    if harmless {
+        Ok(())
+    } else {
+        Err(format!("the variable `{name}` can make a program execute something"))
+    }
 }

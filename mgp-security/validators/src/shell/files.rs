@@ -8,25 +8,56 @@ use super::{
 
 /// Options by which programs name a file that they write.
 const OUTPUTS: &[&str] = &[
-    "-o", "--output", "--out", "--outfile", "--output-file", "--output-document", "--output-dir", "--log-file", "--logfile", "-O", "-D",
-    "--dump-header", "--cookie-jar", "--trace", "--trace-ascii", "--target-directory", "--directory-prefix", "--directory", "--prefix", "-P", "-c", "-d", "-C",
+    "-o",
+    "--output",
+    "--out",
+    "--outfile",
+    "--output-file",
+    "--output-document",
+    "--output-dir",
+    "--log-file",
+    "--logfile",
+    "-O",
+    "-D",
+    "--dump-header",
+    "--cookie-jar",
+    "--trace",
+    "--trace-ascii",
+    "--target-directory",
+    "--directory-prefix",
+    "--directory",
+    "--prefix",
+    "-P",
+    "-c",
+    "-d",
+    "-C",
 ];
 
 /// Checks the files that a command changes.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
-    let refuse = |path: &str| Err(format!("`{name}` writes to `{path}`, which belongs to the system"));
+    let refuse =
+        |path: &str| Err(format!("`{name}` writes to `{path}`, which belongs to the system"));
     let mut all = args.operands();
     let system = match name {
-        "rm" | "unlink" | "rmdir" | "mv" | "tee" | "truncate" | "touch" | "mkdir" | "mknod" | "mkfifo" | "chmod" | "chown" | "chgrp" | "chattr"
-        | "setfacl" | "patch" | "trash" | "gzip" | "bzip2" | "xz" | "zstd" | "dos2unix" | "sponge" | "shuf" | "vim" | "vi" | "nano" | "emacs" => all.find(|path| is_system(path)),
-        "cp" | "ln" | "install" | "rsync" | "scp" | "ditto" | "link" | "cpio" | "pax" => all.last().filter(|path| is_system(path)),
-        "sed" | "gsed" if args.short("i", "efl") || args.long("in-place", 3) => all.find(|path| is_system(path)),
+        "rm" | "unlink" | "rmdir" | "mv" | "tee" | "truncate" | "touch" | "mkdir" | "mknod"
+        | "mkfifo" | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "patch" | "trash"
+        | "gzip" | "bzip2" | "xz" | "zstd" | "dos2unix" | "sponge" | "shuf" | "vim" | "vi"
+        | "nano" | "emacs" => all.find(|path| is_system(path)),
+        "cp" | "ln" | "install" | "rsync" | "scp" | "ditto" | "link" | "cpio" | "pax" => {
+            all.last().filter(|path| is_system(path))
+        }
+        "sed" | "gsed" if args.short("i", "efl") || args.long("in-place", 3) => {
+            all.find(|path| is_system(path))
+        }
         "dd" => {
             let output = args.texts().find_map(|arg| arg.strip_prefix("of="));
             output.filter(|path| is_system(path))
         }
-        "cat" | "tail" | "head" | "od" | "xxd" | "strings" | "wc" | "grep" | "sort" | "base64" | "md5sum" | "sha256sum" => {
-            let endless = |path: &&str| matches!(*path, "/dev/zero" | "/dev/random" | "/dev/urandom" | "/dev/full");
+        "cat" | "tail" | "head" | "od" | "xxd" | "strings" | "wc" | "grep" | "sort" | "base64"
+        | "md5sum" | "sha256sum" => {
+            let endless = |path: &&str| {
+                matches!(*path, "/dev/zero" | "/dev/random" | "/dev/urandom" | "/dev/full")
+            };
             let limited = matches!(name, "head" | "od" | "xxd");
             match all.find(endless) {
                 Some(path) if !limited => return Err(format!("`{path}` never ends")),
@@ -38,10 +69,49 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     if let Some(path) = system {
         return refuse(path);
     }
-    if !matches!(name, "ls" | "grep" | "ps" | "df" | "stat" | "find" | "cut" | "tr" | "git" | "sort" | "python" | "diff" | "tree" | "cd") || name == "sort" {
-        let reads = matches!(name, "wc" | "head" | "tail" | "date" | "pgrep" | "lsof" | "ss" | "netstat" | "test" | "[" | "base64" | "xargs" | "awk" | "file" | "du" | "uniq" | "paste" | "column" | "rg" | "fd");
+    if !matches!(
+        name,
+        "ls" | "grep"
+            | "ps"
+            | "df"
+            | "stat"
+            | "find"
+            | "cut"
+            | "tr"
+            | "git"
+            | "sort"
+            | "python"
+            | "diff"
+            | "tree"
+            | "cd"
+    ) || name == "sort"
+    {
+        let reads = matches!(
+            name,
+            "wc" | "head"
+                | "tail"
+                | "date"
+                | "pgrep"
+                | "lsof"
+                | "ss"
+                | "netstat"
+                | "test"
+                | "["
+                | "base64"
+                | "xargs"
+                | "awk"
+                | "file"
+                | "du"
+                | "uniq"
+                | "paste"
+                | "column"
+                | "rg"
+                | "fd"
+        );
         let mut outputs = args.values(OUTPUTS);
-        if let Some(path) = outputs.find(|path| !reads && path.contains(['/', '~', '$']) && is_system(path)) {
+        if let Some(path) =
+            outputs.find(|path| !reads && path.contains(['/', '~', '$']) && is_system(path))
+        {
             return refuse(path);
         }
     }
@@ -49,7 +119,10 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         "chmod" => setuid(args),
         "find" | "gfind" => find(args),
         "kill" => kill(args),
-        _ if args.operands().any(|path| is_device(path)) && matches!(name, "cp" | "tee" | "mv" | "cat" | "pv" | "wipefs" | "parted") && name != "cat" => {
+        _ if args.operands().any(|path| is_device(path))
+            && matches!(name, "cp" | "tee" | "mv" | "cat" | "pv" | "wipefs" | "parted")
+            && name != "cat" =>
+        {
             Err(format!("`{name}` writes to a device"))
         }
         _ => Ok(()),
@@ -59,8 +132,14 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 fn setuid(args: Args<'_>) -> Result<(), Refusal> {
     let mode = args.texts().find(|arg| !arg.starts_with("--")).unwrap_or_default();
     let octal = mode.trim_start_matches('0');
-    let special = octal.len() == 4 && octal.bytes().all(|b| b.is_ascii_digit()) && !octal.starts_with('1');
-    if special || mode.split(',').any(|part| part.contains(['+', '=']) && part.split(['+', '=']).skip(1).any(|flags| flags.contains('s'))) {
+    let special =
+        octal.len() == 4 && octal.bytes().all(|b| b.is_ascii_digit()) && !octal.starts_with('1');
+    if special
+        || mode.split(',').any(|part| {
+            part.contains(['+', '='])
+                && part.split(['+', '=']).skip(1).any(|flags| flags.contains('s'))
+        })
+    {
         return Err("`chmod` sets the user or group of a program".to_owned());
     }
     Ok(())
@@ -69,7 +148,9 @@ fn setuid(args: Args<'_>) -> Result<(), Refusal> {
 fn find(args: Args<'_>) -> Result<(), Refusal> {
     let acts = |arg: &&str| {
         let name = arg.strip_prefix('-').unwrap_or_default();
-        name == "delete" || name == "fls" || ["exec", "ok", "fprint"].iter().any(|start| name.starts_with(start))
+        name == "delete"
+            || name == "fls"
+            || ["exec", "ok", "fprint"].iter().any(|start| name.starts_with(start))
     };
     match args.texts().find(acts) {
         Some(action) => Err(format!("the action `{action}` of `find` executes, deletes or writes")),
@@ -82,7 +163,9 @@ fn kill(args: Args<'_>) -> Result<(), Refusal> {
     let signal = |index: usize| index == 0 || matches!(texts[index - 1], "-s" | "-n" | "--signal");
     let broad = texts.iter().enumerate().any(|(index, text)| {
         let negative = text.strip_prefix('-').is_some_and(|rest| rest.parse::<u32>().is_ok());
-        matches!(*text, "0" | "1") && !matches!(texts.get(index.wrapping_sub(1)), Some(&"-s" | &"-n")) || negative && (!signal(index) || texts.len() == 1)
+        matches!(*text, "0" | "1")
+            && !matches!(texts.get(index.wrapping_sub(1)), Some(&"-s" | &"-n"))
+            || negative && (!signal(index) || texts.len() == 1)
     });
     if broad { Err("`kill` reaches processes beyond one".to_owned()) } else { Ok(()) }
 }

@@ -4,38 +4,131 @@ use super::{argv::Args, judge::Refusal};
 
 /// Settings that may be given on the command line; every other one can name a program.
 const SETTINGS: &[&str] = &[
-    "user.name", "user.email", "color.", "core.quotepath", "core.autocrlf", "core.filemode", "core.ignorecase", "core.longpaths", "core.eol",
-    "core.safecrlf", "core.abbrev", "advice.", "log.", "diff.algorithm", "diff.renames", "diff.context", "diff.nopre", "diff.mnemonic", "diff.colormoved", "init.defaultbranch",
-    "commit.gpgsign", "tag.gpgsign", "i18n.", "gc.auto", "protocol.version", "pull.rebase", "pull.ff", "push.default", "push.autosetupremote", "fetch.prune",
-    "merge.ff", "merge.conflictstyle", "rebase.autosquash", "rebase.autostash", "rerere.", "status.", "column.", "branch.", "http.postbuffer", "http.version", "http.timeout", "blame.",
-    "grep.", "submodule.recurse", "safe.directory", "feature.", "index.", "pack.", "stash.", "versionsort.", "help.autocorrect", "apply.whitespace", "core.whitespace", "tag.sort", "checkout.", "format.pretty",
+    "user.name",
+    "user.email",
+    "color.",
+    "core.quotepath",
+    "core.autocrlf",
+    "core.filemode",
+    "core.ignorecase",
+    "core.longpaths",
+    "core.eol",
+    "core.safecrlf",
+    "core.abbrev",
+    "advice.",
+    "log.",
+    "diff.algorithm",
+    "diff.renames",
+    "diff.context",
+    "diff.nopre",
+    "diff.mnemonic",
+    "diff.colormoved",
+    "init.defaultbranch",
+    "commit.gpgsign",
+    "tag.gpgsign",
+    "i18n.",
+    "gc.auto",
+    "protocol.version",
+    "pull.rebase",
+    "pull.ff",
+    "push.default",
+    "push.autosetupremote",
+    "fetch.prune",
+    "merge.ff",
+    "merge.conflictstyle",
+    "rebase.autosquash",
+    "rebase.autostash",
+    "rerere.",
+    "status.",
+    "column.",
+    "branch.",
+    "http.postbuffer",
+    "http.version",
+    "http.timeout",
+    "blame.",
+    "grep.",
+    "submodule.recurse",
+    "safe.directory",
+    "feature.",
+    "index.",
+    "pack.",
+    "stash.",
+    "versionsort.",
+    "help.autocorrect",
+    "apply.whitespace",
+    "core.whitespace",
+    "tag.sort",
+    "checkout.",
+    "format.pretty",
 ];
 /// Options that execute, with the subcommands of which they do; an empty list stands for every subcommand.
 const OPTIONS: &[(&[&str], &[&str])] = &[
-    (&["--upload-pack", "--receive-pack", "--exec-path", "--extcmd", "--open-files-in-pager", "--tree-filter", "--config-env", "--unsafe-paths", "--ext-diff"], &[]),
+    (
+        &[
+            "--upload-pack",
+            "--receive-pack",
+            "--exec-path",
+            "--extcmd",
+            "--open-files-in-pager",
+            "--tree-filter",
+            "--config-env",
+            "--unsafe-paths",
+            "--ext-diff",
+        ],
+        &[],
+    ),
     (&["-u"], &["clone", "ls-remote", "fetch-pack"]),
-    (&["-x", "--exec"], &["rebase", "difftool", "push", "archive", "send-pack", "fetch-pack", "receive-pack"]),
+    (
+        &["-x", "--exec"],
+        &["rebase", "difftool", "push", "archive", "send-pack", "fetch-pack", "receive-pack"],
+    ),
     (&["-O"], &["grep"]),
     (&["--template", "--config"], &["clone", "init"]),
     (&["--to-cmd", "--cc-cmd", "--smtp-server", "--sendmail-cmd", "--header-cmd"], &["send-email"]),
     (&["-f", "--force", "--mirror"], &["push"]),
     (&["-e", "--edit"], &["config"]),
 ];
-const NEVER: &[&str] = &["filter-branch", "filter-repo", "daemon", "shell", "instaweb", "mergetool", "cvsserver", "http-backend", "credential", "upload-pack", "receive-pack", "remote-ext", "remote-fd", "hook", "p4", "svn", "fsmonitor--daemon", "web--browse"];
+const NEVER: &[&str] = &[
+    "filter-branch",
+    "filter-repo",
+    "daemon",
+    "shell",
+    "instaweb",
+    "mergetool",
+    "cvsserver",
+    "http-backend",
+    "credential",
+    "upload-pack",
+    "receive-pack",
+    "remote-ext",
+    "remote-fd",
+    "hook",
+    "p4",
+    "svn",
+    "fsmonitor--daemon",
+    "web--browse",
+];
 
 /// Checks the arguments of git.
 pub(super) fn check(args: Args<'_>, _depth: usize) -> Result<(), Refusal> {
-    const VALUED: &[&str] = &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"];
+    const VALUED: &[&str] =
+        &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"];
     let rest = args.after_options(VALUED);
     let global = Args(&args.0[..args.0.len() - rest.0.len()]);
     let sub = rest.first();
     let own = rest.skip(1);
     let refuse = |what: &str| Err(format!("`{what}` of git executes or destroys something"));
-    let settings = global.values(&["-c", "--config-env"]).chain(if sub == "clone" { own.values(&["-c", "--config"]) } else { Args(&[]).values(&[]) });
+    let settings = global.values(&["-c", "--config-env"]).chain(if sub == "clone" {
+        own.values(&["-c", "--config"])
+    } else {
+        Args(&[]).values(&[])
+    });
     for setting in settings.into_iter().chain(configured(sub, own)) {
         let key = setting.split('=').next().unwrap_or(setting).to_ascii_lowercase();
         let value = setting.split_once('=').map_or("", |(_, value)| value);
-        let known = SETTINGS.iter().any(|known| if known.ends_with('.') { key.starts_with(known) } else { key == *known });
+        let known = SETTINGS
+            .iter()
+            .any(|known| if known.ends_with('.') { key.starts_with(known) } else { key == *known });
         if !known || value.starts_with('!') {
             return refuse(setting);
         }
@@ -47,7 +140,10 @@ pub(super) fn check(args: Args<'_>, _depth: usize) -> Result<(), Refusal> {
         for option in *options {
             let given = own.texts().any(|arg| {
                 let name = arg.split('=').next().unwrap_or(arg);
-                let long = option.starts_with("--") && name.len() >= 6 && option.starts_with(name) && (name == *option || !matches!(name, "--exec" | "--config" | "--force"));
+                let long = option.starts_with("--")
+                    && name.len() >= 6
+                    && option.starts_with(name)
+                    && (name == *option || !matches!(name, "--exec" | "--config" | "--force"));
                 let short = option.len() == 2 && arg.starts_with(option) && !arg.starts_with("--");
                 long || short
             });
@@ -64,7 +160,9 @@ pub(super) fn check(args: Args<'_>, _depth: usize) -> Result<(), Refusal> {
         "clean" => !(own.short("n", "e") || own.long("dry-run", 3)),
         "bisect" => second == "run" || second == "visualize" || second == "view",
         "submodule" => second == "foreach",
-        "rm" => (own.short("r", "") || own.any(&["-r"])) && !own.any(&["--cached", "-n", "--dry-run"]),
+        "rm" => {
+            (own.short("r", "") || own.any(&["-r"])) && !own.any(&["--cached", "-n", "--dry-run"])
+        }
         "config" => false,
         "difftool" => !own.any(&["--tool-help"]),
         "push" => own.operands().any(|refspec| refspec.starts_with('+')),
@@ -80,7 +178,16 @@ fn configured<'a>(sub: &str, own: Args<'a>) -> Option<&'a str> {
     }
     let mut operands = own.operands();
     let first = operands.next()?;
-    let reads = own.any(&["--get", "--get-all", "--get-regexp", "--list", "-l", "--unset", "--get-urlmatch", "--show-origin"]) || matches!(first, "get" | "list" | "unset");
+    let reads = own.any(&[
+        "--get",
+        "--get-all",
+        "--get-regexp",
+        "--list",
+        "-l",
+        "--unset",
+        "--get-urlmatch",
+        "--show-origin",
+    ]) || matches!(first, "get" | "list" | "unset");
     let key = if first == "set" { operands.next()? } else { first };
     (!reads && operands.next().is_some()).then_some(key)
 }

@@ -4,33 +4,102 @@ use super::{argv::Args, judge::Refusal};
 
 /// Returns whether a command is an interpreter, whose options end at the name of its program.
 pub(super) fn is_interpreter(name: &str) -> bool {
-    SHELLS.contains(&name) || INPUT.contains(&name) || matches!(name, "rscript" | "elixir" | "erl" | "java" | "coffee")
+    SHELLS.contains(&name)
+        || INPUT.contains(&name)
+        || matches!(name, "rscript" | "elixir" | "erl" | "java" | "coffee")
 }
 
-const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "fish", "csh", "tcsh", "elvish", "nu", "xonsh", "pwsh", "powershell", "cmd", "oksh", "posh"];
+const SHELLS: &[&str] = &[
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "mksh",
+    "ash",
+    "rbash",
+    "yash",
+    "fish",
+    "csh",
+    "tcsh",
+    "elvish",
+    "nu",
+    "xonsh",
+    "pwsh",
+    "powershell",
+    "cmd",
+    "oksh",
+    "posh",
+];
 /// Interpreters that read a program from standard input if no file is named.
-const INPUT: &[&str] = &["python", "pypy", "ipython", "perl", "ruby", "node", "nodejs", "php", "lua", "luajit", "tclsh", "r", "guile", "racket", "swift", "julia", "deno", "bun", "groovy", "scala", "sbcl", "ocaml", "octave"];
+const INPUT: &[&str] = &[
+    "python", "pypy", "ipython", "perl", "ruby", "node", "nodejs", "php", "lua", "luajit", "tclsh",
+    "r", "guile", "racket", "swift", "julia", "deno", "bun", "groovy", "scala", "sbcl", "ocaml",
+    "octave",
+];
 /// Python modules that run code from their arguments or from standard input.
-const PYTHON_MODULES: &[&str] = &["timeit", "code", "pdb", "pty", "trace", "cProfile", "profile", "runpy", "idlelib", "IPython", "asyncio", "bdb", "doctest", "http.server", "smtpd", "zipapp", "ensurepip"];
+const PYTHON_MODULES: &[&str] = &[
+    "timeit",
+    "code",
+    "pdb",
+    "pty",
+    "trace",
+    "cProfile",
+    "profile",
+    "runpy",
+    "idlelib",
+    "IPython",
+    "asyncio",
+    "bdb",
+    "doctest",
+    "http.server",
+    "smtpd",
+    "zipapp",
+    "ensurepip",
+];
 
 /// Checks the arguments of an interpreter.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let inline = Err(format!("`{name}` runs code in its arguments, or from standard input"));
-    let stdin = |arg: &str| arg == "-" || arg.starts_with("/dev/") || arg.starts_with("/proc/") || arg.contains("://");
+    let stdin = |arg: &str| {
+        arg == "-" || arg.starts_with("/dev/") || arg.starts_with("/proc/") || arg.contains("://")
+    };
     if SHELLS.contains(&name) {
         let script = args.skip(args.leading("oO").0.len()).operands().next();
         let lower: Vec<String> = args.texts().map(str::to_ascii_lowercase).collect();
         let args = args.leading("oO");
-        let windows = matches!(name, "pwsh" | "powershell" | "cmd") && lower.iter().any(|arg| ["-c", "-e", "/c", "/k", "/r"].iter().any(|flag| arg.starts_with(flag)));
-        let long = ["--command", "--init-command", "--init-file", "--rcfile", "--interactive", "--login"];
+        let windows = matches!(name, "pwsh" | "powershell" | "cmd")
+            && lower
+                .iter()
+                .any(|arg| ["-c", "-e", "/c", "/k", "/r"].iter().any(|flag| arg.starts_with(flag)));
+        let long =
+            ["--command", "--init-command", "--init-file", "--rcfile", "--interactive", "--login"];
         let code = args.short("csiCl", "oO") || args.any(&long) || windows;
         if code || script.is_none_or(stdin) && !args.short("n", "") {
             return inline;
         }
         return Ok(());
     }
-    let information = args.any(&["-V", "-v", "-VV", "-h", "--help", "--version", "version", "-version", "--test", "--info", "-i", "-m", "test", "--check"]);
-    if INPUT.contains(&name) && (args.operands().next().is_none() && !information || args.operands().next().is_some_and(stdin)) {
+    let information = args.any(&[
+        "-V",
+        "-v",
+        "-VV",
+        "-h",
+        "--help",
+        "--version",
+        "version",
+        "-version",
+        "--test",
+        "--info",
+        "-i",
+        "-m",
+        "test",
+        "--check",
+    ]);
+    if INPUT.contains(&name)
+        && (args.operands().next().is_none() && !information
+            || args.operands().next().is_some_and(stdin))
+    {
         return inline;
     }
     match name {
@@ -40,20 +109,52 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
                 if glued.is_empty() { args.skip(at + 1).first() } else { glued }
             });
             let code = args.leading("WXQm").short("ci", "WXmQ");
-            let module = module.filter(|_| args.leading("WXQm").texts().any(|arg| arg.starts_with("-m")));
-            if code || module.is_some_and(|module| PYTHON_MODULES.contains(&module)) { inline } else { Ok(()) }
+            let module =
+                module.filter(|_| args.leading("WXQm").texts().any(|arg| arg.starts_with("-m")));
+            if code || module.is_some_and(|module| PYTHON_MODULES.contains(&module)) {
+                inline
+            } else {
+                Ok(())
+            }
         }
         "node" | "nodejs" => {
-            let preload = args.values(&["-r", "--require"]).any(|module| module.starts_with('/') || module.contains(".."));
+            let preload = args
+                .values(&["-r", "--require"])
+                .any(|module| module.starts_with('/') || module.contains(".."));
             if preload || args.any(&["-pe", "-ep"]) { inline } else { Ok(()) }
         }
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => awk(args),
         "sed" | "gsed" | "ssed" => sed(args),
         "vi" | "vim" | "view" | "nvim" | "less" | "more" | "most" | "gvim" => {
-            let acts = |arg: &str| arg.strip_prefix('+').is_some_and(|rest| !rest.bytes().all(|b| b.is_ascii_digit()) && !rest.starts_with('/') && !matches!(rest, "F" | "G"));
-            if args.texts().any(acts) { Err(format!("`{name}` runs a command of its arguments")) } else { Ok(()) }
+            let acts = |arg: &str| {
+                arg.strip_prefix('+').is_some_and(|rest| {
+                    !rest.bytes().all(|b| b.is_ascii_digit())
+                        && !rest.starts_with('/')
+                        && !matches!(rest, "F" | "G")
+                })
+            };
+            if args.texts().any(acts) {
+                Err(format!("`{name}` runs a command of its arguments"))
+            } else {
+                Ok(())
+            }
         }
-        "wp" | "rails" | "artisan" | "drush" if matches!(args.first(), "eval" | "eval-file" | "runner" | "r" | "console" | "c" | "tinker" | "php:eval" | "shell") => inline,
+        "wp" | "rails" | "artisan" | "drush"
+            if matches!(
+                args.first(),
+                "eval"
+                    | "eval-file"
+                    | "runner"
+                    | "r"
+                    | "console"
+                    | "c"
+                    | "tinker"
+                    | "php:eval"
+                    | "shell"
+            ) =>
+        {
+            inline
+        }
         "php" if args.operands().any(|arg| arg == "tinker") => inline,
         _ => Ok(()),
     }
@@ -61,7 +162,18 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 
 fn awk(args: Args<'_>) -> Result<(), Refusal> {
     let refuse = |what: &str| Err(format!("{what} in an awk program"));
-    if args.short("leEiodpD", "Fvf") || args.any(&["--load", "--source", "--exec", "--include", "--dump-variables", "--debug", "--pretty-print", "--profile"]) {
+    if args.short("leEiodpD", "Fvf")
+        || args.any(&[
+            "--load",
+            "--source",
+            "--exec",
+            "--include",
+            "--dump-variables",
+            "--debug",
+            "--pretty-print",
+            "--profile",
+        ])
+    {
         return refuse("an option that loads or writes");
     }
     let from_file = args.short("f", "Fv") || args.any(&["--file"]);
@@ -70,7 +182,8 @@ fn awk(args: Args<'_>) -> Result<(), Refusal> {
     if from_file || program.is_empty() {
         return Ok(());
     }
-    let (mut chars, mut word, mut printing, mut depth) = (program.chars().peekable(), String::new(), false, 0usize);
+    let (mut chars, mut word, mut printing, mut depth) =
+        (program.chars().peekable(), String::new(), false, 0usize);
     let mut before = '\n';
     while let Some(c) = chars.next() {
         if c.is_ascii_alphanumeric() || c == '_' {
@@ -83,14 +196,26 @@ fn awk(args: Args<'_>) -> Result<(), Refusal> {
         match c {
             '"' => skip_to('"', &mut chars),
             '#' => while chars.next_if(|&c| c != '\n').is_some() {},
-            '/' if !(before.is_ascii_alphanumeric() || matches!(before, ')' | ']' | '_')) || matches!(name.as_str(), "print" | "return") => skip_to('/', &mut chars),
+            '/' if !(before.is_ascii_alphanumeric() || matches!(before, ')' | ']' | '_'))
+                || matches!(name.as_str(), "print" | "return") =>
+            {
+                skip_to('/', &mut chars)
+            }
             '(' if name == "system" => return refuse("`system(`"),
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
-            '|' if chars.next_if_eq(&'|').is_none() => return refuse("a pipe to or from a command"),
+            '|' if chars.next_if_eq(&'|').is_none() => {
+                return refuse("a pipe to or from a command");
+            }
             '>' if printing && depth == 0 => {
-                let standard = chars.clone().skip_while(|c| *c == '>' || *c == ' ').take(13).collect::<String>();
-                if !standard.starts_with("\"/dev/stderr\"") && !standard.starts_with("\"/dev/stdout\"") {
+                let standard = chars
+                    .clone()
+                    .skip_while(|c| *c == '>' || *c == ' ')
+                    .take(13)
+                    .collect::<String>();
+                if !standard.starts_with("\"/dev/stderr\"")
+                    && !standard.starts_with("\"/dev/stdout\"")
+                {
                     return refuse("a redirection");
                 }
             }
@@ -121,7 +246,8 @@ fn sed(args: Args<'_>) -> Result<(), Refusal> {
     let mut scripts: Vec<&str> = args.values(&["-e", "--expression"]).collect();
     scripts.extend(args.texts().filter_map(|arg| {
         let cluster = arg.strip_prefix('-')?;
-        (cluster.ends_with('e') && cluster.len() > 1 && !cluster.starts_with(['-', 'i', 'e'])).then_some(())?;
+        (cluster.ends_with('e') && cluster.len() > 1 && !cluster.starts_with(['-', 'i', 'e']))
+            .then_some(())?;
         let at = args.texts().position(|other| std::ptr::eq(other, arg))?;
         args.texts().nth(at + 1)
     }));
@@ -133,7 +259,8 @@ fn sed(args: Args<'_>) -> Result<(), Refusal> {
 
 /// Checks the commands of a sed script: those that execute or write are refused, and so are unknown ones.
 fn sed_script(script: &str) -> Result<(), Refusal> {
-    let refuse = |c: char| Err(format!("the command `{c}` of sed executes or writes, or is unknown"));
+    let refuse =
+        |c: char| Err(format!("the command `{c}` of sed executes or writes, or is unknown"));
     let mut chars = script.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
@@ -156,10 +283,16 @@ fn sed_script(script: &str) -> Result<(), Refusal> {
             }
             'a' | 'i' | 'c' | 'r' | 'R' | 'b' | 't' | 'T' | ':' | 'v' | '#' => {
                 let to_line = matches!(c, 'a' | 'i' | 'c' | 'r' | 'R' | '#');
-                while chars.next_if(|&next| next != '\n' && (to_line || !matches!(next, ';' | '}'))).is_some() {}
+                while chars
+                    .next_if(|&next| next != '\n' && (to_line || !matches!(next, ';' | '}')))
+                    .is_some()
+                {}
             }
-            'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | '=' | 'F' | 'q' | 'Q' | 'l' => {}
-            'w' | 'W' if chars.clone().collect::<String>().trim().starts_with("/dev/std") => return Ok(()),
+            'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | '=' | 'F'
+            | 'q' | 'Q' | 'l' => {}
+            'w' | 'W' if chars.clone().collect::<String>().trim().starts_with("/dev/std") => {
+                return Ok(());
+            }
             other => return refuse(other),
         }
     }

@@ -38,7 +38,10 @@ pub(super) fn judge(words: &[Word], depth: usize) -> Result<(), Refusal> {
     if let Some(word) = words.iter().find(|word| word.imitates) {
         return Err(format!("`{}` has look-alikes of operators or dashes", word.text));
     }
-    if rest.iter().any(|word| word.expands && (word.text.starts_with("{-") || word.text.starts_with("-{"))) {
+    if rest
+        .iter()
+        .any(|word| word.expands && (word.text.starts_with("{-") || word.text.starts_with("-{")))
+    {
         return Err("options made by brace expansion".to_owned());
     }
     if matches!(args.0, [only] if matches!(only.text.as_str(), "--version" | "--help")) {
@@ -57,9 +60,14 @@ fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
         return Err(format!("`{name}` changes disks or file systems"));
     }
     if let Some((_, allowed)) = tables::ONLY.iter().find(|(only, _)| *only == name) {
-        let first = args.texts().find(|arg| !matches!(*arg, "--no-pager" | "--user" | "-a" | "-n")).unwrap_or_default();
+        let first = args
+            .texts()
+            .find(|arg| !matches!(*arg, "--no-pager" | "--user" | "-a" | "-n"))
+            .unwrap_or_default();
         let first = if first.is_empty() { args.first() } else { first };
-        let fits = |word: &&str| word.strip_suffix('*').map_or(first == *word, |start| first.starts_with(start));
+        let fits = |word: &&str| {
+            word.strip_suffix('*').map_or(first == *word, |start| first.starts_with(start))
+        };
         if !allowed.iter().any(|word| fits(&word)) {
             return Err(format!("this form of `{name}` changes the system"));
         }
@@ -71,16 +79,26 @@ fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
         let long = risky.long.iter().find(|long| {
             let exact = format!("-{long}");
             args.texts().any(|arg| {
-                let written = arg == exact || arg.strip_prefix(&exact).is_some_and(|rest| rest.starts_with(['=', ':']));
-                let abbreviated = long_name(arg).is_some_and(|given| given.len() >= least.min(long.len()) && long.starts_with(given) && !risky.safe.contains(&given));
+                let written = arg == exact
+                    || arg.strip_prefix(&exact).is_some_and(|rest| rest.starts_with(['=', ':']));
+                let abbreviated = long_name(arg).is_some_and(|given| {
+                    given.len() >= least.min(long.len())
+                        && long.starts_with(given)
+                        && !risky.safe.contains(&given)
+                });
                 written || abbreviated
             })
         });
         if let Some(long) = long {
-            return Err(format!("the option `{long}` of `{name}` executes, deletes or loads something"));
+            return Err(format!(
+                "the option `{long}` of `{name}` executes, deletes or loads something"
+            ));
         }
         if args.short(risky.short, risky.valued) {
-            return Err(format!("an option of `{name}` among `{}` executes, deletes or loads something", risky.short));
+            return Err(format!(
+                "an option of `{name}` among `{}` executes, deletes or loads something",
+                risky.short
+            ));
         }
     }
     runners::check(name, args, depth)?;
@@ -105,7 +123,10 @@ fn command_name(command: &Word) -> Result<String, Refusal> {
         return Err("the name of the command is empty".to_owned());
     }
     let base = text.rsplit(['/', '\\']).next().unwrap_or(text);
-    if text.contains('\\') && !command.quoted || base.chars().any(imitates_ascii) || !text.contains('/') && !text.is_ascii() {
+    if text.contains('\\') && !command.quoted
+        || base.chars().any(imitates_ascii)
+        || !text.contains('/') && !text.is_ascii()
+    {
         return Err(format!("the name of the command, `{text}`, imitates another"));
     }
     if base.chars().any(char::is_whitespace) || is_system(text) && text.starts_with("/dev") {
@@ -121,7 +142,26 @@ fn command_name(command: &Word) -> Result<String, Refusal> {
 pub(super) fn plain_name(base: &str) -> String {
     let lower = base.to_ascii_lowercase();
     let name = lower.strip_suffix(".exe").unwrap_or(&lower);
-    if matches!(name, "sqlite3" | "pip3" | "7z" | "base64" | "base32" | "md5" | "sha1" | "gpg2" | "hg" | "ip6tables" | "bzip2" | "run0" | "mke2fs" | "tune2fs" | "resize2fs" | "killall5" | "perl6") {
+    if matches!(
+        name,
+        "sqlite3"
+            | "pip3"
+            | "7z"
+            | "base64"
+            | "base32"
+            | "md5"
+            | "sha1"
+            | "gpg2"
+            | "hg"
+            | "ip6tables"
+            | "bzip2"
+            | "run0"
+            | "mke2fs"
+            | "tune2fs"
+            | "resize2fs"
+            | "killall5"
+            | "perl6"
+    ) {
         return name.to_owned();
     }
     let short = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));

@@ -109,8 +109,20 @@ impl Reader<'_> {
         let word = self.word();
         word.expands |= matches!(c, '*' | '?' | '[' | '{');
         // Full-width marks of shell operators, and a dash that is not one.
-        word.imitates |= matches!(c, '\u{ff04}' | '\u{ff06}' | '\u{ff1b}' | '\u{ff1c}' | '\u{ff1e}' | '\u{ff40}' | '\u{ff5c}')
-            || (word.text.is_empty() && matches!(c, '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}'));
+        word.imitates |= matches!(
+            c,
+            '\u{ff04}'
+                | '\u{ff06}'
+                | '\u{ff1b}'
+                | '\u{ff1c}'
+                | '\u{ff1e}'
+                | '\u{ff40}'
+                | '\u{ff5c}'
+        ) || (word.text.is_empty()
+            && matches!(
+                c,
+                '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}'
+            ));
         word.text.push(c);
     }
 
@@ -119,7 +131,9 @@ impl Reader<'_> {
         loop {
             match self.rest.next() {
                 Some('\'') => return Ok(()),
-                Some('\n') if self.grammar == Grammar::Command => return Err("a newline in quotes".to_owned()),
+                Some('\n') if self.grammar == Grammar::Command => {
+                    return Err("a newline in quotes".to_owned());
+                }
                 Some(c) => self.word().text.push(c),
                 None => return Err("an unclosed quote".to_owned()),
             }
@@ -133,7 +147,9 @@ impl Reader<'_> {
                 Some('"') => return Ok(()),
                 Some('`') => return Err("a command substitution".to_owned()),
                 Some('$') => self.dollar(true)?,
-                Some('\n') if self.grammar == Grammar::Command => return Err("a newline in quotes".to_owned()),
+                Some('\n') if self.grammar == Grammar::Command => {
+                    return Err("a newline in quotes".to_owned());
+                }
                 Some('\\') => {
                     let escaped = self.rest.next_if(|c| matches!(c, '$' | '`' | '"' | '\\'));
                     self.word().text.push(escaped.unwrap_or('\\'));

@@ -21,8 +21,24 @@ use serde_json::Value;
 
 /// Keys whose text a shell reads.
 const COMMANDS: &[&str] = &[
-    "command", "cmd", "commandline", "cmdline", "shellcommand", "script", "bash", "sh", "exec", "execute", "run", "commands", "cmds",
-    "steps", "line", "statement", "powershell", "terminal",
+    "command",
+    "cmd",
+    "commandline",
+    "cmdline",
+    "shellcommand",
+    "script",
+    "bash",
+    "sh",
+    "exec",
+    "execute",
+    "run",
+    "commands",
+    "cmds",
+    "steps",
+    "line",
+    "statement",
+    "powershell",
+    "terminal",
 ];
 /// Keys of argument vectors.
 const VECTORS: &[&str] = &["argv", "args", "arguments", "params", "arg", "cmdargs", "commandargs"];
@@ -36,11 +52,18 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     for leaf in &leaves {
         if let Some(text) = leaf.value.as_str() {
             if let Some(c) = hidden(text, true) {
-                return Err(format!("`{}` has the hidden character U+{:04X}", leaf.path, u32::from(c)));
+                return Err(format!(
+                    "`{}` has the hidden character U+{:04X}",
+                    leaf.path,
+                    u32::from(c)
+                ));
             }
         }
-        if let Some(name) = leaf.parent_is(&["env", "environment", "envvars", "environmentvariables"]) {
-            let value = leaf.value.as_str().ok_or_else(|| format!("`{}` is not text", leaf.path))?;
+        if let Some(name) =
+            leaf.parent_is(&["env", "environment", "envvars", "environmentvariables"])
+        {
+            let value =
+                leaf.value.as_str().ok_or_else(|| format!("`{}` is not text", leaf.path))?;
             environment::check(name, value)?;
         }
     }
@@ -71,8 +94,10 @@ fn objects(tool: &str, value: &Value, depth: usize) -> Result<usize, String> {
             let mut named = false;
             for (key, value) in members {
                 let word = key_words(key).concat();
-                let shell = word == "shell" && value.as_str().is_some_and(|text| text.contains(char::is_whitespace));
-                let program = PROGRAMS.contains(&word.as_str()) && !vector.is_empty() && value.is_string();
+                let shell = word == "shell"
+                    && value.as_str().is_some_and(|text| text.contains(char::is_whitespace));
+                let program =
+                    PROGRAMS.contains(&word.as_str()) && !vector.is_empty() && value.is_string();
                 if COMMANDS.contains(&word.as_str()) || shell || program {
                     named = true;
                     judged += texts(key, value, &vector)?;
@@ -105,7 +130,11 @@ fn texts(key: &str, value: &Value, vector: &[Word]) -> Result<usize, String> {
         }
         Value::Array(items) if items.is_empty() => Err(format!("`{key}` is empty")),
         // A list of commands, each with blanks, or of lists.
-        Value::Array(items) if key.ends_with('s') || items.len() == 1 || items.iter().any(|item| !item.is_string()) => {
+        Value::Array(items)
+            if key.ends_with('s')
+                || items.len() == 1
+                || items.iter().any(|item| !item.is_string()) =>
+        {
             for item in items {
                 match item {
                     Value::Object(_) => drop(objects("", item, 0)?),
@@ -139,7 +168,9 @@ fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
             .iter()
             .map(|item| match item {
                 Value::String(text) if text.len() <= MAX_COMMAND => match hidden(text, false) {
-                    Some(c) => Err(format!("`{key}` has the control character U+{:04X}", u32::from(c))),
+                    Some(c) => {
+                        Err(format!("`{key}` has the control character U+{:04X}", u32::from(c)))
+                    }
                     None => Ok(Word::literal(text)),
                 },
                 Value::Number(number) => Ok(Word::literal(&number.to_string())),
@@ -172,7 +203,9 @@ pub(crate) fn script(text: &str) -> Result<(), String> {
         return Err(format!("the control character U+{:04X}", u32::from(c)));
     }
     for simple in read(&text.replace("\r\n", "\n"), Grammar::Script)? {
-        if let Some(target) = simple.writes.iter().find(|word| word.expands || paths::is_system(&word.text)) {
+        if let Some(target) =
+            simple.writes.iter().find(|word| word.expands || paths::is_system(&word.text))
+        {
             return Err(format!("a redirection to `{}`", target.text));
         }
         judge::judge(&simple.words, 0)?;

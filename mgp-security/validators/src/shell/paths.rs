@@ -1,14 +1,68 @@
 //! Paths whose change affects the system or the start of a user's programs.
 
 const SYSTEM: &[&str] = &[
-    "etc", "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "boot", "dev", "proc", "sys", "var", "root",
-    "run", "opt", "srv", "snap", "system", "library", "applications", "private", "nix", "efi", "windows",
+    "etc",
+    "usr",
+    "bin",
+    "sbin",
+    "lib",
+    "lib32",
+    "lib64",
+    "libx32",
+    "boot",
+    "dev",
+    "proc",
+    "sys",
+    "var",
+    "root",
+    "run",
+    "opt",
+    "srv",
+    "snap",
+    "system",
+    "library",
+    "applications",
+    "private",
+    "nix",
+    "efi",
+    "windows",
 ];
 const HOME: &[&str] = &[
-    ".ssh", ".gnupg", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc",
-    ".zshenv", ".zprofile", ".zlogin", ".kshrc", ".cshrc", ".tcshrc", ".login", ".inputrc", ".vimrc", ".exrc", ".emacs",
-    ".xinitrc", ".xsession", ".xprofile", ".pam_environment", ".netrc", ".aws", ".kube", ".gitconfig", ".pythonrc",
-    ".npmrc", ".config", ".local", ".docker", ".cargo", "library",
+    ".ssh",
+    ".gnupg",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".inputrc",
+    ".vimrc",
+    ".exrc",
+    ".emacs",
+    ".xinitrc",
+    ".xsession",
+    ".xprofile",
+    ".pam_environment",
+    ".netrc",
+    ".aws",
+    ".kube",
+    ".gitconfig",
+    ".pythonrc",
+    ".npmrc",
+    ".config",
+    ".local",
+    ".docker",
+    ".cargo",
+    "library",
 ];
 
 /// Returns whether a path is in the system's folders, or decides what the user's programs start.
@@ -17,8 +71,10 @@ pub(super) fn is_system(path: &str) -> bool {
     if path.contains(":\\") || path.starts_with("\\\\") {
         return true;
     }
-    if matches!(path.as_str(), "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin" | "/dev/tty")
-        || path.starts_with("/dev/fd/")
+    if matches!(
+        path.as_str(),
+        "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin" | "/dev/tty"
+    ) || path.starts_with("/dev/fd/")
     {
         return false;
     }
@@ -35,7 +91,10 @@ pub(super) fn is_system(path: &str) -> bool {
     if path.starts_with('/') {
         let globbed = first.contains(['*', '?', '[', '{']);
         let folder = matches!(first, "home" | "users" | "tmp") && parts.len() == 1;
-        let writable = matches!(parts.as_slice(), ["var", "tmp", ..] | ["private", "tmp", ..] | ["private", "var", "tmp", ..]);
+        let writable = matches!(
+            parts.as_slice(),
+            ["var", "tmp", ..] | ["private", "tmp", ..] | ["private", "var", "tmp", ..]
+        );
         return parts.is_empty() || globbed || folder || (SYSTEM.contains(&first) && !writable);
     }
     if first.starts_with('~') || first == "$home" {

@@ -15,16 +15,33 @@ pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refu
         "git" => git::check(args, depth),
         "ssh" | "sftp" | "scp" | "autossh" | "mosh" => ssh(name, args, depth),
         "curl" | "wget" | "aria2c" | "http" | "https" | "axel" => fetch(name, args),
-        "sqlite3" | "sqlite" | "psql" | "mysql" | "mariadb" | "redis-cli" | "duckdb" | "mongosh" => database(name, args),
-        "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "crictl" => container(name, args, depth),
-        "make" | "gmake" | "bmake" | "remake" | "cmake" | "cargo" | "rustc" | "rustdoc" | "gcc" | "clang" | "cc" | "go" | "java" => build(name, args),
-        "npm" | "npx" | "pnpx" | "bunx" | "uvx" | "pipx" | "yarn" | "pnpm" | "uv" | "bun" | "deno" | "nix" | "nix-shell" => packages(name, args),
-        "aws" | "gsutil" | "gcloud" | "az" | "rclone" | "mc" | "hdfs" | "hadoop" | "s3cmd" => cloud(name, args),
-        "socat" => {
-            let acts = |arg: &str| ["exec:", "system:", "shell:"].iter().any(|start| arg.to_ascii_lowercase().starts_with(start));
-            if args.texts().any(acts) { Err("an address of `socat` executes".to_owned()) } else { Ok(()) }
+        "sqlite3" | "sqlite" | "psql" | "mysql" | "mariadb" | "redis-cli" | "duckdb"
+        | "mongosh" => database(name, args),
+        "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "crictl" => {
+            container(name, args, depth)
         }
-        "ip" | "ifconfig" | "route" | "nmcli" | "sysctl" | "service" | "dbus-send" => network(name, args),
+        "make" | "gmake" | "bmake" | "remake" | "cmake" | "cargo" | "rustc" | "rustdoc" | "gcc"
+        | "clang" | "cc" | "go" | "java" => build(name, args),
+        "npm" | "npx" | "pnpx" | "bunx" | "uvx" | "pipx" | "yarn" | "pnpm" | "uv" | "bun"
+        | "deno" | "nix" | "nix-shell" => packages(name, args),
+        "aws" | "gsutil" | "gcloud" | "az" | "rclone" | "mc" | "hdfs" | "hadoop" | "s3cmd" => {
+            cloud(name, args)
+        }
+        "socat" => {
+            let acts = |arg: &str| {
+                ["exec:", "system:", "shell:"]
+                    .iter()
+                    .any(|start| arg.to_ascii_lowercase().starts_with(start))
+            };
+            if args.texts().any(acts) {
+                Err("an address of `socat` executes".to_owned())
+            } else {
+                Ok(())
+            }
+        }
+        "ip" | "ifconfig" | "route" | "nmcli" | "sysctl" | "service" | "dbus-send" => {
+            network(name, args)
+        }
         "ninja" if args.texts().any(|arg| arg == "clean") => Ok(()),
         _ => Ok(()),
     }
@@ -32,7 +49,11 @@ pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refu
 
 fn ssh(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
     let options = args.values(&["-o"]).map(str::to_ascii_lowercase);
-    if options.into_iter().any(|option| ["command", "pkcs11", "include", "xauthlocation", "securitykeyprovider", "match"].iter().any(|key| option.contains(key))) {
+    if options.into_iter().any(|option| {
+        ["command", "pkcs11", "include", "xauthlocation", "securitykeyprovider", "match"]
+            .iter()
+            .any(|key| option.contains(key))
+    }) {
         return Err(format!("an option `-o` of `{name}` executes"));
     }
     if name == "ssh" && args.short("FRSEIw", "bceiJLlmopQWD") {
@@ -41,10 +62,17 @@ fn ssh(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
     if name != "ssh" {
         return Ok(());
     }
-    let rest = args.after_options(&["-b", "-c", "-e", "-i", "-J", "-L", "-l", "-m", "-o", "-p", "-Q", "-W", "-D", "-B", "-O"]);
-    let operands: Vec<&str> = rest.skip(1).after_options(&["-p", "-i", "-l", "-o"]).texts().collect();
+    let rest = args.after_options(&[
+        "-b", "-c", "-e", "-i", "-J", "-L", "-l", "-m", "-o", "-p", "-Q", "-W", "-D", "-B", "-O",
+    ]);
+    let operands: Vec<&str> =
+        rest.skip(1).after_options(&["-p", "-i", "-l", "-o"]).texts().collect();
     // What the other machine runs goes through its shell.
-    if operands.is_empty() { Ok(()) } else { text(&operands.join(" "), depth).or_else(|why| remote(&operands, depth).and(Err(why))) }
+    if operands.is_empty() {
+        Ok(())
+    } else {
+        text(&operands.join(" "), depth).or_else(|why| remote(&operands, depth).and(Err(why)))
+    }
 }
 
 fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {
@@ -52,16 +80,25 @@ fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         let lower = arg.to_ascii_lowercase();
         let lower = lower.strip_prefix("--url=").unwrap_or(&lower);
         if let Some((scheme, _)) = lower.split_once(":/") {
-            let known = ["http", "https", "ftp", "ftps", "sftp", "scp", "ws", "wss", "socks5", "socks5h", "socks4"];
-            let is_scheme = !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'.' | b'-'));
+            let known = [
+                "http", "https", "ftp", "ftps", "sftp", "scp", "ws", "wss", "socks5", "socks5h",
+                "socks4",
+            ];
+            let is_scheme = !scheme.is_empty()
+                && scheme
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'.' | b'-'));
             if is_scheme && !scheme.starts_with('-') && !known.contains(&scheme) {
                 return Err(format!("`{name}` opens an address of the scheme `{scheme}`"));
             }
         }
-        if lower.starts_with("gopher:") || lower.starts_with("dict:") || lower.starts_with("file:") {
+        if lower.starts_with("gopher:") || lower.starts_with("dict:") || lower.starts_with("file:")
+        {
             return Err(format!("`{name}` opens `{arg}`"));
         }
-        if arg.rsplit_once('@').is_some_and(|(_, path)| is_system(path) && (path.starts_with('/') || path.starts_with('~'))) {
+        if arg.rsplit_once('@').is_some_and(|(_, path)| {
+            is_system(path) && (path.starts_with('/') || path.starts_with('~'))
+        }) {
             return Err(format!("`{name}` sends a file of the system"));
         }
     }
@@ -73,26 +110,70 @@ fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 
 fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     const DOT: &[&str] = &[
-        ".shell", ".system", ".sh", ".load", ".output", ".once", ".read", ".import", ".backup", ".save", ".restore", ".clone", ".excel",
-        ".log", ".archive", ".ar", ".edit", ".cd", ".trace", ".www", ".open",
+        ".shell", ".system", ".sh", ".load", ".output", ".once", ".read", ".import", ".backup",
+        ".save", ".restore", ".clone", ".excel", ".log", ".archive", ".ar", ".edit", ".cd",
+        ".trace", ".www", ".open",
     ];
     for arg in args.texts() {
         let lower = arg.to_ascii_lowercase();
         let dot = lower.split(['\n', ';']).any(|line| {
             let first = line.split_whitespace().next().unwrap_or_default();
-            first.len() > 2 && first.starts_with('.') && DOT.iter().any(|word| word.starts_with(first) || first == *word)
+            first.len() > 2
+                && first.starts_with('.')
+                && DOT.iter().any(|word| word.starts_with(first) || first == *word)
         });
-        let functions = ["load_extension(", "writefile(", "edit(", "sys_exec(", "sys_eval(", "lo_export(", "into outfile", "into dumpfile", "xp_cmdshell", "pg_read_file(", "copy_to_program"];
+        let functions = [
+            "load_extension(",
+            "writefile(",
+            "edit(",
+            "sys_exec(",
+            "sys_eval(",
+            "lo_export(",
+            "into outfile",
+            "into dumpfile",
+            "xp_cmdshell",
+            "pg_read_file(",
+            "copy_to_program",
+        ];
         let program = lower.contains("program") && lower.contains("copy");
-        let escapes = lower.contains("\\!") || lower.contains("\\o") && name == "psql" || lower.contains("\\copy") || lower.contains("\\i ") || lower.contains("\\g |");
-        let client = lower.trim_start().starts_with("system ") || lower.trim_start().starts_with("source ") || lower.starts_with("\\. ");
+        let escapes = lower.contains("\\!")
+            || lower.contains("\\o") && name == "psql"
+            || lower.contains("\\copy")
+            || lower.contains("\\i ")
+            || lower.contains("\\g |");
+        let client = lower.trim_start().starts_with("system ")
+            || lower.trim_start().starts_with("source ")
+            || lower.starts_with("\\. ");
         let words: Vec<&str> = lower.split_whitespace().collect();
-        let redis = name == "redis-cli" && (["eval", "evalsha", "config", "module", "debug", "script", "slaveof", "replicaof", "shutdown", "flushall", "flushdb"].iter().any(|word| words.contains(word)));
-        if name.starts_with("sqlite") && dot || functions.iter().any(|call| lower.contains(call)) || program || escapes || client || redis {
+        let redis = name == "redis-cli"
+            && ([
+                "eval",
+                "evalsha",
+                "config",
+                "module",
+                "debug",
+                "script",
+                "slaveof",
+                "replicaof",
+                "shutdown",
+                "flushall",
+                "flushdb",
+            ]
+            .iter()
+            .any(|word| words.contains(word)));
+        if name.starts_with("sqlite") && dot
+            || functions.iter().any(|call| lower.contains(call))
+            || program
+            || escapes
+            || client
+            || redis
+        {
             return Err(format!("`{arg}` lets `{name}` execute, or write files"));
         }
     }
-    if args.any(&["-cmd", "-init", "--init", "-f", "--file"]) && name.starts_with("sqlite") || name == "psql" && args.short("oL", "cdfhpUvPFRT") {
+    if args.any(&["-cmd", "-init", "--init", "-f", "--file"]) && name.starts_with("sqlite")
+        || name == "psql" && args.short("oL", "cdfhpUvPFRT")
+    {
         return Err(format!("an option of `{name}` executes commands or writes files"));
     }
     Ok(())
@@ -100,24 +181,72 @@ fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 
 fn container(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
     const VALUED: &[&str] = &[
-        "-n", "--namespace", "--context", "--kubeconfig", "-c", "--container", "-H", "--host", "--name", "-v", "--volume", "-e", "--env", "-w", "--workdir",
-        "-p", "--publish", "-u", "--user", "--network", "--net", "--entrypoint", "--mount", "-m", "--memory", "--cpus", "--env-file", "-l", "--label",
-        "--platform", "--pull", "-f", "--file", "--image", "--restart", "--hostname", "-h", "--add-host", "--pid", "--ipc", "--userns", "--gpus",
+        "-n",
+        "--namespace",
+        "--context",
+        "--kubeconfig",
+        "-c",
+        "--container",
+        "-H",
+        "--host",
+        "--name",
+        "-v",
+        "--volume",
+        "-e",
+        "--env",
+        "-w",
+        "--workdir",
+        "-p",
+        "--publish",
+        "-u",
+        "--user",
+        "--network",
+        "--net",
+        "--entrypoint",
+        "--mount",
+        "-m",
+        "--memory",
+        "--cpus",
+        "--env-file",
+        "-l",
+        "--label",
+        "--platform",
+        "--pull",
+        "-f",
+        "--file",
+        "--image",
+        "--restart",
+        "--hostname",
+        "-h",
+        "--add-host",
+        "--pid",
+        "--ipc",
+        "--userns",
+        "--gpus",
     ];
     let mounts = args.values(&["-v", "--volume", "--mount"]);
     let host = |mount: &str| {
-        let source = mount.split(',').find_map(|part| part.strip_prefix("source=").or(part.strip_prefix("src=")));
+        let source = mount
+            .split(',')
+            .find_map(|part| part.strip_prefix("source=").or(part.strip_prefix("src=")));
         let source = source.unwrap_or_else(|| mount.split(':').next().unwrap_or(mount));
         is_system(source) || source.ends_with(".sock")
     };
     if mounts.into_iter().any(host) {
         return Err(format!("`{name}` mounts a folder of the system"));
     }
-    if args.values(&["--pid", "--ipc", "--userns", "--uts", "--network", "--net"]).any(|value| value == "host") {
+    if args
+        .values(&["--pid", "--ipc", "--userns", "--uts", "--network", "--net"])
+        .any(|value| value == "host")
+    {
         return Err(format!("`{name}` shares a namespace of the host"));
     }
     let rest = args.after_options(VALUED);
-    let rest = if rest.first() == "container" || rest.first() == "compose" { rest.skip(1).after_options(VALUED) } else { rest };
+    let rest = if rest.first() == "container" || rest.first() == "compose" {
+        rest.skip(1).after_options(VALUED)
+    } else {
+        rest
+    };
     let after = rest.skip(1).after_options(VALUED);
     match rest.first() {
         "exec" | "run" | "attach" | "debug" => {
@@ -129,16 +258,28 @@ fn container(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
                 None => command,
             };
             remote(&entry, depth)?;
-            if command.len() == 1 && matches!(command[0], "sh" | "bash" | "ash" | "zsh" | "python" | "python3" | "node") {
+            if command.len() == 1
+                && matches!(
+                    command[0],
+                    "sh" | "bash" | "ash" | "zsh" | "python" | "python3" | "node"
+                )
+            {
                 return Ok(());
             }
             remote(&command, depth)
         }
-        "system" | "volume" | "image" | "builder" | "network" if after.first() == "prune" => Err(format!("`{name} prune` deletes everything unused")),
-        "delete" if args.any(&["--all", "-A", "--all-namespaces"]) || matches!(after.first(), "ns" | "namespace" | "namespaces" | "node" | "pv") => {
+        "system" | "volume" | "image" | "builder" | "network" if after.first() == "prune" => {
+            Err(format!("`{name} prune` deletes everything unused"))
+        }
+        "delete"
+            if args.any(&["--all", "-A", "--all-namespaces"])
+                || matches!(after.first(), "ns" | "namespace" | "namespaces" | "node" | "pv") =>
+        {
             Err(format!("`{name} delete` deletes more than one object"))
         }
-        "drain" | "plugin" | "swarm" => Err(format!("`{name} {}` changes the cluster or the daemon", rest.first())),
+        "drain" | "plugin" | "swarm" => {
+            Err(format!("`{name} {}` changes the cluster or the daemon", rest.first()))
+        }
         _ => Ok(()),
     }
 }
@@ -148,26 +289,67 @@ fn build(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         let variable = |arg: &str| {
             let Some((name, value)) = arg.split_once('=') else { return false };
             let name = name.trim_end_matches([':', '+', '?', '!']);
-            matches!(name, "SHELL" | ".SHELLFLAGS" | "MAKEFLAGS" | "MAKE" | "MAKEFILES") || value.contains("$(") || value.contains('`') || value.contains(';') || value.contains('|')
+            matches!(name, "SHELL" | ".SHELLFLAGS" | "MAKEFLAGS" | "MAKE" | "MAKEFILES")
+                || value.contains("$(")
+                || value.contains('`')
+                || value.contains(';')
+                || value.contains('|')
         };
-        let input = args.values(&["-f", "--file", "--makefile"]).any(|file| file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/"));
+        let input = args
+            .values(&["-f", "--file", "--makefile"])
+            .any(|file| file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/"));
         if input || args.texts().any(variable) {
             return Err("`make` executes text of its arguments".to_owned());
         }
     }
-    if name == "cmake" && args.any(&["-E"]) && !args.texts().any(|arg| matches!(arg, "echo" | "sha256sum" | "md5sum" | "compare_files" | "capabilities" | "environment" | "cat" | "make_directory" | "copy" | "touch")) {
+    if name == "cmake"
+        && args.any(&["-E"])
+        && !args.texts().any(|arg| {
+            matches!(
+                arg,
+                "echo"
+                    | "sha256sum"
+                    | "md5sum"
+                    | "compare_files"
+                    | "capabilities"
+                    | "environment"
+                    | "cat"
+                    | "make_directory"
+                    | "copy"
+                    | "touch"
+            )
+        })
+    {
         return Err("`cmake -E` runs or removes something".to_owned());
     }
-    let linker = |value: &str| ["linker", "codegen-backend", "link-self-contained", "rustc-wrapper", "runner", "alias."].iter().any(|key| value.contains(key));
-    let options = args.values(&["-C", "-Z", "--codegen", "--config"]).any(linker) || args.texts().any(|arg| arg.starts_with("-Clinker"));
-    if matches!(name, "cargo" | "rustc" | "rustdoc") && (options || args.any(&["--test-runtool", "--runtool"])) {
+    let linker = |value: &str| {
+        ["linker", "codegen-backend", "link-self-contained", "rustc-wrapper", "runner", "alias."]
+            .iter()
+            .any(|key| value.contains(key))
+    };
+    let options = args.values(&["-C", "-Z", "--codegen", "--config"]).any(linker)
+        || args.texts().any(|arg| arg.starts_with("-Clinker"));
+    if matches!(name, "cargo" | "rustc" | "rustdoc")
+        && (options || args.any(&["--test-runtool", "--runtool"]))
+    {
         return Err(format!("an option of `{name}` names a program to run"));
     }
-    if name == "java" && args.texts().any(|arg| arg.starts_with("-agent") || arg.starts_with("-javaagent") || arg.contains(":On")) {
+    if name == "java"
+        && args.texts().any(|arg| {
+            arg.starts_with("-agent") || arg.starts_with("-javaagent") || arg.contains(":On")
+        })
+    {
         return Err("an option of `java` loads or runs something".to_owned());
     }
     let remote = |arg: &str| arg.contains('@') && arg.contains('.') && !arg.starts_with('-');
-    if name == "go" && args.first() == "run" && args.texts().any(remote) || matches!(name, "gcc" | "clang" | "cc") && args.texts().any(|arg| arg.starts_with("-Wl,-plugin") || arg.starts_with("-fplugin") || arg.starts_with("-specs")) {
+    if name == "go" && args.first() == "run" && args.texts().any(remote)
+        || matches!(name, "gcc" | "clang" | "cc")
+            && args.texts().any(|arg| {
+                arg.starts_with("-Wl,-plugin")
+                    || arg.starts_with("-fplugin")
+                    || arg.starts_with("-specs")
+            })
+    {
         return Err(format!("`{name}` downloads or loads code"));
     }
     Ok(())
@@ -177,18 +359,66 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let words: Vec<&str> = args.operands().collect();
     let runs = Err(format!("`{name}` downloads and runs a package, or runs a text"));
     match name {
-        "npx" | "bunx" | "pnpx" if args.short("cpy", "") || args.long("call", 3) || args.long("package", 3) || args.long("yes", 3) || words.first().is_some_and(|package| package.contains("://") || package[1..].contains('@')) => runs,
-        "uvx" | "pipx" if name == "uvx" && !words.is_empty() || words.first() == Some(&"run") => runs,
+        "npx" | "bunx" | "pnpx"
+            if args.short("cpy", "")
+                || args.long("call", 3)
+                || args.long("package", 3)
+                || args.long("yes", 3)
+                || words.first().is_some_and(|package| {
+                    package.contains("://") || package[1..].contains('@')
+                }) =>
+        {
+            runs
+        }
+        "uvx" | "pipx" if name == "uvx" && !words.is_empty() || words.first() == Some(&"run") => {
+            runs
+        }
         "npm" | "yarn" | "pnpm" => {
             let command = words.first().copied().unwrap_or_default();
-            let executes = matches!(command, "exec" | "x") && name == "npm" || matches!(command, "explore" | "dlx" | "set-script" | "edit");
-            let shell = args.long("script-shell", 8) || args.long("node-options", 8) || args.long("call", 4) || command == "config" && words.iter().any(|word| word.contains("shell") || word.contains("options"));
+            let executes = matches!(command, "exec" | "x") && name == "npm"
+                || matches!(command, "explore" | "dlx" | "set-script" | "edit");
+            let shell = args.long("script-shell", 8)
+                || args.long("node-options", 8)
+                || args.long("call", 4)
+                || command == "config"
+                    && words.iter().any(|word| word.contains("shell") || word.contains("options"));
             if executes || shell { runs } else { Ok(()) }
         }
         "uv" if words.starts_with(&["tool", "run"]) || words.starts_with(&["x"]) => runs,
-        "bun" if words.first() == Some(&"x") || words.first() == Some(&"repl") || args.short("ep", "") || args.any(&["--eval", "--print", "--preload", "-r"]) => runs,
-        "deno" if matches!(words.first(), Some(&"eval" | &"repl" | &"x")) || words.iter().any(|word| word.contains("://") || word.starts_with("npm:") || word.starts_with("jsr:") || word.starts_with("data:") || *word == "-") => runs,
-        "nix" | "nix-shell" if args.any(&["--run", "--command", "-c", "--expr", "-E", "run", "shell", "develop"]) => runs,
+        "bun"
+            if words.first() == Some(&"x")
+                || words.first() == Some(&"repl")
+                || args.short("ep", "")
+                || args.any(&["--eval", "--print", "--preload", "-r"]) =>
+        {
+            runs
+        }
+        "deno"
+            if matches!(words.first(), Some(&"eval" | &"repl" | &"x"))
+                || words.iter().any(|word| {
+                    word.contains("://")
+                        || word.starts_with("npm:")
+                        || word.starts_with("jsr:")
+                        || word.starts_with("data:")
+                        || *word == "-"
+                }) =>
+        {
+            runs
+        }
+        "nix" | "nix-shell"
+            if args.any(&[
+                "--run",
+                "--command",
+                "-c",
+                "--expr",
+                "-E",
+                "run",
+                "shell",
+                "develop",
+            ]) =>
+        {
+            runs
+        }
         _ => Ok(()),
     }
 }
@@ -196,23 +426,89 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 fn cloud(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let words: Vec<&str> = args.texts().collect();
     let has = |word: &str| words.contains(&word);
-    let removes = words.iter().any(|word| matches!(*word, "rm" | "rb" | "-rm" | "-rmr" | "purge" | "delete" | "delete-batch" | "del" | "rmdir" | "deldir"));
-    let whole = ["--recursive", "-r", "-R", "-rf", "--force", "-rmr", "purge", "delete-batch", "-f", "--quiet", "-q", "--yes", "--delete"].iter().any(|word| has(word));
-    let rclone = name == "rclone" && (has("purge") || has("delete") || has("sync") || has("rmdirs"));
+    let removes = words.iter().any(|word| {
+        matches!(
+            *word,
+            "rm" | "rb"
+                | "-rm"
+                | "-rmr"
+                | "purge"
+                | "delete"
+                | "delete-batch"
+                | "del"
+                | "rmdir"
+                | "deldir"
+        )
+    });
+    let whole = [
+        "--recursive",
+        "-r",
+        "-R",
+        "-rf",
+        "--force",
+        "-rmr",
+        "purge",
+        "delete-batch",
+        "-f",
+        "--quiet",
+        "-q",
+        "--yes",
+        "--delete",
+    ]
+    .iter()
+    .any(|word| has(word));
+    let rclone =
+        name == "rclone" && (has("purge") || has("delete") || has("sync") || has("rmdirs"));
     let sync = has("sync") && has("--delete") || has("rsync") && has("-d");
-    if (removes && whole) || rclone || sync { Err(format!("`{name}` deletes recursively")) } else { Ok(()) }
+    if (removes && whole) || rclone || sync {
+        Err(format!("`{name}` deletes recursively"))
+    } else {
+        Ok(())
+    }
 }
 
 fn network(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let words: Vec<&str> = args.operands().collect();
     let changes = match name {
-        "ip" => words.iter().any(|word| matches!(*word, "add" | "del" | "delete" | "set" | "flush" | "change" | "replace" | "append" | "exec" | "restore")),
+        "ip" => words.iter().any(|word| {
+            matches!(
+                *word,
+                "add"
+                    | "del"
+                    | "delete"
+                    | "set"
+                    | "flush"
+                    | "change"
+                    | "replace"
+                    | "append"
+                    | "exec"
+                    | "restore"
+            )
+        }),
         "ifconfig" => words.len() > 1,
         "route" => words.iter().any(|word| matches!(*word, "add" | "del" | "flush" | "change")),
-        "nmcli" => words.iter().any(|word| matches!(*word, "add" | "delete" | "modify" | "up" | "down" | "off" | "on" | "connect" | "disconnect" | "set")),
+        "nmcli" => words.iter().any(|word| {
+            matches!(
+                *word,
+                "add"
+                    | "delete"
+                    | "modify"
+                    | "up"
+                    | "down"
+                    | "off"
+                    | "on"
+                    | "connect"
+                    | "disconnect"
+                    | "set"
+            )
+        }),
         "sysctl" => words.iter().any(|word| word.contains('=')),
         "service" => !matches!(words.get(1), Some(&"status")) && !args.any(&["--status-all"]),
-        _ => words.iter().any(|word| ["PowerOff", "Reboot", "Suspend", "Hibernate", "Halt"].iter().any(|act| word.contains(act))),
+        _ => words.iter().any(|word| {
+            ["PowerOff", "Reboot", "Suspend", "Hibernate", "Halt"]
+                .iter()
+                .any(|act| word.contains(act))
+        }),
     };
     if changes { Err(format!("`{name}` changes the system")) } else { Ok(()) }
 }

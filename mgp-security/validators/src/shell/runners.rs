@@ -28,7 +28,34 @@ const fn runner(
 }
 
 const RUNNERS: &[Runner] = &[
-    runner(&["nohup", "setsid", "builtin", "busybox", "toybox", "unbuffer", "fakeroot", "catchsegv", "xvfb-run", "caffeinate", "proxychains", "torsocks", "tsocks", "rlwrap", "ts", "systemd-inhibit", "dbus-launch", "ssh-agent", "setarch", "linux", "x86_"], &["-s", "-n", "-w", "-t"], 0, &[]),
+    runner(
+        &[
+            "nohup",
+            "setsid",
+            "builtin",
+            "busybox",
+            "toybox",
+            "unbuffer",
+            "fakeroot",
+            "catchsegv",
+            "xvfb-run",
+            "caffeinate",
+            "proxychains",
+            "torsocks",
+            "tsocks",
+            "rlwrap",
+            "ts",
+            "systemd-inhibit",
+            "dbus-launch",
+            "ssh-agent",
+            "setarch",
+            "linux",
+            "x86_",
+        ],
+        &["-s", "-n", "-w", "-t"],
+        0,
+        &[],
+    ),
     runner(&["exec"], &["-a"], 0, &[]),
     runner(&["time", "gtime"], &["-f", "-o", "--format", "--output"], 0, &[]),
     runner(&["nice"], &["-n", "--adjustment"], 0, &[]),
@@ -39,16 +66,78 @@ const RUNNERS: &[Runner] = &[
     runner(&["timeout", "gtimeout"], &["-s", "-k", "--signal", "--kill-after"], 1, &[]),
     runner(&["stdbuf", "gstdbuf"], &["-i", "-o", "-e"], 0, &[]),
     runner(&["prlimit"], &["-p"], 0, &[]),
-    runner(&["softlimit", "chpst", "choom", "cgexec", "faketime"], &["-n", "-p", "-u", "-g", "-m"], 1, &[]),
+    runner(
+        &["softlimit", "chpst", "choom", "cgexec", "faketime"],
+        &["-n", "-p", "-u", "-g", "-m"],
+        1,
+        &[],
+    ),
     runner(&["flock"], &["-w", "-E"], 1, &["-c", "--command"]),
-    runner(&["strace", "ltrace"], &["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-S", "-a", "-b", "-I", "-O", "-X"], 0, &[]),
+    runner(
+        &["strace", "ltrace"],
+        &["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-S", "-a", "-b", "-I", "-O", "-X"],
+        0,
+        &[],
+    ),
     runner(&["valgrind"], &[], 0, &[]),
-    runner(&["xargs", "gxargs"], &["-I", "-n", "-L", "-P", "-s", "-d", "-a", "-E", "-i", "--max-args", "--max-procs", "--delimiter", "--arg-file", "--replace", "--max-lines"], 0, &[]),
-    runner(&["parallel", "sem"], &["-j", "--jobs", "-a", "-S", "--colsep", "-I", "-N", "-n", "--timeout", "--delay"], 0, &["-S", "--sshlogin", "--tmux", "--sql"]),
+    runner(
+        &["xargs", "gxargs"],
+        &[
+            "-I",
+            "-n",
+            "-L",
+            "-P",
+            "-s",
+            "-d",
+            "-a",
+            "-E",
+            "-i",
+            "--max-args",
+            "--max-procs",
+            "--delimiter",
+            "--arg-file",
+            "--replace",
+            "--max-lines",
+        ],
+        0,
+        &[],
+    ),
+    runner(
+        &["parallel", "sem"],
+        &["-j", "--jobs", "-a", "-S", "--colsep", "-I", "-N", "-n", "--timeout", "--delay"],
+        0,
+        &["-S", "--sshlogin", "--tmux", "--sql"],
+    ),
     runner(&["entr"], &[], 0, &["-s"]),
     runner(&["firejail", "bwrap"], &[], 0, &[]),
     runner(&["doppler", "dotenv", "op", "direnv", "chamber"], &[], 1, &[]),
-    runner(&["poetry", "pipenv", "uv", "pdm", "hatch", "rye", "bundle", "rbenv", "pyenv", "nodenv", "mise", "asdf", "opam", "stack", "pixi", "conda", "mamba", "micromamba", "yarn", "pnpm"], &["-n", "--name", "-p", "--prefix", "--directory", "--project", "-C"], 0, &[]),
+    runner(
+        &[
+            "poetry",
+            "pipenv",
+            "uv",
+            "pdm",
+            "hatch",
+            "rye",
+            "bundle",
+            "rbenv",
+            "pyenv",
+            "nodenv",
+            "mise",
+            "asdf",
+            "opam",
+            "stack",
+            "pixi",
+            "conda",
+            "mamba",
+            "micromamba",
+            "yarn",
+            "pnpm",
+        ],
+        &["-n", "--name", "-p", "--prefix", "--directory", "--project", "-C"],
+        0,
+        &[],
+    ),
 ];
 
 /// Checks the command that a command runs.
@@ -61,7 +150,16 @@ pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refu
             return if looks_up { Ok(()) } else { inner(rest, depth) };
         }
         "watch" | "hyperfine" => {
-            let rest = args.after_options(&["-n", "--interval", "-w", "--warmup", "-r", "--runs", "-m", "-M"]);
+            let rest = args.after_options(&[
+                "-n",
+                "--interval",
+                "-w",
+                "--warmup",
+                "-r",
+                "--runs",
+                "-m",
+                "-M",
+            ]);
             let joined = rest.texts().collect::<Vec<_>>();
             return match name {
                 "watch" => text(&joined.join(" "), depth),
@@ -69,11 +167,16 @@ pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refu
             };
         }
         "perf" if matches!(args.first(), "stat" | "record" | "trace" | "mem" | "c2c") => {
-            return inner(args.skip(1).after_options(&["-e", "-o", "-F", "-c", "-r", "-p", "-t", "-g"]), depth);
+            return inner(
+                args.skip(1).after_options(&["-e", "-o", "-F", "-c", "-r", "-p", "-t", "-g"]),
+                depth,
+            );
         }
         _ => {}
     }
-    let Some(runner) = RUNNERS.iter().find(|runner| runner.names.contains(&name)) else { return Ok(()) };
+    let Some(runner) = RUNNERS.iter().find(|runner| runner.names.contains(&name)) else {
+        return Ok(());
+    };
     if args.any(runner.refused) {
         return Err(format!("an option of `{name}` runs a text"));
     }
@@ -82,9 +185,12 @@ pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refu
     if runner.names.contains(&"poetry") {
         let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
         return match rest.first() {
-            "run" | "exec" if !matches!(name, "yarn" | "pnpm") || rest.first() == "exec" => {
-                inner(rest.skip(1).after_options(&["-n", "-p", "--name", "--with", "--from", "--python", "-e", "--env"]), depth)
-            }
+            "run" | "exec" if !matches!(name, "yarn" | "pnpm") || rest.first() == "exec" => inner(
+                rest.skip(1).after_options(&[
+                    "-n", "-p", "--name", "--with", "--from", "--python", "-e", "--env",
+                ]),
+                depth,
+            ),
             "dlx" => Err(format!("`{name} dlx` downloads and runs a package")),
             _ => Ok(()),
         };
