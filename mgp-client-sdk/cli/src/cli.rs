@@ -4,8 +4,13 @@ use clap::{Parser, Subcommand};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
+<<<<<<< HEAD
     access, approvals, audit, complete, completions, connect, doctor, guard, import, index, init,
     kernel, keys, operator, permissions, secrets, servers, tools, trust, why,
+=======
+    access, approvals, audit, completions, connect, doctor, guard, import, index, init, kernel,
+    keys, operator, permissions, secrets, servers, tools, trust, why,
+>>>>>>> w-guard
 };
 
 /// One governed MCP server in front of all your tool servers.

@@ -88,8 +88,13 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
+<<<<<<< HEAD
         access, approvals, audit, complete, completions, connect, doctor, guard, import, index,
         init, kernel, keys, permissions, secrets, servers, tools, trust, why,
+=======
+        access, approvals, audit, completions, connect, doctor, guard, import, index, init, kernel,
+        keys, permissions, secrets, servers, tools, trust, why,
+>>>>>>> w-guard
     };
     match command {
         Command::Kernel(_) => Ok(()),

@@ -25,6 +25,7 @@ mod readonly;
 mod rejection;
 mod set;
 mod shell;
+mod words;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -14,6 +14,7 @@ const MGP: &str = "mgp";
 const SECURITY: &str = "mgp-security";
 const SERVER: &str = "mgp-server-sdk";
 const TRANSPORT: &str = "mgp-transport";
+const VALIDATORS: &str = "mgp-validators";
 
 const fn check(name: &'static str, about: &'static str, steps: &'static [Step]) -> Check {
     Check { name, about, steps }
@@ -197,6 +198,11 @@ pub(super) const CHECKS: &[Check] = &[
         "gov.tooldef",
         "definitions that attack, change or imitate: the labelled corpus",
         &[Program(|_| gov::tooldef())],
+    ),
+    check(
+        "valid.corpora",
+        "commands, targets, calls and code: the labelled corpora, and the cases of the repository",
+        &[TestStep(&[Tests::of(VALIDATORS, "cases")]), Program(|_| gov::corpora())],
     ),
     check(
         "life.rules",

@@ -120,6 +120,33 @@ fn a_failure_is_json_where_json_was_asked_for() {
 }
 
 #[test]
+fn the_guard_answers_each_line_in_order() {
+    use std::{io::Write, process::Stdio};
+
+    let home = Home::new();
+    let answers = |kind: &str, lines: &str| {
+        let mut command = home.command(&["guard", kind, "--timing"]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut guard = command.spawn().unwrap();
+        guard.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        let ended = guard.wait_with_output().unwrap();
+        assert!(String::from_utf8_lossy(&ended.stderr).contains("p99_us"), "{ended:?}");
+        let text = String::from_utf8(ended.stdout).unwrap();
+        let answers = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        answers.collect::<Vec<serde_json::Value>>()
+    };
+    let lines = "{\"id\":\"a\",\"input\":\"env rm -rf x\"}\n{\n{\"id\":3,\"input\":\"ls 'a;b'\"}\n";
+    let commands = answers("sandbox", lines);
+    let decided = |at: usize| (&commands[at]["id"], commands[at]["decision"].as_str().unwrap());
+    assert_eq!(decided(0), (&serde_json::json!("a"), "block"));
+    assert_eq!(decided(1), (&serde_json::Value::Null, "block"));
+    assert_eq!(decided(2), (&serde_json::json!(3), "allow"));
+    let code = "{\"id\":1,\"input\":\"e = eval\",\"language\":\"python\",\"level\":\"standard\"}\n";
+    assert_eq!(answers("code_safety", code)[0]["decision"], "block");
+    home.fail(2, &["guard", "nothing"], "possible values");
+}
+
+#[test]
 fn each_shell_gets_its_completions() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

@@ -135,7 +135,7 @@ impl Scope<'_> {
     fn import(&mut self, part: Node<'_>, module: &str) {
         match part.kind() {
             "identifier" => {
-                drop(self.names.bind(&self.text(part), one(Value::Path(format!("@{module}")))))
+                self.names.bind(&self.text(part), one(Value::Path(format!("@{module}"))));
             }
             "namespace_import" => {
                 if let Some(name) = part.named_child(0) {
@@ -157,7 +157,7 @@ impl Scope<'_> {
     fn target(&mut self, target: Node<'_>, values: &Values) {
         match target.kind() {
             "identifier" | "shorthand_property_identifier_pattern" => {
-                drop(self.names.bind(&self.text(target), values.clone()))
+                self.names.bind(&self.text(target), values.clone());
             }
             "object_pattern" => {
                 for part in children(target) {
@@ -270,14 +270,14 @@ impl Scope<'_> {
 
     fn name(&self, name: &str) -> Values {
         let global = || {
-            one(Value::Path(if rules::GLOBALS.contains(&name) {
+            one(Value::Path(if rules::GLOBALS.has(name) {
                 "globalThis".to_owned()
             } else {
                 name.to_owned()
             }))
         };
         match self.names.get(name) {
-            Some(values) if rules::BUILTINS.contains(&name) || rules::GLOBALS.contains(&name) => {
+            Some(values) if rules::BUILTINS.has(name) || rules::GLOBALS.has(name) => {
                 either(values.clone(), global())
             }
             Some(values) => values.clone(),
@@ -434,14 +434,14 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
     values
         .iter()
         .map(|value| match value {
-            Value::Path(path) if path == "globalThis" && rules::GLOBALS.contains(&name) => {
+            Value::Path(path) if path == "globalThis" && rules::GLOBALS.has(name) => {
                 Value::Path("globalThis".to_owned())
             }
             Value::Path(path) if path == "globalThis" => Value::Path(name.to_owned()),
             // A bound, called or applied function is the function.
             Value::Path(path)
                 if matches!(name, "call" | "apply" | "bind" | "default")
-                    && (rules::BUILTINS.contains(&path.as_str()) || name == "default") =>
+                    && (rules::BUILTINS.has(path.as_str()) || name == "default") =>
             {
                 Value::Path(path.clone())
             }

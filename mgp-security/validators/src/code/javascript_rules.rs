@@ -6,88 +6,35 @@ use super::{
     tree::{children, field, is_field},
     value::{Findings, Value, is_path, is_under, last, matches_pattern, paths, texts},
 };
+use crate::words::Words;
 use tree_sitter::Node;
 
 /// Names of the global object.
-pub(super) const GLOBALS: &[&str] =
-    &["globalThis", "global", "window", "self", "top", "parent", "frames", "root", "GLOBAL"];
+pub(super) static GLOBALS: Words =
+    Words::new("globalThis global window self top parent frames root GLOBAL");
 /// Names that keep their meaning when another scope binds them.
-pub(super) const BUILTINS: &[&str] = &[
-    "eval",
-    "Function",
-    "require",
-    "process",
-    "setTimeout",
-    "setInterval",
-    "setImmediate",
-    "execScript",
-    "Reflect",
-    "WebAssembly",
-    "module",
-    "Deno",
-    "Bun",
-];
+pub(super) static BUILTINS: Words = Words::new(
+    "\
+    eval Function require process setTimeout setInterval setImmediate execScript Reflect \
+    WebAssembly module Deno Bun",
+);
 /// Paths that execute text, load code or start processes.
-const FLOOR: &[&str] = &[
-    "eval",
-    "execScript",
-    "AsyncFunction",
-    "GeneratorFunction",
-    "process.binding",
-    "process._linkedBinding",
-    "process.dlopen",
-    "process.kill",
-    "process.mainModule",
-    "process.getBuiltinModule",
-    "process._*",
-    "module.constructor",
-    "module._*",
-    "module.children",
-    "require.main",
-    "require.cache",
-    "require.extensions",
-    "Deno.Command",
-    "Deno.run",
-    "Deno.dlopen",
-    "Deno.kill",
-    "Deno.core",
-    "Deno.internal",
-    "Bun.spawn",
-    "Bun.spawnSync",
-    "Bun.$",
-    "Bun.dlopen",
-    "WebAssembly",
-    "Worker",
-    "SharedWorker",
-    "importScripts",
-    "@module.createRequire",
-    "@module._*",
-    "@module.register",
-    "@vm",
-    "@child_process",
-    "@worker_threads",
-    "@inspector",
-    "@repl",
-    "@v8.setFlagsFromString",
-    "ShadowRealm",
-];
+static FLOOR: Words = Words::new(
+    "\
+    eval execScript AsyncFunction GeneratorFunction process.binding process._linkedBinding \
+    process.dlopen process.kill process.mainModule process.getBuiltinModule process._* \
+    module.constructor module._* module.children require.main require.cache require.extensions \
+    Deno.Command Deno.run Deno.dlopen Deno.kill Deno.core Deno.internal Bun.spawn Bun.spawnSync \
+    Bun.$ Bun.dlopen WebAssembly Worker SharedWorker importScripts @module.createRequire \
+    @module._* @module.register @vm @child_process @worker_threads @inspector @repl \
+    @v8.setFlagsFromString ShadowRealm",
+);
 /// Modules that only serve to execute something.
-const IMPORTS: &[&str] = &[
-    "child_process",
-    "vm",
-    "worker_threads",
-    "cluster",
-    "module",
-    "inspector",
-    "repl",
-    "vm2",
-    "isolated-vm",
-    "execa",
-    "shelljs",
-    "node-pty",
-    "ffi-napi",
-    "bun:ffi",
-];
+static IMPORTS: Words = Words::new(
+    "\
+    child_process vm worker_threads cluster module inspector repl vm2 isolated-vm execa shelljs \
+    node-pty ffi-napi bun:ffi",
+);
 
 /// Checks a node.
 pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
@@ -132,7 +79,7 @@ fn modules(policy: &CodePolicy, scope: &Scope<'_>, source: Option<Node<'_>>, fou
             }
             None => module.split('/').next().unwrap_or(&module).to_owned(),
         };
-        if policy.blocks_import(&module, None) || IMPORTS.contains(&top.as_str()) || remote {
+        if policy.blocks_import(&module, None) || IMPORTS.has(top.as_str()) || remote {
             found.import(&module);
         }
         for pattern in policy.blocked_patterns.iter().filter(|pattern| is_path(pattern)) {
@@ -146,7 +93,7 @@ fn modules(policy: &CodePolicy, scope: &Scope<'_>, source: Option<Node<'_>>, fou
 fn of_path(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings) {
     for pattern in policy.blocked_patterns.iter().filter(|pattern| is_path(pattern)) {
         let constructs = pattern.trim().starts_with("new ") || pattern.trim() == "Function(";
-        if !(constructs && path.contains('.')) && matches_pattern(pattern, path, written, BUILTINS)
+        if !(constructs && path.contains('.')) && matches_pattern(pattern, path, written, &BUILTINS)
         {
             found.pattern(pattern);
         }
@@ -298,106 +245,24 @@ fn call(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Find
 }
 
 /// Members of `fs` and `Deno` that read.
-const READS: &[&str] = &[
-    "readFile",
-    "readFileSync",
-    "existsSync",
-    "exists",
-    "stat",
-    "statSync",
-    "lstat",
-    "lstatSync",
-    "fstat",
-    "fstatSync",
-    "readdir",
-    "readdirSync",
-    "access",
-    "accessSync",
-    "createReadStream",
-    "realpath",
-    "realpathSync",
-    "readlink",
-    "readlinkSync",
-    "promises",
-    "constants",
-    "opendir",
-    "opendirSync",
-    "read",
-    "readSync",
-    "close",
-    "closeSync",
-    "readTextFile",
-    "readTextFileSync",
-    "readDir",
-    "readDirSync",
-    "realPath",
-    "cwd",
-    "args",
-    "env",
-    "version",
-    "build",
-    "watch",
-    "statfs",
-    "Stats",
-    "Dirent",
-    "errors",
-    "inspect",
-];
-const METHODS: &[&str] = &[
-    "sendBeacon",
-    "setItem",
-    "removeItem",
-    "insertAdjacentHTML",
-    "appendChild",
-    "removeChild",
-    "replaceChild",
-    "insertBefore",
-    "replaceWith",
-    "pushState",
-    "replaceState",
-    "postMessage",
-    "writeFile",
-    "writeFileSync",
-    "appendFile",
-    "appendFileSync",
-    "unlink",
-    "unlinkSync",
-    "rmSync",
-    "rmdir",
-    "rmdirSync",
-    "mkdir",
-    "mkdirSync",
-    "rename",
-    "renameSync",
-    "copyFile",
-    "copyFileSync",
-    "createWriteStream",
-    "truncate",
-    "truncateSync",
-    "chmod",
-    "chmodSync",
-    "chown",
-    "symlink",
-    "symlinkSync",
-    "writeTextFile",
-    "writeTextFileSync",
-    "insertOne",
-    "insertMany",
-    "updateOne",
-    "updateMany",
-    "deleteOne",
-    "deleteMany",
-    "writeText",
-    "showSaveFilePicker",
-    "createWritable",
-    "setAttribute",
-    "requestSubmit",
-    "submit",
-    "execCommand",
-    "deleteDatabase",
-    "createObjectStore",
-    "setRequestHeader",
-];
+static READS: Words = Words::new(
+    "\
+    readFile readFileSync existsSync exists stat statSync lstat lstatSync fstat fstatSync readdir \
+    readdirSync access accessSync createReadStream realpath realpathSync readlink readlinkSync \
+    promises constants opendir opendirSync read readSync close closeSync readTextFile \
+    readTextFileSync readDir readDirSync realPath cwd args env version build watch statfs Stats \
+    Dirent errors inspect",
+);
+static METHODS: Words = Words::new(
+    "\
+    sendBeacon setItem removeItem insertAdjacentHTML appendChild removeChild replaceChild \
+    insertBefore replaceWith pushState replaceState postMessage writeFile writeFileSync appendFile \
+    appendFileSync unlink unlinkSync rmSync rmdir rmdirSync mkdir mkdirSync rename renameSync \
+    copyFile copyFileSync createWriteStream truncate truncateSync chmod chmodSync chown symlink \
+    symlinkSync writeTextFile writeTextFileSync insertOne insertMany updateOne updateMany \
+    deleteOne deleteMany writeText showSaveFilePicker createWritable setAttribute requestSubmit \
+    submit execCommand deleteDatabase createObjectStore setRequestHeader",
+);
 
 fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     match node.kind() {
@@ -408,8 +273,7 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
                     .iter()
                     .find_map(|module| path.strip_prefix(module));
                 let member = module.map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
-                if member.is_some_and(|member| !READS.contains(&member)) || METHODS.contains(&name)
-                {
+                if member.is_some_and(|member| !READS.has(member)) || METHODS.has(name) {
                     found.pattern(&format!("{name}("));
                 }
             }

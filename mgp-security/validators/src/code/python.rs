@@ -278,7 +278,7 @@ impl<'s> Scope<'s> {
     pub(super) fn name(&self, name: &str) -> Values {
         let builtin = || one(Value::Path(name.to_owned()));
         let mut values = match self.names.get(name) {
-            Some(values) if rules::BUILTINS.contains(&name) => either(values.clone(), builtin()),
+            Some(values) if rules::BUILTINS.has(name) => either(values.clone(), builtin()),
             Some(values) => values.clone(),
             None => builtin(),
         };
@@ -494,10 +494,7 @@ fn canonical(path: String) -> String {
     let mut at = 0;
     let mut start = 0;
     for part in whole.split('.') {
-        if at > 0
-            && MODULES.contains(&part)
-            && !(part == "path" || whole[..at].ends_with("importlib."))
-        {
+        if at > 0 && MODULES.has(part) && !(part == "path" || whole[..at].ends_with("importlib.")) {
             start = at;
         }
         at += part.len() + 1;

@@ -7,220 +7,63 @@ use super::{
     value::{Findings, Value, is_path, is_under, last, matches_pattern, paths, texts},
 };
 use crate::readonly::sql_reads;
+use crate::words::Words;
 use tree_sitter::Node;
 
 /// Builtins that execute text, or lead to all others.
-pub(super) const BUILTINS: &[&str] = &[
-    "eval",
-    "exec",
-    "compile",
-    "execfile",
-    "__import__",
-    "breakpoint",
-    "reload",
-    "__builtins__",
-    "__loader__",
-    "__spec__",
-    "__build_class__",
-    "globals",
-    "locals",
-    "vars",
-    "getattr",
-    "open",
-];
-const FLOOR: &[&str] = &[
-    "eval",
-    "exec",
-    "compile",
-    "execfile",
-    "__import__",
-    "breakpoint",
-    "reload",
-    "__builtins__",
-    "__loader__",
-    "__spec__",
-    "__build_class__",
-];
+pub(super) static BUILTINS: Words = Words::new(
+    "\
+    eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
+    __build_class__ globals locals vars getattr open",
+);
+static FLOOR: Words = Words::new(
+    "\
+    eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
+    __build_class__",
+);
 /// Modules that are found behind other modules.
-pub(super) const MODULES: &[&str] = &[
-    "os",
-    "sys",
-    "subprocess",
-    "builtins",
-    "importlib",
-    "socket",
-    "shutil",
-    "ctypes",
-    "posix",
-    "nt",
-    "pickle",
-    "marshal",
-    "inspect",
-    "types",
-    "io",
-    "runpy",
-    "pty",
-    "__builtin__",
-];
+pub(super) static MODULES: Words = Words::new(
+    "\
+    os sys subprocess builtins importlib socket shutil ctypes posix nt pickle marshal inspect \
+    types io runpy pty __builtin__",
+);
 /// Modules that only serve to execute something.
-const IMPORTS: &[&str] = &[
-    "subprocess",
-    "_posixsubprocess",
-    "ctypes",
-    "_ctypes",
-    "imp",
-    "_imp",
-    "runpy",
-    "zipimport",
-    "posix",
-    "nt",
-    "commands",
-    "popen2",
-    "pty",
-    "code",
-    "codeop",
-    "bdb",
-    "pdb",
-    "doctest",
-    "dill",
-    "cloudpickle",
-    "jsonpickle",
-    "marshal",
-    "__builtin__",
-    "builtins",
-    "_frozen_importlib",
-    "_frozen_importlib_external",
-    "_pickle",
-    "cPickle",
-    "shelve",
-    "rlcompleter",
-];
+static IMPORTS: Words = Words::new(
+    "\
+    subprocess _posixsubprocess ctypes _ctypes imp _imp runpy zipimport posix nt commands popen2 \
+    pty code codeop bdb pdb doctest dill cloudpickle jsonpickle marshal __builtin__ builtins \
+    _frozen_importlib _frozen_importlib_external _pickle cPickle shelve rlcompleter",
+);
 /// Functions of modules that execute, load code, or reach frames.
-const PATHS: &[&str] = &[
-    "@os.system",
-    "@os.popen*",
-    "@os.exec*",
-    "@os.spawn*",
-    "@os.posix_spawn*",
-    "@os.fork*",
-    "@os.startfile",
-    "@os.kill*",
-    "@os.pidfd_open",
-    "@asyncio.create_subprocess_*",
-    "@importlib.import_module",
-    "@importlib.__import__",
-    "@importlib.util",
-    "@importlib.machinery",
-    "@importlib.reload",
-    "@importlib._*",
-    "@importlib.find_loader",
-    "@importlib.abc",
-    "@sys.modules",
-    "@sys._*",
-    "@sys.meta_path",
-    "@sys.path_hooks",
-    "@sys.path_importer_cache",
-    "@sys.settrace",
-    "@sys.setprofile",
-    "@sys.call_tracing",
-    "@sys.breakpointhook",
-    "@threading.settrace*",
-    "@threading.setprofile*",
-    "@types.CodeType",
-    "@types.FunctionType",
-    "@types.LambdaType",
-    "@types.FrameType",
-    "@types.new_class",
-    "@inspect.currentframe",
-    "@inspect.stack",
-    "@inspect.getouterframes",
-    "@inspect.trace",
-    "@inspect.getinnerframes",
-    "@gc.get_objects",
-    "@gc.get_referrers",
-    "@gc.get_referents",
-    "@pickle.load*",
-    "@pickle.Unpickler",
-    "@pickle._*",
-    "@joblib.load",
-    "@torch.load",
-    "@pandas.read_pickle",
-    "@yaml.unsafe_load*",
-    "@yaml.full_load*",
-    "@yaml.Loader",
-    "@yaml.UnsafeLoader",
-    "@yaml.FullLoader",
-    "@ruamel.yaml.load",
-    "@timeit.timeit",
-    "@timeit.repeat",
-    "@timeit.Timer",
-    "@timeit.main",
-    "@cProfile.run*",
-    "@profile.run*",
-    "@trace.Trace",
-    "@pydoc.locate",
-    "@pydoc.pipepager",
-    "@pydoc.tempfilepager",
-    "@pydoc.safeimport",
-    "@pkgutil.get_loader",
-    "@pkgutil.find_loader",
-    "@pkgutil.resolve_name",
-    "@pkgutil.get_importer",
-    "@pkgutil.ImpImporter",
-    "@logging.config.listen",
-    "@distutils.spawn",
-    "@distutils.util.execute",
-    "@platform.popen",
-    "@site.execsitecustomize",
-    "@multiprocessing.util.spawnv_passfds",
-    "@codecs.builtins",
-    "@linecache.os",
-];
+static PATHS: Words = Words::new(
+    "\
+    @os.system @os.popen* @os.exec* @os.spawn* @os.posix_spawn* @os.fork* @os.startfile @os.kill* \
+    @os.pidfd_open @asyncio.create_subprocess_* @importlib.import_module @importlib.__import__ \
+    @importlib.util @importlib.machinery @importlib.reload @importlib._* @importlib.find_loader \
+    @importlib.abc @sys.modules @sys._* @sys.meta_path @sys.path_hooks @sys.path_importer_cache \
+    @sys.settrace @sys.setprofile @sys.call_tracing @sys.breakpointhook @threading.settrace* \
+    @threading.setprofile* @types.CodeType @types.FunctionType @types.LambdaType @types.FrameType \
+    @types.new_class @inspect.currentframe @inspect.stack @inspect.getouterframes @inspect.trace \
+    @inspect.getinnerframes @gc.get_objects @gc.get_referrers @gc.get_referents @pickle.load* \
+    @pickle.Unpickler @pickle._* @joblib.load @torch.load @pandas.read_pickle @yaml.unsafe_load* \
+    @yaml.full_load* @yaml.Loader @yaml.UnsafeLoader @yaml.FullLoader @ruamel.yaml.load \
+    @timeit.timeit @timeit.repeat @timeit.Timer @timeit.main @cProfile.run* @profile.run* \
+    @trace.Trace @pydoc.locate @pydoc.pipepager @pydoc.tempfilepager @pydoc.safeimport \
+    @pkgutil.get_loader @pkgutil.find_loader @pkgutil.resolve_name @pkgutil.get_importer \
+    @pkgutil.ImpImporter @logging.config.listen @distutils.spawn @distutils.util.execute \
+    @platform.popen @site.execsitecustomize @multiprocessing.util.spawnv_passfds @codecs.builtins \
+    @linecache.os",
+);
 /// Attributes that lead from any object to all classes, frames or builtins.
-const ATTRIBUTES: &[&str] = &[
-    "__subclasses__",
-    "__mro__",
-    "mro",
-    "__bases__",
-    "__base__",
-    "__globals__",
-    "__builtins__",
-    "__code__",
-    "__closure__",
-    "__import__",
-    "__loader__",
-    "__spec__",
-    "__getattribute__",
-    "__reduce__",
-    "__reduce_ex__",
-    "f_globals",
-    "f_locals",
-    "f_back",
-    "f_builtins",
-    "f_code",
-    "gi_frame",
-    "gi_code",
-    "cr_frame",
-    "cr_code",
-    "ag_frame",
-    "ag_code",
-    "tb_frame",
-    "co_code",
-    "co_consts",
-    "func_globals",
-    "func_code",
-    "__self__",
-    "create_subprocess_exec",
-    "create_subprocess_shell",
-    "subprocess_exec",
-    "subprocess_shell",
-    "load_extension",
-    "enable_load_extension",
-    "exec_module",
-    "load_module",
-    "__init_subclass__",
-    "__class_getitem__",
-];
+static ATTRIBUTES: Words = Words::new(
+    "\
+    __subclasses__ __mro__ mro __bases__ __base__ __globals__ __builtins__ __code__ __closure__ \
+    __import__ __loader__ __spec__ __getattribute__ __reduce__ __reduce_ex__ f_globals f_locals \
+    f_back f_builtins f_code gi_frame gi_code cr_frame cr_code ag_frame ag_code tb_frame co_code \
+    co_consts func_globals func_code __self__ create_subprocess_exec create_subprocess_shell \
+    subprocess_exec subprocess_shell load_extension enable_load_extension exec_module load_module \
+    __init_subclass__ __class_getitem__",
+);
 /// Attributes that may not be reached by a text.
 const INDIRECT: &[&str] = &[
     "system",
@@ -270,7 +113,7 @@ fn imports(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut F
         let bare = module.trim_start_matches('.');
         // `from . import subprocess`, and `from asyncio import subprocess`.
         let hidden = part.is_some_and(|part| {
-            (relative || MODULES.contains(&part))
+            (relative || MODULES.has(part))
                 && policy.blocked_imports.iter().any(|listed| listed == part)
         });
         let own = IMPORTS.iter().any(|listed| is_under(bare, listed))
@@ -295,7 +138,7 @@ fn imports(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut F
 
 fn declared(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings) {
     for pattern in policy.blocked_patterns.iter().filter(|pattern| is_path(pattern)) {
-        if matches_pattern(pattern, path, written, BUILTINS) {
+        if matches_pattern(pattern, path, written, &BUILTINS) {
             found.pattern(pattern);
         }
     }
@@ -320,7 +163,7 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
         if let Some(rest) = path.strip_prefix('@') {
             let module = rest.split(['.', '(']).next().unwrap_or(rest);
             if policy.blocked_imports.iter().any(|listed| is_under(rest, listed))
-                || IMPORTS.contains(&module)
+                || IMPORTS.has(module)
             {
                 found.import(
                     policy
@@ -336,7 +179,7 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
                 found.import(module);
             }
         }
-        if path.contains('.') && ATTRIBUTES.contains(&last(path)) {
+        if path.contains('.') && ATTRIBUTES.has(last(path)) {
             found.pattern(last(path));
         }
         if ROOTS.contains(&path) && is_passed(scope, node)
@@ -424,22 +267,20 @@ fn call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
         match path {
             "getattr" | "setattr" | "delattr" | "@inspect.getattr_static" => {
                 let names = values(1);
-                let module = paths(&values(0)).any(|path| {
-                    path.starts_with('@') && !path.contains('(') || FLOOR.contains(&path)
-                });
+                let module = paths(&values(0))
+                    .any(|path| path.starts_with('@') && !path.contains('(') || FLOOR.has(path));
                 let unknown = names.iter().any(|name| !matches!(name, Value::Text(_)));
                 if module && (unknown || path != "getattr") {
                     found.pattern(&format!("{path}("));
                 }
-                if texts(&names).any(|name| ATTRIBUTES.contains(&name)) {
+                if texts(&names).any(|name| ATTRIBUTES.has(name)) {
                     found.pattern(texts(&names).next().unwrap_or_default());
                 }
             }
             "@operator.attrgetter" | "@operator.methodcaller" => {
                 let names = values(0);
                 let bad = |name: &str| {
-                    name.split('.')
-                        .any(|part| ATTRIBUTES.contains(&part) || INDIRECT.contains(&part))
+                    name.split('.').any(|part| ATTRIBUTES.has(part) || INDIRECT.contains(&part))
                 };
                 if names.iter().any(|name| !matches!(name, Value::Text(text) if !bad(text))) {
                     found.pattern(path.trim_start_matches('@'));
@@ -473,162 +314,30 @@ fn call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
 }
 
 /// Functions of `os` that read.
-const OS_READS: &[&str] = &[
-    "path",
-    "getenv",
-    "getenvb",
-    "environ",
-    "environb",
-    "getcwd",
-    "getcwdb",
-    "listdir",
-    "scandir",
-    "walk",
-    "fwalk",
-    "stat",
-    "lstat",
-    "fstat",
-    "statvfs",
-    "access",
-    "cpu_count",
-    "process_cpu_count",
-    "getpid",
-    "getppid",
-    "getuid",
-    "geteuid",
-    "getgid",
-    "getegid",
-    "getgroups",
-    "getlogin",
-    "getpgid",
-    "getpgrp",
-    "getsid",
-    "uname",
-    "sep",
-    "linesep",
-    "name",
-    "curdir",
-    "pardir",
-    "extsep",
-    "altsep",
-    "pathsep",
-    "defpath",
-    "devnull",
-    "fspath",
-    "fsencode",
-    "fsdecode",
-    "PathLike",
-    "DirEntry",
-    "urandom",
-    "strerror",
-    "get_terminal_size",
-    "times",
-    "getloadavg",
-    "readlink",
-    "read",
-    "close",
-    "isatty",
-    "error",
-    "stat_result",
-    "get_exec_path",
-    "sched_getaffinity",
-    "listxattr",
-    "getxattr",
-    "O_RDONLY",
-    "F_OK",
-    "R_OK",
-    "W_OK",
-    "X_OK",
-    "open",
-    "supports_follow_symlinks",
-    "terminal_size",
-    "get_inheritable",
-    "sysconf",
-    "confstr",
-    "ctermid",
-    "getrandom",
-    "lseek",
-    "pread",
-    "SEEK_SET",
-    "SEEK_END",
-    "SEEK_CUR",
-];
+static OS_READS: Words = Words::new(
+    "\
+    path getenv getenvb environ environb getcwd getcwdb listdir scandir walk fwalk stat lstat \
+    fstat statvfs access cpu_count process_cpu_count getpid getppid getuid geteuid getgid getegid \
+    getgroups getlogin getpgid getpgrp getsid uname sep linesep name curdir pardir extsep altsep \
+    pathsep defpath devnull fspath fsencode fsdecode PathLike DirEntry urandom strerror \
+    get_terminal_size times getloadavg readlink read close isatty error stat_result get_exec_path \
+    sched_getaffinity listxattr getxattr O_RDONLY F_OK R_OK W_OK X_OK open \
+    supports_follow_symlinks terminal_size get_inheritable sysconf confstr ctermid getrandom lseek \
+    pread SEEK_SET SEEK_END SEEK_CUR",
+);
 /// Methods that write, whatever they belong to.
-const METHODS: &[&str] = &[
-    "write_text",
-    "write_bytes",
-    "writelines",
-    "unlink",
-    "mkdir",
-    "rmdir",
-    "touch",
-    "symlink_to",
-    "hardlink_to",
-    "link_to",
-    "lchmod",
-    "chmod",
-    "rmtree",
-    "sendall",
-    "sendto",
-    "sendmsg",
-    "sendfile",
-    "send_bytes",
-    "send_json",
-    "send_text",
-    "sendmail",
-    "send_message",
-    "executescript",
-    "executemany",
-    "commit",
-    "to_csv",
-    "to_excel",
-    "to_parquet",
-    "to_sql",
-    "to_pickle",
-    "to_feather",
-    "to_hdf",
-    "to_stata",
-    "tofile",
-    "savefig",
-    "savetxt",
-    "savez",
-    "savez_compressed",
-    "extractall",
-    "extract",
-    "post",
-    "patch",
-    "makedirs",
-    "truncate",
-    "putheader",
-    "set_trace",
-    "open_connection",
-    "start_server",
-    "create_connection",
-    "create_server",
-    "create_datagram_endpoint",
-    "open_unix_connection",
-    "start_unix_server",
-    "create_unix_connection",
-    "sock_sendall",
-    "urlretrieve",
-    "storbinary",
-    "storlines",
-    "memmap",
-    "write_table",
-    "write_csv",
-    "write_parquet",
-    "insert_one",
-    "insert_many",
-    "update_one",
-    "update_many",
-    "delete_one",
-    "delete_many",
-    "replace_one",
-    "upload_file",
-    "upload_fileobj",
-    "put_object",
-    "delete_object",
-];
+static METHODS: Words = Words::new(
+    "\
+    write_text write_bytes writelines unlink mkdir rmdir touch symlink_to hardlink_to link_to \
+    lchmod chmod rmtree sendall sendto sendmsg sendfile send_bytes send_json send_text sendmail \
+    send_message executescript executemany commit to_csv to_excel to_parquet to_sql to_pickle \
+    to_feather to_hdf to_stata tofile savefig savetxt savez savez_compressed extractall extract \
+    post patch makedirs truncate putheader set_trace open_connection start_server \
+    create_connection create_server create_datagram_endpoint open_unix_connection \
+    start_unix_server create_unix_connection sock_sendall urlretrieve storbinary storlines memmap \
+    write_table write_csv write_parquet insert_one insert_many update_one update_many delete_one \
+    delete_many replace_one upload_file upload_fileobj put_object delete_object",
+);
 /// Modules of HTTP clients.
 const CLIENTS: &[&str] = &["@httpx", "@requests", "@aiohttp", "@urllib3", "@http.client"];
 
@@ -640,13 +349,13 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
                     .strip_prefix("@os.")
                     .map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
                 if let Some(name) =
-                    first.filter(|name| !OS_READS.contains(name) && !name.starts_with("O_RDONLY"))
+                    first.filter(|name| !OS_READS.has(name) && !name.starts_with("O_RDONLY"))
                 {
                     found.pattern(&format!("os.{name}"));
                 }
                 let method = last(path);
                 if path.contains('.')
-                    && METHODS.contains(&method)
+                    && METHODS.has(method)
                     && !path.starts_with("@os.")
                     && !path.starts_with("@json")
                 {

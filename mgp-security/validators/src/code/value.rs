@@ -1,5 +1,6 @@
 //! What an expression can be: a text, something with a path, or unknown.
 
+use crate::words::Words;
 use std::collections::HashMap;
 
 /// The maximum number of values that one name can have before it is unknown.
@@ -83,10 +84,9 @@ impl Names {
         self.0.get(name)
     }
 
-    /// Adds values to a name; returns whether it had them already.
-    pub(super) fn bind(&mut self, name: &str, values: Values) -> bool {
+    /// Adds values to a name.
+    pub(super) fn bind(&mut self, name: &str, values: Values) {
         let known = self.0.entry(name.to_owned()).or_default();
-        let before = known.len();
         for value in values {
             if known.len() <= MAX_VALUES && !known.contains(&value) {
                 known.push(value);
@@ -94,7 +94,6 @@ impl Names {
                 known.push(Value::Unknown);
             }
         }
-        known.len() == before
     }
 }
 
@@ -139,7 +138,7 @@ pub(super) fn last(path: &str) -> &str {
 }
 
 /// Returns whether a declared pattern is met by a reference: `written` is the name in the code, `path` what it is.
-pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins: &[&str]) -> bool {
+pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins: &Words) -> bool {
     let name = pattern.trim().trim_end_matches(['(', ' ']);
     let name = name.strip_prefix("new ").unwrap_or(name).trim();
     let plain = path.trim_start_matches('@');
@@ -150,7 +149,7 @@ pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins
         return true;
     }
     // A bare name of no builtin may be imported from anywhere.
-    !name.contains('.') && !builtins.contains(&name) && path.starts_with('@') && last(path) == name
+    !name.contains('.') && !builtins.has(name) && path.starts_with('@') && last(path) == name
 }
 
 /// Returns whether a declared pattern is a path of names.

@@ -4,6 +4,7 @@ mod address;
 mod target;
 
 use crate::arguments::{Leaf, key_words, leaves};
+use crate::words::Words;
 
 use serde_json::Value;
 use std::{fmt::Debug, net::IpAddr};
@@ -68,92 +69,25 @@ impl<'a> NetworkRules<'a> {
 }
 
 /// Words of keys that hold a URL.
-const URLS: &[&str] = &[
-    "url",
-    "urls",
-    "uri",
-    "uris",
-    "link",
-    "links",
-    "href",
-    "webhook",
-    "webhooks",
-    "callback",
-    "callbacks",
-    "endpoint",
-    "endpoints",
-    "feed",
-    "proxy",
-    "proxies",
-    "origin",
-    "location",
-    "website",
-    "site",
-    "redirect",
-    "remote",
-    "upstream",
-    "api",
-    "rss",
-    "sitemap",
-];
+static URLS: Words = Words::new(
+    "\
+    url urls uri uris link links href webhook webhooks callback callbacks endpoint endpoints feed \
+    proxy proxies origin location website site redirect remote upstream api rss sitemap",
+);
 /// Words of keys that hold a host.
-const HOSTS: &[&str] = &[
-    "host",
-    "hosts",
-    "hostname",
-    "hostnames",
-    "server",
-    "servers",
-    "address",
-    "addresses",
-    "addr",
-    "ip",
-    "ips",
-    "domain",
-    "domains",
-    "node",
-    "peer",
-    "broker",
-    "brokers",
-    "target",
-    "targets",
-    "destination",
-    "gateway",
-    "nameserver",
-    "bind",
-];
+static HOSTS: Words = Words::new(
+    "\
+    host hosts hostname hostnames server servers address addresses addr ip ips domain domains node \
+    peer broker brokers target targets destination gateway nameserver bind",
+);
 /// Words of keys whose text is a command in which URLs are targets.
-const COMMANDS: &[&str] =
-    &["command", "cmd", "curl", "wget", "args", "argv", "request", "fetch", "shell", "script"];
+static COMMANDS: Words = Words::new("command cmd curl wget args argv request fetch shell script");
 /// Words of keys whose text only mentions URLs.
-const TEXTS: &[&str] = &[
-    "code",
-    "text",
-    "title",
-    "markdown",
-    "content",
-    "message",
-    "description",
-    "query",
-    "q",
-    "prompt",
-    "body",
-    "html",
-    "path",
-    "file",
-    "name",
-    "comment",
-    "note",
-    "summary",
-    "pattern",
-    "regex",
-    "data",
-    "payload",
-    "source",
-    "template",
-    "subject",
-    "email",
-];
+static TEXTS: Words = Words::new(
+    "\
+    code text title markdown content message description query q prompt body html path file name \
+    comment note summary pattern regex data payload source template subject email",
+);
 
 /// Checks every network target in the arguments of a call.
 pub(crate) fn check(arguments: &Value, resolver: Option<&dyn Resolver>) -> Result<(), String> {
@@ -185,15 +119,15 @@ enum Kind {
 fn kind(key: &str) -> Kind {
     let words = key_words(key);
     let known = |word: &str| match () {
-        () if URLS.contains(&word) => Some(Kind::Url),
-        () if HOSTS.contains(&word) => Some(Kind::Host),
-        () if COMMANDS.contains(&word) => Some(Kind::Command),
-        () if TEXTS.contains(&word) => Some(Kind::Text),
+        () if URLS.has(word) => Some(Kind::Url),
+        () if HOSTS.has(word) => Some(Kind::Host),
+        () if COMMANDS.has(word) => Some(Kind::Command),
+        () if TEXTS.has(word) => Some(Kind::Text),
         () => None,
     };
     let joined = known(&words.concat());
     let last = words.iter().rev().find_map(|word| known(word));
-    match (joined.or(last), words.iter().any(|word| HOSTS.contains(&word.as_str()))) {
+    match (joined.or(last), words.iter().any(|word| HOSTS.has(word.as_str()))) {
         // `host_name`, `server_address_text`: a host with a word that says nothing.
         (Some(Kind::Text), true) if words.last().is_some_and(|word| word == "name") => Kind::Host,
         (kind, _) => kind.unwrap_or(Kind::Other),

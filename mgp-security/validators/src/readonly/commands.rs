@@ -2,218 +2,48 @@
 
 use super::name::is_write;
 use crate::shell;
+use crate::words::Words;
 
 /// The subcommands of programs that read; a program with other words writes.
-const SUBCOMMANDS: &[(&str, &[&str])] = &[
+const SUBCOMMANDS: &[(&str, &str)] = &[
     (
         "git",
-        &[
-            "status",
-            "log",
-            "diff",
-            "show",
-            "blame",
-            "ls-files",
-            "ls-tree",
-            "ls-remote",
-            "rev-parse",
-            "rev-list",
-            "describe",
-            "grep",
-            "shortlog",
-            "cat-file",
-            "reflog",
-            "name-rev",
-            "merge-base",
-            "for-each-ref",
-            "show-ref",
-            "whatchanged",
-            "help",
-            "version",
-            "check-ignore",
-            "count-objects",
-            "diff-tree",
-            "cherry",
-            "annotate",
-            "show-branch",
-        ],
+        "\
+        status log diff show blame ls-files ls-tree ls-remote rev-parse rev-list describe grep \
+        shortlog cat-file reflog name-rev merge-base for-each-ref show-ref whatchanged help version \
+        check-ignore count-objects diff-tree cherry annotate show-branch",
     ),
     (
         "kubectl",
-        &[
-            "get",
-            "describe",
-            "logs",
-            "top",
-            "explain",
-            "api-resources",
-            "api-versions",
-            "version",
-            "cluster-info",
-            "diff",
-            "events",
-            "auth",
-        ],
+        "\
+        get describe logs top explain api-resources api-versions version cluster-info diff events auth",
     ),
-    (
-        "docker",
-        &[
-            "ps", "images", "inspect", "logs", "stats", "top", "version", "info", "history",
-            "port", "diff", "events", "search",
-        ],
-    ),
-    (
-        "podman",
-        &[
-            "ps", "images", "inspect", "logs", "stats", "top", "version", "info", "history",
-            "port", "diff", "search",
-        ],
-    ),
-    (
-        "helm",
-        &[
-            "list", "ls", "status", "get", "history", "search", "show", "template", "version",
-            "lint",
-        ],
-    ),
-    (
-        "npm",
-        &[
-            "ls", "list", "view", "info", "show", "outdated", "search", "root", "prefix",
-            "explain", "why", "ping", "whoami",
-        ],
-    ),
-    ("pip", &["list", "show", "freeze", "check", "search", "index"]),
-    ("cargo", &["tree", "metadata", "search", "version", "locate-project", "pkgid"]),
-    (
-        "systemctl",
-        &[
-            "status",
-            "is-active",
-            "is-enabled",
-            "is-failed",
-            "list-units",
-            "list-unit-files",
-            "show",
-            "cat",
-        ],
-    ),
-    ("terraform", &["plan", "validate", "show", "output", "version", "graph", "providers"]),
-    ("gh", &["status"]),
+    ("docker", "ps images inspect logs stats top version info history port diff events search"),
+    ("podman", "ps images inspect logs stats top version info history port diff search"),
+    ("helm", "list ls status get history search show template version lint"),
+    ("npm", "ls list view info show outdated search root prefix explain why ping whoami"),
+    ("pip", "list show freeze check search index"),
+    ("cargo", "tree metadata search version locate-project pkgid"),
+    ("systemctl", "status is-active is-enabled is-failed list-units list-unit-files show cat"),
+    ("terraform", "plan validate show output version graph providers"),
+    ("gh", "status"),
     (
         "redis",
-        &[
-            "get",
-            "mget",
-            "exists",
-            "keys",
-            "scan",
-            "ttl",
-            "pttl",
-            "type",
-            "strlen",
-            "hget",
-            "hmget",
-            "hgetall",
-            "hkeys",
-            "hvals",
-            "hlen",
-            "hexists",
-            "hscan",
-            "lrange",
-            "llen",
-            "lindex",
-            "smembers",
-            "scard",
-            "sismember",
-            "sscan",
-            "srandmember",
-            "sinter",
-            "sunion",
-            "sdiff",
-            "zrange",
-            "zrevrange",
-            "zrangebyscore",
-            "zscore",
-            "zcard",
-            "zcount",
-            "zrank",
-            "zscan",
-            "getrange",
-            "getbit",
-            "bitcount",
-            "dbsize",
-            "info",
-            "ping",
-            "echo",
-            "time",
-            "memory",
-            "object",
-            "xrange",
-            "xrevrange",
-            "xlen",
-            "xinfo",
-            "pfcount",
-            "geodist",
-            "geopos",
-            "geosearch",
-            "command",
-            "lastsave",
-            "randomkey",
-            "dump",
-        ],
+        "\
+        get mget exists keys scan ttl pttl type strlen hget hmget hgetall hkeys hvals hlen hexists \
+        hscan lrange llen lindex smembers scard sismember sscan srandmember sinter sunion sdiff zrange \
+        zrevrange zrangebyscore zscore zcard zcount zrank zscan getrange getbit bitcount dbsize info \
+        ping echo time memory object xrange xrevrange xlen xinfo pfcount geodist geopos geosearch \
+        command lastsave randomkey dump",
     ),
 ];
 /// Programs that only print.
-const PROGRAMS: &[&str] = &[
-    "ls",
-    "cat",
-    "head",
-    "tail",
-    "grep",
-    "rg",
-    "wc",
-    "pwd",
-    "whoami",
-    "id",
-    "uname",
-    "date",
-    "df",
-    "du",
-    "ps",
-    "stat",
-    "file",
-    "which",
-    "type",
-    "echo",
-    "printf",
-    "uptime",
-    "free",
-    "tree",
-    "cut",
-    "nl",
-    "od",
-    "strings",
-    "hostname",
-    "env",
-    "printenv",
-    "jq",
-    "diff",
-    "cmp",
-    "md5sum",
-    "sha256sum",
-    "basename",
-    "dirname",
-    "realpath",
-    "readlink",
-    "lsblk",
-    "lscpu",
-    "nproc",
-    "dig",
-    "nslookup",
-    "host",
-    "ping",
-];
+static PROGRAMS: Words = Words::new(
+    "\
+    ls cat head tail grep rg wc pwd whoami id uname date df du ps stat file which type echo printf \
+    uptime free tree cut nl od strings hostname env printenv jq diff cmp md5sum sha256sum basename \
+    dirname realpath readlink lsblk lscpu nproc dig nslookup host ping",
+);
 
 /// Checks the words of a command for a tool.
 pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
@@ -227,7 +57,7 @@ pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
     let (reads, rest) = match (own, program(&first)) {
         (_, Some(reads)) => (reads, &words[1..]),
         (Some(reads), None) => (reads, words),
-        (None, None) if PROGRAMS.contains(&first.as_str()) => {
+        (None, None) if PROGRAMS.has(first.as_str()) => {
             return shell::command(&words.join(" "));
         }
         (None, None) if is_write(&first) || words.len() > 1 => {
@@ -246,7 +76,7 @@ pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
             || word == "-c"
     });
     match sub {
-        Some(sub) if reads.1.contains(&sub.as_str()) && !acts => Ok(()),
+        Some(sub) if reads.1.split_ascii_whitespace().any(|read| read == sub) && !acts => Ok(()),
         None if !acts => Ok(()),
         sub => Err(format!("`{} {}` is not known to only read", reads.0, sub.unwrap_or_default())),
     }

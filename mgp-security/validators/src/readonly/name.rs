@@ -1,6 +1,7 @@
 //! The verbs in a tool's name.
 
 use crate::arguments::key_words;
+use crate::words::Words;
 
 /// What a name says about its tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,405 +11,54 @@ pub(super) enum Intent {
     Unknown,
 }
 
-const READ: &[&str] = &[
-    "get",
-    "list",
-    "read",
-    "fetch",
-    "find",
-    "search",
-    "show",
-    "view",
-    "lookup",
-    "look",
-    "count",
-    "check",
-    "validate",
-    "summarize",
-    "describe",
-    "query",
-    "inspect",
-    "peek",
-    "preview",
-    "tail",
-    "head",
-    "stat",
-    "status",
-    "browse",
-    "compare",
-    "diff",
-    "explain",
-    "analyze",
-    "analyse",
-    "select",
-    "filter",
-    "is",
-    "has",
-    "exists",
-    "verify",
-    "test",
-    "ping",
-    "resolve",
-    "scan",
-    "detect",
-    "discover",
-    "enumerate",
-    "retrieve",
-    "load",
-    "grep",
-    "glob",
-    "ls",
-    "cat",
-    "whoami",
-    "info",
-    "help",
-    "print",
-    "measure",
-    "estimate",
-    "calculate",
-    "compute",
-    "parse",
-    "translate",
-    "lint",
-    "watch",
-    "monitor",
-    "trace",
-    "review",
-    "audit",
-    "suggest",
-    "recommend",
-    "rank",
-    "extract",
-    "dry",
-    "simulate",
-    "forecast",
-    "predict",
-    "classify",
-    "tokenize",
-    "hash",
-    "encode",
-    "decode",
-    "convert",
-    "whois",
-    "traceroute",
-    "history",
-    "metadata",
-    "summary",
-    "tree",
-    "examine",
-    "display",
-    "report",
-    "outline",
-    "match",
-    "sample",
-    "render",
-];
+static READ: Words = Words::new(
+    "\
+    get list read fetch find search show view lookup look count check validate summarize describe \
+    query inspect peek preview tail head stat status browse compare diff explain analyze analyse \
+    select filter is has exists verify test ping resolve scan detect discover enumerate retrieve \
+    grep glob ls cat whoami info help print measure estimate calculate compute parse translate \
+    lint watch monitor trace review audit suggest recommend rank extract dry simulate forecast \
+    predict classify tokenize hash encode decode convert whois traceroute history metadata summary \
+    tree examine display report outline match sample render",
+);
 /// Verbs of writing and executing that are no nouns.
-const WRITE: &[&str] = &[
-    "write",
-    "append",
-    "create",
-    "delete",
-    "remove",
-    "rm",
-    "del",
-    "unlink",
-    "erase",
-    "wipe",
-    "purge",
-    "destroy",
-    "drop",
-    "truncate",
-    "insert",
-    "upsert",
-    "update",
-    "modify",
-    "edit",
-    "rename",
-    "move",
-    "mv",
-    "cp",
-    "copy",
-    "clone",
-    "upload",
-    "put",
-    "send",
-    "publish",
-    "broadcast",
-    "set",
-    "unset",
-    "add",
-    "install",
-    "uninstall",
-    "upgrade",
-    "downgrade",
-    "deploy",
-    "enable",
-    "disable",
-    "start",
-    "stop",
-    "restart",
-    "reboot",
-    "shutdown",
-    "kill",
-    "terminate",
-    "suspend",
-    "resume",
-    "pause",
-    "cancel",
-    "abort",
-    "submit",
-    "approve",
-    "reject",
-    "accept",
-    "decline",
-    "assign",
-    "unassign",
-    "grant",
-    "revoke",
-    "allow",
-    "deny",
-    "ban",
-    "unban",
-    "mute",
-    "invite",
-    "subscribe",
-    "unsubscribe",
-    "join",
-    "leave",
-    "merge",
-    "rebase",
-    "revert",
-    "rollback",
-    "reset",
-    "restore",
-    "recover",
-    "save",
-    "store",
-    "persist",
-    "overwrite",
-    "replace",
-    "swap",
-    "clear",
-    "flush",
-    "empty",
-    "chmod",
-    "chown",
-    "mkdir",
-    "rmdir",
-    "touch",
-    "mount",
-    "unmount",
-    "format",
-    "execute",
-    "exec",
-    "run",
-    "eval",
-    "evaluate",
-    "invoke",
-    "spawn",
-    "launch",
-    "apply",
-    "patch",
-    "push",
-    "pop",
-    "enqueue",
-    "dequeue",
-    "queue",
-    "mark",
-    "unmark",
-    "pin",
-    "unpin",
-    "star",
-    "unstar",
-    "follow",
-    "unfollow",
-    "like",
-    "unlike",
-    "vote",
-    "react",
-    "reply",
-    "post",
-    "tweet",
-    "forward",
-    "pay",
-    "charge",
-    "refund",
-    "transfer",
-    "withdraw",
-    "deposit",
-    "buy",
-    "sell",
-    "purchase",
-    "order",
-    "book",
-    "reserve",
-    "rent",
-    "checkout",
-    "commit",
-    "sync",
-    "synchronize",
-    "import",
-    "ingest",
-    "migrate",
-    "seed",
-    "generate",
-    "build",
-    "compile",
-    "train",
-    "lock",
-    "unlock",
-    "open",
-    "close",
-    "toggle",
-    "switch",
-    "turn",
-    "press",
-    "click",
-    "type",
-    "drag",
-    "scroll",
-    "fill",
-    "navigate",
-    "record",
-    "log",
-    "register",
-    "unregister",
-    "deregister",
-    "login",
-    "logout",
-    "sign",
-    "attach",
-    "detach",
-    "link",
-    "bind",
-    "unbind",
-    "connect",
-    "disconnect",
-    "schedule",
-    "reschedule",
-    "trigger",
-    "fire",
-    "emit",
-    "dispatch",
-    "notify",
-    "alert",
-    "email",
-    "mail",
-    "call",
-    "dial",
-    "text",
-    "message",
-    "draft",
-    "compose",
-    "archive",
-    "unarchive",
-    "backup",
-    "snapshot",
-    "rotate",
-    "renew",
-    "expire",
-    "invalidate",
-    "configure",
-    "adjust",
-    "change",
-    "mutate",
-    "increment",
-    "decrement",
-    "increase",
-    "decrease",
-    "scale",
-    "resize",
-    "provision",
-    "bootstrap",
-    "init",
-    "initialize",
-    "setup",
-    "teardown",
-    "fork",
-    "tag",
-    "untag",
-    "label",
-    "unlabel",
-    "comment",
-    "annotate",
-    "rate",
-    "share",
-    "unshare",
-    "hide",
-    "unhide",
-    "flag",
-    "block",
-    "unblock",
-    "mint",
-    "burn",
-    "stake",
-    "print3d",
-    "actuate",
-    "arm",
-    "disarm",
-    "kick",
-    "transform",
-    "translate_file",
-    "bulk",
-    "prune",
-    "evict",
-    "drain",
-    "cordon",
-    "taint",
-    "promote",
-    "demote",
-    "escalate",
-    "acknowledge",
-    "ack",
-    "resolve_issue",
-    "dismiss",
-    "snooze",
-    "complete",
-    "finish",
-    "finalize",
-    "retry",
-    "rerun",
-    "replay",
-    "process_payment",
-    "encrypt",
-    "decrypt_file",
-    "compress",
-    "unzip",
-    "untar",
-    "download_to",
-    "dump",
-    "spend",
-    "bid",
-    "trade",
-    "redeem",
-    "claim",
-    "donate",
-    "amend",
-    "shell",
-    "bash",
-    "terminal",
-    "powershell",
-    "python",
-    "repl",
-    "console",
-    "sudo",
-    "script",
-    "sandbox",
-];
+static WRITE: Words = Words::new(
+    "\
+    write append create delete remove rm del unlink erase wipe purge destroy drop truncate insert \
+    upsert update modify edit rename move mv cp copy clone upload put send publish broadcast set \
+    unset add install uninstall upgrade downgrade deploy enable disable start stop restart reboot \
+    shutdown kill terminate suspend resume pause cancel abort submit approve reject accept decline \
+    assign unassign grant revoke allow deny ban unban mute invite subscribe unsubscribe join leave \
+    merge rebase revert rollback reset restore recover save store persist overwrite replace swap \
+    clear flush empty chmod chown mkdir rmdir touch mount unmount format execute exec run eval \
+    evaluate invoke spawn launch apply patch push pop enqueue dequeue queue mark unmark pin unpin \
+    star unstar follow unfollow like unlike vote react reply post tweet forward pay charge refund \
+    transfer withdraw deposit buy sell purchase order book reserve rent checkout commit sync \
+    synchronize import ingest migrate seed build compile train lock unlock open close toggle \
+    switch turn press click type drag scroll fill navigate record log register unregister \
+    deregister login logout sign attach detach link bind unbind connect disconnect schedule \
+    reschedule trigger fire emit dispatch notify alert email mail call dial message draft compose \
+    archive unarchive backup snapshot rotate renew expire invalidate configure adjust change \
+    mutate increment decrement increase decrease scale resize provision bootstrap init initialize \
+    setup teardown fork tag untag unlabel comment annotate rate share unshare hide unhide flag \
+    block unblock mint burn actuate arm disarm kick translate_file bulk prune evict drain cordon \
+    taint promote demote escalate acknowledge ack dismiss snooze complete finish finalize retry \
+    rerun replay encrypt compress unzip untar dump spend bid trade redeem claim donate amend fix \
+    vacuum repair clean cleanup optimize reload refresh reindex checkin override inject \
+    impersonate wake unstage stage squash bump dim calibrate play skip ring shell bash terminal \
+    powershell python repl console sudo script sandbox",
+);
 /// Write verbs that are also common nouns, so that they may end a name after a read verb.
-const NOUNS: &[&str] = &[
-    "update", "post", "book", "order", "comment", "record", "log", "like", "star", "tag", "label",
-    "vote", "rate", "message", "email", "mail", "text", "call", "draft", "archive", "backup",
-    "snapshot", "import", "build", "release", "commit", "merge", "patch", "fork", "link", "lock",
-    "queue", "store", "share", "transfer", "deposit", "purchase", "refund", "charge", "trade",
-    "bid", "claim", "schedule", "alert", "set", "type", "change", "run", "script", "sandbox",
-    "console", "terminal", "shell", "format", "clone", "copy", "status", "sync", "deploy", "reply",
-    "reset", "start", "stop", "block", "flag", "invite", "mount", "stake", "switch", "register",
-    "scale", "python", "bash", "dump", "mark", "seed", "pin", "call", "move", "drop", "review",
-    "setup", "login", "checkout", "open", "close", "trigger", "bulk", "empty", "complete",
-    "python", "press", "rent", "reserve", "sign",
-];
+static NOUNS: Words = Words::new(
+    "\
+    update post book order comment record log like star tag label vote rate message email mail \
+    text call draft archive backup snapshot import build release commit merge patch fork link lock \
+    queue store share transfer deposit purchase refund charge trade bid claim schedule alert set \
+    type change run script sandbox console terminal shell format clone copy status sync deploy \
+    reply reset start stop block flag invite mount stake switch register scale python bash dump \
+    mark seed pin call move drop review setup login checkout open close trigger bulk empty \
+    complete python press rent reserve sign",
+);
 const JOINS: &[&str] = &["and", "or", "then", "plus", "with", "to", "n"];
 
 /// Returns what the verbs of a name say: the first verb of each clause decides.
@@ -441,7 +91,7 @@ pub(super) fn intent(name: &str) -> Intent {
 }
 
 fn of_clause(clause: &[String], later: bool) -> Intent {
-    let is = |list: &[&str], word: &String| list.contains(&word.as_str());
+    let is = |list: &Words, word: &String| list.has(word);
     // Opening a file or page is decided by the mode.
     let opens = |at: usize| {
         clause[at] == "open"
@@ -452,13 +102,14 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
                 )
             )
     };
-    let known = |at: usize| is(READ, &clause[at]) || is(WRITE, &clause[at]) && !opens(at);
+    let known = |at: usize| is(&READ, &clause[at]) || is_write(&clause[at]) && !opens(at);
     let Some(first) = (0..clause.len()).find(|at| known(*at)) else { return Intent::Unknown };
     let word = &clause[first];
-    if is(WRITE, word) {
+    if is_write(word) {
         // A verb may follow its object, as in `file.write`; a noun may precede a read verb, as in `comment_list`.
-        let read_after = clause[first + 1..].iter().find(|word| is(READ, word));
-        let noun = is(NOUNS, word)
+        let read_after = clause[first + 1..].iter().find(|word| is(&READ, word));
+        let noun = is(&NOUNS, word)
+            && word != "mark"
             && first + 2 == clause.len()
             && read_after.is_some_and(|after| {
                 matches!(
@@ -481,16 +132,21 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
     }
     // A write verb at the end of the clause has no noun to describe.
     match clause.last() {
-        Some(last) if first + 1 < clause.len() && is(WRITE, last) && !is(NOUNS, last) => {
+        Some(last) if first + 1 < clause.len() && is_write(last) && !is(&NOUNS, last) => {
             Intent::Write(last.clone())
         }
         _ => Intent::Read,
     }
 }
 
-/// Returns whether a word means a write or an execution.
+/// Returns whether a word means a write or an execution, also again, back, or of many things.
 pub(super) fn is_write(word: &str) -> bool {
-    WRITE.contains(&word)
+    let again = ["re", "un", "auto", "bulk", "batch", "mass", "multi"]
+        .iter()
+        .filter_map(|start| word.strip_prefix(start));
+    WRITE.has(word)
+        || again.into_iter().any(|verb| verb.len() > 2 && WRITE.has(verb))
+            && !matches!(word, "recall" | "return" | "report" | "remark")
 }
 
 #[cfg(test)]
@@ -522,7 +178,7 @@ mod tests {
         ] {
             assert!(matches!(intent(name), Intent::Write(_)), "{name}");
         }
-        for name in ["frobnicate", "readjust", "listen"] {
+        for name in ["frobnicate", "readiness", "listen"] {
             assert_eq!(intent(name), Intent::Unknown, "{name}");
         }
     }

@@ -1,132 +1,40 @@
 //! Statements of SQL: only those that cannot write are allowed.
 
+use crate::words::Words;
+
 /// Words that write, wherever they are outside of quotes.
-const WRITES: &[&str] = &[
-    "INSERT",
-    "UPDATE",
-    "DELETE",
-    "MERGE",
-    "UPSERT",
-    "INTO",
-    "DROP",
-    "ALTER",
-    "CREATE",
-    "TRUNCATE",
-    "GRANT",
-    "REVOKE",
-    "CALL",
-    "EXEC",
-    "EXECUTE",
-    "LOCK",
-    "COPY",
-    "VACUUM",
-    "REINDEX",
-    "ATTACH",
-    "DETACH",
-    "OUTFILE",
-    "DUMPFILE",
-    "RENAME",
-    "REFRESH",
-    "IMPORT",
-    "DO",
-    "PREPARE",
-    "DEALLOCATE",
-    "HANDLER",
-    "PROGRAM",
-    "BULK",
-    "OPENROWSET",
-];
+static WRITES: Words = Words::new(
+    "\
+    INSERT UPDATE DELETE MERGE UPSERT INTO DROP ALTER CREATE TRUNCATE GRANT REVOKE CALL EXEC \
+    EXECUTE LOCK COPY VACUUM REINDEX ATTACH DETACH OUTFILE DUMPFILE RENAME REFRESH IMPORT DO \
+    PREPARE DEALLOCATE HANDLER PROGRAM BULK OPENROWSET",
+);
 /// First words of statements that read.
 const READS: &[&str] = &[
     "SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "VALUES", "TABLE", "PRAGMA", "FROM",
     "LIST",
 ];
 /// Beginnings of the names of functions that have effects.
-const FUNCTIONS: &[&str] = &[
-    "PG_TERMINATE",
-    "PG_CANCEL",
-    "PG_RELOAD",
-    "PG_ROTATE",
-    "PG_ADVISORY",
-    "PG_TRY_ADVISORY",
-    "PG_FILE_",
-    "PG_WRITE",
-    "PG_CREATE",
-    "PG_DROP",
-    "PG_SWITCH",
-    "PG_PROMOTE",
-    "PG_STAT_RESET",
-    "PG_LOGICAL",
-    "PG_NOTIFY",
-    "PG_START",
-    "PG_STOP",
-    "PG_WAL_REPLAY",
-    "PG_REPLICATION",
-    "LO_",
-    "LOWRITE",
-    "DBLINK",
-    "NEXTVAL",
-    "SETVAL",
-    "SET_CONFIG",
-    "LOAD_EXTENSION",
-    "WRITEFILE",
-    "EDIT",
-    "SYS_EXEC",
-    "SYS_EVAL",
-    "XP_",
-    "SP_",
-    "DBMS_",
-    "UTL_",
-    "GET_LOCK",
-    "RELEASE_LOCK",
-    "RELEASE_ALL",
-    "QUERY_TO_XML",
-    "DATABASE_TO_XML",
-    "FTS3_TOKENIZER",
-    "MASTER_POS_WAIT",
-    "OPENQUERY",
-    "HTTP_POST",
-    "HTTP_PUT",
-    "HTTP_DELETE",
-    "PG_SLEEP",
-    "SLEEP",
-    "BENCHMARK",
-    "WAITFOR",
-    "SHELL",
-    "LAST_INSERT_ID",
-];
-const PRAGMAS: &[&str] = &[
-    "TABLE_INFO",
-    "TABLE_XINFO",
-    "TABLE_LIST",
-    "INDEX_LIST",
-    "INDEX_INFO",
-    "INDEX_XINFO",
-    "FOREIGN_KEY_LIST",
-    "DATABASE_LIST",
-    "COLLATION_LIST",
-    "FUNCTION_LIST",
-    "MODULE_LIST",
-    "PRAGMA_LIST",
-    "COMPILE_OPTIONS",
-    "INTEGRITY_CHECK",
-    "QUICK_CHECK",
-    "FOREIGN_KEY_CHECK",
-];
-const SETTINGS: &[&str] = &[
-    "USER_VERSION",
-    "SCHEMA_VERSION",
-    "JOURNAL_MODE",
-    "PAGE_COUNT",
-    "PAGE_SIZE",
-    "ENCODING",
-    "FREELIST_COUNT",
-    "FOREIGN_KEYS",
-    "CACHE_SIZE",
-    "SYNCHRONOUS",
-    "APPLICATION_ID",
-    "DATA_VERSION",
-];
+static FUNCTIONS: Words = Words::new(
+    "\
+    PG_TERMINATE PG_CANCEL PG_RELOAD PG_ROTATE PG_ADVISORY PG_TRY_ADVISORY PG_FILE_ PG_WRITE \
+    PG_CREATE PG_DROP PG_SWITCH PG_PROMOTE PG_STAT_RESET PG_LOGICAL PG_NOTIFY PG_START PG_STOP \
+    PG_WAL_REPLAY PG_REPLICATION LO_ LOWRITE DBLINK NEXTVAL SETVAL SET_CONFIG LOAD_EXTENSION \
+    WRITEFILE EDIT SYS_EXEC SYS_EVAL XP_ SP_ DBMS_ UTL_ GET_LOCK RELEASE_LOCK RELEASE_ALL \
+    QUERY_TO_XML DATABASE_TO_XML FTS3_TOKENIZER MASTER_POS_WAIT OPENQUERY HTTP_POST HTTP_PUT \
+    HTTP_DELETE PG_SLEEP SLEEP BENCHMARK WAITFOR SHELL LAST_INSERT_ID",
+);
+static PRAGMAS: Words = Words::new(
+    "\
+    TABLE_INFO TABLE_XINFO TABLE_LIST INDEX_LIST INDEX_INFO INDEX_XINFO FOREIGN_KEY_LIST \
+    DATABASE_LIST COLLATION_LIST FUNCTION_LIST MODULE_LIST PRAGMA_LIST COMPILE_OPTIONS \
+    INTEGRITY_CHECK QUICK_CHECK FOREIGN_KEY_CHECK",
+);
+static SETTINGS: Words = Words::new(
+    "\
+    USER_VERSION SCHEMA_VERSION JOURNAL_MODE PAGE_COUNT PAGE_SIZE ENCODING FREELIST_COUNT \
+    FOREIGN_KEYS CACHE_SIZE SYNCHRONOUS APPLICATION_ID DATA_VERSION",
+);
 
 /// Checks that all statements of a text only read.
 pub(super) fn check(text: &str) -> Result<(), String> {
@@ -148,12 +56,11 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
         let name = tokens
             .iter()
             .rev()
-            .find(|token| PRAGMAS.contains(&token.as_str()) || SETTINGS.contains(&token.as_str()));
+            .find(|token| PRAGMAS.has(token.as_str()) || SETTINGS.has(token.as_str()));
         let plain = !tokens.iter().any(|token| token == "=" || token == "(");
         return match name {
             Some(name)
-                if !tokens.contains(&"=".to_owned())
-                    && (PRAGMAS.contains(&name.as_str()) || plain) =>
+                if !tokens.contains(&"=".to_owned()) && (PRAGMAS.has(name.as_str()) || plain) =>
             {
                 Ok(())
             }
@@ -167,7 +74,7 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
                 tokens.get(at + 1).map(String::as_str),
                 Some("SHARE" | "KEY" | "NO" | "UPDATE")
             );
-        if WRITES.contains(&token.as_str()) && !(called && token == "INSERT")
+        if WRITES.has(token.as_str()) && !(called && token == "INSERT")
             || locks
             || token == "REPLACE" && !called
         {

@@ -1,82 +1,22 @@
 //! Variables of the environment that make programs execute something.
 
 use super::paths::is_system;
+use crate::words::Words;
 
 /// Names whose values are programs, libraries or code; a final `*` stands for any ending.
-const EXECUTING: &[&str] = &[
-    "LD_*",
-    "DYLD_*",
-    "BASH_ENV",
-    "ENV",
-    "PROMPT_COMMAND",
-    "PS4",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "BASH_FUNC_*",
-    "IFS",
-    "SHELL",
-    "ZDOTDIR",
-    "PYTHONSTARTUP",
-    "PYTHONHOME",
-    "PYTHONINSPECT",
-    "PYTHONBREAKPOINT",
-    "PYTHONEXECUTABLE",
-    "PERL5OPT",
-    "PERL5DB",
-    "RUBYOPT",
-    "GIT_SSH",
-    "GIT_SSH_COMMAND",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_ASKPASS",
-    "GIT_PROXY_COMMAND",
-    "GIT_CONFIG*",
-    "GIT_TEMPLATE_DIR",
-    "GIT_EXEC_PATH",
-    "SSH_ASKPASS",
-    "SUDO_ASKPASS",
-    "LESSOPEN",
-    "LESSCLOSE",
-    "BROWSER",
-    "TAR_OPTIONS",
-    "RSYNC_RSH",
-    "CVS_RSH",
-    "RUSTC_WRAPPER",
-    "RUSTC_WORKSPACE_WRAPPER",
-    "RUSTC",
-    "RUSTDOC",
-    "CARGO_BUILD_RUSTC*",
-    "OPENSSL_CONF",
-    "OPENSSL_ENGINES",
-    "OPENSSL_MODULES",
-    "GCONV_PATH",
-    "LOCPATH",
-    "PHPRC",
-    "PHP_INI_SCAN_DIR",
-    "LUA_INIT*",
-    "R_PROFILE*",
-    "R_ENVIRON*",
-    "VIMINIT",
-    "EXINIT",
-    "GVIMINIT",
-    "EMACSLOADPATH",
-    "DOTNET_STARTUP_HOOKS",
-    "CORECLR_*",
-    "COR_*",
-    "NPM_CONFIG_SCRIPT_SHELL",
-    "NPM_CONFIG_NODE_OPTIONS",
-    "HOSTALIASES",
-    "ELECTRON_RUN_AS_NODE",
-    "JULIA_LOAD_PATH",
-    "GHC_OPTIONS",
-    "GEM_HOME",
-    "DEBUGINFOD_URLS",
-    "INPUTRC",
-    "COMSPEC",
-    "GLIBC_TUNABLES",
-    "MALLOC_CHECK_",
-    "MANROFFOPT",
-    "FPATH",
-];
+static EXECUTING: Words = Words::new(
+    "\
+    LD_* DYLD_* BASH_ENV ENV PROMPT_COMMAND PS4 SHELLOPTS BASHOPTS BASH_FUNC_* IFS SHELL ZDOTDIR \
+    PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PYTHONBREAKPOINT PYTHONEXECUTABLE PERL5OPT PERL5DB \
+    RUBYOPT GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND GIT_CONFIG* \
+    GIT_TEMPLATE_DIR GIT_EXEC_PATH SSH_ASKPASS SUDO_ASKPASS LESSOPEN LESSCLOSE BROWSER TAR_OPTIONS \
+    RSYNC_RSH CVS_RSH RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER RUSTC RUSTDOC CARGO_BUILD_RUSTC* \
+    OPENSSL_CONF OPENSSL_ENGINES OPENSSL_MODULES GCONV_PATH LOCPATH PHPRC PHP_INI_SCAN_DIR \
+    LUA_INIT* R_PROFILE* R_ENVIRON* VIMINIT EXINIT GVIMINIT EMACSLOADPATH DOTNET_STARTUP_HOOKS \
+    CORECLR_* COR_* NPM_CONFIG_SCRIPT_SHELL NPM_CONFIG_NODE_OPTIONS HOSTALIASES \
+    ELECTRON_RUN_AS_NODE JULIA_LOAD_PATH GHC_OPTIONS GEM_HOME DEBUGINFOD_URLS INPUTRC COMSPEC \
+    GLIBC_TUNABLES MALLOC_CHECK_ MANROFFOPT FPATH",
+);
 const PAGERS_AND_EDITORS: &[&str] = &[
     "PAGER",
     "MANPAGER",
@@ -111,14 +51,13 @@ const LIBRARY_PATHS: &[&str] = &[
 /// Checks the assignment of a variable for a command.
 pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     let upper = name.to_ascii_uppercase();
-    let listed = |names: &[&str]| {
-        names.iter().any(|known| match known.strip_suffix('*') {
-            Some(start) => upper.starts_with(start),
-            None => upper == *known,
-        })
+    let fits = |known: &str| match known.strip_suffix('*') {
+        Some(start) => upper.starts_with(start),
+        None => upper == known,
     };
+    let listed = |names: &[&str]| names.contains(&upper.as_str());
     let harmless = match () {
-        () if listed(EXECUTING) => false,
+        () if EXECUTING.iter().any(fits) => false,
         () if listed(PAGERS_AND_EDITORS) => {
             let plain = [
                 "",

@@ -66,8 +66,8 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     };
     if SHELLS.contains(&name) {
         let script = args.skip(args.leading("oO").0.len()).operands().next();
-        let args = args.leading("oO");
         let lower: Vec<String> = args.texts().map(str::to_ascii_lowercase).collect();
+        let args = args.leading("oO");
         let windows = matches!(name, "pwsh" | "powershell" | "cmd")
             && lower
                 .iter()

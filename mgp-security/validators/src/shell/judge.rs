@@ -9,6 +9,7 @@ use super::{
     programs, runners, tables,
 };
 use crate::hidden::imitates_ascii;
+use crate::words::has;
 
 /// The maximum number of commands that run one another.
 const MAX_DEPTH: usize = 8;
@@ -52,7 +53,7 @@ pub(super) fn judge(words: &[Word], depth: usize) -> Result<(), Refusal> {
 
 fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
     for (why, names) in tables::NEVER {
-        if names.contains(&name) {
+        if has(names, name) {
             return Err(format!("`{name}` {why}"));
         }
     }
@@ -65,31 +66,21 @@ fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
             .find(|arg| !matches!(*arg, "--no-pager" | "--user" | "-a" | "-n"))
             .unwrap_or_default();
         let first = if first.is_empty() { args.first() } else { first };
-        let fits = |word: &&str| {
-            word.strip_suffix('*').map_or(first == *word, |start| first.starts_with(start))
+        // `()` stands for no arguments.
+        let fits = |word: &str| match word.strip_suffix('*') {
+            Some(start) => first.starts_with(start),
+            None => first == word || word == "()" && first.is_empty(),
         };
-        if !allowed.iter().any(|word| fits(&word)) {
+        if !allowed.split_ascii_whitespace().any(fits) {
             return Err(format!("this form of `{name}` changes the system"));
         }
     }
-    for risky in tables::RISKY.iter().filter(|risky| risky.names.contains(&name)) {
-        let least = if name == "rm" { 1 } else { 3 };
+    for risky in tables::RISKY.iter().filter(|risky| has(risky.names, name)) {
         // Options after the program belong to the program.
         let args = if is_interpreter(name) { args.leading(risky.valued) } else { args };
-        let long = risky.long.iter().find(|long| {
-            let exact = format!("-{long}");
-            args.texts().any(|arg| {
-                let written = arg == exact
-                    || arg.strip_prefix(&exact).is_some_and(|rest| rest.starts_with(['=', ':']));
-                let abbreviated = long_name(arg).is_some_and(|given| {
-                    given.len() >= least.min(long.len())
-                        && long.starts_with(given)
-                        && !risky.safe.contains(&given)
-                });
-                written || abbreviated
-            })
-        });
-        if let Some(long) = long {
+        let least = if name == "rm" { 1 } else { 3 };
+        let long = |long: &&str| args.texts().any(|arg| is_long(arg, long, risky.safe, least));
+        if let Some(long) = risky.long.split_ascii_whitespace().find(long) {
             return Err(format!(
                 "the option `{long}` of `{name}` executes, deletes or loads something"
             ));
@@ -106,6 +97,15 @@ fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
     programs::check(name, args, depth)
 }
 
+/// Returns whether an argument is a long option, written with one dash, or abbreviated with two.
+fn is_long(arg: &str, long: &str, safe: &str, least: usize) -> bool {
+    let written = arg.strip_prefix('-').and_then(|name| name.strip_prefix(long));
+    let abbreviated = long_name(arg).is_some_and(|given| {
+        given.len() >= least.min(long.len()) && long.starts_with(given) && !has(safe, given)
+    });
+    abbreviated || written.is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', ':']))
+}
+
 /// Returns name and value of `NAME=value`.
 pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
     let (name, value) = word.text.split_once('=')?;
@@ -116,7 +116,7 @@ pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
 /// Returns the name by which the rules know a command: without folder, version and case.
 fn command_name(command: &Word) -> Result<String, Refusal> {
     let text = command.text.as_str();
-    if command.expands {
+    if command.expands && text != "[" {
         return Err("the name of the command is made by an expansion".to_owned());
     }
     if text.is_empty() {

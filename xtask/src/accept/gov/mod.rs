@@ -3,6 +3,7 @@
 mod kills;
 mod tamper;
 mod tooldef;
+mod validators;
 mod writer;
 
 use super::Verdict;
@@ -14,6 +15,7 @@ use crate::{
 use std::path::Path;
 
 pub(super) use tooldef::tooldef;
+pub(super) use validators::corpora;
 
 /// The maximum number of instructions of an echo call with all governance layers.
 const MAX_GOVERNED: f64 = 20_000.0;

@@ -16,7 +16,7 @@ const MIN_BLOCKED: f64 = 0.85;
 const MAX_WRONG: f64 = 0.05;
 
 /// The numbers of correct decisions and of all decisions, by kind and expected label.
-type Score = BTreeMap<(String, String), (usize, usize)>;
+pub(super) type Score = BTreeMap<(String, String), (usize, usize)>;
 
 /// Runs the example `guard` on the labelled corpus and checks its decisions.
 pub(in crate::accept) fn tooldef() -> Outcome<Verdict> {
@@ -55,7 +55,7 @@ pub(in crate::accept) fn tooldef() -> Outcome<Verdict> {
     })
 }
 
-fn score(lines: &str, answers: &str) -> Outcome<Score> {
+pub(super) fn score(lines: &str, answers: &str) -> Outcome<Score> {
     let (lines, answers): (Vec<_>, Vec<_>) = (lines.lines().collect(), answers.lines().collect());
     if lines.len() != answers.len() {
         return Err(Failure::new(format!("{} answers to {} lines", answers.len(), lines.len())));
@@ -77,6 +77,6 @@ fn score(lines: &str, answers: &str) -> Outcome<Score> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of rows are small")]
-fn share(part: usize, whole: usize) -> f64 {
+pub(super) fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

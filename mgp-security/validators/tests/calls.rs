@@ -1,0 +1,248 @@
+//! Calls as a kernel makes them: shapes of arguments, unknown validators, declared rules, bodies of rejections.
+
+use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, TrustLevel, Validator};
+use mgp_validators::{
+    CodePolicy, NetworkRules, Rejection, Resolver, ToolCall, UniqueJson, ValidatorSet,
+};
+use serde_json::{Value, json};
+use std::{net::IpAddr, sync::Arc};
+
+fn sandbox(arguments: &Value) -> Result<(), Rejection> {
+    ValidatorSet::new().check(&Validator::Sandbox, &ToolCall::new("run_command", arguments))
+}
+
+#[test]
+fn a_command_is_found_in_every_shape_of_arguments() {
+    for arguments in [
+        json!({"command": "rm -rf x"}),
+        json!({"cmd": "ls; id"}),
+        json!({"CommandLine": "sudo ls"}),
+        json!({"argv": ["rm", "-rf", "x"]}),
+        json!({"command": "rm", "args": ["-rf", "x"]}),
+        json!({"command": "rm", "args": "-rf x"}),
+        json!({"command": ["bash", "-c", "id"]}),
+        json!({"commands": ["ls", "rm -rf x"]}),
+        json!({"commands": [{"command": "ls"}, {"program": "rm", "args": ["-r", "x"]}]}),
+        json!({"request": {"options": {"cmd": "sudo ls"}}}),
+        json!({"program": "/bin/rm", "arguments": ["-rf", "x"]}),
+        json!({"task": "rm -rf x"}),
+        json!({"command": "ls", "env": {"LD_PRELOAD": "/tmp/x.so"}}),
+        json!({"command": "ls", "shell": "bash -c id"}),
+        json!({"command": "ls", "note": "a\u{202e}b"}),
+        json!({"command": ["ls", "a\u{0}b"]}),
+    ] {
+        assert!(sandbox(&arguments).is_err(), "{arguments}");
+    }
+    for arguments in [
+        json!({"command": "ls -la", "cwd": "/work", "timeout": 5}),
+        json!({"command": "grep", "args": ["-n", "a|b; rm -rf", "f"]}),
+        json!({"argv": ["git", "status"]}),
+        json!({"commands": ["ls", "git status"]}),
+        json!({"command": "ls", "env": {"LANG": "C"}, "shell": true}),
+        json!({"task": "ls"}),
+    ] {
+        assert_eq!(sandbox(&arguments), Ok(()), "{arguments}");
+    }
+}
+
+#[test]
+fn what_cannot_be_judged_is_blocked() {
+    for arguments in [
+        json!({}),
+        json!([]),
+        json!("ls"),
+        json!(null),
+        json!({"command": 5}),
+        json!({"command": null}),
+        json!({"command": true}),
+        json!({"command": []}),
+        json!({"command": ""}),
+        json!({"command": {"x": "ls"}}),
+        json!({"argv": ["ls", ["x"]]}),
+        json!({"a": "ls", "b": "ls"}),
+        json!({"command": "x".repeat(70_000)}),
+    ] {
+        assert!(sandbox(&arguments).is_err(), "{arguments}");
+    }
+    let arguments = json!({"command": "ls"});
+    let call = ToolCall::new("run", &arguments);
+    let unknown = Validator::from("sandbx");
+    let rejection = ValidatorSet::new().check(&unknown, &call).expect_err("unknown");
+    assert!(
+        rejection.reason().contains("unknown validator `sandbx`; known: sandbox"),
+        "{rejection}"
+    );
+    assert_eq!(ValidatorSet::new().check(&Validator::None, &call), Ok(()));
+    for text in [r#"{"command":"ls","command":"rm -rf x"}"#, r#"{"a":[{"b":1,"b":2}]}"#] {
+        assert!(serde_json::from_str::<UniqueJson>(text).is_err(), "{text}");
+    }
+}
+
+fn rules(level: CodeSafetyLevel) -> CodeSafety {
+    let mut rules = CodeSafety::new(level);
+    rules.language = Some("python".to_owned());
+    rules.max_code_size_bytes = Some(100);
+    rules.blocked_imports = vec!["subprocess".to_owned(), "shutil".to_owned()].into();
+    rules.blocked_patterns = vec!["eval(".to_owned()].into();
+    rules.allowed_imports = vec!["json".to_owned()].into();
+    rules
+}
+
+#[test]
+fn a_rejection_of_code_names_the_rules() {
+    let code = "from subprocess import run as r\nx = eval\nx('1')";
+    let rejection =
+        CodePolicy::new(&rules(CodeSafetyLevel::Standard)).check(code).expect_err("blocked");
+    let body = serde_json::to_value(rejection.body()).expect("JSON");
+    assert_eq!(
+        body,
+        json!({
+            "status": "rejected",
+            "reason": "Code validation failed",
+            "violations": ["Blocked import: 'subprocess'", "Blocked pattern: 'eval('"],
+            "hints": {
+                "blocked_imports": ["subprocess", "shutil"],
+                "allowed_imports": ["json"],
+                "max_code_size_bytes": 100,
+            }
+        })
+    );
+    assert_eq!(rejection.validator(), &Validator::CodeSafety);
+}
+
+#[test]
+fn levels_add_rules() {
+    let long = "x = 1\n".repeat(20);
+    for (level, code, allowed) in [
+        (CodeSafetyLevel::Unrestricted, "import subprocess", true),
+        (CodeSafetyLevel::Standard, "import re", true),
+        (CodeSafetyLevel::Standard, &long, true),
+        (CodeSafetyLevel::Strict, "import re", false),
+        (CodeSafetyLevel::Strict, "import json", true),
+        (CodeSafetyLevel::Strict, &long, false),
+        (CodeSafetyLevel::Strict, "open('a', 'w')", true),
+        (CodeSafetyLevel::Readonly, "open('a', 'w')", false),
+        (CodeSafetyLevel::Readonly, "open('a').read()", true),
+        (CodeSafetyLevel::from("lax"), "open('a', 'w')", false),
+    ] {
+        let decided = CodePolicy::new(&rules(level.clone())).check(code);
+        assert_eq!(decided.is_ok(), allowed, "{level}: {code}: {decided:?}");
+    }
+}
+
+#[test]
+fn a_second_declaration_only_tightens() {
+    let mut wide = rules(CodeSafetyLevel::Unrestricted);
+    wide.allowed_imports = vec!["json".to_owned(), "re".to_owned()].into();
+    wide.max_code_size_bytes = Some(5_000);
+    let policy = CodePolicy::new(&wide).tightened(&rules(CodeSafetyLevel::Strict));
+    assert!(policy.check("import re").is_err());
+    assert!(policy.check("import json").is_ok());
+    assert!(
+        CodePolicy::new(&rules(CodeSafetyLevel::Strict))
+            .tightened(&wide)
+            .check("import re")
+            .is_err()
+    );
+}
+
+#[test]
+fn code_is_found_by_its_argument_and_judged_in_its_language() {
+    let check = |arguments: Value, policy: CodePolicy| {
+        ValidatorSet::new()
+            .check(&Validator::CodeSafety, &ToolCall::new("run", &arguments).code(policy))
+    };
+    let mut any = rules(CodeSafetyLevel::Standard);
+    any.language = None;
+    let (python, any) = (CodePolicy::new(&rules(CodeSafetyLevel::Standard)), CodePolicy::new(&any));
+    for (arguments, policy, allowed) in [
+        (json!({"code": "x = 1", "name": "a; b"}), python.clone(), true),
+        (json!({"code": "eval('1')"}), python.clone(), false),
+        (json!({"cells": [{"source": "x = 1"}, {"source": "eval('1')"}]}), python.clone(), false),
+        (json!({"whatever": "eval('1')"}), python.clone(), false),
+        (json!({"a": "x", "b": "y"}), python.clone(), false),
+        (json!({"code": 1}), python.clone(), false),
+        (json!({"code": "x = (", "name": "a"}), python.clone(), false),
+        (json!({"code": "puts 1", "language": "ruby"}), python, false),
+        (json!({"code": "const x = 1", "language": "JavaScript"}), any.clone(), true),
+        (
+            json!({"code": "let x: number = 1; eval('1')", "language": "typescript"}),
+            any.clone(),
+            false,
+        ),
+        (json!({"code": "let x: number = 1 as any", "language": "ts"}), any.clone(), true),
+        (
+            json!({"code": "ls | grep a > out.txt\ngit status", "language": "bash"}),
+            any.clone(),
+            true,
+        ),
+        (json!({"code": "ls\nrm -rf x", "language": "bash"}), any.clone(), false),
+        (json!({"code": "ls > /etc/x", "language": "bash"}), any.clone(), false),
+        (json!({"code": "puts 1", "language": "ruby"}), any.clone(), false),
+        (json!({"code": "x = 1"}), any, false),
+    ] {
+        let decided = check(arguments.clone(), policy);
+        assert_eq!(decided.is_ok(), allowed, "{arguments}: {decided:?}");
+    }
+    let definition =
+        json!({"security": {"code_safety": {"level": "standard", "language": "python"}}});
+    let arguments = json!({"code": "import os\nos.system('id')"});
+    let call = ToolCall::new("run", &arguments);
+    let validators = ValidatorSet::new();
+    assert!(
+        validators.check(&Validator::CodeSafety, &call.clone().definition(&definition)).is_err()
+    );
+    assert!(validators.check(&Validator::CodeSafety, &call).is_err(), "no rules are declared");
+}
+
+#[test]
+fn patterns_that_are_no_names_are_looked_for_without_blanks() {
+    let mut with = rules(CodeSafetyLevel::Standard);
+    with.blocked_patterns =
+        vec!["while True:".to_owned(), ".system(".to_owned(), "Popen(".to_owned()].into();
+    let policy = CodePolicy::new(&with);
+    for code in ["while  True :\n    pass", "x.system('id')", "import mod\nmod.Popen('id')"] {
+        assert!(policy.check(code).is_err(), "{code}");
+    }
+    assert_eq!(policy.check("while x:\n    system = 1"), Ok(()));
+}
+
+#[derive(Debug)]
+struct Rebinding;
+
+impl Resolver for Rebinding {
+    fn resolve(&self, name: &str) -> Vec<IpAddr> {
+        let public = !name.starts_with("private");
+        vec![if public { "93.184.215.14" } else { "10.0.0.1" }.parse().expect("an address")]
+    }
+}
+
+#[test]
+fn names_are_resolved_and_checked_again_at_the_connection() {
+    let rules = NetworkRules::new().resolver(&Rebinding);
+    assert_eq!(rules.check_url("https://public.example/"), Ok(()));
+    assert!(rules.check_url("https://private.example/").is_err());
+    assert!(rules.check_connect("127.0.0.1".parse().expect("an address")).is_err());
+    assert!(
+        rules.check_redirects("https://a.example/", &["/b", "https://private.example/"]).is_err()
+    );
+    assert_eq!(rules.check_redirects("https://a.example/", &["/b", "//c.example/d"]), Ok(()));
+    let many = vec!["https://b.example/"; 11];
+    assert!(rules.check_redirects("https://a.example/", &many).is_err());
+    let validators = ValidatorSet::new().resolver(Arc::new(Rebinding));
+    let arguments = json!({"url": "https://private.example/"});
+    assert!(
+        validators
+            .check(&Validator::NetworkRestricted, &ToolCall::new("fetch", &arguments))
+            .is_err()
+    );
+}
+
+#[test]
+fn a_hint_of_a_sandboxed_server_admits_nothing() {
+    let (arguments, definition) = (json!({}), json!({"annotations": {"readOnlyHint": true}}));
+    let call = ToolCall::new("ponder", &arguments).definition(&definition);
+    let check = |call: ToolCall<'_>| ValidatorSet::new().check(&Validator::Readonly, &call);
+    assert!(check(call.clone()).is_err());
+    assert_eq!(check(call.trust(TrustLevel::Standard)), Ok(()));
+}
