@@ -97,6 +97,7 @@ pub use mgp_transport::http::{
     RequestCredentials, RequestTarget,
 };
 /// The vocabulary: messages, principals, calls.
+pub use mgp_stream::CallbackAnswer;
 pub use mgp_types as types;
 pub use result::ToolResult;
 pub use supervised::SupervisedClient;

@@ -49,8 +49,7 @@ pub async fn ask_callback(
     let limit = limit.min(MAX_TIMEOUT).min(cx.deadline.remaining().unwrap_or(MAX_TIMEOUT));
     let until = Instant::now() + limit;
     question.timeout_ms = Some(millis(limit));
-    let channel = cx.extensions.get::<CallbackChannel>();
-    let channel = channel.filter(|_| cx.outlet.wants(OutletItemKind::Callback));
+    let channel = channel(cx, &question.kind);
     if question.kind == CallbackType::Notification {
         notify(cx, channel, question).await;
         return Ok(CallbackAnswer::Dismissed);
@@ -77,6 +76,21 @@ pub async fn ask_callback(
     let answer = timeout_at(until, asking).await.map_err(late)??;
     rounds.keep(&kept, &answer.clone().into_response(&question));
     Ok(answer)
+}
+
+/// Returns whether the caller of a call can be asked a question: by a callback, an elicitation or sampling.
+#[must_use]
+pub fn can_ask_callback(cx: &Context, question: &CallbackRequestParams) -> bool {
+    channel(cx, &question.kind).is_some()
+        || question.kind == CallbackType::Notification
+        || (!matches!(cx.caller_access, CallerAccess::Unavailable) && bridge::is_offered(cx, question))
+}
+
+/// Returns the channel for callbacks. A caller that offers sampling is asked for completions that way.
+fn channel<'a>(cx: &'a Context, kind: &CallbackType) -> Option<&'a CallbackChannel> {
+    let is_sampled = *kind == CallbackType::LlmCompletion && cx.caller.accepts.sampling;
+    let wanted = !is_sampled && cx.outlet.wants(OutletItemKind::Callback);
+    cx.extensions.get::<CallbackChannel>().filter(|_| wanted)
 }
 
 /// Sends the callback, again while it may have been lost, and waits for the answer.

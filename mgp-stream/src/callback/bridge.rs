@@ -1,13 +1,13 @@
 //! Callbacks for callers that did not negotiate them: as elicitation, sampling and log messages of MCP.
 
 use mgp_types::mcp::{
-    ContentBlock, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams,
+    ClientCapabilities, ContentBlock, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams,
     ElicitResult, LogLevel, LogMessageParams, ModelHint, ModelPreferences, Role, SamplingMessage,
 };
 use mgp_types::method::{ElicitationCreate, Request as _, SamplingCreateMessage};
 use mgp_types::mgp::{CallbackRequestParams, CallbackType};
 use mgp_types::service::{CallerRequest, Context};
-use mgp_types::{Number, Object, OneOrMany, Payload, RawObject, RpcError};
+use mgp_types::{ErrorCode, Number, Object, OneOrMany, Payload, RawObject, RpcError};
 use serde::{Deserialize, Serialize};
 
 use super::answer::CallbackAnswer;
@@ -28,6 +28,10 @@ pub(super) async fn ask(
         let ask = CallerRequest::new(SamplingCreateMessage::METHOD, sampling(question)?);
         return completion(&cx.ask(key, ask).await?).map(CallbackAnswer::Given);
     }
+    if cx.caller.accepts.elicitation && !is_offered(cx, question) {
+        let message = "the caller can be asked neither by callbacks nor by forms";
+        return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, message));
+    }
     let mut form = ElicitParams::new(question.message.clone().unwrap_or_default());
     form.requested_schema = Some(schema(question)?);
     let ask = CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&form)?);
@@ -45,6 +49,17 @@ pub(super) async fn ask(
         ElicitAction::Decline => Ok(CallbackAnswer::Declined),
         _ => Ok(CallbackAnswer::Dismissed),
     }
+}
+
+/// Returns whether the caller offers the method of MCP that asks a question; forms need the mode `form`.
+pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool {
+    if question.kind == CallbackType::LlmCompletion {
+        return cx.caller.accepts.sampling;
+    }
+    let offered = cx.caller.capabilities.as_ref().and_then(|all| all.get().ok());
+    let offered: ClientCapabilities = offered.unwrap_or_default();
+    let has_forms = offered.elicitation.is_none_or(|modes| modes.form.is_some() || modes.url.is_none());
+    cx.caller.accepts.elicitation && has_forms
 }
 
 /// Returns the form with the one answer.
@@ -101,9 +116,13 @@ struct ModelHints {
 
 fn sampling(question: &CallbackRequestParams) -> Result<Payload, RpcError> {
     let Completion { messages, model_hints: hints, max_tokens } = Payload::of(question)?.get()?;
-    let mut system: Vec<String> = Vec::new();
     let mut asked = Vec::new();
-    let prompt = question.message.clone().filter(|_| messages.is_empty());
+    // Besides messages, the message of the question describes them.
+    let (system, prompt) = match question.message.clone() {
+        Some(text) if messages.is_empty() => (None, Some(text)),
+        text => (text, None),
+    };
+    let mut system: Vec<String> = system.into_iter().collect();
     let prompt = prompt.map(|content| Message { role: "user".to_owned(), content });
     for Message { role, content } in messages.into_iter().chain(prompt) {
         let role = match role.as_str() {

@@ -12,5 +12,5 @@ mod table;
 mod tests;
 
 pub use answer::CallbackAnswer;
-pub use ask::ask_callback;
+pub use ask::{ask_callback, can_ask_callback};
 pub use layer::{CallbackLayer, CallbackService};
