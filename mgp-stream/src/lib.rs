@@ -12,7 +12,9 @@ mod route;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use callback::{CallbackAnswer, CallbackLayer, CallbackService, ask_callback, can_ask_callback};
+pub use callback::{
+    CallbackAnswer, CallbackLayer, CallbackService, ask_callback, can_ask_callback,
+};
 pub use cancel::{Cancel, CancelLayer, CancelSignal};
 pub use collect::{Collect, CollectLayer};
 pub use emit::{Emit, EmitLayer};

@@ -29,8 +29,9 @@ use crate::listening::{ChangeStream, StreamContext, acknowledged};
 use crate::permission::answer_permissions;
 use crate::presence::Presence;
 use crate::wire::{
-    EofReader, GatewayStacks, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer, ReceivedCallbacks,
-    OutboundStack, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound, spawn_connection,
+    EofReader, GatewayStacks, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer,
+    OutboundStack, ReceivedCallbacks, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound,
+    spawn_connection,
 };
 
 /// The time within which a killed child must exit.

@@ -141,28 +141,31 @@ pub(super) fn receive(handler: &CallbackHandler, call: Call) {
         }
         Received::New => {
             let waiting = WaitingGuard { received, id };
-            let handler = handler.clone();
-            drop(spawn_scoped(&scope, handle(handler, call, question, waiting)));
+            // Found now, while the call certainly runs: its answer may be the next message.
+            let answering = answer(handler, &call, question.clone());
+            drop(spawn_scoped(&scope, handle(answering, call, question, waiting)));
         }
     }
 }
 
 async fn handle(
-    handler: CallbackHandler,
+    answering: Answering,
     call: Call,
     question: CallbackRequestParams,
     waiting: WaitingGuard,
 ) {
     let peer = call.cx().peer.clone();
     let limit = question.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
-    let answering = answer(&handler, &call, question.clone());
-    let answer = tokio::select! {
-        answer = timeout(limit.min(MAX_TIMEOUT), answering) => answer,
-        () = ended(&peer, question.request_id.as_ref()) => return,
-    };
+    let answering = timeout(limit.min(MAX_TIMEOUT), answering);
     if question.kind == CallbackType::Notification {
+        // It is shown even if its call has ended, and needs no answer.
+        drop(answering.await);
         return;
     }
+    let answer = tokio::select! {
+        answer = answering => answer,
+        () = ended(&peer, question.request_id.as_ref()) => return,
+    };
     // Without an answer the server must not wait: it is dismissed, which confirms nothing.
     let answer = match answer {
         Ok(Ok(answer)) => answer,
@@ -185,27 +188,35 @@ async fn ended(peer: &Peer, request: Option<&Id>) {
     }
 }
 
-/// Gets the answer to a question, which belongs to the call that it names.
-async fn answer(
-    handler: &CallbackHandler,
-    call: &Call,
-    mut question: CallbackRequestParams,
-) -> Result<CallbackAnswer, RpcError> {
-    let ask = match handler {
-        CallbackHandler::Own(handler) => return handler(question).await,
-        CallbackHandler::Caller(otherwise) => otherwise,
+/// Returns the future of the answer to a question, which belongs to the call that it names.
+fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParams) -> Answering {
+    let otherwise = match handler {
+        CallbackHandler::Own(handler) => return handler(question),
+        CallbackHandler::Caller(otherwise) => otherwise.clone(),
     };
     let origin = match &question.request_id {
-        Some(request) => call.cx().peer.in_flight(request).map(|call| call.cx),
-        None => Some(attribute(call, None)?),
+        Some(request) => call
+            .cx()
+            .peer
+            .in_flight(request)
+            .map(|call| call.cx)
+            .ok_or_else(|| RpcError::invalid_params("the callback names no call that runs")),
+        None => attribute(call, None),
     };
-    let Some(origin) = origin else {
-        return Err(RpcError::invalid_params("the callback names no call that runs"));
-    };
+    Box::pin(async move { pass_on(origin?, question, &*otherwise).await })
+}
+
+/// Asks the caller of a call; `otherwise` answers if the caller cannot be asked.
+async fn pass_on(
+    origin: Context,
+    mut question: CallbackRequestParams,
+    otherwise: &(dyn Fn(Context, CallbackRequestParams) -> Answering + Send + Sync),
+) -> Result<CallbackAnswer, RpcError> {
     let _open = OpenQuestion::of(&origin);
     let waiting = "waiting for the answer to a question of the server";
     if !can_ask_callback(&origin, &question) {
-        return keep_alive(&origin.outlet, waiting, ask(origin.clone(), question)).await;
+        let answering = otherwise(origin.clone(), question);
+        return keep_alive(&origin.outlet, waiting, answering).await;
     }
     let key = format!("callback-{}", question.callback_id);
     if let Some(server) = &origin.server {

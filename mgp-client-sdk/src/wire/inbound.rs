@@ -7,7 +7,8 @@ use std::task::{Context as Task, Poll};
 use mgp_lifecycle::{CatchPanicLayer, HandshakeState};
 use mgp_stream::RouteLayer;
 use mgp_types::method::{
-    CallbackRequest, ElicitationComplete, ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
+    CallbackRequest, ElicitationComplete, ElicitationCreate, Ping, Request, RootsList,
+    SamplingCreateMessage, lookup,
 };
 use mgp_types::service::{
     AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, InFlight, Kind,

@@ -12,7 +12,11 @@ async fn gateway_to(era: mgp_client_sdk::EraChoice) -> Server {
     let builder = gateway::pass_callbacks(Client::builder("gateway", "1"), |_, question| {
         // Nobody can be asked; the operator would be.
         let is_ours = question.message.as_deref() == Some("Delete 3 files?");
-        std::future::ready(Ok(if is_ours { CallbackAnswer::text("confirm") } else { CallbackAnswer::Dismissed }))
+        std::future::ready(Ok(if is_ours {
+            CallbackAnswer::text("confirm")
+        } else {
+            CallbackAnswer::Dismissed
+        }))
     });
     let client = connect(curious(), builder, era, TRANSPORTS[0]).await;
     let hop = Hop::new("files", client);

@@ -119,7 +119,8 @@ async fn several_questions_are_open_at_once_and_cancelled_ones_leave_nothing() {
             let mut asked = questions.all();
             asked.reverse();
             for question in &asked {
-                let answer = if question.message.as_deref() == Some("One?") { "confirm" } else { "cancel" };
+                let answer =
+                    if question.message.as_deref() == Some("One?") { "confirm" } else { "cancel" };
                 let params =
                     CallbackRespondParams::new(&question.callback_id, Payload::of(answer).unwrap());
                 let status = client.mgp().callback_respond(&params).await.unwrap().status;

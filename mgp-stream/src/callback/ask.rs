@@ -83,7 +83,8 @@ pub async fn ask_callback(
 pub fn can_ask_callback(cx: &Context, question: &CallbackRequestParams) -> bool {
     channel(cx, &question.kind).is_some()
         || question.kind == CallbackType::Notification
-        || (!matches!(cx.caller_access, CallerAccess::Unavailable) && bridge::is_offered(cx, question))
+        || (!matches!(cx.caller_access, CallerAccess::Unavailable)
+            && bridge::is_offered(cx, question))
 }
 
 /// Returns the channel for callbacks. A caller that offers sampling is asked for completions that way.
@@ -113,8 +114,7 @@ async fn ask_back(
         }
         let item = OutletItem::Callback(Payload::of(&question)?);
         cx.outlet.send(item).await.map_err(|_| unanswered())?;
-        if let Ok(answer) =
-            timeout_at(Instant::now() + RESEND_INTERVAL, &mut waiting.answer).await
+        if let Ok(answer) = timeout_at(Instant::now() + RESEND_INTERVAL, &mut waiting.answer).await
         {
             return answer.map_err(|_| unanswered());
         }

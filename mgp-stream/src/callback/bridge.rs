@@ -1,8 +1,9 @@
 //! Callbacks for callers that did not negotiate them: as elicitation, sampling and log messages of MCP.
 
 use mgp_types::mcp::{
-    ClientCapabilities, ContentBlock, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams,
-    ElicitResult, LogLevel, LogMessageParams, ModelHint, ModelPreferences, Role, SamplingMessage,
+    ClientCapabilities, ContentBlock, CreateMessageParams, CreateMessageResult, ElicitAction,
+    ElicitParams, ElicitResult, LogLevel, LogMessageParams, ModelHint, ModelPreferences, Role,
+    SamplingMessage,
 };
 use mgp_types::method::{ElicitationCreate, Request as _, SamplingCreateMessage};
 use mgp_types::mgp::{CallbackRequestParams, CallbackType};
@@ -41,9 +42,8 @@ pub(super) async fn ask(
         ElicitAction::Accept => {
             let content = Payload::of(&answer.content.unwrap_or_default())?.get::<Object>()?;
             let response = content.get(ANSWER).cloned();
-            let missing = || {
-                RpcError::invalid_params(format!("the form was accepted without `{ANSWER}`"))
-            };
+            let missing =
+                || RpcError::invalid_params(format!("the form was accepted without `{ANSWER}`"));
             CallbackAnswer::read(question, &response.ok_or_else(missing)?)
         }
         ElicitAction::Decline => Ok(CallbackAnswer::Declined),
@@ -58,7 +58,8 @@ pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool
     }
     let offered = cx.caller.capabilities.as_ref().and_then(|all| all.get().ok());
     let offered: ClientCapabilities = offered.unwrap_or_default();
-    let has_forms = offered.elicitation.is_none_or(|modes| modes.form.is_some() || modes.url.is_none());
+    let has_forms =
+        offered.elicitation.is_none_or(|modes| modes.form.is_some() || modes.url.is_none());
     cx.caller.accepts.elicitation && has_forms
 }
 
