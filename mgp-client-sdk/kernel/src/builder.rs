@@ -34,6 +34,7 @@ use super::hops;
 use super::login::Logins;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
+use super::questions::ServerQuestions;
 use super::registration::RegisteredServers;
 use super::reload;
 
@@ -273,6 +274,7 @@ impl KernelBuilder {
             changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
+            questions: ServerQuestions::default(),
         };
         let fleet = fleet::start(context, load_stored_lists(&store).await?);
         for server in servers {
