@@ -55,7 +55,7 @@ impl ServerQuestions {
         question: CallbackRequestParams,
     ) -> Result<CallbackAnswer, RpcError> {
         match question.kind {
-            // Nobody is asked to write the answer of a model, and a notification has no one to read it.
+            // An operator is not asked to write the answer of a model, and a notification needs none.
             CallbackType::Notification | CallbackType::LlmCompletion => {
                 return Ok(CallbackAnswer::Dismissed);
             }

@@ -10,7 +10,7 @@ use crate::world::{ERAS, TRANSPORTS, answering, connect, curious};
 /// Returns a gateway in front of the curious server.
 async fn gateway_to(era: mgp_client_sdk::EraChoice) -> Server {
     let builder = gateway::pass_callbacks(Client::builder("gateway", "1"), |_, question| {
-        // Nobody can be asked; the operator would be.
+        // The answer of an operator.
         let is_ours = question.message.as_deref() == Some("Delete 3 files?");
         std::future::ready(Ok(if is_ours {
             CallbackAnswer::text("confirm")

@@ -5,4 +5,5 @@
 mod bridged;
 mod hop;
 mod rules;
+mod terminal;
 mod world;
