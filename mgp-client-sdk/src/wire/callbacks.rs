@@ -28,6 +28,10 @@ const MAX_ANSWERED: usize = 256;
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time limit of an answer.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
+/// The maximum length in bytes of an id; a longer one is ignored.
+const MAX_ID_BYTES: usize = 256;
+/// The maximum length in bytes of a question with all its members; a longer one is dismissed.
+const MAX_QUESTION_BYTES: usize = 256 * 1024;
 /// The interval of checks whether the call of a question still runs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -81,6 +85,9 @@ impl ReceivedCallbacks {
     }
 
     fn receive(&self, id: &str) -> Received {
+        if id.len() > MAX_ID_BYTES {
+            return Received::Ignored;
+        }
         let mut table = self.table.lock();
         if let Some((_, response)) = table.answered.iter().find(|(answered, _)| answered == id) {
             return Received::Answered(response.clone());
@@ -190,6 +197,10 @@ async fn ended(peer: &Peer, request: Option<&Id>) {
 
 /// Returns the future of the answer to a question, which belongs to the call that it names.
 fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParams) -> Answering {
+    if Payload::of(&question).map_or(0, |text| text.as_str().len()) > MAX_QUESTION_BYTES {
+        let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");
+        return Box::pin(std::future::ready(Err(RpcError::invalid_params(message))));
+    }
     let otherwise = match handler {
         CallbackHandler::Own(handler) => return handler(question),
         CallbackHandler::Caller(otherwise) => otherwise.clone(),

@@ -208,3 +208,48 @@ async fn answers_time_outs_cancels_and_disconnects_in_any_order_leave_no_entry()
         }
     }
 }
+
+/// A caller that answers every question with the same result, and records the question.
+struct Caller(std::sync::Mutex<Vec<mgp_types::service::CallerRequest>>, &'static str);
+
+impl mgp_types::service::CallerChannel for Caller {
+    fn ask(
+        &self,
+        _: &str,
+        ask: mgp_types::service::CallerRequest,
+    ) -> mgp_types::service::BoxFuture<'static, Result<Payload, RpcError>> {
+        self.0.lock().unwrap().push(ask);
+        Box::pin(std::future::ready(Payload::parse(self.1)))
+    }
+}
+
+#[tokio::test]
+async fn a_completion_is_sampling_for_a_caller_that_offers_it() {
+    let (mut client, _sent, _) = client();
+    let mut question: CallbackRequestParams = serde_json::from_str(
+        r#"{"callback_id":"llm-1","type":"llm_completion","timeout_ms":9000,
+            "messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"2+2?"}],
+            "model_hints":{"speed_priority":0.7,"provider":"small"}}"#,
+    )
+    .unwrap();
+    question.message = Some("The server `s` asks:".to_owned());
+    let answer = r#"{"role":"assistant","model":"m","content":{"type":"text","text":"four"}}"#;
+    let caller = Arc::new(Caller(std::sync::Mutex::default(), answer));
+    client.cx.caller_access =
+        mgp_types::service::CallerAccess::Channel(Arc::clone(&caller) as Arc<_>);
+    let mut facts = PeerInfo::new(Revision::V2025_11_25);
+    assert!(!can_ask_callback(&client.cx, &question), "neither callbacks nor sampling");
+    facts.accepts.sampling = true;
+    client.cx.caller = Arc::new(facts);
+    assert!(can_ask_callback(&client.cx, &question));
+    let answer = ask_callback(&client.cx, "q", question).await.unwrap();
+    let CallbackAnswer::Given(response) = answer else { panic!("{answer:?}") };
+    let response: Value = serde_json::from_str(response.as_str()).unwrap();
+    assert_eq!((&response["content"], &response["model"]), (&"four".into(), &"m".into()));
+    let asked = caller.0.lock().unwrap().remove(0);
+    assert_eq!(asked.method(), "sampling/createMessage");
+    let params: Value = serde_json::from_str(asked.params().as_str()).unwrap();
+    assert_eq!(params["systemPrompt"], "The server `s` asks:\nBe brief.");
+    assert_eq!(params["messages"][0]["content"]["text"], "2+2?");
+    assert_eq!(params["modelPreferences"]["hints"][0]["name"], "small");
+}
