@@ -52,6 +52,8 @@ pub struct ClientConfig {
     pub(crate) gateway: std::sync::Arc<std::sync::OnceLock<crate::wire::GatewayStacks>>,
     /// Finds the caller to which a server's question is passed if it belongs to no call.
     pub(crate) unattributed: Option<crate::wire::FindCaller>,
+    /// Answers the callbacks of the server.
+    pub(crate) callbacks: Option<crate::wire::CallbackHandler>,
 }
 
 impl ClientConfig {
@@ -79,6 +81,7 @@ impl ClientConfig {
             hooks: Hooks::default(),
             gateway: std::sync::Arc::default(),
             unattributed: None,
+            callbacks: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`supervise`] starts a server whose command or address is resolved again at each start.
 //! - [`ungated`] and [`ungated_supervised`] return the stacks without gates, for the gateway's own requests.
+//! - [`pass_callbacks`] passes callbacks of a server to the callers of its calls.
 //! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
 //! - [`AuthorizationFailed`] is the cause of a start or call for which no credentials could be obtained.
 //! - [`limit_time`] gives a call its own time limits.
@@ -14,6 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::SuperviseConfig;
+use mgp_stream::CallbackAnswer;
+use mgp_types::RpcError;
+use mgp_types::mgp::CallbackRequestParams;
 use mgp_types::service::{BoxFuture, Call, Context, SpawnError, Stack};
 
 use crate::builder::ClientBuilder;
@@ -23,7 +27,7 @@ use crate::error::Error;
 use crate::supervised::SupervisedClient;
 pub use crate::supervised::{AuthorizationFailed, HttpTransport, ServerTarget};
 pub use crate::tool_router::AwaitLegacyTask;
-use crate::wire::{FindCaller, TimeLimits};
+use crate::wire::{CallbackHandler, FindCaller, TimeLimits};
 
 /// Creates a supervised client whose target is resolved at each start.
 ///
@@ -52,6 +56,20 @@ pub fn ask_unattributed(
     find: impl Fn(&str) -> Option<Context> + Send + Sync + 'static,
 ) -> ClientBuilder {
     builder.config(|config| config.unattributed = Some(FindCaller::new(find)))
+}
+
+/// Passes the callbacks of the server on to the callers of its calls; `otherwise` answers for a caller that can be asked
+/// neither by a callback nor by an elicitation (MGP §13.4).
+pub fn pass_callbacks<Fut>(
+    builder: ClientBuilder,
+    otherwise: impl Fn(Context, CallbackRequestParams) -> Fut + Send + Sync + 'static,
+) -> ClientBuilder
+where
+    Fut: Future<Output = Result<CallbackAnswer, RpcError>> + Send + 'static,
+{
+    builder.callbacks(CallbackHandler::Caller(Arc::new(move |cx, question| {
+        Box::pin(otherwise(cx, question))
+    })))
 }
 
 /// Returns the stack of a connection without its gates.

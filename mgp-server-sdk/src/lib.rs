@@ -134,6 +134,7 @@ mod tool;
 
 pub use ask::{
     ContextExt, Elicitation, Elicited, RootsRequest, Sampling, UrlElicitation, UrlElicited,
+    UserQuestion,
 };
 pub use change_notifier::{ChangeNotifier, ResourceSubscriber, ResourceSubscription};
 pub use error::ServeError;

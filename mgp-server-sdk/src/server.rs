@@ -8,7 +8,7 @@ use mgp_lifecycle::{
     ServerOffer, TasksConfig, TasksLayer, TimeoutLayer, Timeouts,
 };
 use mgp_security::Grants;
-use mgp_stream::CancelLayer;
+use mgp_stream::{CallbackLayer, CancelLayer};
 use mgp_transport::{CloseReason, Connection, Limits, take_stdio};
 use mgp_types::mcp::{Implementation, TaskSupport};
 use mgp_types::method::{AuditNotification, Notification as _, Request as _, ToolsCall};
@@ -56,6 +56,7 @@ pub struct Server {
     tasks: TasksConfig,
     task_support: Option<TaskSupportFn>,
     cancel: CancelLayer,
+    callbacks: CallbackLayer,
     pub(crate) shutdown: Shutdown,
     pub(crate) health: Health,
     /// If set, the author chose the MGP extensions explicitly.
@@ -94,7 +95,8 @@ mgp_types::opaque_debug!(TaskSupportFn);
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::ToolSecurity)
-    .with(Extension::Lifecycle);
+    .with(Extension::Lifecycle)
+    .with(Extension::Callbacks);
 
 impl Server {
     /// Creates a server without tools that offers every MGP extension this crate serves.
@@ -120,6 +122,7 @@ impl Server {
             tasks: TasksConfig::default(),
             task_support: None,
             cancel: CancelLayer::default(),
+            callbacks: CallbackLayer::default(),
             shutdown: Shutdown::default(),
             health: Health::new(),
             chose_extensions: false,
@@ -132,7 +135,8 @@ impl Server {
     /// A gateway can offer these methods as tools too.
     #[must_use]
     pub fn system_router(&self) -> Router {
-        self.health.router().merge(self.drain_handle().router()).merge(self.cancel.router())
+        let router = self.health.router().merge(self.drain_handle().router());
+        router.merge(self.cancel.router()).merge(self.callbacks.router())
     }
 
     /// Sets the instructions, which advise the model on how to use the server.
@@ -354,6 +358,7 @@ impl Server {
                 .per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
+            callbacks: self.callbacks,
             drain,
             health: HealthLayer::new(health),
             logging,

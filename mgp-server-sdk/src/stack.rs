@@ -9,7 +9,7 @@ use mgp_lifecycle::{
     RoundsLayer, ServerOffer, TasksLayer, Timeout, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
-use mgp_stream::{CancelLayer, EmitLayer};
+use mgp_stream::{CallbackLayer, CancelLayer, EmitLayer};
 use mgp_types::RpcError;
 use mgp_types::mcp::ListParams;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
@@ -35,6 +35,7 @@ pub(crate) struct StackParts {
     /// `false` if tool calls are routed elsewhere and have no time limit here.
     pub(crate) bounds_calls: bool,
     pub(crate) cancel: CancelLayer,
+    pub(crate) callbacks: CallbackLayer,
     pub(crate) health: HealthLayer,
     pub(crate) drain: Drain,
     pub(crate) rounds: RoundsLayer,
@@ -63,6 +64,7 @@ mgp_types::opaque_debug!(Gate);
 pub(crate) fn inbound(parts: StackParts) -> Stack {
     let StackParts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } =
         parts;
+    let callbacks = parts.callbacks;
     let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
@@ -78,7 +80,7 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         .layer(RetryHintLayer(tools.clone()))
         .layer(timeout)
         .service(leaf);
-    let outer = OuterLayers { handshake, cancel, health, drain, rounds, tasks, logging };
+    let outer = OuterLayers { handshake, cancel, callbacks, health, drain, rounds, tasks, logging };
     // After the cheap refusals: a refused call does not take a slot. The wait for it does not count as time of the call.
     if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
         // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
@@ -101,6 +103,7 @@ fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
 struct OuterLayers {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
+    callbacks: CallbackLayer,
     health: HealthLayer,
     drain: Drain,
     rounds: RoundsLayer,
@@ -123,6 +126,8 @@ impl OuterLayers {
             .layer(self.rounds)
             // Above every layer that waits, so that a cancellation that follows directly after a call finds the call.
             .layer(self.cancel)
+            // Above the limits and the drain too: an answer must not wait behind the call that waits for it.
+            .layer(self.callbacks)
             // Above the limits and the drain, so that health is reported under any load and while the server drains.
             .layer(self.health)
             // Above every layer that waits: a waiting call has been accepted, so a drain must wait for it.

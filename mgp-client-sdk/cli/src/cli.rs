@@ -4,13 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
-<<<<<<< HEAD
-    access, approvals, audit, complete, completions, connect, doctor, guard, import, index, init,
-    kernel, keys, operator, permissions, secrets, servers, tools, trust, why,
-=======
-    access, approvals, audit, completions, connect, doctor, guard, import, index, init, kernel,
-    keys, operator, permissions, secrets, servers, tools, trust, why,
->>>>>>> w-guard
+    access, approvals, audit, callbacks, complete, completions, connect, doctor, guard, import,
+    index, init, kernel, keys, operator, permissions, secrets, servers, tools, trust, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -78,6 +73,9 @@ pub(crate) enum Command {
     /// Answer pending approvals: list, approve, deny, watch
     #[command(subcommand, alias = "approval")]
     Approvals(approvals::Approvals),
+    /// Answer the questions of servers whose callers cannot be asked: list, answer, dismiss
+    #[command(subcommand, alias = "callback")]
+    Callbacks(callbacks::Callbacks),
     /// Manage API keys for agents that connect over HTTP
     #[command(subcommand, alias = "key")]
     Keys(keys::Keys),

@@ -88,13 +88,8 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
-<<<<<<< HEAD
-        access, approvals, audit, complete, completions, connect, doctor, guard, import, index,
-        init, kernel, keys, permissions, secrets, servers, tools, trust, why,
-=======
-        access, approvals, audit, completions, connect, doctor, guard, import, index, init, kernel,
-        keys, permissions, secrets, servers, tools, trust, why,
->>>>>>> w-guard
+        access, approvals, audit, callbacks, complete, completions, connect, doctor, guard, import,
+        index, init, kernel, keys, permissions, secrets, servers, tools, trust, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -116,6 +111,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Keys(keys) => keys::run(global, &keys).await,
         Command::Secrets(secrets) => secrets::run(global, &secrets).await,
         Command::Approvals(approvals) => approvals::run(global, &approvals).await,
+        Command::Callbacks(callbacks) => callbacks::run(global, &callbacks).await,
         Command::Operator(operator) => commands::operator::run(global, &operator).await,
         Command::Audit(audit) => audit::run(global, &audit).await,
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,

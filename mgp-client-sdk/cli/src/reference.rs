@@ -33,6 +33,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("keys-ls", of::<keys::KeyList>()),
         ("approvals-ls", of::<approvals::ApprovalList>()),
         ("approvals-show", of::<approvals::WholeApproval>()),
+        ("callbacks-ls", of::<callbacks::CallbackList>()),
         ("permissions-ls", of::<permissions::DecisionList>()),
         ("secrets-ls", of::<secrets::SecretNames>()),
         ("servers-add", of::<servers::AddResult>()),

@@ -36,6 +36,7 @@ use super::hops;
 use super::login::Logins;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
+use super::questions::ServerQuestions;
 use super::registration::RegisteredServers;
 use super::reload;
 
@@ -276,6 +277,7 @@ impl KernelBuilder {
             changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
+            questions: ServerQuestions::default(),
         };
         let fleet = fleet::start(context, load_stored_lists(&store).await?);
         for server in servers {

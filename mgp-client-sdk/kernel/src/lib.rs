@@ -36,6 +36,7 @@ mod login;
 mod metrics;
 mod policy;
 mod process_info;
+mod questions;
 mod registration;
 mod reload;
 mod results;

@@ -29,6 +29,7 @@ use super::hops;
 /// The extensions that the kernel serves.
 const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
+    .with(Extension::Callbacks)
     .with(Extension::ToolSecurity)
     .with(Extension::AccessControl)
     .with(Extension::Lifecycle)

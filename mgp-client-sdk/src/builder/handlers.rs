@@ -3,20 +3,22 @@
 use std::future::{Future, ready};
 use std::sync::Arc;
 
+use mgp_stream::CallbackAnswer;
 use mgp_types::RpcError;
 use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, ElicitationCapability,
     ListChanged, ListRootsResult, LogMessageParams, Root, SamplingCapability,
 };
 use mgp_types::method::{
-    CallbackRequest, ElicitationComplete, ElicitationCreate, LogMessage, Notification, RootsList,
+    ElicitationComplete, ElicitationCreate, LogMessage, Notification, RootsList,
     SamplingCreateMessage, lookup,
 };
-use mgp_types::mgp::{CallbackRequestParams, LifecycleParams};
+use mgp_types::mgp::{CallbackRequestParams, Extension, LifecycleParams};
 use mgp_types::service::{BoxFuture, Progress, Router};
 
 use super::ClientBuilder;
 use crate::handler::{ClientHandler, ServerChange};
+use crate::wire::CallbackHandler;
 
 /// Handlers of elicitation, one for each mode.
 #[derive(Default)]
@@ -262,10 +264,33 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets a hook that receives the questions that a server asks while it processes a call; answer with
-    /// [`callback_respond`](crate::Mgp::callback_respond) (MGP §13.4).
-    pub fn on_callback(self, hook: impl Fn(CallbackRequestParams) + Send + Sync + 'static) -> Self {
-        self.on::<CallbackRequest>(hook)
+    /// Sets the handler that answers the questions that a server asks while it processes a call (MGP §13.4).
+    ///
+    /// [`CallbackAnswer::text`] is the answer with a text or an option; an error leaves the question unanswered. The
+    /// handler may take its time: nothing else waits for it. A question that the server repeats is asked only once.
+    ///
+    /// ```
+    /// use mgp_client_sdk::{CallbackAnswer, Client};
+    ///
+    /// let builder = Client::builder("me", "1.0").on_callback(async |question| {
+    ///     println!("{}", question.message.unwrap_or_default());
+    ///     Ok(CallbackAnswer::Declined)
+    /// });
+    /// # drop(builder);
+    /// ```
+    pub fn on_callback<F, Fut>(self, handler: F) -> Self
+    where
+        F: Fn(CallbackRequestParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CallbackAnswer, RpcError>> + Send + 'static,
+    {
+        self.callbacks(CallbackHandler::Own(Arc::new(move |question| Box::pin(handler(question)))))
+    }
+
+    /// Sets the party that answers callbacks, and offers them.
+    pub(crate) fn callbacks(mut self, handler: CallbackHandler) -> Self {
+        self.mgp = self.mgp.map(|set| set.with(Extension::Callbacks));
+        self.config.callbacks = Some(handler);
+        self
     }
 
     /// Sets a hook for a notification, and offers the MGP extension to which the notification belongs.

@@ -30,7 +30,8 @@ use crate::permission::answer_permissions;
 use crate::presence::Presence;
 use crate::wire::{
     EofReader, GatewayStacks, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer,
-    OutboundStack, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound, spawn_connection,
+    OutboundStack, ReceivedCallbacks, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound,
+    spawn_connection,
 };
 
 /// The time within which a killed child must exit.
@@ -280,6 +281,7 @@ async fn finish_connect(
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
     let capabilities = capabilities.unwrap_or_default();
     let of_gateway = GatewayStacks::of(&config.gateway, &stack);
+    cx.scope.state::<ReceivedCallbacks>().send_on(&of_gateway.ungated);
     let change_stream = (facts.era == Era::Modern).then(|| {
         let context = StreamContext {
             stack: of_gateway.ungated.clone(),
@@ -375,6 +377,7 @@ fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
         notices: notices(lists, &config.hooks),
         asks: AcceptedRequests::from_capabilities(&config.offer.capabilities),
         unattributed: config.unattributed.clone(),
+        callbacks: config.callbacks.clone(),
     })
 }
 

@@ -7,7 +7,8 @@ use std::task::{Context as Task, Poll};
 use mgp_lifecycle::{CatchPanicLayer, HandshakeState};
 use mgp_stream::RouteLayer;
 use mgp_types::method::{
-    ElicitationComplete, ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
+    CallbackRequest, ElicitationComplete, ElicitationCreate, Ping, Request, RootsList,
+    SamplingCreateMessage, lookup,
 };
 use mgp_types::service::{
     AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, InFlight, Kind,
@@ -17,6 +18,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
 use tower_service::Service;
 
+use super::callbacks::{self, CallbackHandler};
 use super::url_elicitations::UrlElicitations;
 use super::{OpenQuestion, name_server, offers};
 
@@ -30,6 +32,8 @@ pub(crate) struct InboundParts {
     pub(crate) asks: AcceptedRequests,
     /// Finds the caller to ask when a server asks outside of any call; without it such requests are refused.
     pub(crate) unattributed: Option<FindCaller>,
+    /// Answers callbacks; without it they are left to the user's handlers.
+    pub(crate) callbacks: Option<CallbackHandler>,
 }
 
 /// Finds the caller to which a server's question is passed if it belongs to no call; receives the method.
@@ -80,6 +84,12 @@ impl Service<Call> for Answers {
                 && let Ok(params) = call.params().get()
             {
                 call.cx().scope.state::<UrlElicitations>().complete(&params);
+            }
+            if call.tells::<CallbackRequest>()
+                && let Some(handler) = &self.0.callbacks
+            {
+                callbacks::receive(handler, call);
+                return Box::pin(ready(Ok(Reply::None)));
             }
             let (own_notice, user) = (self.0.notices.call(call.clone()), self.0.own.call(call));
             return Box::pin(async move {
@@ -141,7 +151,10 @@ fn ignore(call: &Call) -> Result<Reply, RpcError> {
 /// On stdio a request names no call, so it is attributed only if all calls in flight have the same principal and come
 /// from the same place; otherwise one caller could see another's question.
 /// Calls that the client itself makes are not counted.
-fn attribute(request: &Call, unattributed: Option<&FindCaller>) -> Result<Context, RpcError> {
+pub(super) fn attribute(
+    request: &Call,
+    unattributed: Option<&FindCaller>,
+) -> Result<Context, RpcError> {
     let cx = request.cx();
     let in_flight = cx.peer.all_in_flight();
     let own = cx.scope.id();

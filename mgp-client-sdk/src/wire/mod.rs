@@ -1,6 +1,7 @@
 //! The inbound and outbound stacks of a connection, the request time-out, and the detection of the connection's
 //! end.
 
+mod callbacks;
 mod header_mirror;
 mod inbound;
 mod liveness;
@@ -9,6 +10,7 @@ mod outbound;
 mod request_timeout;
 mod url_elicitations;
 
+pub(crate) use callbacks::{CallbackHandler, ReceivedCallbacks};
 pub(crate) use header_mirror::HeaderMirrorLayer;
 pub(crate) use inbound::{FindCaller, InboundParts, inbound, not_offered};
 #[cfg(feature = "http")]

@@ -185,7 +185,11 @@ async fn only_handled_requests_are_offered() {
         "error_handling",
     ];
     assert_eq!(mgp["mgp"]["extensions"], json!(default));
-    let handled = hello(Client::builder("c", "1").on_callback(|_| ())).await;
+    let handled = hello(
+        Client::builder("c", "1")
+            .on_callback(async |_| Ok(mgp_client_sdk::CallbackAnswer::Declined)),
+    )
+    .await;
     let names = handled["mgp"]["extensions"].as_array().unwrap().clone();
     assert!(names.contains(&json!("bidirectional")) && names.contains(&json!("callbacks")));
     assert!(!names.contains(&json!("events")));

@@ -1,9 +1,13 @@
 //! The capabilities declared in a modern request: those of the client, or of the caller for whom it is forwarded.
 
 use mgp_types::mcp::{ClientCapabilities, ListChanged, key};
+use mgp_types::mgp::{Extension, MgpCapability};
 use mgp_types::service::{CallerAccess, Context};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
+
+use super::negotiate;
+use super::offer::MgpOffer;
 
 /// Maximum number of different capability sets that are kept encoded; most hosts of a kernel declare one of a few.
 const MAX_CACHED: usize = 16;
@@ -31,13 +35,20 @@ impl DeclaredCapabilities {
 #[derive(Debug)]
 pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
+    /// The MGP offer without callbacks.
+    without_callbacks: Option<MgpCapability>,
     /// Encoded capabilities, by the capabilities that the caller sent.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
 }
 
 impl CallerCapabilities {
-    pub(super) fn new(own: ClientCapabilities) -> Self {
-        Self { own, cache: Mutex::default() }
+    pub(super) fn new(own: ClientCapabilities, offer: Option<&MgpOffer>) -> Self {
+        let without_callbacks = offer.map(|offer| {
+            let mut offer = offer.clone();
+            offer.extensions = offer.extensions.without(Extension::Callbacks);
+            negotiate::client_offer(&offer)
+        });
+        Self { own, without_callbacks, cache: Mutex::default() }
     }
 
     /// Returns the capabilities for a call, or `None` if its caller cannot be asked anything.
@@ -53,6 +64,13 @@ impl CallerCapabilities {
         let caller: ClientCapabilities = sent.get().ok()?;
         let mut capabilities = self.own.clone();
         (capabilities.elicitation, capabilities.sampling) = (caller.elicitation, caller.sampling);
+        // A server asks a caller with forms in rounds, which it can answer whenever it wants.
+        if let Some(mgp) = &self.without_callbacks
+            && cx.caller.accepts.elicitation
+            && !cx.caller.has(Extension::Callbacks)
+        {
+            negotiate::put_modern(&mut capabilities, mgp).ok()?;
+        }
         // Without `listChanged`, which exists in the legacy era only.
         capabilities.roots = caller.roots.map(|_| ListChanged::new());
         let declared = DeclaredCapabilities::new(capabilities).ok()?;

@@ -1,4 +1,4 @@
-//! Typed requests to the caller for input (elicitation, sampling, roots), in both eras.
+//! Typed requests to the caller for input (questions, elicitation, sampling, roots), in both eras.
 //!
 //! A legacy caller is asked at once, and the function waits for the answer.
 //! A modern caller receives the question as the result of its call, and the function runs again from the top when the
@@ -6,6 +6,7 @@
 //! on) questions are numbered in the order in which the function creates them, so that order must not depend on time,
 //! random numbers, or tasks that race. Use `cx.once(key, ..)` for values that must not change between runs.
 
+mod callback;
 mod elicit;
 mod form;
 mod roots;
@@ -16,12 +17,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mgp_lifecycle::TaskTicket;
 use mgp_types::mcp::{ClientCapabilities, Era, LogLevel};
+use mgp_types::mgp::CallbackType;
 use mgp_types::service::{BoxFuture, CallerAccess, CallerRequest, Context};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use callback::UserQuestion;
 pub use elicit::{Elicitation, Elicited};
 pub use roots::RootsRequest;
 pub use sample::Sampling;
@@ -51,6 +54,36 @@ use crate::log::Logger;
 /// # drop(invite);
 /// ```
 pub trait ContextExt {
+    /// Asks the user to confirm something: `true` only for a clear yes (MGP §13.4).
+    ///
+    /// ```
+    /// use mgp_server_sdk::ContextExt;
+    /// use mgp_server_sdk::prelude::*;
+    ///
+    /// let clean = Tool::new("clean", "Deletes old files", |cx: Context| async move {
+    ///     if !cx.confirm("Delete 3 files?").await? {
+    ///         return Ok("nothing was deleted");
+    ///     }
+    ///     Ok::<_, RpcError>("3 files were deleted")
+    /// });
+    /// # drop(clean);
+    /// ```
+    fn confirm(&self, message: impl Into<String>) -> UserQuestion<bool>;
+
+    /// Asks the user for a text.
+    fn input(&self, message: impl Into<String>) -> UserQuestion<String>;
+
+    /// Asks the user to choose one of the options.
+    fn select<O: Into<String>>(
+        &self,
+        message: impl Into<String>,
+        options: impl IntoIterator<Item = O>,
+    ) -> UserQuestion<String>;
+
+    /// Informs the user, who does not answer: as a callback, else as a log message.
+    #[must_use = "the message is sent when it is awaited"]
+    fn inform(&self, message: impl Into<String>) -> BoxFuture<'static, ()>;
+
     /// Asks the user to fill in a form with the fields of a flat struct.
     fn elicit<T: DeserializeOwned + JsonSchema>(
         &self,
@@ -91,6 +124,26 @@ pub trait ContextExt {
 }
 
 impl ContextExt for Context {
+    fn confirm(&self, message: impl Into<String>) -> UserQuestion<bool> {
+        callback::confirm(self, message.into())
+    }
+
+    fn input(&self, message: impl Into<String>) -> UserQuestion<String> {
+        callback::text(self, CallbackType::Input, message.into())
+    }
+
+    fn select<O: Into<String>>(
+        &self,
+        message: impl Into<String>,
+        options: impl IntoIterator<Item = O>,
+    ) -> UserQuestion<String> {
+        callback::text(self, CallbackType::Selection, message.into()).options(options)
+    }
+
+    fn inform(&self, message: impl Into<String>) -> BoxFuture<'static, ()> {
+        callback::inform(self, message.into())
+    }
+
     fn elicit<T: DeserializeOwned + JsonSchema>(
         &self,
         message: impl Into<String>,
@@ -170,12 +223,15 @@ impl Question {
             if self.cx.caller.accepts.accepts(ask.method()) {
                 needs.check(&self.cx)?;
             }
-            let key = self.key.ok_or_else(|| {
-                RpcError::internal(
-                    "the order of questions is unknown here; set a key for the question",
-                )
-            })?;
+            let key = self.key()?;
             self.cx.ask(&key, ask).await
+        })
+    }
+
+    /// Returns the key.
+    fn key(&self) -> Result<String, RpcError> {
+        self.key.clone().ok_or_else(|| {
+            RpcError::internal("the order of questions is unknown here; set a key for the question")
         })
     }
 }

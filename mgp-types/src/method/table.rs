@@ -311,6 +311,12 @@ methods! {
     /// Denies an open approval.
     Request KernelApprovalsDeny = "mgp/kernel/approvals/deny" (mgp::KernelApprovalDecisionParams) -> mgp::KernelApprovalDecisionResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lists the questions of servers that wait for an operator.
+    Request KernelCallbacks = "mgp/kernel/callbacks" (mgp::KernelCallbacksParams) -> mgp::KernelCallbacksResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Answers a question of a server.
+    Request KernelCallbacksAnswer = "mgp/kernel/callbacks/answer" (mgp::KernelCallbackAnswerParams) -> mgp::KernelCallbackAnswerResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Queries audit events.
     Request KernelAudit = "mgp/kernel/audit" (mgp::KernelAuditParams) -> mgp::KernelAuditResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];

@@ -62,6 +62,8 @@ tools! {
     "mgp.kernel.approvals" = "mgp/kernel/approvals";
     "mgp.kernel.approvals.approve" = "mgp/kernel/approvals/approve";
     "mgp.kernel.approvals.deny" = "mgp/kernel/approvals/deny";
+    "mgp.kernel.callbacks" = "mgp/kernel/callbacks";
+    "mgp.kernel.callbacks.answer" = "mgp/kernel/callbacks/answer";
     "mgp.kernel.permissions" = "mgp/kernel/permissions";
     "mgp.kernel.permissions.approve" = "mgp/kernel/permissions/approve";
     "mgp.kernel.permissions.deny" = "mgp/kernel/permissions/deny";

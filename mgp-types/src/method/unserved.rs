@@ -7,9 +7,7 @@
 pub const UNSERVED: &[&str] = &[
     "mgp/events/subscribe",
     "mgp/events/unsubscribe",
-    "mgp/callback/respond",
     "notifications/mgp.event",
-    "notifications/mgp.callback.request",
     "notifications/mgp.stream.pace",
     "notifications/mgp.stream.gap",
     "notifications/mgp.stream.gap_unrecoverable",

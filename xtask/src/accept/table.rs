@@ -289,6 +289,11 @@ pub(super) const CHECKS: &[Check] = &[
         &[Program(|options| interop::through_the_kernel(options.rigour))],
     ),
     check(
+        "stream.peers",
+        "a server of an older MGP streams, is cancelled, asks back and publishes events through the kernel",
+        &[Program(|options| interop::older_peers(options.rigour))],
+    ),
+    check(
         "kernel.refusals",
         "refusals with reason and remedy for the caller and in the log; an agent tries everything",
         &[TestStep(&[Tests::of(MGP, "refusals"), Tests::of(KERNEL, "admin")])],

@@ -14,6 +14,8 @@ const DRIVERS: &[(&str, &str)] = &[
     ("python.py", include_str!("drivers/python.py")),
     ("kernel_python.py", include_str!("drivers/kernel_python.py")),
     ("server.py", include_str!("drivers/server.py")),
+    ("older_server.py", include_str!("drivers/older_server.py")),
+    ("older_host.py", include_str!("drivers/older_host.py")),
     ("sdk.mjs", include_str!("drivers/sdk.mjs")),
     ("typescript.mjs", include_str!("drivers/typescript.mjs")),
     ("kernel_typescript.mjs", include_str!("drivers/kernel_typescript.mjs")),

@@ -8,6 +8,7 @@ mod http;
 mod install;
 mod kernel;
 mod ours;
+mod peers;
 mod pins;
 mod relay;
 mod servers;
@@ -151,7 +152,7 @@ pub(crate) fn interop(flags: &Flags) -> Outcome {
 
 /// Runs the part of the acceptance check `sdk.cells` that needs foreign peers.
 pub(crate) fn verdict(rigour: Rigour) -> Outcome<Verdict> {
-    let others = [http::PREFIX, kernel::PREFIX];
+    let others = [http::PREFIX, kernel::PREFIX, peers::PREFIX];
     judged(&|cell| !others.iter().any(|other| cell.name.starts_with(other)), rigour)
 }
 
@@ -163,6 +164,11 @@ pub(crate) fn over_http(rigour: Rigour) -> Outcome<Verdict> {
 /// Runs the acceptance check `kernel.interop`.
 pub(crate) fn through_the_kernel(rigour: Rigour) -> Outcome<Verdict> {
     judged(&|cell| cell.name.starts_with(kernel::PREFIX), rigour)
+}
+
+/// Runs the acceptance check `stream.peers`.
+pub(crate) fn older_peers(rigour: Rigour) -> Outcome<Verdict> {
+    judged(&|cell| cell.name.starts_with(peers::PREFIX), rigour)
 }
 
 fn judged(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Verdict> {
@@ -183,6 +189,7 @@ fn all() -> Vec<Cell> {
     cells.extend(ours::cells());
     cells.extend(http::cells());
     cells.extend(kernel::cells());
+    cells.extend(peers::cells());
     cells
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod approvals;
 pub(crate) mod audit;
+pub(crate) mod callbacks;
 pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod connect;

@@ -5,6 +5,7 @@
 mod access;
 mod audit;
 mod begin;
+mod callbacks;
 mod connect;
 mod doctor;
 #[cfg(unix)]

@@ -143,7 +143,7 @@ async fn unserved(way: &str, host: &Client) -> usize {
     let mut tried = 0;
     for (name, params) in others() {
         // Names with these prefixes are refused with 1000, which is recorded; other methods are unknown as tool names.
-        let kept = ["mgp/callback/", "mgp/events/", "mgp/lifecycle/"];
+        let kept = ["mgp/events/", "mgp/lifecycle/"];
         let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
         for spelling in [name.replace('/', "."), tool_spelling(name)] {
             let through = json!({"name": spelling, "arguments": params});

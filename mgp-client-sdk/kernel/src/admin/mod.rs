@@ -5,6 +5,7 @@
 
 mod approvals;
 mod audit;
+mod callbacks;
 mod explain;
 mod methods;
 mod permissions;
@@ -12,13 +13,14 @@ mod process;
 mod servers;
 mod tools;
 
-use mgp_types::method::{CallbackRespond, EventsSubscribe, EventsUnsubscribe};
+use mgp_types::method::{EventsSubscribe, EventsUnsubscribe};
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
-    KernelExplain, KernelInfo, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
-    KernelPermissionsRevoke, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
-    KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
-    KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens,
+    KernelCallbacks, KernelCallbacksAnswer, KernelExplain, KernelInfo, KernelPermissions,
+    KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke, KernelReload,
+    KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
+    KernelServersStop, KernelSessions, KernelStop, KernelTools, KernelToolsApprove,
+    KernelToolsReject, KernelToolsTokens,
 };
 use mgp_types::service::Router;
 
@@ -50,12 +52,13 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .read::<KernelApprovals, _, _>(approvals::list)
         .change::<KernelApprovalsApprove, _, _>(approvals::approve)
         .change::<KernelApprovalsDeny, _, _>(approvals::deny)
+        .read::<KernelCallbacks, _, _>(callbacks::list)
+        .change::<KernelCallbacksAnswer, _, _>(callbacks::answer)
         .read::<KernelAudit, _, _>(audit::query)
         .read::<KernelAuditVerify, _, _>(audit::verify)
-        // The kernel does not offer callbacks and events (MGP §13), so as methods they are unknown to every caller.
+        // The kernel does not offer events (MGP §13), so as methods they are unknown to every caller.
         // Called as tools they follow the rules of this router: callers that are not operators are refused, which is
         // recorded.
-        .unserved::<CallbackRespond>()
         .unserved::<EventsSubscribe>()
         .unserved::<EventsUnsubscribe>()
         .into_router()

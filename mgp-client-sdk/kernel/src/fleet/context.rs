@@ -19,6 +19,7 @@ use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
 use crate::callers::Callers;
 use crate::login::Logins;
+use crate::questions::ServerQuestions;
 
 /// A function that creates an in-process server; called at each start.
 pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
@@ -46,6 +47,8 @@ pub(crate) struct FleetContext {
     pub(crate) changed_lists: ChangedLists,
     pub(crate) callers: Callers,
     pub(crate) subscriptions: ResourceSubscriptions,
+    /// The questions of servers that wait for an operator.
+    pub(crate) questions: ServerQuestions,
 }
 
 impl FleetContext {

@@ -51,6 +51,7 @@ pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
 const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Security)
     .with(Extension::Lifecycle)
+    .with(Extension::Callbacks)
     .with(Extension::Streaming);
 
 /// The sessions that one principal, or all principals, have with a server: a main session, and at times a
@@ -237,7 +238,11 @@ impl InstanceParts {
         };
         let (wait, ungranted) = policy::permission_flow(config);
         let traceparent = config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
-        let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
+        let questions = context.questions.clone();
+        let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
+        // Before the limits, which may leave callbacks out.
+        let ask_operator = move |cx, question| questions.clone().ask(cx, question);
+        let mut builder = gateway::pass_callbacks(builder, ask_operator)
             .governed(&context.governance, id.clone())
             .era(era)
             .limit_extensions(EXTENSIONS)

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod asking;
+mod callbacks;
 mod changes;
 mod eras;
 mod flow;

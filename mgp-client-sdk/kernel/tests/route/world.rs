@@ -45,10 +45,18 @@ pub(crate) async fn build(builder: KernelBuilder) -> Kernel {
 
 /// Connects a host to a kernel, as an agent.
 pub(crate) async fn host(kernel: &Kernel, agent: &str, builder: ClientBuilder) -> Client {
+    host_as(kernel, Principal::local().agent(agent), builder).await
+}
+
+/// Connects a host to a kernel, as a principal.
+pub(crate) async fn host_as(
+    kernel: &Kernel,
+    principal: Principal,
+    builder: ClientBuilder,
+) -> Client {
     let (here, there) = duplex();
     let stack = kernel.server().into_stack().unwrap();
-    let connection = Connection::new(there.reader, there.writer, stack)
-        .principal(Principal::local().agent(agent));
+    let connection = Connection::new(there.reader, there.writer, stack).principal(principal);
     tokio::spawn(connection.run());
     builder.connect(here.reader, here.writer).await.unwrap()
 }

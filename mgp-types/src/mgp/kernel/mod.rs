@@ -5,6 +5,7 @@
 
 mod approval;
 mod audit;
+mod callback;
 mod explain;
 mod permission;
 mod process;
@@ -17,6 +18,10 @@ pub use approval::{
 };
 pub use audit::{
     KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult,
+};
+pub use callback::{
+    KernelCallback, KernelCallbackAnswerParams, KernelCallbackAnswerResult, KernelCallbacksParams,
+    KernelCallbacksResult,
 };
 pub use explain::{
     ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,

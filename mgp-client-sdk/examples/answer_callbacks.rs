@@ -1,0 +1,48 @@
+//! Starts a server, calls a tool without arguments, and answers the questions of the server in the terminal (MGP §13.4).
+//!
+//! `cargo run -q -p mgp-client-sdk --example answer_callbacks -- PROGRAM [TOOL]`
+
+#![expect(clippy::print_stdout, reason = "it is a program for a terminal")]
+
+use std::io::Write as _;
+
+use mgp_client_sdk::CallbackAnswer;
+use mgp_client_sdk::prelude::*;
+use mgp_types::mgp::{CallbackRequestParams, CallbackType};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let usage = "usage: answer_callbacks PROGRAM [TOOL]";
+    let program = arguments.next().ok_or(usage)?;
+    let tool = arguments.next().unwrap_or_else(|| "clean".to_owned());
+    let client = Client::builder("answer_callbacks", "1.0")
+        // Reading a line waits for a person, so it has a thread of its own.
+        .on_callback(async |question| {
+            let answer = tokio::task::spawn_blocking(move || ask(&question)).await;
+            answer.map_err(|_| RpcError::internal("the terminal could not be read"))
+        })
+        .spawn(ChildCommand::new(program))
+        .await?;
+    println!("{}", client.call(tool).await?.to_text());
+    client.close().await;
+    Ok(())
+}
+
+/// Shows a question and reads its answer. An empty line leaves it unanswered.
+fn ask(question: &CallbackRequestParams) -> CallbackAnswer {
+    println!("{}", question.message.as_deref().unwrap_or_default());
+    if question.kind == CallbackType::Notification {
+        return CallbackAnswer::Dismissed;
+    }
+    if !question.options.is_empty() {
+        print!("({}) ", question.options.join(" / "));
+    }
+    let mut line = String::new();
+    let is_read = std::io::stdout().flush().and_then(|()| std::io::stdin().read_line(&mut line));
+    match line.trim() {
+        _ if is_read.is_err() => CallbackAnswer::Dismissed,
+        "" => CallbackAnswer::Dismissed,
+        text => CallbackAnswer::text(text),
+    }
+}

@@ -1,0 +1,154 @@
+//! Questions of servers whose callers cannot be asked: they wait for an operator (MGP §13.4).
+//!
+//! A question belongs to a running call, so it is kept in memory and ends with the call.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mgp_client_sdk::CallbackAnswer;
+use mgp_types::mgp::{CallbackRequestParams, CallbackType, KernelCallback};
+use mgp_types::service::{AgentId, Context, Principal, ServerId};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Payload, RpcError, random_name};
+use tokio::sync::oneshot;
+
+/// The maximum number of open questions of one server.
+const MAX_OF_SERVER: usize = 16;
+/// The maximum number of open questions.
+const MAX_OPEN: usize = 256;
+/// The time limit of a question that names none; the same as of a question to a caller.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
+/// The maximum time limit of a question.
+const MAX_TIMEOUT: Duration = Duration::from_mins(15);
+
+/// The questions of servers that wait for an operator.
+#[derive(Clone, Default)]
+pub(crate) struct ServerQuestions(Arc<Mutex<HashMap<String, OpenQuestion>>>);
+
+mgp_types::opaque_debug!(ServerQuestions);
+
+struct OpenQuestion {
+    listed: KernelCallback,
+    question: CallbackRequestParams,
+    principal: Principal,
+    answer: oneshot::Sender<CallbackAnswer>,
+}
+
+/// Removes a question when its call no longer waits.
+struct OpenGuard(ServerQuestions, String);
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.0.0.lock().remove(&self.1);
+    }
+}
+
+impl ServerQuestions {
+    /// Asks the operator, and waits for the answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the question.
+    pub(crate) async fn ask(
+        self,
+        cx: Context,
+        question: CallbackRequestParams,
+    ) -> Result<CallbackAnswer, RpcError> {
+        match question.kind {
+            // An operator is not asked to write the answer of a model, and a notification needs none.
+            CallbackType::Notification | CallbackType::LlmCompletion => {
+                return Ok(CallbackAnswer::Dismissed);
+            }
+            _ => {}
+        }
+        let (_open, answer) = self.open(&cx, question)?;
+        answer.await.map_err(|_| RpcError::internal("the question was closed"))
+    }
+
+    fn open(
+        &self,
+        cx: &Context,
+        question: CallbackRequestParams,
+    ) -> Result<(OpenGuard, oneshot::Receiver<CallbackAnswer>), RpcError> {
+        let id = random_name()?;
+        let id = id.get(..10).unwrap_or(&id).to_owned();
+        let listed = listed(&id, cx, &question);
+        let (sender, answer) = oneshot::channel();
+        let mut open = self.0.lock();
+        let of_server = open.values().filter(|one| one.listed.server_id == listed.server_id);
+        if of_server.count() >= MAX_OF_SERVER || open.len() >= MAX_OPEN {
+            let message = "too many questions of servers wait; `mgp callbacks ls` lists them";
+            return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
+        }
+        tracing::info!(server = %listed.server_id, id, "a question of a server waits for an operator");
+        let principal = cx.principal.clone();
+        open.insert(id.clone(), OpenQuestion { listed, question, principal, answer: sender });
+        drop(open);
+        Ok((OpenGuard(self.clone(), id), answer))
+    }
+
+    /// Returns the open questions about calls of an operator's tenant, oldest first.
+    pub(crate) fn list(&self, by: &Principal) -> Vec<KernelCallback> {
+        let open = self.0.lock();
+        let visible = open.values().filter(|one| one.principal.tenant() == by.tenant());
+        let mut all: Vec<_> = visible.map(|one| one.listed.clone()).collect();
+        all.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
+        all
+    }
+
+    /// Returns an open question, and its answer as read from an operator's response.
+    pub(crate) fn read(
+        &self,
+        by: &Principal,
+        id: &str,
+        response: &Payload,
+    ) -> Result<(KernelCallback, CallbackAnswer), RpcError> {
+        let open = self.0.lock();
+        let one = open.get(id).filter(|one| one.principal.tenant() == by.tenant());
+        let one = one.ok_or_else(|| unknown(id))?;
+        let is_plain = one.question.options.is_empty();
+        let response = match response.get::<String>().as_deref() {
+            Ok("yes" | "confirm" | "true") if is_plain && is_confirmation(one) => {
+                Payload::from_trusted("true")
+            }
+            Ok("no" | "cancel" | "false") if is_plain && is_confirmation(one) => {
+                Payload::from_trusted("false")
+            }
+            _ => response.clone(),
+        };
+        Ok((one.listed.clone(), CallbackAnswer::read(&one.question, &response)?))
+    }
+
+    /// Answers a question. Only the first answer counts.
+    pub(crate) fn answer(&self, id: &str, answer: CallbackAnswer) -> Result<(), RpcError> {
+        let one = self.0.lock().remove(id).ok_or_else(|| unknown(id))?;
+        one.answer.send(answer).map_err(|_| unknown(id))
+    }
+}
+
+fn is_confirmation(one: &OpenQuestion) -> bool {
+    one.question.kind == CallbackType::Confirmation
+}
+
+fn unknown(id: &str) -> RpcError {
+    let id = mgp_types::clip(id, 80);
+    let message = format!("no question `{id}` is open; `mgp callbacks ls` lists the open ones");
+    RpcError::new(ErrorCode::INVALID_PARAMS, message)
+}
+
+fn listed(id: &str, cx: &Context, question: &CallbackRequestParams) -> KernelCallback {
+    let limit = question.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+    let now = SystemTime::now();
+    let mut listed = KernelCallback::new(
+        id,
+        cx.server.as_ref().map_or_else(String::new, ServerId::to_string),
+        question.kind.clone(),
+        question.message.clone().unwrap_or_default(),
+        cx.principal.subject().as_str(),
+        now,
+        now + limit.min(MAX_TIMEOUT),
+    );
+    listed.options = question.options.clone();
+    listed.agent_id = cx.principal.as_agent().map(AgentId::to_string);
+    listed
+}

@@ -1,0 +1,240 @@
+//! Answers the callbacks of a server, or passes them on to the caller of their call (MGP §13.4).
+//!
+//! A server sends a notification again until it is answered: while the first one waits, repetitions are ignored; once
+//! it was answered, the same response is sent again.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mgp_stream::{CallbackAnswer, ask_callback, can_ask_callback};
+use mgp_transport::spawn_scoped;
+use mgp_types::mgp::{CallbackRequestParams, CallbackRespondParams, CallbackType};
+use mgp_types::service::{BoxFuture, Call, Context, Peer, Stack, keep_alive};
+use mgp_types::sync::Mutex;
+use mgp_types::{Id, Payload, RpcError};
+use tokio::time::{sleep, timeout};
+
+use super::OpenQuestion;
+use super::inbound::attribute;
+
+/// The maximum number of questions of one server that wait at the same time; another one is ignored, and answered
+/// when the server sends it again.
+const MAX_WAITING: usize = 64;
+/// The maximum number of responses that are kept for repeated notifications; the oldest is dropped first.
+const MAX_ANSWERED: usize = 256;
+/// The time limit of an answer to a question that names none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
+/// The maximum time limit of an answer.
+const MAX_TIMEOUT: Duration = Duration::from_mins(15);
+/// The maximum length in bytes of an id; a longer one is ignored.
+const MAX_ID_BYTES: usize = 256;
+/// The maximum length in bytes of a question with all its members; a longer one is dismissed.
+const MAX_QUESTION_BYTES: usize = 256 * 1024;
+/// The interval of checks whether the call of a question still runs.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The future of an answer.
+type Answering = BoxFuture<'static, Result<CallbackAnswer, RpcError>>;
+
+/// The party that answers the callbacks of a server.
+#[derive(Clone)]
+pub(crate) enum CallbackHandler {
+    /// A function of the SDK's user.
+    Own(Arc<dyn Fn(CallbackRequestParams) -> Answering + Send + Sync>),
+    /// The caller of the call during which the server asks; the function answers for callers that cannot be asked.
+    Caller(Arc<dyn Fn(Context, CallbackRequestParams) -> Answering + Send + Sync>),
+}
+
+impl fmt::Debug for CallbackHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Own(_) => "Own",
+            Self::Caller(_) => "Caller",
+        })
+    }
+}
+
+/// The callbacks of one connection, in its scope.
+#[derive(Default)]
+pub(crate) struct ReceivedCallbacks {
+    /// The stack on which responses are sent; set once the connection is established.
+    stack: OnceLock<Stack>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    waiting: HashSet<String>,
+    answered: VecDeque<(String, Payload)>,
+}
+
+/// What to do with a notification.
+enum Received {
+    New,
+    Answered(Payload),
+    Ignored,
+}
+
+impl ReceivedCallbacks {
+    /// Sets the stack on which responses are sent.
+    pub(crate) fn send_on(&self, stack: &Stack) {
+        // A connection is established once, so the stack was not set before.
+        let _ = self.stack.set(stack.clone());
+    }
+
+    fn receive(&self, id: &str) -> Received {
+        if id.len() > MAX_ID_BYTES {
+            return Received::Ignored;
+        }
+        let mut table = self.table.lock();
+        if let Some((_, response)) = table.answered.iter().find(|(answered, _)| answered == id) {
+            return Received::Answered(response.clone());
+        }
+        if table.waiting.len() >= MAX_WAITING || !table.waiting.insert(id.to_owned()) {
+            return Received::Ignored;
+        }
+        Received::New
+    }
+
+    fn answered(&self, id: &str, response: &Payload) {
+        let mut table = self.table.lock();
+        if table.answered.len() >= MAX_ANSWERED {
+            table.answered.pop_front();
+        }
+        table.answered.push_back((id.to_owned(), response.clone()));
+    }
+
+    /// Sends a response. One that is lost is sent again when the server repeats its question.
+    async fn respond(&self, call: &Call, id: &str, response: Payload) {
+        let Some(stack) = self.stack.get() else { return };
+        let cx = call.cx().peer.context(&call.cx().scope);
+        let params = CallbackRespondParams::new(id, response);
+        let sent = match Call::ask::<mgp_types::method::CallbackRespond>(&params, cx) {
+            Ok(call) => stack.send(call).await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, callback = id, "response to a callback was not accepted");
+        }
+    }
+}
+
+/// Removes a question from those that wait.
+struct WaitingGuard {
+    received: Arc<ReceivedCallbacks>,
+    id: String,
+}
+
+impl Drop for WaitingGuard {
+    fn drop(&mut self) {
+        self.received.table.lock().waiting.remove(&self.id);
+    }
+}
+
+/// Handles a callback notification in a task of its own, so that nothing else waits for the answer.
+pub(super) fn receive(handler: &CallbackHandler, call: Call) {
+    let question: CallbackRequestParams = match call.params().get() {
+        Ok(question) => question,
+        Err(error) => return tracing::debug!(%error, "invalid callback"),
+    };
+    let received = call.cx().scope.state::<ReceivedCallbacks>();
+    let (id, scope) = (question.callback_id.clone(), call.cx().scope.clone());
+    match received.receive(&id) {
+        Received::Ignored => {}
+        Received::Answered(response) => {
+            drop(spawn_scoped(&scope, async move { received.respond(&call, &id, response).await }));
+        }
+        Received::New => {
+            let waiting = WaitingGuard { received, id };
+            // Found now, while the call certainly runs: its answer may be the next message.
+            let answering = answer(handler, &call, question.clone());
+            drop(spawn_scoped(&scope, handle(answering, call, question, waiting)));
+        }
+    }
+}
+
+async fn handle(
+    answering: Answering,
+    call: Call,
+    question: CallbackRequestParams,
+    waiting: WaitingGuard,
+) {
+    let peer = call.cx().peer.clone();
+    let limit = question.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+    let answering = timeout(limit.min(MAX_TIMEOUT), answering);
+    if question.kind == CallbackType::Notification {
+        // It is shown even if its call has ended, and needs no answer.
+        drop(answering.await);
+        return;
+    }
+    let answer = tokio::select! {
+        answer = answering => answer,
+        () = ended(&peer, question.request_id.as_ref()) => return,
+    };
+    // Without an answer the server must not wait: it is dismissed, which confirms nothing.
+    let answer = match answer {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, callback = waiting.id, "callback was not answered");
+            CallbackAnswer::Dismissed
+        }
+        Err(_) => CallbackAnswer::Dismissed,
+    };
+    let response = answer.into_response(&question);
+    waiting.received.answered(&waiting.id, &response);
+    waiting.received.respond(&call, &waiting.id, response).await;
+}
+
+/// Waits until the call of a question has ended.
+async fn ended(peer: &Peer, request: Option<&Id>) {
+    let Some(request) = request else { return std::future::pending().await };
+    while peer.in_flight(request).is_some() {
+        sleep(CHECK_INTERVAL).await;
+    }
+}
+
+/// Returns the future of the answer to a question, which belongs to the call that it names.
+fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParams) -> Answering {
+    if Payload::of(&question).map_or(0, |text| text.as_str().len()) > MAX_QUESTION_BYTES {
+        let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");
+        return Box::pin(std::future::ready(Err(RpcError::invalid_params(message))));
+    }
+    let otherwise = match handler {
+        CallbackHandler::Own(handler) => return handler(question),
+        CallbackHandler::Caller(otherwise) => otherwise.clone(),
+    };
+    let origin = match &question.request_id {
+        Some(request) => call
+            .cx()
+            .peer
+            .in_flight(request)
+            .map(|call| call.cx)
+            .ok_or_else(|| RpcError::invalid_params("the callback names no call that runs")),
+        None => attribute(call, None),
+    };
+    Box::pin(async move { pass_on(origin?, question, &*otherwise).await })
+}
+
+/// Asks the caller of a call; `otherwise` answers if the caller cannot be asked.
+async fn pass_on(
+    origin: Context,
+    mut question: CallbackRequestParams,
+    otherwise: &(dyn Fn(Context, CallbackRequestParams) -> Answering + Send + Sync),
+) -> Result<CallbackAnswer, RpcError> {
+    let _open = OpenQuestion::of(&origin);
+    let waiting = "waiting for the answer to a question of the server";
+    if !can_ask_callback(&origin, &question) {
+        let answering = otherwise(origin.clone(), question);
+        return keep_alive(&origin.outlet, waiting, answering).await;
+    }
+    let key = format!("callback-{}", question.callback_id);
+    if let Some(server) = &origin.server {
+        // A person must not take the question of one server for that of another.
+        let text = question.message.take().unwrap_or_default();
+        question.message = Some(format!("The server `{server}` asks:\n{text}"));
+    }
+    question.mgp = None;
+    keep_alive(&origin.outlet, waiting, ask_callback(&origin, &key, question)).await
+}

@@ -1,0 +1,20 @@
+//! Asks the user before a tool does harm: as an MGP callback, or as a form for hosts of plain MCP.
+//!
+//! `cargo run -q -p mgp-client-sdk --example answer_callbacks -- target/debug/examples/confirm` answers in the terminal.
+
+use mgp_server_sdk::ContextExt as _;
+use mgp_server_sdk::prelude::*;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), ServeError> {
+    let clean = Tool::new("clean", "Deletes old files", |cx: Context| async move {
+        let age = cx.select("Delete files of which age?", ["a month", "a year"]).await?;
+        // `true` only for a clear yes; without an answer in time this is an error, and nothing is deleted.
+        if !cx.confirm(format!("Delete 3 files older than {age}?")).await? {
+            return Ok("nothing was deleted".to_owned());
+        }
+        cx.inform("deleting").await;
+        Ok::<_, RpcError>(format!("3 files older than {age} were deleted"))
+    });
+    Server::new("confirm", "1.0").tool(clean).logging().serve_stdio().await
+}

@@ -1,0 +1,107 @@
+//! A question to the user: a confirmation, a text, a choice (MGP §13.4; MCP elicitation).
+
+use std::fmt;
+use std::time::Duration;
+
+use mgp_stream::{CallbackAnswer, ask_callback};
+use mgp_types::mgp::{CallbackRequestParams, CallbackType};
+use mgp_types::service::{BoxFuture, Context};
+use mgp_types::{ErrorCode, RpcError, millis};
+
+use super::Question;
+
+/// A question to the user of the caller; await it to ask it.
+///
+/// A caller that negotiated MGP callbacks gets one, any other caller an elicitation: as a request, or in the modern era
+/// as a round of the call.
+///
+/// # Errors
+/// Code 3003 if the question was not answered in time, or was closed: that never counts as a yes. 1000 if the caller
+/// can be asked in neither form (−32021 in the modern era), 3001 if 64 questions of its session are open, −32602 if
+/// its answer is not one of the options.
+#[must_use = "the question is asked when it is awaited"]
+pub struct UserQuestion<T> {
+    question: Question,
+    params: CallbackRequestParams,
+    read: fn(CallbackAnswer, &CallbackRequestParams) -> Option<T>,
+}
+
+impl<T> fmt::Debug for UserQuestion<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UserQuestion").field(&self.params).finish()
+    }
+}
+
+impl<T> UserQuestion<T> {
+    fn new(
+        cx: &Context,
+        kind: CallbackType,
+        message: String,
+        read: fn(CallbackAnswer, &CallbackRequestParams) -> Option<T>,
+    ) -> Self {
+        let mut params = CallbackRequestParams::new("", kind);
+        params.message = Some(message);
+        Self { question: Question::new(cx, "callback"), params, read }
+    }
+
+    /// Sets the possible answers. For a confirmation the first one is the yes; default: `confirm` and `cancel`.
+    pub fn options<O: Into<String>>(mut self, options: impl IntoIterator<Item = O>) -> Self {
+        self.params.options = options.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the time limit of the answer, at most 15 minutes and the rest of the call's time limit. Default: 60 s.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.params.timeout_ms = Some(millis(limit));
+        self
+    }
+
+    /// Sets the key of the question, which must be unique within the call. Default: numbered in order of creation.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.question.key = Some(key.into());
+        self
+    }
+}
+
+impl<T: Send + 'static> IntoFuture for UserQuestion<T> {
+    type Output = Result<T, RpcError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { question, params, read } = self;
+        Box::pin(async move {
+            let key = question.key()?;
+            let answer = ask_callback(&question.cx, &key, params.clone()).await?;
+            read(answer, &params).ok_or_else(|| {
+                let message = "the user closed the question without an answer";
+                RpcError::new(ErrorCode::TIMEOUT, message)
+            })
+        })
+    }
+}
+
+pub(super) fn confirm(cx: &Context, message: String) -> UserQuestion<bool> {
+    let read = |answer, params: &_| match answer {
+        CallbackAnswer::Declined => Some(false),
+        CallbackAnswer::Given(_) => Some(answer.confirms(params)),
+        _ => None,
+    };
+    let question = UserQuestion::new(cx, CallbackType::Confirmation, message, read);
+    question.options(["confirm", "cancel"])
+}
+
+pub(super) fn text(cx: &Context, kind: CallbackType, message: String) -> UserQuestion<String> {
+    UserQuestion::new(cx, kind, message, |answer, _| match answer {
+        CallbackAnswer::Given(response) => response.get().ok(),
+        _ => None,
+    })
+}
+
+pub(super) fn inform(cx: &Context, message: String) -> BoxFuture<'static, ()> {
+    let (cx, mut note) = (cx.clone(), CallbackRequestParams::new("", CallbackType::Notification));
+    note.message = Some(message);
+    Box::pin(async move {
+        // A caller that is gone needs no notification.
+        let _ = ask_callback(&cx, "inform", note).await;
+    })
+}

@@ -1,0 +1,96 @@
+//! The answer to a callback, and the check whether it is one of the possible answers (MGP §13.4).
+
+use mgp_types::mgp::{CallbackRequestParams, CallbackType};
+use mgp_types::{ErrorCode, Payload, RpcError};
+
+/// Words for "no" among the options of a confirmation.
+const NEGATIVE: [&str; 9] =
+    ["cancel", "no", "deny", "decline", "reject", "abort", "refuse", "stop", "false"];
+
+/// The answer to a callback.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CallbackAnswer {
+    /// The response: one of the options, a text, or the object of a completion.
+    Given(Payload),
+    /// The user said no.
+    Declined,
+    /// The user closed the question, or there is no user.
+    Dismissed,
+}
+
+impl CallbackAnswer {
+    /// Creates the answer with a text: an option, or what the user wrote.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        // Texts can always be encoded.
+        Payload::of(text).map_or(Self::Dismissed, Self::Given)
+    }
+
+    /// Returns the `response` of `mgp/callback/respond`.
+    ///
+    /// To decline a confirmation is its negative option, if it has a known one; everything else that is no answer is
+    /// `null`.
+    #[must_use]
+    pub fn into_response(self, question: &CallbackRequestParams) -> Payload {
+        let null = || Payload::from_trusted("null");
+        match self {
+            Self::Given(response) => response,
+            Self::Dismissed => null(),
+            Self::Declined if question.kind != CallbackType::Confirmation => null(),
+            Self::Declined if question.options.is_empty() => Payload::from_trusted("false"),
+            Self::Declined => {
+                let no = question.options.iter().find(|option| is_negative(option));
+                no.and_then(|no| Payload::of(no).ok()).unwrap_or_else(null)
+            }
+        }
+    }
+
+    /// Reads a `response`, which must be possible for the question; `null` dismisses it.
+    ///
+    /// # Errors
+    /// Returns −32602 if the response is not one of the options, or does not have the type of an answer.
+    pub fn read(question: &CallbackRequestParams, response: &Payload) -> Result<Self, RpcError> {
+        if response.as_str().trim() == "null" {
+            return Ok(Self::Dismissed);
+        }
+        let text = response.get::<String>().ok();
+        let is_possible = match (&question.kind, &text) {
+            _ if !question.options.is_empty() => {
+                text.as_ref().is_some_and(|text| question.options.contains(text))
+            }
+            (CallbackType::Confirmation, None) => response.get::<bool>().is_ok(),
+            (CallbackType::Input | CallbackType::Selection, None) => false,
+            (CallbackType::LlmCompletion, _) => response.as_str().trim_start().starts_with('{'),
+            _ => true,
+        };
+        if is_possible {
+            return Ok(Self::Given(response.clone()));
+        }
+        let expected = if question.options.is_empty() {
+            format!("an answer to a question of type `{}`", question.kind)
+        } else {
+            let options: Vec<_> = question.options.iter().collect();
+            format!("one of the options {options:?}")
+        };
+        let message = format!("the response is not {expected}; `null` leaves it unanswered");
+        Err(RpcError::new(ErrorCode::INVALID_PARAMS, message))
+    }
+
+    /// Returns whether the answer confirms: the first option, if that is no negative word, or `true`.
+    #[must_use]
+    pub fn confirms(&self, question: &CallbackRequestParams) -> bool {
+        let Self::Given(response) = self else { return false };
+        match response.get::<String>() {
+            Ok(text) if question.options.is_empty() => {
+                matches!(text.as_str(), "confirm" | "yes" | "true")
+            }
+            Ok(text) => question.options.first() == Some(&text) && !is_negative(&text),
+            Err(_) => response.get::<bool>().is_ok_and(|yes| yes),
+        }
+    }
+}
+
+fn is_negative(option: &str) -> bool {
+    NEGATIVE.iter().any(|no| option.eq_ignore_ascii_case(no))
+}

@@ -1,0 +1,140 @@
+//! Asks the caller of a call, in the form that it negotiated (MGP §13.4; MCP elicitation and sampling).
+
+use std::time::Duration;
+
+use mgp_types::mgp::{CallbackRequestParams, CallbackType, NotificationExtension};
+use mgp_types::service::{CallerAccess, Context, OutletItem, OutletItemKind};
+use mgp_types::{ErrorCode, Payload, RpcError, millis};
+use tokio::time::{Instant, timeout_at};
+
+use super::answer::CallbackAnswer;
+use super::bridge;
+use super::layer::CallbackChannel;
+
+/// The time limit of a question that names none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
+/// The maximum time limit of a question.
+const MAX_TIMEOUT: Duration = Duration::from_mins(15);
+/// The time after which an unanswered notification is sent again: it may have been lost.
+const RESEND_INTERVAL: Duration = Duration::from_secs(5);
+/// The maximum number of times that a notification is sent.
+const MAX_ATTEMPTS: u32 = 4;
+/// The maximum length in bytes of a question with its options.
+const MAX_QUESTION_BYTES: usize = 64 * 1024;
+
+/// Asks the caller of a call a question, and waits for the answer; `callback_id` and `request_id` are set here.
+///
+/// A caller that negotiated callbacks gets one; any other gets an elicitation, or for `llm_completion` a request for
+/// sampling. A `notification` is only sent. `key` identifies the question within the call and must be the same each
+/// time the handler runs.
+///
+/// # Errors
+/// Returns 3003 if there was no answer in time: nothing is confirmed. 3001 if too many questions are open, 1000
+/// (−32021 for a modern caller) if the caller cannot be asked, −32602 if its answer is not a possible one.
+///
+/// # Cancel safety
+/// Dropping the future withdraws the question.
+pub async fn ask_callback(
+    cx: &Context,
+    key: &str,
+    mut question: CallbackRequestParams,
+) -> Result<CallbackAnswer, RpcError> {
+    let mut size = question.message.as_ref().map_or(0, String::len);
+    size += question.options.iter().map(String::len).sum::<usize>();
+    if size > MAX_QUESTION_BYTES {
+        let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");
+        return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
+    }
+    let limit = question.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+    let limit = limit.min(MAX_TIMEOUT).min(cx.deadline.remaining().unwrap_or(MAX_TIMEOUT));
+    let until = Instant::now() + limit;
+    question.timeout_ms = Some(millis(limit));
+    let channel = channel(cx, &question.kind);
+    if question.kind == CallbackType::Notification {
+        notify(cx, channel, question).await;
+        return Ok(CallbackAnswer::Dismissed);
+    }
+    let late = |_| {
+        let message = format!(
+            "the question was not answered within {}s, so nothing was confirmed; call again to be asked again",
+            limit.as_secs_f32().ceil()
+        );
+        RpcError::new(ErrorCode::TIMEOUT, message)
+    };
+    let Some(channel) = channel else {
+        return timeout_at(until, bridge::ask(cx, key, &question)).await.map_err(late)?;
+    };
+    let CallerAccess::Channel(rounds) = &cx.caller_access else {
+        return timeout_at(until, ask_back(cx, channel, question)).await.map_err(late)?;
+    };
+    // Another question may end the round, and the handler runs again: then this one is not asked twice.
+    let kept = format!("callback.{key}");
+    if let Some(response) = rounds.kept(&kept) {
+        return CallbackAnswer::read(&question, &response);
+    }
+    let asking = ask_back(cx, channel, question.clone());
+    let answer = timeout_at(until, asking).await.map_err(late)??;
+    rounds.keep(&kept, &answer.clone().into_response(&question));
+    Ok(answer)
+}
+
+/// Returns whether the caller of a call can be asked a question: by a callback, an elicitation or sampling.
+#[must_use]
+pub fn can_ask_callback(cx: &Context, question: &CallbackRequestParams) -> bool {
+    channel(cx, &question.kind).is_some()
+        || question.kind == CallbackType::Notification
+        || (!matches!(cx.caller_access, CallerAccess::Unavailable)
+            && bridge::is_offered(cx, question))
+}
+
+/// Returns the channel for callbacks. A caller that offers sampling is asked for completions that way.
+fn channel<'a>(cx: &'a Context, kind: &CallbackType) -> Option<&'a CallbackChannel> {
+    let is_sampled = *kind == CallbackType::LlmCompletion && cx.caller.accepts.sampling;
+    let wanted = !is_sampled && cx.outlet.wants(OutletItemKind::Callback);
+    cx.extensions.get::<CallbackChannel>().filter(|_| wanted)
+}
+
+/// Sends the callback, again while it may have been lost, and waits for the answer.
+async fn ask_back(
+    cx: &Context,
+    channel: &CallbackChannel,
+    mut question: CallbackRequestParams,
+) -> Result<CallbackAnswer, RpcError> {
+    let mut waiting = channel.table.open(channel.owner.clone(), &mut question)?;
+    question.request_id = Some(channel.request.clone());
+    let unanswered = || {
+        let message = "the caller disconnected without an answer, so nothing was confirmed";
+        RpcError::new(ErrorCode::TIMEOUT, message)
+    };
+    for attempt in 1..=MAX_ATTEMPTS {
+        if attempt > 1 {
+            let mut mgp = NotificationExtension::new();
+            mgp.attempt = Some(attempt);
+            question.mgp = Some(mgp);
+        }
+        let item = OutletItem::Callback(Payload::of(&question)?);
+        cx.outlet.send(item).await.map_err(|_| unanswered())?;
+        if let Ok(answer) = timeout_at(Instant::now() + RESEND_INTERVAL, &mut waiting.answer).await
+        {
+            return answer.map_err(|_| unanswered());
+        }
+    }
+    (&mut waiting.answer).await.map_err(|_| unanswered())
+}
+
+/// Informs the user: as a callback, else as a log message. A caller that wants neither is not informed.
+async fn notify(cx: &Context, channel: Option<&CallbackChannel>, mut note: CallbackRequestParams) {
+    let item = if let Some(channel) = channel {
+        let Ok(id) = mgp_types::random_name() else { return };
+        note.callback_id = id;
+        note.request_id = Some(channel.request.clone());
+        note.timeout_ms = None;
+        Payload::of(&note).map(OutletItem::Callback)
+    } else {
+        bridge::log_message(&note).map(OutletItem::Log)
+    };
+    if let Ok(item) = item {
+        // A caller that is gone needs no notification.
+        let _ = cx.outlet.send(item).await;
+    }
+}

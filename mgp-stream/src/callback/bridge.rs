@@ -1,0 +1,168 @@
+//! Callbacks for callers that did not negotiate them: as elicitation, sampling and log messages of MCP.
+
+use mgp_types::mcp::{
+    ClientCapabilities, ContentBlock, CreateMessageParams, CreateMessageResult, ElicitAction,
+    ElicitParams, ElicitResult, LogLevel, LogMessageParams, ModelHint, ModelPreferences, Role,
+    SamplingMessage,
+};
+use mgp_types::method::{ElicitationCreate, Request as _, SamplingCreateMessage};
+use mgp_types::mgp::{CallbackRequestParams, CallbackType};
+use mgp_types::service::{CallerRequest, Context};
+use mgp_types::{ErrorCode, Number, Object, OneOrMany, Payload, RawObject, RpcError};
+use serde::{Deserialize, Serialize};
+
+use super::answer::CallbackAnswer;
+
+/// The member of the form that has the answer.
+const ANSWER: &str = "answer";
+
+/// The maximum number of tokens of a completion that names none.
+const MAX_TOKENS: u64 = 1_024;
+
+/// Asks a question by a method of MCP.
+pub(super) async fn ask(
+    cx: &Context,
+    key: &str,
+    question: &CallbackRequestParams,
+) -> Result<CallbackAnswer, RpcError> {
+    if question.kind == CallbackType::LlmCompletion {
+        let ask = CallerRequest::new(SamplingCreateMessage::METHOD, sampling(question)?);
+        return completion(&cx.ask(key, ask).await?).map(CallbackAnswer::Given);
+    }
+    if cx.caller.accepts.elicitation && !is_offered(cx, question) {
+        let message = "the caller can be asked neither by callbacks nor by forms";
+        return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, message));
+    }
+    let mut form = ElicitParams::new(question.message.clone().unwrap_or_default());
+    form.requested_schema = Some(schema(question)?);
+    let ask = CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&form)?);
+    // The answer may permit something, so one that was given before the question does not count.
+    let answer: ElicitResult = cx.ask_again(key, ask).await?.get()?;
+    match answer.action {
+        ElicitAction::Accept => {
+            let content = Payload::of(&answer.content.unwrap_or_default())?.get::<Object>()?;
+            let response = content.get(ANSWER).cloned();
+            let missing =
+                || RpcError::invalid_params(format!("the form was accepted without `{ANSWER}`"));
+            CallbackAnswer::read(question, &response.ok_or_else(missing)?)
+        }
+        ElicitAction::Decline => Ok(CallbackAnswer::Declined),
+        _ => Ok(CallbackAnswer::Dismissed),
+    }
+}
+
+/// Returns whether the caller offers the method of MCP that asks a question; forms need the mode `form`.
+pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool {
+    if question.kind == CallbackType::LlmCompletion {
+        return cx.caller.accepts.sampling;
+    }
+    let offered = cx.caller.capabilities.as_ref().and_then(|all| all.get().ok());
+    let offered: ClientCapabilities = offered.unwrap_or_default();
+    let has_forms =
+        offered.elicitation.is_none_or(|modes| modes.form.is_some() || modes.url.is_none());
+    cx.caller.accepts.elicitation && has_forms
+}
+
+/// Returns the form with the one answer.
+fn schema(question: &CallbackRequestParams) -> Result<RawObject, RpcError> {
+    #[derive(Serialize)]
+    struct Field<'a> {
+        #[serde(rename = "type")]
+        kind: &'a str,
+        title: &'a str,
+        #[serde(rename = "enum", skip_serializing_if = "Option::is_none")]
+        options: Option<&'a [String]>,
+    }
+    let options = Some(&question.options[..]).filter(|options| !options.is_empty());
+    let is_yes_or_no = question.kind == CallbackType::Confirmation && options.is_none();
+    let kind = if is_yes_or_no { "boolean" } else { "string" };
+    let field = Payload::of(&Field { kind, title: "Answer", options })?;
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"{ANSWER}":{}}},"required":["{ANSWER}"]}}"#,
+        field.as_str()
+    );
+    Payload::from_trusted(schema).get()
+}
+
+/// Returns the log message for a user who cannot be notified.
+pub(super) fn log_message(note: &CallbackRequestParams) -> Result<Payload, RpcError> {
+    let text = Payload::of(note.message.as_deref().unwrap_or_default())?;
+    Payload::of(&LogMessageParams::new(LogLevel::Notice, text))
+}
+
+// === Completions ===
+
+/// The members of an `llm_completion`, as later revisions define them.
+#[derive(Deserialize)]
+struct Completion {
+    #[serde(default)]
+    messages: Vec<Message>,
+    #[serde(default)]
+    model_hints: ModelHints,
+    max_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: String,
+    content: String,
+}
+
+#[derive(Default, Deserialize)]
+struct ModelHints {
+    provider: Option<String>,
+    speed_priority: Option<f64>,
+    intelligence_priority: Option<f64>,
+}
+
+fn sampling(question: &CallbackRequestParams) -> Result<Payload, RpcError> {
+    let Completion { messages, model_hints: hints, max_tokens } = Payload::of(question)?.get()?;
+    let mut asked = Vec::new();
+    // Besides messages, the message of the question describes them.
+    let (system, prompt) = match question.message.clone() {
+        Some(text) if messages.is_empty() => (None, Some(text)),
+        text => (text, None),
+    };
+    let mut system: Vec<String> = system.into_iter().collect();
+    let prompt = prompt.map(|content| Message { role: "user".to_owned(), content });
+    for Message { role, content } in messages.into_iter().chain(prompt) {
+        let role = match role.as_str() {
+            "system" => {
+                system.push(content);
+                continue;
+            }
+            "assistant" => Role::Assistant,
+            _ => Role::User,
+        };
+        asked.push(SamplingMessage::new(role, OneOrMany::One(ContentBlock::text(content))));
+    }
+    let mut params = CreateMessageParams::new(asked, max_tokens.unwrap_or(MAX_TOKENS));
+    params.system_prompt = (!system.is_empty()).then(|| system.join("\n"));
+    let mut preferences = ModelPreferences::new();
+    preferences.speed_priority = hints.speed_priority.map(Number::from);
+    preferences.intelligence_priority = hints.intelligence_priority.map(Number::from);
+    if let Some(provider) = hints.provider {
+        let mut hint = ModelHint::new();
+        hint.name = Some(provider);
+        preferences.hints = vec![hint].into();
+    }
+    params.model_preferences = Some(preferences);
+    Payload::of(&params)
+}
+
+/// Converts the message of a model to the response of an `llm_completion`.
+fn completion(message: &Payload) -> Result<Payload, RpcError> {
+    #[derive(Serialize)]
+    struct Response {
+        content: String,
+        model: String,
+        tool_calls: [(); 0],
+    }
+    let message: CreateMessageResult = message.get()?;
+    let texts = message.content.as_slice().iter().filter_map(|block| match block {
+        ContentBlock::Text(text) => Some(text.text.as_str()),
+        _ => None,
+    });
+    let content = texts.collect::<Vec<_>>().join("\n");
+    Payload::of(&Response { content, model: message.model, tool_calls: [] })
+}

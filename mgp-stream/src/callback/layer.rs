@@ -1,0 +1,99 @@
+//! The layer that answers `mgp/callback/respond` and lets inner services ask callbacks (MGP §13.4).
+//!
+//! Applies to: inbound.
+
+use std::future::{Ready, ready};
+
+use mgp_types::method::{CallbackRespond, Request as _};
+use mgp_types::mgp::{CallbackRespondParams, CallbackRespondResult, Extension};
+use mgp_types::service::{Call, Context, Either, Kind, MgpService, Params, Reply, Router, Stack};
+use mgp_types::{Id, RpcError};
+use tower_service::Service;
+
+use super::table::{CallbackTable, Owner};
+
+/// Layer that delivers the answers of callbacks to the calls that wait for them.
+///
+/// It belongs above all layers that wait: an answer must not wait for a turn behind the call that needs it.
+///
+/// ```
+/// use mgp_stream::CallbackLayer;
+/// use mgp_types::service::{Reply, Stack, mock};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let callbacks = CallbackLayer::default();
+/// let inner = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+/// let mut client = mock::client(Stack::new(callbacks.layer(inner)));
+/// let late = r#"{"callback_id":"old","response":"confirm"}"#;
+/// // Without the extension the method is left to the inner service.
+/// assert!(client.request("mgp/callback/respond", late).await.is_ok());
+/// assert_eq!(callbacks.open(), 0);
+/// # });
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct CallbackLayer(CallbackTable);
+
+impl CallbackLayer {
+    /// Returns a router for `mgp/callback/respond`, for callers that call it as a tool.
+    #[must_use]
+    pub fn router(&self) -> Router {
+        let layer = self.clone();
+        let answer = Stack::from_fn(move |call: Call| {
+            ready(if call.cx().caller.has(Extension::Callbacks) {
+                layer.respond(call.cx(), call.params())
+            } else {
+                Err(RpcError::method_not_found(CallbackRespond::METHOD))
+            })
+        });
+        Router::new().route(CallbackRespond::METHOD, answer)
+    }
+
+    /// Returns the number of callbacks that wait for an answer.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.0.len()
+    }
+
+    fn respond(&self, cx: &Context, params: &Params) -> Result<Reply, RpcError> {
+        let CallbackRespondParams { callback_id, response, .. } = params.get()?;
+        let status = self.0.answer(&Owner::of(cx), &callback_id, &response)?;
+        Reply::of(&CallbackRespondResult::new(callback_id, status))
+    }
+}
+
+/// The way of a call to ask its caller callbacks; a forwarded call keeps it.
+pub(super) struct CallbackChannel {
+    pub(super) table: CallbackTable,
+    pub(super) owner: Owner,
+    /// The id that the caller gave the call.
+    pub(super) request: Id,
+}
+
+mgp_types::layer_service! {
+    /// Service of [`CallbackLayer`].
+    pub CallbackService for CallbackLayer
+}
+
+impl<S: MgpService> Service<Call> for CallbackService<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        if call.kind() == Kind::Request && call.cx().caller.has(Extension::Callbacks) {
+            if call.is::<CallbackRespond>() {
+                let answer = self.layer.respond(call.cx(), call.params());
+                return Either::Right { future: ready(answer) };
+            }
+            if let Some(request) = call.cx().wire_id.clone() {
+                let (table, owner) = (self.layer.0.clone(), Owner::of(call.cx()));
+                call.cx_mut().extensions.insert(CallbackChannel { table, owner, request });
+            }
+        }
+        Either::Left { future: self.inner.call(call) }
+    }
+}

@@ -1,0 +1,121 @@
+//! The callbacks that wait for an answer, by ids that cannot be guessed (MGP §13.4).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use mgp_types::mgp::{CallbackRequestParams, CallbackStatus};
+use mgp_types::service::{Context, Principal, ScopeId, ScopeKind};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Payload, RpcError, random_name};
+use tokio::sync::oneshot;
+
+use super::answer::CallbackAnswer;
+
+/// The maximum number of open callbacks of one owner; another one is refused with 3001.
+const MAX_OPEN: usize = 64;
+
+/// The maximum number of answered callbacks that are remembered, so that a repeated answer is recognized; the oldest
+/// is forgotten first.
+const MAX_ANSWERED: usize = 1024;
+
+/// The party that may answer: the session of the call, or in the modern era, which has no sessions over HTTP, any
+/// request of the principal.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    /// The connection or session; `None` for single requests.
+    scope: Option<ScopeId>,
+    principal: Principal,
+}
+
+impl Owner {
+    pub(super) fn of(cx: &Context) -> Self {
+        let lasts = matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
+        Self { scope: lasts.then(|| cx.scope.id()), principal: cx.principal.clone() }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.scope == other.scope && self.principal == other.principal
+    }
+}
+
+/// The callbacks of a server; shared by all its connections.
+#[derive(Clone, Default)]
+pub(super) struct CallbackTable(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    open: HashMap<String, OpenCallback>,
+    answered: VecDeque<(String, Owner)>,
+}
+
+struct OpenCallback {
+    owner: Owner,
+    question: CallbackRequestParams,
+    answer: oneshot::Sender<CallbackAnswer>,
+}
+
+impl CallbackTable {
+    /// Opens a callback, and gives it its id.
+    pub(super) fn open(
+        &self,
+        owner: Owner,
+        question: &mut CallbackRequestParams,
+    ) -> Result<WaitingCallback, RpcError> {
+        question.callback_id = random_name()?;
+        let (sender, answer) = oneshot::channel();
+        let mut table = self.0.lock();
+        if table.open.values().filter(|open| open.owner.is(&owner)).count() >= MAX_OPEN {
+            return Err(RpcError::new(
+                ErrorCode::RESOURCE_EXHAUSTED,
+                format!("{MAX_OPEN} questions of this session are open; answer some first"),
+            ));
+        }
+        let open = OpenCallback { owner, question: question.clone(), answer: sender };
+        table.open.insert(question.callback_id.clone(), open);
+        drop(table);
+        Ok(WaitingCallback { table: self.clone(), id: question.callback_id.clone(), answer })
+    }
+
+    /// Answers a callback. An id that another session owns is unknown.
+    pub(super) fn answer(
+        &self,
+        by: &Owner,
+        id: &str,
+        response: &Payload,
+    ) -> Result<CallbackStatus, RpcError> {
+        let mut table = self.0.lock();
+        if let Some(open) = table.open.get(id).filter(|open| open.owner.is(by)) {
+            let answer = CallbackAnswer::read(&open.question, response)?;
+            let Some(open) = table.open.remove(id) else { return Ok(CallbackStatus::Unknown) };
+            if open.answer.send(answer).is_err() {
+                return Ok(CallbackStatus::Unknown);
+            }
+            if table.answered.len() >= MAX_ANSWERED {
+                table.answered.pop_front();
+            }
+            table.answered.push_back((id.to_owned(), open.owner));
+            return Ok(CallbackStatus::Accepted);
+        }
+        let is_answered = table.answered.iter().any(|(other, owner)| other == id && owner.is(by));
+        Ok(if is_answered { CallbackStatus::AlreadyProcessed } else { CallbackStatus::Unknown })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().open.len()
+    }
+}
+
+mgp_types::opaque_debug!(CallbackTable);
+
+/// An open callback; dropping it withdraws the question, and a later answer finds nothing.
+pub(super) struct WaitingCallback {
+    table: CallbackTable,
+    id: String,
+    pub(super) answer: oneshot::Receiver<CallbackAnswer>,
+}
+
+impl Drop for WaitingCallback {
+    fn drop(&mut self) {
+        self.table.0.lock().open.remove(&self.id);
+    }
+}

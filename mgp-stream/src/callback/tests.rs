@@ -1,0 +1,255 @@
+//! Tests of callbacks: owners, options, time-outs, repeated notifications, and races.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::mcp::Revision;
+use mgp_types::mgp::{CallbackRequestParams, CallbackType, Extension, ExtensionSet};
+use mgp_types::service::{
+    Call, Outlet, OutletItem, PeerInfo, Principal, Reply, Scope, ScopeKind, Stack, mock,
+};
+use mgp_types::{Payload, RpcError};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tower_layer::Layer as _;
+
+use super::*;
+
+fn question(kind: CallbackType, options: &[&str]) -> CallbackRequestParams {
+    let mut question = CallbackRequestParams::new("", kind);
+    question.message = Some("Delete 3 files?".to_owned());
+    question.options = options.iter().map(|&option| option.to_owned()).collect();
+    question.timeout_ms = Some(60_000);
+    question
+}
+
+/// Returns a client that negotiated callbacks, its notifications, and the layer; the tool asks for confirmation and
+/// returns whether it was confirmed.
+fn client() -> (mock::Client, mpsc::Receiver<OutletItem>, CallbackLayer) {
+    let layer = CallbackLayer::default();
+    let tool = Stack::from_fn(|call: Call| async move {
+        let question = question(CallbackType::Confirmation, &["confirm", "cancel"]);
+        let answer = ask_callback(call.cx(), "q", question.clone()).await?;
+        Reply::of(&answer.confirms(&question))
+    });
+    let mut client = mock::client(Stack::new(layer.layer(tool)));
+    let mut facts = PeerInfo::new(Revision::V2025_11_25);
+    facts.mgp = Some(ExtensionSet::EMPTY.with(Extension::Callbacks));
+    client.cx.caller = Arc::new(facts);
+    let (outlet, sent) = Outlet::channel(1_000);
+    client.cx.outlet = outlet;
+    (client, sent, layer)
+}
+
+async fn asked(sent: &mut mpsc::Receiver<OutletItem>) -> Value {
+    match sent.recv().await {
+        Some(OutletItem::Callback(params)) => serde_json::from_str(params.as_str()).unwrap(),
+        other => panic!("expected a callback, got {other:?}"),
+    }
+}
+
+async fn respond(client: &mut mock::Client, id: &Value, response: &str) -> Result<Value, RpcError> {
+    let params = format!(r#"{{"callback_id":{id},"response":{response}}}"#);
+    let result = client.request("mgp/callback/respond", &params).await?;
+    Ok(serde_json::from_str::<Value>(result.as_str()).unwrap()["status"].clone())
+}
+
+const CALL: &str = r#"{"name":"a"}"#;
+
+#[tokio::test]
+async fn an_answer_reaches_its_call_and_counts_once() {
+    let (mut client, mut sent, layer) = client();
+    let call = tokio::spawn(client.call("tools/call", CALL));
+    let first = asked(&mut sent).await;
+    assert_eq!(first["request_id"], 1);
+    assert_eq!(first["type"], "confirmation");
+    assert_eq!(first["options"], serde_json::json!(["confirm", "cancel"]));
+    assert_eq!(first["timeout_ms"], 60_000);
+    let id = &first["callback_id"];
+    assert_eq!(id.as_str().unwrap().len(), 32, "128 random bits");
+    // An answer that is none of the options leaves the question open.
+    for wrong in [r#""maybe""#, r#""Confirm""#, "true", "{}", "1"] {
+        assert_eq!(respond(&mut client, id, wrong).await.unwrap_err().code().0, -32602, "{wrong}");
+    }
+    assert_eq!(layer.open(), 1);
+    assert_eq!(respond(&mut client, id, r#""confirm""#).await.unwrap(), "accepted");
+    assert_eq!(respond(&mut client, id, r#""cancel""#).await.unwrap(), "already_processed");
+    assert_eq!(respond(&mut client, &"cb-001".into(), r#""confirm""#).await.unwrap(), "unknown");
+    assert_eq!(call.await.unwrap().unwrap().as_body().unwrap().as_raw().as_str(), "true");
+    assert_eq!(layer.open(), 0);
+}
+
+#[tokio::test]
+async fn only_the_owner_of_the_request_answers() {
+    let (mut client, mut sent, layer) = client();
+    let call = tokio::spawn(client.call("tools/call", CALL));
+    let id = asked(&mut sent).await["callback_id"].clone();
+    let own = client.cx.clone();
+    for kind in [ScopeKind::Connection, ScopeKind::Session, ScopeKind::Request] {
+        client.cx.scope = Scope::new(kind);
+        assert_eq!(respond(&mut client, &id, r#""confirm""#).await.unwrap(), "unknown");
+    }
+    client.cx = own;
+    client.cx.principal = Principal::new("other", "t");
+    assert_eq!(respond(&mut client, &id, r#""confirm""#).await.unwrap(), "unknown");
+    assert_eq!(layer.open(), 1, "the question is still open");
+    call.abort();
+}
+
+#[tokio::test]
+async fn single_requests_of_one_principal_answer_each_other() {
+    let (mut client, mut sent, _) = client();
+    client.cx.scope = Scope::new(ScopeKind::Request);
+    let call = tokio::spawn(client.call("tools/call", CALL));
+    let id = asked(&mut sent).await["callback_id"].clone();
+    client.cx.scope = Scope::new(ScopeKind::Request);
+    assert_eq!(respond(&mut client, &id, r#""cancel""#).await.unwrap(), "accepted");
+    assert_eq!(call.await.unwrap().unwrap().as_body().unwrap().as_raw().as_str(), "false");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_question_is_repeated_and_confirms_nothing() {
+    let (mut client, mut sent, layer) = client();
+    let error = client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(error.code().0, 3003, "{error}");
+    let mut ids = Vec::new();
+    let mut attempts = Vec::new();
+    while let Ok(OutletItem::Callback(params)) = sent.try_recv() {
+        let params: Value = serde_json::from_str(params.as_str()).unwrap();
+        ids.push(params["callback_id"].clone());
+        attempts.push(params["_mgp"]["attempt"].as_u64());
+    }
+    assert_eq!(attempts, [None, Some(2), Some(3), Some(4)]);
+    ids.dedup();
+    assert_eq!(ids.len(), 1, "it keeps its id");
+    assert_eq!(respond(&mut client, &ids[0], r#""confirm""#).await.unwrap(), "unknown", "late");
+    assert_eq!(layer.open(), 0);
+}
+
+#[tokio::test]
+async fn one_session_has_a_bounded_number_of_open_questions() {
+    let (mut client, mut sent, layer) = client();
+    let mut calls = Vec::new();
+    for _ in 0..64 {
+        calls.push(tokio::spawn(client.call("tools/call", CALL)));
+        asked(&mut sent).await;
+    }
+    assert_eq!(client.request("tools/call", CALL).await.unwrap_err().code().0, 3001);
+    client.cx.scope = Scope::new(ScopeKind::Session);
+    calls.push(tokio::spawn(client.call("tools/call", CALL)));
+    asked(&mut sent).await;
+    assert_eq!(layer.open(), 65, "another session has its own bound");
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[test]
+fn only_a_clear_answer_confirms() {
+    let given = |text: &str| CallbackAnswer::Given(Payload::from_trusted(text.to_owned()));
+    for (options, response, confirms) in [
+        (&["confirm", "cancel"][..], "\"confirm\"", true),
+        (&["confirm", "cancel"], "\"cancel\"", false),
+        (&["cancel", "confirm"], "\"cancel\"", false),
+        (&["No", "Yes"], "\"No\"", false),
+        (&[], "true", true),
+        (&[], "false", false),
+        (&[], "\"maybe\"", false),
+        (&[], "{}", false),
+        (&[], "null", false),
+    ] {
+        let question = question(CallbackType::Confirmation, options);
+        assert_eq!(given(response).confirms(&question), confirms, "{options:?} {response}");
+    }
+    let asked = question(CallbackType::Confirmation, &["yes", "no"]);
+    assert_eq!(CallbackAnswer::Declined.into_response(&asked).as_str(), "\"no\"");
+    let odd = question(CallbackType::Confirmation, &["delete", "delete more"]);
+    assert_eq!(CallbackAnswer::Declined.into_response(&odd).as_str(), "null");
+}
+
+/// The next number of a pseudo-random sequence.
+fn next(state: &mut u64, below: u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state % below
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_time_outs_cancels_and_disconnects_in_any_order_leave_no_entry() {
+    for seed in 1..300_u64 {
+        let mut dice = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (mut client, mut sent, layer) = client();
+        let mut calls = Vec::new();
+        for _ in 0..=next(&mut dice, 4) {
+            let call = tokio::spawn(client.call("tools/call", CALL));
+            calls.push((call, asked(&mut sent).await["callback_id"].clone(), false));
+        }
+        let mut sent = Some(sent);
+        for _ in 0..8 {
+            let index = usize::try_from(next(&mut dice, calls.len() as u64)).unwrap();
+            let (call, id, confirmed) = &mut calls[index];
+            match next(&mut dice, 6) {
+                0 | 1 => {
+                    let status = respond(&mut client, id, r#""confirm""#).await.unwrap();
+                    *confirmed |= status == "accepted";
+                }
+                2 => drop(respond(&mut client, id, r#""cancel""#).await.unwrap()),
+                3 => call.abort(),
+                4 => tokio::time::sleep(Duration::from_secs(next(&mut dice, 40))).await,
+                _ => drop(sent.take()),
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(layer.open(), 0, "seed {seed}");
+        for (call, _, confirmed) in calls {
+            let Ok(outcome) = call.await else { continue };
+            let said_yes =
+                outcome.is_ok_and(|reply| reply.as_body().unwrap().as_raw().as_str() == "true");
+            assert!(!said_yes || confirmed, "seed {seed}: confirmed without an answer");
+        }
+    }
+}
+
+/// A caller that answers every question with the same result, and records the question.
+struct Caller(std::sync::Mutex<Vec<mgp_types::service::CallerRequest>>, &'static str);
+
+impl mgp_types::service::CallerChannel for Caller {
+    fn ask(
+        &self,
+        _: &str,
+        ask: mgp_types::service::CallerRequest,
+    ) -> mgp_types::service::BoxFuture<'static, Result<Payload, RpcError>> {
+        self.0.lock().unwrap().push(ask);
+        Box::pin(std::future::ready(Payload::parse(self.1)))
+    }
+}
+
+#[tokio::test]
+async fn a_completion_is_sampling_for_a_caller_that_offers_it() {
+    let (mut client, _sent, _) = client();
+    let mut question: CallbackRequestParams = serde_json::from_str(
+        r#"{"callback_id":"llm-1","type":"llm_completion","timeout_ms":9000,
+            "messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"2+2?"}],
+            "model_hints":{"speed_priority":0.7,"provider":"small"}}"#,
+    )
+    .unwrap();
+    question.message = Some("The server `s` asks:".to_owned());
+    let answer = r#"{"role":"assistant","model":"m","content":{"type":"text","text":"four"}}"#;
+    let caller = Arc::new(Caller(std::sync::Mutex::default(), answer));
+    client.cx.caller_access =
+        mgp_types::service::CallerAccess::Channel(Arc::clone(&caller) as Arc<_>);
+    let mut facts = PeerInfo::new(Revision::V2025_11_25);
+    assert!(!can_ask_callback(&client.cx, &question), "neither callbacks nor sampling");
+    facts.accepts.sampling = true;
+    client.cx.caller = Arc::new(facts);
+    assert!(can_ask_callback(&client.cx, &question));
+    let answer = ask_callback(&client.cx, "q", question).await.unwrap();
+    let CallbackAnswer::Given(response) = answer else { panic!("{answer:?}") };
+    let response: Value = serde_json::from_str(response.as_str()).unwrap();
+    assert_eq!((&response["content"], &response["model"]), (&"four".into(), &"m".into()));
+    let asked = caller.0.lock().unwrap().remove(0);
+    assert_eq!(asked.method(), "sampling/createMessage");
+    let params: Value = serde_json::from_str(asked.params().as_str()).unwrap();
+    assert_eq!(params["systemPrompt"], "The server `s` asks:\nBe brief.");
+    assert_eq!(params["messages"][0]["content"]["text"], "2+2?");
+    assert_eq!(params["modelPreferences"]["hints"][0]["name"], "small");
+}

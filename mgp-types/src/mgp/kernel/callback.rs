@@ -1,0 +1,52 @@
+//! Questions of servers that wait for an operator (MGP §13.4; methods of this kernel only).
+
+use crate::mgp::CallbackType;
+use crate::record::{List, record};
+use crate::{Payload, Timestamp};
+
+record! {
+    /// Parameters of `mgp/kernel/callbacks`.
+    pub struct KernelCallbacksParams {}
+
+    /// Result of `mgp/kernel/callbacks`.
+    pub struct KernelCallbacksResult {
+        /// The open questions, oldest first.
+        def callbacks: Vec<KernelCallback>,
+    }
+
+    /// A question of a server that the caller of its call cannot answer.
+    pub struct KernelCallback {
+        /// The id, used in the answer.
+        req id: String,
+        /// The id of the server that asks.
+        req server_id: String,
+        /// The kind of answer.
+        req kind as "type": CallbackType,
+        /// The question, as the server wrote it.
+        req message: String,
+        /// The possible answers; any text if there are none.
+        list options: List<String>,
+        /// The principal of the call during which the server asks.
+        req subject: String,
+        /// The id of the agent, if the principal acts through one.
+        opt agent_id: Option<String>,
+        /// The time of the question.
+        req asked_at: Timestamp,
+        /// The time at which the server stops waiting.
+        req expires_at: Timestamp,
+    }
+
+    /// Parameters of `mgp/kernel/callbacks/answer`.
+    pub struct KernelCallbackAnswerParams {
+        /// The id of the question.
+        req id: String,
+        /// The answer: one of the options or a text; `null` dismisses the question.
+        req response: Payload,
+    }
+
+    /// Result of `mgp/kernel/callbacks/answer`.
+    pub struct KernelCallbackAnswerResult {
+        /// The question that was answered.
+        req callback: KernelCallback,
+    }
+}
