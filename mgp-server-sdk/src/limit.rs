@@ -11,6 +11,8 @@ pub(crate) struct CallLimits {
     pub(crate) quotas: Vec<QuotaLayer>,
     pub(crate) max_arguments: Option<usize>,
     pub(crate) max_result: Option<usize>,
+    /// Applied where the chunks are sent, not by a layer of its own.
+    pub(crate) max_stream_bytes: Option<u64>,
 }
 
 impl CallLimits {

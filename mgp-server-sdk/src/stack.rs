@@ -35,6 +35,7 @@ pub(crate) struct StackParts {
     /// `false` if tool calls are routed elsewhere and have no time limit here.
     pub(crate) bounds_calls: bool,
     pub(crate) cancel: CancelLayer,
+    pub(crate) emit: EmitLayer,
     pub(crate) health: HealthLayer,
     pub(crate) drain: Drain,
     pub(crate) rounds: RoundsLayer,
@@ -61,8 +62,9 @@ impl Gate {
 mgp_types::opaque_debug!(Gate);
 
 pub(crate) fn inbound(parts: StackParts) -> Stack {
-    let StackParts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } =
-        parts;
+    let StackParts {
+        offer, tools, limit, timeout, cancel, emit, health, drain, rounds, tasks, ..
+    } = parts;
     let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
@@ -78,7 +80,7 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         .layer(RetryHintLayer(tools.clone()))
         .layer(timeout)
         .service(leaf);
-    let outer = OuterLayers { handshake, cancel, health, drain, rounds, tasks, logging };
+    let outer = OuterLayers { handshake, cancel, emit, health, drain, rounds, tasks, logging };
     // After the cheap refusals: a refused call does not take a slot. The wait for it does not count as time of the call.
     if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
         // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
@@ -101,6 +103,7 @@ fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
 struct OuterLayers {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
+    emit: EmitLayer,
     health: HealthLayer,
     drain: Drain,
     rounds: RoundsLayer,
@@ -129,7 +132,7 @@ impl OuterLayers {
             // A request to shut down takes effect here, in the order of arrival.
             .layer(DrainLayer::new(self.drain))
             // Opens the outlet above the gates, so that they can wrap it and see each chunk.
-            .layer(EmitLayer::new())
+            .layer(self.emit)
             // Refusals from below are returned at once. A call that continues may become a task, and keeps its guards.
             .layer(self.tasks)
             // Gates and handlers need it to log and to ask. Below `tasks`, so that a task asks in its own name.

@@ -85,7 +85,7 @@ async fn tell(cx: Context) -> Result<&'static str, RpcError> {
     let event = payload(json!({ "subscription_id": "s", "type": "event" }))?;
     let callback = payload(json!({ "callback_id": "c" }))?;
     for item in [
-        OutletItem::Chunk(block),
+        OutletItem::chunk(block),
         OutletItem::Progress(Progress { progress: 1.0, total: Some(2.0), ..Progress::default() }),
         OutletItem::Log(log),
         OutletItem::Event(event),

@@ -3,6 +3,7 @@
 //! - [`CancelLayer`] and [`EmitLayer`] belong on the inbound stack of a server.
 //! - [`CollectLayer`] belongs on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
 mod cancel;
+mod chunk;
 mod collect;
 mod emit;
 mod route;

@@ -15,7 +15,7 @@ fn talker() -> Server {
     let talk = Tool::new("talk", "Talks", |outlet: Outlet| async move {
         for number in 0..200 {
             let chunk = Payload::of(&ContentBlock::text(format!("{number} ")))?;
-            let _ = outlet.send(OutletItem::Chunk(chunk)).await;
+            let _ = outlet.send(OutletItem::chunk(chunk)).await;
             if number % 100 == 99 {
                 let progress = f64::from(number + 1);
                 let step = Progress { progress, total: Some(200.0), ..Progress::default() };
@@ -78,7 +78,7 @@ async fn dropping_a_stream_cancels_the_call() {
         let guard = Gone(Arc::clone(&inside));
         async move {
             let _guard = guard;
-            let _ = outlet.send(OutletItem::Chunk(Payload::of(&ContentBlock::text("x"))?)).await;
+            let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text("x"))?)).await;
             std::future::pending::<Result<&str, RpcError>>().await
         }
     });
@@ -96,7 +96,7 @@ async fn dropping_a_stream_cancels_the_call() {
 async fn a_cancelled_stream_returns_its_partial_result() {
     let server = || {
         let hang = Tool::new("hang", "Hangs", |outlet: Outlet| async move {
-            let _ = outlet.send(OutletItem::Chunk(Payload::of(&ContentBlock::text("half"))?)).await;
+            let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text("half"))?)).await;
             let step = Progress { progress: 1.0, ..Progress::default() };
             let _ = outlet.send(OutletItem::Progress(step)).await;
             std::future::pending::<Result<&str, RpcError>>().await

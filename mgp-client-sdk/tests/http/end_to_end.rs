@@ -26,7 +26,7 @@ fn server(gone: &Arc<AtomicUsize>) -> Server {
     let talk = Tool::new("talk", "Talks", |outlet: Outlet| async move {
         for number in 0..300 {
             let chunk = Payload::of(&ContentBlock::text(format!("{number} ")))?;
-            let _ = outlet.send(OutletItem::Chunk(chunk)).await;
+            let _ = outlet.send(OutletItem::chunk(chunk)).await;
         }
         let step = Progress { progress: 1.0, total: Some(2.0), ..Progress::default() };
         let _ = outlet.send(OutletItem::Progress(step)).await;
@@ -42,7 +42,7 @@ fn server(gone: &Arc<AtomicUsize>) -> Server {
         let guard = Gone(Arc::clone(&gone));
         async move {
             let _guard = guard;
-            let _ = outlet.send(OutletItem::Chunk(Payload::of(&ContentBlock::text("x"))?)).await;
+            let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text("x"))?)).await;
             std::future::pending::<Result<&str, RpcError>>().await
         }
     });

@@ -262,8 +262,8 @@ impl Drop for Slot {
 /// Returns the cost of an item while it waits.
 fn item_size(item: &OutletItem) -> usize {
     let text = match item {
-        OutletItem::Chunk(text)
-        | OutletItem::Log(text)
+        OutletItem::Chunk(chunk) => chunk.content.as_str().len(),
+        OutletItem::Log(text)
         | OutletItem::Event(text)
         | OutletItem::Callback(text) => text.as_str().len(),
         OutletItem::Progress(step) => step.message.as_ref().map_or(0, String::len),
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     fn chunk(bytes: usize) -> OutletItem {
-        OutletItem::Chunk(Payload::of(&"x".repeat(bytes)).unwrap())
+        OutletItem::chunk(Payload::of(&"x".repeat(bytes)).unwrap())
     }
 
     fn insert(pending: &PendingRequests) -> (i64, Arc<Slot>) {
