@@ -6,6 +6,7 @@
 //! Applies to: inbound.
 
 use std::future::{Ready, ready};
+use std::sync::Arc;
 
 use mgp_types::mcp::{ProgressParams, key};
 use mgp_types::method::{
@@ -135,7 +136,7 @@ fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcErr
     let mut chunk = Chunk::new(read.content);
     chunk.done = read.done;
     let Some(receiver) = waiting.cx.extensions.get_shared::<ChunkReceiver>() else {
-        push(&waiting, OutletItem::Chunk(chunk));
+        tracing::debug!(id = %read.request_id, "dropped a chunk that was not requested");
         return Ok(None);
     };
     let reports_loss = read.gap_unrecoverable;
@@ -150,7 +151,8 @@ fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcErr
     }
     let params = GapParams::new(read.request_id, arrival.missing);
     let cx = call.cx();
-    let own = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
+    let mut own = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
+    own.callee = Arc::clone(&waiting.cx.callee);
     let mut request = Call::tell::<StreamGap>(&params, own)?;
     request.hop_mut().meta = receiver.meta();
     Ok(Some(cx.peer.send(request)))

@@ -84,13 +84,15 @@ impl ToolStream {
     ///
     /// # Cancel safety
     /// If the future is dropped, the notification may or may not have been sent.
-    pub async fn pace(&self, max_chunks_per_second: u32) -> Result<(), Error> {
-        match self.running() {
-            Some(id) => {
-                let params = PaceParams::new(id, max_chunks_per_second);
-                self.client.mgp().stream_pace(&params).await
-            }
-            None => Ok(()),
+    pub fn pace(
+        &self,
+        max_chunks_per_second: u32,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let (running, client) = (self.running(), self.client.clone());
+        async move {
+            let Some(id) = running else { return Ok(()) };
+            let params = PaceParams::new(id, max_chunks_per_second);
+            client.mgp().stream_pace(&params).await
         }
     }
 

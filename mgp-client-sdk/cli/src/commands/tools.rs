@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 use super::kernel::RESULT_TYPE;
 use super::known_names::KnownNames;
+use super::streamed_call::print_stream;
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::config_file::{ConfigFile, Pinned, check_agent};
@@ -41,7 +42,7 @@ pub(crate) enum Tools {
     Search(Search),
     /// Call a tool as an agent, under the rules for that agent
     #[command(
-        after_help = "Example:\n  mgp tools call files.read_file path=/etc/hosts\n  mgp tools call clock.now --agent cursor\n  echo '{\"path\":\"/etc/hosts\"}' | mgp tools call files.read_file --arguments -"
+        after_help = "Example:\n  mgp tools call files.read_file path=/etc/hosts\n  mgp tools call clock.now --agent cursor\n  mgp tools call writer.think topic=rust --stream\n  echo '{\"path\":\"/etc/hosts\"}' | mgp tools call files.read_file --arguments -"
     )]
     Call(Call),
     /// Always list a tool to an agent
@@ -105,6 +106,9 @@ pub(crate) struct Call {
     /// Agent that calls
     #[arg(long, value_name = "NAME", default_value = "default")]
     agent: String,
+    /// Print the result while it arrives; with --json one line for each part
+    #[arg(long)]
+    stream: bool,
 }
 
 /// `mgp tools pin`.
@@ -348,7 +352,13 @@ async fn fetch_tools(
 async fn call(global: &Global, call: &Call) -> CliResult {
     let arguments = arguments(call)?;
     let client = control::connect_as(global, &call.agent).await?;
-    let result = client.call_tool(&call.tool, arguments).await.map_err(|error| {
+    let running = client.call(&call.tool).args(arguments);
+    let outcome = if call.stream {
+        print_stream(global, running.stream()).await?
+    } else {
+        running.await
+    };
+    let result = outcome.map_err(|error| {
         // The refusal is written for the agent; the person here may change what it is about.
         match error.code() {
             ErrorCode::PERMISSION_DENIED | ErrorCode::ACCESS_DENIED => Failure::failed(format!(
@@ -362,7 +372,9 @@ async fn call(global: &Global, call: &Call) -> CliResult {
     if failed && !global.json {
         return Err(Failure::failed(result.to_text()));
     }
-    print(global, &CallOutput(result))?;
+    if !call.stream {
+        print(global, &CallOutput(result))?;
+    }
     if failed { Err(Failure::failed("the tool reported an error")) } else { Ok(()) }
 }
 
