@@ -27,5 +27,6 @@ mod running;
 mod schema;
 #[cfg(unix)]
 mod sse;
+mod streams;
 mod trust;
 mod world;
