@@ -58,28 +58,104 @@ async fn connect(stack: Stack) -> Result<Client, Failure> {
     Ok(Client::builder("reader", "1.0").connect(here.reader, here.writer).await?)
 }
 
-/// Returns a server's stack behind this many kernels, which govern each call.
-fn behind(kernels: usize) -> BoxFuture<'static, Result<Stack, Failure>> {
+/// Returns a server behind this many kernels, which govern each call.
+fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
     Box::pin(async move {
         if kernels == 0 {
-            return Ok(server().into_stack()?);
+            return Ok(server());
         }
         let mut open = GovernanceConfig::default();
         open.default_policy = DefaultPolicy::OptOut;
         open.risk.insert("think".to_owned(), RiskLevel::Safe);
-        let builder = if kernels == 1 {
-            Kernel::builder().local_with("model", open, server)
+        let kernel = if kernels == 1 {
+            Kernel::builder().local_with("model", open, server).build().await?
         } else {
+            // A kernel is a server for the kernel above it.
             let below = behind(kernels - 1).await?;
-            Kernel::builder().local_stack("model", open, below)
+            let below = std::sync::Mutex::new(Some(below));
+            let take = move || below.lock().ok().and_then(|mut below| below.take());
+            let make = move || take().unwrap_or_else(server);
+            Kernel::builder().local_with("model", open, make).build().await?
         };
-        let kernel = builder.build().await?;
         while kernel.index().tools_of("model").is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let stack = kernel.server().into_stack()?;
-        // It runs to the end of the process.
-        std::mem::forget(kernel);
-        Ok(stack)
+        let served = kernel.server();
+        // The kernel runs to the end of the process.
+        Box::leak(Box::new(kernel));
+        Ok(served)
     })
+}
+
+/// Calls the tool; prints its answer as it comes, or counts its pieces after a pause for each.
+async fn read(client: &Client, answer: [usize; 3], pause: Option<Duration>) -> Result<usize, Failure> {
+    let [pieces, bytes, pause_ms] = answer;
+    let call = client.call("think").arg("pieces", pieces).arg("bytes", bytes);
+    let mut stream = call.arg("pause_ms", pause_ms).stream();
+    let mut count = 0;
+    while let Some(item) = stream.next().await {
+        match (item?, pause) {
+            (StreamItem::Chunk(_), Some(pause)) => {
+                count += 1;
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
+            }
+            (StreamItem::Chunk(block), None) => show(block.as_text().unwrap_or_default()),
+            (StreamItem::Result(_), None) => show("\n"),
+            _ => {}
+        }
+    }
+    Ok(count)
+}
+
+fn show(text: &str) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    // A reader that left needs no more output.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Returns a figure of this process in KiB.
+fn memory(name: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
+}
+
+/// Makes calls of 1 MiB, eight at a time, to a reader that pauses behind each piece.
+async fn bulk(client: &Client, calls: usize) -> Result<(), Failure> {
+    let one = || read(client, [64, 16 << 10, 0], Some(Duration::from_micros(100)));
+    let all = |calls: usize| async move {
+        let running = futures_util::stream::iter(0..calls).map(|_| one()).buffer_unordered(8);
+        running.collect::<Vec<_>>().await.into_iter().collect::<Result<Vec<_>, _>>()
+    };
+    all(calls.div_ceil(8)).await?;
+    let before = memory("VmHWM");
+    let pieces: usize = all(calls).await?.into_iter().sum();
+    let growth = memory("VmHWM").saturating_sub(before) / 1024;
+    show(&format!("{calls} calls, {pieces} pieces, growth {growth} MiB\n"));
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |flag: &str| {
+        let at = words.iter().position(|word| word == flag)?;
+        words.get(at + 1)?.parse::<usize>().ok()
+    };
+    let calls = number("--calls");
+    let kernels = number("--kernels").unwrap_or(if calls.is_some() { 2 } else { 0 });
+    let client = connect(behind(kernels).await?.into_stack()?).await?;
+    match (calls, number("--quiet")) {
+        (Some(calls), _) => bulk(&client, calls).await?,
+        (None, Some(pieces)) => {
+            let count = read(&client, [pieces, 12, 0], Some(Duration::ZERO)).await?;
+            show(&format!("{count} pieces\n"));
+        }
+        (None, None) => drop(read(&client, [24, 4, 80], None).await?),
+    }
+    client.close().await;
+    Ok(())
 }

@@ -10,7 +10,4 @@ pub const UNSERVED: &[&str] = &[
     "mgp/callback/respond",
     "notifications/mgp.event",
     "notifications/mgp.callback.request",
-    "notifications/mgp.stream.pace",
-    "notifications/mgp.stream.gap",
-    "notifications/mgp.stream.gap_unrecoverable",
 ];

@@ -12,6 +12,7 @@ mod rows;
 mod sdk;
 mod spec;
 mod table;
+mod stream;
 mod wire;
 
 use crate::{

@@ -13,6 +13,7 @@ mod stdio;
 mod table;
 mod toolindex;
 
+pub(crate) use measure::total_instructions;
 use crate::{
     accept::Verdict,
     flags::Flags,
