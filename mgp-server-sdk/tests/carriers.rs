@@ -329,7 +329,10 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
     let caller = Caller::modern(&world, everything(), None);
     let mut response = caller.request(1, "tools/call", call("tell", &json!({}))).await;
     let messages = response.rest().await;
-    assert_eq!(methods(&messages), [OF_THE_CALL.as_slice(), &OF_NO_CALL, &[END, "answer"]].concat());
+    assert_eq!(
+        methods(&messages),
+        [OF_THE_CALL.as_slice(), &OF_NO_CALL, &[END, "answer"]].concat()
+    );
     assert!(messages.iter().all(|event| event.id.is_none()), "a response cannot be resumed");
 
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;

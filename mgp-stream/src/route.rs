@@ -9,9 +9,7 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 
 use mgp_types::mcp::{ProgressParams, key};
-use mgp_types::method::{
-    Progress, StreamChunk, StreamGap, StreamGapUnrecoverable, StreamProgress,
-};
+use mgp_types::method::{Progress, StreamChunk, StreamGap, StreamGapUnrecoverable, StreamProgress};
 use mgp_types::mgp::{GapParams, GapUnrecoverableParams, StreamProgressParams};
 use mgp_types::service::{
     BoxFuture, Call, Chunk, Context, Either, InFlight, MgpService, OutletItem, Params, Peer,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use mgp_client_sdk::{Client, StreamItem};
-use mgp_discovery::GovernanceConfig;
+use mgp_discovery::{Config, GovernanceConfig};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::ResultStream;
 use mgp_server_sdk::prelude::*;
@@ -67,15 +67,18 @@ fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
         let mut open = GovernanceConfig::default();
         open.default_policy = DefaultPolicy::OptOut;
         open.risk.insert("think".to_owned(), RiskLevel::Safe);
+        // By default an agent gets 64 KiB of a result, and reads on.
+        let config = Config::parse("mgp.toml", "[kernel.results]\nmax_text = 0")?.config;
+        let builder = Kernel::builder().config(config);
         let kernel = if kernels == 1 {
-            Kernel::builder().local_with("model", open, server).build().await?
+            builder.local_with("model", open, server).build().await?
         } else {
             // A kernel is a server for the kernel above it.
             let below = behind(kernels - 1).await?;
             let below = std::sync::Mutex::new(Some(below));
             let take = move || below.lock().ok().and_then(|mut below| below.take());
             let make = move || take().unwrap_or_else(server);
-            Kernel::builder().local_with("model", open, make).build().await?
+            builder.local_with("model", open, make).build().await?
         };
         while kernel.index().tools_of("model").is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -88,7 +91,11 @@ fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
 }
 
 /// Calls the tool; prints its answer as it comes, or counts its pieces after a pause for each.
-async fn read(client: &Client, answer: [usize; 3], pause: Option<Duration>) -> Result<usize, Failure> {
+async fn read(
+    client: &Client,
+    answer: [usize; 3],
+    pause: Option<Duration>,
+) -> Result<usize, Failure> {
     let [pieces, bytes, pause_ms] = answer;
     let call = client.call("think").arg("pieces", pieces).arg("bytes", bytes);
     let mut stream = call.arg("pause_ms", pause_ms).stream();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use futures_util::Stream;
-use mgp_types::mcp::{CallToolResult, ContentBlock};
 use mgp_types::Id;
+use mgp_types::mcp::{CallToolResult, ContentBlock};
 use mgp_types::mgp::{CancelParams, CancelResult, Extension, PaceParams};
 use mgp_types::service::{
     BoxFuture, CallKey, ConsumerGone, Context, Outlet, OutletItem, OutletItemKind, Progress, Sink,

@@ -119,9 +119,9 @@ impl ItemLog {
         items
             .iter()
             .filter_map(|item| match item {
-                OutletItem::Chunk(chunk) => {
-                    chunk.content.get::<serde_json::Value>().ok()?["text"].as_str().map(str::to_owned)
-                }
+                OutletItem::Chunk(chunk) => chunk.content.get::<serde_json::Value>().ok()?["text"]
+                    .as_str()
+                    .map(str::to_owned),
                 _ => None,
             })
             .collect()

@@ -25,7 +25,9 @@ async fn the_partial_result_is_what_the_caller_received() {
         let partial = cancelled.partial_result.unwrap().content.into_blocks();
         assert_eq!(partial, [ContentBlock::text("0 ")], "{cell:?}");
         until("the tool to end", async || {
-            alive.now() == 0 && connected.monitor.running() == 0 && connected.monitor.kept_bytes() == 0
+            alive.now() == 0
+                && connected.monitor.running() == 0
+                && connected.monitor.kept_bytes() == 0
         })
         .await;
         assert_eq!(connected.client.monitor().pending(), 0);
@@ -41,7 +43,9 @@ async fn a_dropped_stream_cancels_its_call_in_every_cell() {
         assert!(matches!(stream.next().await, Some(Ok(StreamItem::Chunk(_)))), "{cell:?}");
         drop(stream);
         until("the tool to end", async || {
-            alive.now() == 0 && connected.monitor.running() == 0 && connected.monitor.kept_bytes() == 0
+            alive.now() == 0
+                && connected.monitor.running() == 0
+                && connected.monitor.kept_bytes() == 0
         })
         .await;
     }
@@ -69,12 +73,18 @@ async fn the_call_is_answered_with_its_partial_result_and_the_reason() {
     let (_, second) = raw.read_answer().await;
     let (reply, call) = if first["id"] == 3 { (first, second) } else { (second, first) };
     assert_eq!((&reply["id"], &call["id"]), (&json!(3), &json!(2)));
-    assert_eq!(reply["result"]["partial_result"]["content"], json!([{ "type": "text", "text": text }]));
+    assert_eq!(
+        reply["result"]["partial_result"]["content"],
+        json!([{ "type": "text", "text": text }])
+    );
     let result = &call["result"];
     assert_eq!(result["content"], json!([{ "type": "text", "text": text }]));
     let mgp = &result["_mgp"];
     assert_eq!((&mgp["streamed"], &mgp["cancelled"]), (&json!(true), &json!(true)));
-    assert_eq!((&mgp["cancel_reason"], &mgp["chunks_sent"]), (&json!("enough"), &json!(2 + chunks.len())));
+    assert_eq!(
+        (&mgp["cancel_reason"], &mgp["chunks_sent"]),
+        (&json!("enough"), &json!(2 + chunks.len()))
+    );
     assert!(mgp["duration_ms"].as_u64().unwrap() >= 20, "{mgp}");
     // Again, after the end.
     raw.send(&cancel(4)).await;
@@ -83,16 +93,13 @@ async fn the_call_is_answered_with_its_partial_result_and_the_reason() {
 
 #[tokio::test]
 async fn a_tool_that_listens_ends_by_itself_and_is_marked_as_cancelled() {
-    let tool = Tool::new(
-        "words",
-        "Tidies up",
-        |stream: ResultStream, cancelled: Cancelled| async move {
+    let tool =
+        Tool::new("words", "Tidies up", |stream: ResultStream, cancelled: Cancelled| async move {
             stream.send_text("half").await?;
             cancelled.cancelled().await;
             tokio::time::sleep(Duration::from_millis(20)).await;
             Ok::<_, RpcError>("half, then tidied up")
-        },
-    );
+        });
     let mut raw = Raw::client(Server::new("s", "1").tool(tool)).await;
     raw.call("2", "words", "{}").await;
     raw.read().await;

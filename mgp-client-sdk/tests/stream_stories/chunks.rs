@@ -36,7 +36,8 @@ async fn the_text_of_the_chunks_is_the_text_of_the_result_in_every_cell() {
             // Without chunks the result is the same, if the tool uses a result stream.
             if matches!(tool, "words" | "blocking") {
                 let whole = client.call(tool).args(&arguments).await.unwrap();
-                let whole: String = whole.content.iter().filter_map(ContentBlock::as_text).collect();
+                let whole: String =
+                    whole.content.iter().filter_map(ContentBlock::as_text).collect();
                 assert_eq!(whole, text, "{cell:?} {tool}");
             }
         }
@@ -64,7 +65,10 @@ async fn a_tool_that_fails_behind_chunks_is_answered_with_its_error() {
         let connected = cell.connect(server(&Alive::default())).await;
         let failed = Received::all(connected.client.call("fails").stream()).await;
         assert_eq!(failed.text(), "half", "{cell:?}");
-        assert_eq!((failed.result_text().as_str(), &failed.result()["isError"]), ("out of ink", &json!(true)));
+        assert_eq!(
+            (failed.result_text().as_str(), &failed.result()["isError"]),
+            ("out of ink", &json!(true))
+        );
         let broken = Received::all(connected.client.call("breaks").stream()).await;
         assert_eq!(broken.text(), "half", "{cell:?}");
         let error = broken.result.unwrap().unwrap_err();
@@ -95,7 +99,10 @@ async fn numbers_begin_at_zero_and_only_the_last_chunk_is_done() {
         assert_eq!(chunks.len(), count, "{tool} {arguments}");
         for (index, chunk) in chunks.iter().enumerate() {
             assert_eq!(chunk["request_id"].to_string(), id);
-            assert_eq!((&chunk["index"], &chunk["done"]), (&json!(index), &json!(index + 1 == count)));
+            assert_eq!(
+                (&chunk["index"], &chunk["done"]),
+                (&json!(index), &json!(index + 1 == count))
+            );
         }
         assert_eq!(answer["result"]["_mgp"]["chunks_sent"], count);
     }
@@ -123,11 +130,12 @@ async fn the_first_chunk_does_not_wait_for_the_second() {
 
 #[tokio::test]
 async fn chunks_of_a_task_that_a_tool_spawned_are_sent_at_once() {
-    let tool = Tool::new("spawns", "Streams from another task", |stream: ResultStream| async move {
-        let writer = stream.clone();
-        tokio::spawn(async move { writer.send_text("first").await });
-        std::future::pending::<Result<(), RpcError>>().await
-    });
+    let tool =
+        Tool::new("spawns", "Streams from another task", |stream: ResultStream| async move {
+            let writer = stream.clone();
+            tokio::spawn(async move { writer.send_text("first").await });
+            std::future::pending::<Result<(), RpcError>>().await
+        });
     let mut raw = Raw::client(Server::new("s", "1").tool(tool)).await;
     raw.call("2", "spawns", "{}").await;
     assert_eq!(raw.read().await["params"]["content"]["text"], "first");
@@ -188,8 +196,7 @@ async fn a_layer_reviews_each_chunk() {
         Stack::from_fn(move |mut call: Call| {
             let outlet = std::mem::take(&mut call.cx_mut().outlet);
             let left = std::sync::atomic::AtomicUsize::new(3);
-            call.cx_mut().outlet =
-                outlet.wrap(|inner| std::sync::Arc::new(Review { inner, left }));
+            call.cx_mut().outlet = outlet.wrap(|inner| std::sync::Arc::new(Review { inner, left }));
             inner.send(call)
         })
     });

@@ -22,7 +22,9 @@ async fn odd_chunks_are_dropped_and_the_result_counts() {
             format!(r#"{{"request_id":{id},"index":-1,"content":{{"type":"text","text":"a"}}}}"#),
             format!(r#"{{"request_id":"{id}","index":0,"content":{{"type":"text","text":"b"}}}}"#),
             format!(r#"{{"request_id":{id},"index":0,"content":"text"}}"#),
-            format!(r#"{{"request_id":{id},"index":18446744073709551615,"content":{{"type":"text","text":"c"}}}}"#),
+            format!(
+                r#"{{"request_id":{id},"index":18446744073709551615,"content":{{"type":"text","text":"c"}}}}"#
+            ),
             format!(r#"{{"request_id":{id},"missing_index":0}}"#),
         ] {
             for method in ["chunk", "progress", "gap_unrecoverable"] {
@@ -50,7 +52,10 @@ async fn a_partial_result_may_be_a_text() {
     assert!(id.is_i64(), "one implementation cancels integers only");
     let (cancelled, ()) = tokio::join!(stream.cancel(), async {
         let cancel = raw.read().await;
-        assert_eq!((cancel["method"].as_str(), &cancel["params"]["request_id"]), (Some("mgp/stream/cancel"), &id));
+        assert_eq!(
+            (cancel["method"].as_str(), &cancel["params"]["request_id"]),
+            (Some("mgp/stream/cancel"), &id)
+        );
         raw.send(&format!(
             r#"{{"jsonrpc":"2.0","id":{},"result":{{"cancelled":true,"partial_result":{{"content":"half"}}}}}}"#,
             cancel["id"]

@@ -68,7 +68,8 @@ async fn one(mut dice: Dice) {
     let before = tasks();
 
     let n = usize::try_from(dice.below(400)).unwrap();
-    let arguments = json!({ "n": n, "yields": dice.below(2) == 0, "every_ms": dice.below(40) / 38 });
+    let arguments =
+        json!({ "n": n, "yields": dice.below(2) == 0, "every_ms": dice.below(40) / 38 });
     let mut stream = connected.client.call("words").args(arguments).stream();
     let mut received = Received::default();
     let is_over = read_some(&mut dice, &mut stream, &mut received).await;

@@ -59,7 +59,8 @@ async fn missing_chunks_are_sent_again_or_reported_lost() {
     ] {
         raw.notify("notifications/mgp.stream.gap", params).await;
     }
-    raw.notify("notifications/mgp.stream.pace", r#"{"request_id":2,"max_chunks_per_second":0}"#).await;
+    raw.notify("notifications/mgp.stream.pace", r#"{"request_id":2,"max_chunks_per_second":0}"#)
+        .await;
     raw.send(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#).await;
     let (chunks, pong) = raw.read_answer().await;
     assert_eq!(pong["id"], 9);
@@ -104,7 +105,8 @@ async fn a_client_asks_for_the_chunks_it_misses() {
         let gap = raw.read().await;
         assert_eq!(gap["method"], "notifications/mgp.stream.gap", "{gap}");
         assert_eq!(gap["params"]["missing_indices"], json!([2, 3]));
-        let more = if is_lost { r#","gap_unrecoverable":true"# } else { r#","_mgp":{"retransmit":true}"# };
+        let more =
+            if is_lost { r#","gap_unrecoverable":true"# } else { r#","_mgp":{"retransmit":true}"# };
         chunk(&mut raw, &id, 2, more).await;
         chunk(&mut raw, &id, 3, "").await;
         raw.send(&format!(
@@ -122,7 +124,7 @@ async fn a_client_asks_for_the_chunks_it_misses() {
 async fn a_slow_reader_has_a_prefix_and_the_whole_result() {
     for cell in cells() {
         let connected = cell.connect(server(&Alive::default())).await;
-        let mut stream = connected.client.call("words").args(json!({ "n": 3_000 })).stream();
+        let mut stream = connected.client.call("words").args(json!({ "n": 6_000 })).stream();
         let mut received = Received::default();
         while let Some(item) = stream.next().await {
             if matches!(item, Ok(StreamItem::Chunk(_))) && received.blocks.len() < 20 {
@@ -130,7 +132,7 @@ async fn a_slow_reader_has_a_prefix_and_the_whole_result() {
             }
             received.add(item);
         }
-        let whole = words(3_000);
+        let whole = words(6_000);
         assert!(whole.starts_with(&received.text()), "{cell:?}");
         assert_eq!(received.result_text(), whole, "{cell:?}");
         let dropped = received.result()["_mgp"]["dropped"].as_u64().unwrap_or(0);

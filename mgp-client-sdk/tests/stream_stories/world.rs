@@ -133,12 +133,16 @@ pub(crate) fn server(alive: &Alive) -> Server {
         .tool(Tool::new("more", "Returns more than it sent", send(&["to ", "be"], "to be or not")))
         .tool(Tool::new("same", "Returns what it sent", send(&["to ", "be\n"], "to be")))
         .tool(Tool::new("odd", "Returns something else", send(&["to ", "be "], "done")))
-        .tool(Tool::new("pieces", "Sends an image between texts", |stream: ResultStream| async move {
-            stream.send_text("before ").await?;
-            stream.send(&image()).await?;
-            stream.send_text("after").await?;
-            Ok::<_, RpcError>(())
-        }))
+        .tool(Tool::new(
+            "pieces",
+            "Sends an image between texts",
+            |stream: ResultStream| async move {
+                stream.send_text("before ").await?;
+                stream.send(&image()).await?;
+                stream.send_text("after").await?;
+                Ok::<_, RpcError>(())
+            },
+        ))
         .tool(Tool::new("fails", "Fails behind a chunk", |stream: ResultStream| async move {
             stream.send_text("half").await?;
             Err::<(), _>(ToolError("out of ink".to_owned()))

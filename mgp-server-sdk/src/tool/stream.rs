@@ -48,7 +48,11 @@ impl ChunkRecorder {
             inner: if wants { outlet.clone() } else { Outlet::none() },
             is_blocking,
             // The chunks that a caller wants are bounded by its connection.
-            max_bytes: if wants { u64::MAX } else { max_bytes.unwrap_or(StreamLimit::DEFAULT_BYTES) },
+            max_bytes: if wants {
+                u64::MAX
+            } else {
+                max_bytes.unwrap_or(StreamLimit::DEFAULT_BYTES)
+            },
             order: tokio::sync::Mutex::default(),
             state: Mutex::default(),
         })

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::CancelledParams;
-use mgp_types::method::{
-    Cancelled, Initialize, Request as _, StreamCancel, StreamGap, StreamPace,
-};
+use mgp_types::method::{Cancelled, Initialize, Request as _, StreamCancel, StreamGap, StreamPace};
 use mgp_types::mgp::{
     CancelParams, CancelResult, Extension, GapParams, PaceParams, ResultExtension,
 };
@@ -219,9 +217,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-fn answered<F>(
-    answer: Answer,
-) -> Either<F, Either<Ready<Answer>, BoxFuture<'static, Answer>>> {
+fn answered<F>(answer: Answer) -> Either<F, Either<Ready<Answer>, BoxFuture<'static, Answer>>> {
     Either::Right { future: Either::Left { future: ready(answer) } }
 }
 

@@ -149,7 +149,8 @@ impl ReceiveState {
             return;
         }
         missing.extend(
-            (self.next.max(self.requested)..index).filter(|index| !self.waiting.contains_key(index)),
+            (self.next.max(self.requested)..index)
+                .filter(|index| !self.waiting.contains_key(index)),
         );
         self.requested = self.requested.max(index);
         if let Some(before) = self.waiting.insert(index, chunk) {

@@ -11,8 +11,8 @@ mod ping;
 mod rows;
 mod sdk;
 mod spec;
-mod table;
 mod stream;
+mod table;
 mod wire;
 
 use crate::{

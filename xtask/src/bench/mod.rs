@@ -13,12 +13,12 @@ mod stdio;
 mod table;
 mod toolindex;
 
-pub(crate) use measure::total_instructions;
 use crate::{
     accept::Verdict,
     flags::Flags,
     run::{Context, Failure, Outcome, Rigour, has},
 };
+pub(crate) use measure::total_instructions;
 use programs::{Generator, Programs, Server};
 use std::{fs, path::Path};
 use table::Row;

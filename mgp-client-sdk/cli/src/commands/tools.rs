@@ -353,11 +353,8 @@ async fn call(global: &Global, call: &Call) -> CliResult {
     let arguments = arguments(call)?;
     let client = control::connect_as(global, &call.agent).await?;
     let running = client.call(&call.tool).args(arguments);
-    let outcome = if call.stream {
-        print_stream(global, running.stream()).await?
-    } else {
-        running.await
-    };
+    let outcome =
+        if call.stream { print_stream(global, running.stream()).await? } else { running.await };
     let result = outcome.map_err(|error| {
         // The refusal is written for the agent; the person here may change what it is about.
         match error.code() {

@@ -66,7 +66,10 @@ fn a_result_is_printed_while_it_arrives() {
     assert!(slow.wait().unwrap().success() && rest == "bbbb\n", "{rest}");
 
     let events = home.succeed(&["--json", "audit", "tail", "-n", "9"]);
-    assert!(events.contains("\"chunks\":5,\"chunk_bytes\":") || events.contains("\"chunks\": 5"), "{events}");
+    assert!(
+        events.contains("\"chunks\":5,\"chunk_bytes\":") || events.contains("\"chunks\": 5"),
+        "{events}"
+    );
 }
 
 #[test]

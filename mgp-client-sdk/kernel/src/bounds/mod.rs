@@ -100,7 +100,8 @@ impl CallBounds {
         let agent = table.of_agent(principal).cloned();
         let server = table.server.get(server.as_str()).cloned();
         if let Some(limit) = StreamLimit::of(call.cx()) {
-            let bounds = server.as_ref().map(|server| &server.all).into_iter().chain(agent.as_deref());
+            let bounds =
+                server.as_ref().map(|server| &server.all).into_iter().chain(agent.as_deref());
             bounds.for_each(|bound| bound.restrict_stream(limit));
             if let Some(server) = &server {
                 server.restrict_stream(tool.name, limit);

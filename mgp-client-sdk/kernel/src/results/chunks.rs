@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use mgp_types::mcp::ContentBlock;
-use mgp_types::service::{
-    BoxFuture, Call, Chunk, ConsumerGone, OutletItem, OutletItemKind, Sink,
-};
-use mgp_types::sync::Mutex;
 use mgp_types::Payload;
+use mgp_types::mcp::ContentBlock;
+use mgp_types::service::{BoxFuture, Call, Chunk, ConsumerGone, OutletItem, OutletItemKind, Sink};
+use mgp_types::sync::Mutex;
 
 use super::part::{Limits, Part, first_part};
 
