@@ -8,12 +8,12 @@ use mgp_lifecycle::{
     ServerOffer, TasksConfig, TasksLayer, TimeoutLayer, Timeouts,
 };
 use mgp_security::Grants;
-use mgp_stream::{CancelLayer, EmitLayer};
+use mgp_stream::CancelLayer;
 use mgp_transport::{CloseReason, Connection, Limits, take_stdio};
 use mgp_types::mcp::{Implementation, TaskSupport};
 use mgp_types::method::{AuditNotification, Notification as _, Request as _, ToolsCall};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
-use mgp_types::service::{Extensions, MgpService, Router, Stack, StreamLimit};
+use mgp_types::service::{Extensions, MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
@@ -340,8 +340,7 @@ impl Server {
         // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
         let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let bounds_calls = has_own || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
-        let max_stream_bytes = self.bounds.max_stream_bytes.unwrap_or(StreamLimit::DEFAULT_BYTES);
-        let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
+        let (emit, bounds) = self.bounds.gates(move |name| !has_own || named.has(name));
         let tasks = match self.task_support {
             None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
             Some(TaskSupportFn(support)) => {
@@ -361,7 +360,7 @@ impl Server {
                 .per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
-            emit: EmitLayer::new().max_stream_bytes(max_stream_bytes),
+            emit,
             drain,
             health: HealthLayer::new(health),
             logging,

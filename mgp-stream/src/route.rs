@@ -118,7 +118,7 @@ fn push(call: &InFlight, item: OutletItem) -> bool {
 
 /// Delivers a chunk; returns the request for missing chunks before it, if there are any.
 fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcError> {
-    /// Its content stays raw JSON until a caller decodes it.
+    /// A chunk whose content stays raw JSON until a caller decodes it.
     #[derive(Deserialize)]
     struct ChunkNotification {
         request_id: Id,

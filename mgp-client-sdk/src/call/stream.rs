@@ -109,7 +109,7 @@ impl ToolStream {
         loop {
             match ready!(self.items.poll_recv(task)) {
                 Some(OutletItem::Chunk(chunk)) => match chunk.content.get::<ContentBlock>() {
-                    // The empty chunk that ends a stream is no part of the result.
+                    // The empty chunk that ends a stream is not part of the result.
                     Ok(block) if chunk.done && block.as_text() == Some("") => {}
                     Ok(block) => return Poll::Ready(Some(Ok(StreamItem::Chunk(block)))),
                     // The result contains the content as well.

@@ -228,7 +228,7 @@ fn kernel(router: ToolRouter) -> DuplexEnd {
     here
 }
 
-/// What a stream yielded.
+/// The items of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) blocks: Vec<ContentBlock>,

@@ -102,9 +102,11 @@ pub(super) fn call(
                 Ok(reply) if !is_tool_error(reply) => UseOutcome::Answered,
                 _ => UseOutcome::Failed,
             };
-            let handle = named.session_handle.as_deref();
             // This fails only if the session handle has expired during the call.
-            if search.record_call(&cx, handle, &tool, outcome).unwrap_or_default() {
+            if search
+                .record_call(&cx, named.session_handle.as_deref(), &tool, outcome)
+                .unwrap_or_default()
+            {
                 // Clients that support this notification list the tool from now on.
                 let notifications = &fleet.context().notifications;
                 notifications.tools_changed(|other| *other == cx.principal);

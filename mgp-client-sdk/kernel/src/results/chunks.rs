@@ -12,7 +12,7 @@ use super::part::{Limits, Part, first_part};
 /// Sink that passes chunks on until the limits of the result are reached.
 struct CappedChunks {
     inner: Arc<dyn Sink>,
-    /// What is left of the limits; `None` once a chunk did not fit.
+    /// The rest of the limits; `None` once a chunk did not fit.
     room: Mutex<Option<Limits>>,
 }
 
