@@ -19,6 +19,7 @@ use super::active_config::{
     ActiveConfig, ConfigOrigin, InteractiveAgents, SharedConfig, audit_config, context_plan,
     log_config,
 };
+use super::audit_sinks::AuditSinks;
 use super::bounds::CallBounds;
 use super::caller_view::CallerView;
 use super::callers::Callers;
@@ -162,7 +163,7 @@ impl KernelBuilder {
         let governance = self.governance().build();
         governance.open().await?;
         let loaded = self.load(&governance).await?;
-        self.assemble(governance, ToolIndex::new(), loaded).await
+        self.assemble(governance, ToolIndex::new(), loaded, AuditSinks::default()).await
     }
 
     /// Builds a kernel whose state is in a folder that only its owner may use.
@@ -191,8 +192,11 @@ impl KernelBuilder {
         let index = |db| ToolIndex::builder().open(db);
         let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
         let index = index?;
+        let proxy = crate::login::proxy(&self.config.kernel);
+        let sinks = &self.config.kernel.audit.sinks;
+        let sinks = AuditSinks::start(sinks, &governance, &self.expander, &proxy, folder)?;
         let loaded = self.load(&governance).await?;
-        self.assemble(governance, index, loaded).await
+        self.assemble(governance, index, loaded, sinks).await
     }
 
     /// Reads the configuration files; the stored approvals decide which project files are used.
@@ -233,21 +237,21 @@ impl KernelBuilder {
         governance: Governance,
         index: ToolIndex,
         loaded: Option<LoadedConfig>,
+        sinks: AuditSinks,
     ) -> Result<Kernel, KernelError> {
         let depth = hops::depth();
         if hops::is_too_deep(depth) {
             return Err(KernelError::TooDeep(depth));
         }
-        let Self { config, expander, local, sources, interactive, judge, registration, logins } =
-            self;
+        let Self { config, expander, local, sources, interactive, judge, .. } = self;
+        let (registration, logins) = (self.registration, self.logins);
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         let tenant = Principal::local().tenant().clone();
         for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
             governance.access().groups().set(tenant.as_str(), name, agent.groups.iter().cloned());
         }
         let servers = config.servers.clone();
-        let view = CallerView::new(&governance);
-        let store = Arc::clone(governance.store());
+        let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
@@ -282,7 +286,7 @@ impl KernelBuilder {
         let dispatcher = Dispatcher::new(fleet.clone(), view, sessions, meta_tools, registrations);
         let config = ActiveConfig::new(shared, interactive, origin.clone());
         let process = ProcessInfo::default();
-        let kernel = Kernel(Arc::new(KernelParts { fleet, dispatcher, process, config }));
+        let kernel = Kernel(Arc::new(KernelParts { fleet, dispatcher, process, config, sinks }));
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::follow_files(&kernel, origin, &loaded);
         }
