@@ -12,3 +12,6 @@ mod governance {}
 
 #[doc = include_str!("../../docs/lifecycle.md")]
 mod lifecycle {}
+
+#[doc = include_str!("../../docs/streaming.md")]
+mod streaming {}

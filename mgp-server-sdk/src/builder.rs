@@ -145,6 +145,25 @@ impl Server {
         self
     }
 
+    /// Sets the maximum size of the chunks of a call, in bytes of JSON: beyond it, the call is ended with code 3001.
+    /// Default: 16 MiB.
+    ///
+    /// ```
+    /// use mgp_server_sdk::ResultStream;
+    /// use mgp_server_sdk::prelude::*;
+    ///
+    /// let story = Tool::new("story", "Tells a story", |stream: ResultStream| async move {
+    ///     stream.send_text("Once upon a time").await?;
+    ///     Ok::<_, RpcError>(())
+    /// });
+    /// let server = Server::new("stories", "1.0").tool(story).max_stream_bytes(1 << 20);
+    /// # drop(server);
+    /// ```
+    pub fn max_stream_bytes(mut self, bytes: u64) -> Self {
+        self.bounds.max_stream_bytes = Some(bytes);
+        self
+    }
+
     /// Sets the time limits of each kind of call.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;

@@ -167,7 +167,7 @@ pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
     Args, Cancelled, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
-    SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
+    ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 
 /// The crates that macros and examples need besides this one.

@@ -1,6 +1,8 @@
 //! Rates, quotas and sizes of tool calls (MGP §14.3: 3000–3003).
 
 use mgp_lifecycle::{QuotaLayer, RateLayer, RateLimit, SizeConfig, SizeLayer};
+use mgp_stream::EmitLayer;
+use mgp_types::service::StreamLimit;
 
 use crate::stack::Gate;
 
@@ -11,17 +13,21 @@ pub(crate) struct CallLimits {
     pub(crate) quotas: Vec<QuotaLayer>,
     pub(crate) max_arguments: Option<usize>,
     pub(crate) max_result: Option<usize>,
+    /// Applied where the chunks are sent, not by a layer of its own.
+    pub(crate) max_stream_bytes: Option<u64>,
 }
 
 impl CallLimits {
-    /// Returns the layers, innermost first.
+    /// Returns the layer that sends chunks, and the gates, innermost first.
     ///
     /// The layer with the cheapest check is outermost: a call that is too large does not count for a rate, and one
     /// over its rate is not charged to a quota. A limit that is not set adds no layer.
     pub(crate) fn gates(
         self,
         is_tool: impl Fn(&str) -> bool + Send + Sync + 'static,
-    ) -> impl Iterator<Item = Gate> {
+    ) -> (EmitLayer, impl Iterator<Item = Gate>) {
+        let max_stream_bytes = self.max_stream_bytes.unwrap_or(StreamLimit::DEFAULT_BYTES);
+        let emit = EmitLayer::new().max_stream_bytes(max_stream_bytes);
         let rate =
             (!self.rates.is_empty()).then(|| Gate::new(RateLayer::of(self.rates).tools(is_tool)));
         let size = (self.max_arguments.is_some() || self.max_result.is_some()).then(|| {
@@ -30,6 +36,6 @@ impl CallLimits {
             config.result = self.max_result.unwrap_or(usize::MAX);
             Gate::new(SizeLayer::new(config))
         });
-        self.quotas.into_iter().map(Gate::new).chain(rate).chain(size)
+        (emit, self.quotas.into_iter().map(Gate::new).chain(rate).chain(size))
     }
 }

@@ -83,6 +83,12 @@ impl ServerMonitor {
     pub fn running(&self) -> usize {
         self.0.running()
     }
+
+    /// Returns the size, in bytes, of the chunks that running calls sent and keep, to answer a cancellation or a gap.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.0.kept_bytes()
+    }
 }
 
 /// Decides whether a call of a tool that another server runs may become a task.
@@ -338,7 +344,7 @@ impl Server {
         // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
         let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let bounds_calls = has_own || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
-        let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
+        let (emit, bounds) = self.bounds.gates(move |name| !has_own || named.has(name));
         let tasks = match self.task_support {
             None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
             Some(TaskSupportFn(support)) => {
@@ -359,6 +365,7 @@ impl Server {
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
             callbacks: self.callbacks,
+            emit,
             drain,
             health: HealthLayer::new(health),
             logging,

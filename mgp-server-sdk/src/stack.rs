@@ -36,6 +36,7 @@ pub(crate) struct StackParts {
     pub(crate) bounds_calls: bool,
     pub(crate) cancel: CancelLayer,
     pub(crate) callbacks: CallbackLayer,
+    pub(crate) emit: EmitLayer,
     pub(crate) health: HealthLayer,
     pub(crate) drain: Drain,
     pub(crate) rounds: RoundsLayer,
@@ -62,8 +63,9 @@ impl Gate {
 mgp_types::opaque_debug!(Gate);
 
 pub(crate) fn inbound(parts: StackParts) -> Stack {
-    let StackParts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } =
-        parts;
+    let StackParts {
+        offer, tools, limit, timeout, cancel, emit, health, drain, rounds, tasks, ..
+    } = parts;
     let callbacks = parts.callbacks;
     let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
@@ -80,7 +82,8 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         .layer(RetryHintLayer(tools.clone()))
         .layer(timeout)
         .service(leaf);
-    let outer = OuterLayers { handshake, cancel, callbacks, health, drain, rounds, tasks, logging };
+    let outer =
+        OuterLayers { handshake, cancel, callbacks, emit, health, drain, rounds, tasks, logging };
     // After the cheap refusals: a refused call does not take a slot. The wait for it does not count as time of the call.
     if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
         // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
@@ -104,6 +107,7 @@ struct OuterLayers {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
     callbacks: CallbackLayer,
+    emit: EmitLayer,
     health: HealthLayer,
     drain: Drain,
     rounds: RoundsLayer,
@@ -134,7 +138,7 @@ impl OuterLayers {
             // A request to shut down takes effect here, in the order of arrival.
             .layer(DrainLayer::new(self.drain))
             // Opens the outlet above the gates, so that they can wrap it and see each chunk.
-            .layer(EmitLayer::new())
+            .layer(self.emit)
             // Refusals from below are returned at once. A call that continues may become a task, and keeps its guards.
             .layer(self.tasks)
             // Gates and handlers need it to log and to ask. Below `tasks`, so that a task asks in its own name.

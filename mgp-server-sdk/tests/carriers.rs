@@ -35,6 +35,8 @@ const OF_THE_CALL: [&str; 6] = [
     "notifications/mgp.callback.request",
 ];
 /// The messages that it sends to its peer, which belong to no call.
+/// The stream of chunks ends with its call.
+const END: &str = "notifications/mgp.stream.chunk";
 const OF_NO_CALL: [&str; 2] = ["notifications/mgp.lifecycle", "notifications/mgp.audit"];
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
@@ -85,7 +87,7 @@ async fn tell(cx: Context) -> Result<&'static str, RpcError> {
     let event = payload(json!({ "subscription_id": "s", "type": "event" }))?;
     let callback = payload(json!({ "callback_id": "c" }))?;
     for item in [
-        OutletItem::Chunk(block),
+        OutletItem::chunk(block),
         OutletItem::Progress(Progress { progress: 1.0, total: Some(2.0), ..Progress::default() }),
         OutletItem::Log(log),
         OutletItem::Event(event),
@@ -224,12 +226,12 @@ async fn stdio_carries_everything_in_the_order_it_was_sent() {
     };
     assert_eq!(next().await, "1");
     let mut output: Vec<String> = Vec::new();
-    while output.len() < OF_THE_CALL.len() + OF_NO_CALL.len() + 2 {
+    while output.len() < OF_THE_CALL.len() + OF_NO_CALL.len() + 3 {
         output.push(next().await);
     }
     // The two calls run concurrently; the answer to the second may be anywhere.
     output.retain(|message| message != "3");
-    assert_eq!(output, [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["2"]].concat());
+    assert_eq!(output, [OF_THE_CALL.as_slice(), &OF_NO_CALL, &[END, "2"]].concat());
     // A call that has ended still has its connection.
     assert_eq!(late.outcome().await, Ok(()));
     let progress = [next().await, next().await];
@@ -245,7 +247,7 @@ async fn legacy_http_has_a_stream_for_each_call_and_one_for_the_session() {
     let mut session = caller.get(None).await;
     let mut response = caller.request(1, "tools/call", call("tell", &json!({}))).await;
     let messages = response.rest().await;
-    assert_eq!(methods(&messages), [OF_THE_CALL.as_slice(), &["answer"]].concat());
+    assert_eq!(methods(&messages), [OF_THE_CALL.as_slice(), &[END, "answer"]].concat());
     assert_eq!(methods(&events(&mut session, 2).await), OF_NO_CALL);
     world.change_tools();
     assert_eq!(methods(&events(&mut session, 1).await), [LIST_CHANGED]);
@@ -327,7 +329,10 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
     let caller = Caller::modern(&world, everything(), None);
     let mut response = caller.request(1, "tools/call", call("tell", &json!({}))).await;
     let messages = response.rest().await;
-    assert_eq!(methods(&messages), [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["answer"]].concat());
+    assert_eq!(
+        methods(&messages),
+        [OF_THE_CALL.as_slice(), &OF_NO_CALL, &[END, "answer"]].concat()
+    );
     assert!(messages.iter().all(|event| event.id.is_none()), "a response cannot be resumed");
 
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;

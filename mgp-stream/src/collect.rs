@@ -2,13 +2,19 @@
 //!
 //! Applies to: outbound.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready};
 
-use mgp_types::mgp::{CallExtension, Extension};
-use mgp_types::service::{Call, MgpService, OutletItemKind, Reply};
+use mgp_types::mgp::{CallExtension, Extension, ResultExtension};
+use mgp_types::service::{Body, Call, MgpService, OutletItemKind, Progress as Step, Reply};
+use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
+use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
+
+use crate::chunk::ChunkReceiver;
 
 /// Sets `_mgp.stream` on a tool call whose outlet takes chunks, if the callee negotiated streaming.
 ///
@@ -40,42 +46,88 @@ pub struct Collect<S> {
 
 mgp_types::opaque_debug!(Collect<S>);
 
-/// Remembers whether progress of a call arrived in MCP's form, which then is the only one that counts:
-/// an MGP peer sends both forms, and MCP's has the real units.
+/// Combines the two forms of progress: an MGP peer sends both, MCP's first. MCP's has the real units, and MGP's the
+/// remaining time.
 #[derive(Debug, Default)]
-pub(crate) struct ProgressForm(AtomicBool);
+pub(crate) struct ProgressForms(Mutex<Option<Step>>);
 
-impl ProgressForm {
-    pub(crate) fn note_mcp(&self) {
-        self.0.store(true, Ordering::Relaxed);
+impl ProgressForms {
+    /// Notes a step in MCP's form, and returns it.
+    pub(crate) fn note_mcp(&self, step: Step) -> Step {
+        *self.0.lock() = Some(step.clone());
+        step
     }
 
-    pub(crate) fn is_mcp(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// Returns the step to deliver for one in MGP's form; `None` if it repeats the one in MCP's form.
+    pub(crate) fn combine(&self, step: Step) -> Option<Step> {
+        match &*self.0.lock() {
+            None => Some(step),
+            Some(before) => {
+                let is_new = before.estimated_remaining_ms.is_none();
+                let estimated_remaining_ms = Some(step.estimated_remaining_ms.filter(|_| is_new)?);
+                Some(Step { estimated_remaining_ms, ..before.clone() })
+            }
+        }
     }
 }
 
 impl<S: MgpService> Service<Call> for Collect<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = S::Future;
+    type Future = ResponseFuture<S::Future>;
 
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         if call.cx().outlet.wants(OutletItemKind::Progress) {
-            call.cx_mut().extensions.insert(ProgressForm::default());
+            call.cx_mut().extensions.insert(ProgressForms::default());
         }
         let cx = call.cx();
+        let mut receiver = None;
         if call.tool().is_some()
             && cx.callee.has(Extension::Streaming)
             && cx.outlet.wants(OutletItemKind::Chunk)
         {
             let mut mgp = CallExtension::new();
             mgp.stream = Some(true);
+            let received = Arc::new(ChunkReceiver::new(call.hop()));
             // Writing this record cannot fail; without it the call merely does not stream.
             call.hop_mut().mgp = Payload::of(&mgp).ok();
+            call.cx_mut().extensions.insert_shared(Arc::clone(&received));
+            receiver = Some(received);
         }
-        self.inner.call(call)
+        ResponseFuture { inner: self.inner.call(call), receiver }
     }
+}
+
+pin_project! {
+    /// Response future of [`Collect`]: adds to the result how many chunks did not reach the caller.
+    pub struct ResponseFuture<F> {
+        #[pin]
+        inner: F,
+        receiver: Option<Arc<ChunkReceiver>>,
+    }
+}
+
+mgp_types::opaque_debug!(ResponseFuture<F>);
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let mut outcome = ready!(this.inner.poll(task));
+        let dropped = this.receiver.as_ref().map_or(0, |receiver| receiver.dropped());
+        if let (Ok(Reply::Complete(body)), 1..) = (&mut outcome, dropped) {
+            let mut mgp = result_extension(body);
+            mgp.dropped = Some(mgp.dropped.unwrap_or(0).saturating_add(dropped));
+            body.insert("_mgp", Payload::of(&mgp)?);
+        }
+        Poll::Ready(outcome)
+    }
+}
+
+/// Returns the member `_mgp` of a result.
+pub(crate) fn result_extension(body: &Body) -> ResultExtension {
+    body.get("_mgp").and_then(|mgp| mgp.get().ok()).unwrap_or_default()
 }

@@ -6,38 +6,55 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context as Task, Poll};
+use std::task::{Context as Task, Poll, ready};
 
-use bytestring::ByteString;
-use mgp_types::mcp::{Era, ProgressParams};
+use mgp_types::mcp::{Era, ProgressParams, key};
 use mgp_types::method::{
-    CallbackRequest, EventNotification, LogMessage, Progress, StreamChunk, StreamProgress,
+    CallbackRequest, EventNotification, LogMessage, Notification, Progress, StreamProgress,
 };
-use mgp_types::mgp::{Extension, ResultExtension, StreamProgressParams};
+use mgp_types::mgp::{Extension, StreamProgressParams};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, ConsumerGone, Context, Kind, MetaKey, Method, MgpService, Outlet,
-    OutletItem, OutletItemKind, Params, Peer, PeerInfo, Principal, Progress as Step, Reply, Scope,
-    Sink,
+    Body, BoxFuture, Call, Chunk, ConsumerGone, Kind, MetaKey, MgpService, Outlet, OutletItem,
+    OutletItemKind, PeerInfo, Progress as Step, Reply, Sink, StreamLimit,
 };
+use mgp_types::sync::Mutex;
 use mgp_types::{Id, Number, Payload, RpcError};
 use pin_project_lite::pin_project;
-use serde::Serialize;
-use tokio::time::Instant;
+use serde::{Deserialize, Serialize};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::cancel::CancelSignal;
+use crate::chunk::{ChunkSender, Recipient};
+use crate::collect::result_extension;
 
 /// Gives each request an [`Outlet`] that sends to its caller.
-#[derive(Clone, Debug, Default)]
+///
+/// The chunks of a call are numbered from 0. The last one has `done:true`; if the call did not mark its last chunk, an
+/// empty one follows. A call that fails ends without such a chunk. A call whose chunks exceed its
+/// [`StreamLimit`] is ended, and answered with 3001.
+#[derive(Clone, Debug)]
 #[must_use]
-pub struct EmitLayer(());
+pub struct EmitLayer {
+    max_stream_bytes: u64,
+}
 
 impl EmitLayer {
     /// Creates the layer.
     pub const fn new() -> Self {
-        Self(())
+        Self { max_stream_bytes: StreamLimit::DEFAULT_BYTES }
+    }
+
+    /// Sets the maximum size of the chunks of one call, in bytes of JSON. Default: 16 MiB.
+    pub const fn max_stream_bytes(mut self, bytes: u64) -> Self {
+        self.max_stream_bytes = bytes;
+        self
+    }
+}
+
+impl Default for EmitLayer {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -45,7 +62,7 @@ impl<S> Layer<S> for EmitLayer {
     type Service = Emit<S>;
 
     fn layer(&self, inner: S) -> Emit<S> {
-        Emit { inner }
+        Emit { inner, max_stream_bytes: self.max_stream_bytes }
     }
 }
 
@@ -53,6 +70,7 @@ impl<S> Layer<S> for EmitLayer {
 #[derive(Clone)]
 pub struct Emit<S> {
     inner: S,
+    max_stream_bytes: u64,
 }
 
 mgp_types::opaque_debug!(Emit<S>);
@@ -65,139 +83,144 @@ impl<S: MgpService> Service<Call> for Emit<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let Some(sink) = CallerSink::of(&call) else {
-            return ResponseFuture { inner: self.inner.call(call), streamed: None };
+        let Some(sink) = CallerSink::of(&call, self.max_stream_bytes) else {
+            return ResponseFuture { inner: self.inner.call(call), stream: None, ending: None };
         };
-        let sink = Arc::new(sink);
-        call.cx_mut().outlet = Outlet::new(Arc::clone(&sink) as Arc<dyn Sink>);
-        let streamed = sink.streams.then(|| (sink, Instant::now()));
-        ResponseFuture { inner: self.inner.call(call), streamed }
+        let stream = sink.stream.clone();
+        let cx = call.cx_mut();
+        if let Some(stream) = &stream {
+            cx.extensions.insert_shared(Arc::clone(stream.limit()));
+        }
+        cx.outlet = Outlet::new(Arc::new(sink));
+        ResponseFuture { inner: self.inner.call(call), stream, ending: None }
     }
 }
 
 /// Sends partial results of one call to its caller.
 struct CallerSink {
-    peer: Peer,
-    scope: Scope,
-    principal: Principal,
+    to: Recipient,
     caller: Arc<PeerInfo>,
-    key: CallKey,
-    /// The id that the caller gave the call.
-    id: Id,
     token: Option<Id>,
     /// If set, chunks were negotiated and requested.
-    streams: bool,
+    stream: Option<Arc<ChunkSender>>,
     /// If set, log messages may be sent: a modern caller asks for them in each request.
     logs: bool,
-    /// The trace of the call.
-    trace: Option<ByteString>,
-    chunks: AtomicU64,
-    signal: Option<Arc<CancelSignal>>,
+    last_step: Mutex<LastStep>,
+}
+
+/// The progress that the caller knows.
+#[derive(Default)]
+struct LastStep {
+    /// The share of the whole, from 0 to 1.
+    share: f64,
+    step: Option<Step>,
+}
+
+/// The remaining time in the `_meta` of progress in MCP's form, so that a receiver need not combine two notifications.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct EstimateMeta {
+    pub(crate) estimated_remaining_ms: u64,
 }
 
 impl CallerSink {
     /// Returns the sink of a request; `None` if nothing can be sent to its caller.
-    fn of(call: &Call) -> Option<Self> {
+    fn of(call: &Call, max_stream_bytes: u64) -> Option<Self> {
         let cx = call.cx();
         if call.kind() == Kind::Notification || cx.peer.is_closed() {
             return None;
         }
-        let id = cx.wire_id.clone()?;
-        let streams = cx.caller.has(Extension::Streaming) && call.params().wants_stream();
-        let signal = if streams { cx.extensions.get_shared::<CancelSignal>() } else { None };
-        let token = call.params().progress_token();
-        let logs =
-            cx.caller.era == Era::Legacy || call.params().meta_member(MetaKey::LogLevel).is_some();
-        Some(Self {
+        let to = Recipient {
             peer: cx.peer.clone(),
             scope: cx.scope.clone(),
             principal: cx.principal.clone(),
-            caller: Arc::clone(&cx.caller),
             key: cx.key,
-            id,
-            token,
-            streams,
-            logs,
+            id: cx.wire_id.clone()?,
             trace: cx.trace.clone().filter(|_| cx.caller.supports_mgp()),
-            chunks: AtomicU64::new(0),
-            signal,
+        };
+        let streams = cx.caller.has(Extension::Streaming) && call.params().wants_stream();
+        let stream = streams.then(|| {
+            let limit = Arc::new(StreamLimit::new(max_stream_bytes));
+            ChunkSender::new(to.clone(), limit, cx.extensions.get_shared::<CancelSignal>())
+        });
+        let logs =
+            cx.caller.era == Era::Legacy || call.params().meta_member(MetaKey::LogLevel).is_some();
+        Some(Self {
+            to,
+            caller: Arc::clone(&cx.caller),
+            token: call.params().progress_token(),
+            stream,
+            logs,
+            last_step: Mutex::default(),
         })
     }
 
-    async fn notify(
-        &self,
-        method: &'static str,
-        params: Result<Payload, RpcError>,
-    ) -> Result<(), ConsumerGone> {
-        let params = params
-            .and_then(|params| Params::split(method, params.as_shared().clone()))
-            .map_err(|_| ConsumerGone)?;
-        let cx = Context::new(self.peer.clone(), self.scope.clone(), self.principal.clone());
-        let call = Call::notification(Method::from_static(method), params, cx).related(self.key);
-        self.peer.send(call).await.map(drop).map_err(|_| ConsumerGone)
-    }
-
-    async fn chunk(&self, content: Payload) -> Result<(), ConsumerGone> {
-        #[derive(Serialize)]
-        struct Chunk<'a> {
-            request_id: &'a Id,
-            index: u64,
-            content: &'a Payload,
-            done: bool,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            trace_id: Option<&'a str>,
+    async fn chunk(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
+        match &self.stream {
+            Some(stream) => stream.send(chunk).await,
+            None => Ok(()),
         }
-        if let Some(signal) = &self.signal {
-            signal.record_chunk(&content);
-        }
-        let index = self.chunks.fetch_add(1, Ordering::Relaxed);
-        let trace_id = self.trace.as_deref();
-        let chunk = Chunk { request_id: &self.id, index, content: &content, done: false, trace_id };
-        self.notify(<StreamChunk as mgp_types::method::Notification>::METHOD, Payload::of(&chunk))
-            .await
     }
 
     /// Sends progress in MCP's form if the caller gave a token, and in MGP's form if it negotiated progress.
     async fn progress(&self, step: Step) -> Result<(), ConsumerGone> {
-        if let Some(token) = &self.token {
+        let (share, is_repeat) = self.last_step.lock().replace(&step);
+        let has_mgp = self.caller.has(Extension::Progress);
+        if let Some(token) = self.token.as_ref().filter(|_| !is_repeat) {
             let mut params = ProgressParams::new(token.clone(), Number::from(step.progress));
             params.total = step.total.map(Number::from);
             params.message.clone_from(&step.message);
-            self.notify(
-                <Progress as mgp_types::method::Notification>::METHOD,
-                Payload::of(&params),
-            )
-            .await?;
+            if let Some(estimated_remaining_ms) = step.estimated_remaining_ms.filter(|_| has_mgp)
+                && let Ok(estimate) = Payload::of(&EstimateMeta { estimated_remaining_ms })
+            {
+                params.meta.get_or_insert_default().0.insert(key::MGP, estimate);
+            }
+            let params = Payload::of(&params);
+            self.to.notify(<Progress as Notification>::METHOD, params).await?;
         }
-        if self.caller.has(Extension::Progress) {
-            let share = step.progress / step.total.unwrap_or(1.0);
-            let mut params =
-                StreamProgressParams::new(self.id.clone(), Number::from(share.clamp(0.0, 1.0)));
+        if has_mgp {
+            let mut params = StreamProgressParams::new(self.to.id.clone(), Number::from(share));
             params.message = step.message;
             params.estimated_remaining_ms = step.estimated_remaining_ms;
-            params.trace_id = self.trace.as_deref().map(str::to_owned);
-            self.notify(
-                <StreamProgress as mgp_types::method::Notification>::METHOD,
-                Payload::of(&params),
-            )
-            .await?;
+            params.trace_id = self.to.trace.as_deref().map(str::to_owned);
+            let params = Payload::of(&params);
+            self.to.notify(<StreamProgress as Notification>::METHOD, params).await?;
         }
         Ok(())
     }
 }
 
+impl LastStep {
+    /// Notes a step; returns its share of the whole, and whether MCP's form of it was sent before.
+    ///
+    /// If the total is unknown, units are not a share: the last known share is repeated.
+    fn replace(&mut self, step: &Step) -> (f64, bool) {
+        if let Some(total) = step.total {
+            let share = (step.progress / total).clamp(0.0, 1.0);
+            self.share = if share.is_nan() { self.share } else { share };
+        } else if (0.0..1.0).contains(&step.progress) {
+            self.share = self.share.max(step.progress);
+        }
+        let is_repeat = self.step.as_ref().is_some_and(|before| {
+            (before.progress, before.total) == (step.progress, step.total)
+                && before.message == step.message
+                && before.estimated_remaining_ms != step.estimated_remaining_ms
+        });
+        self.step = Some(step.clone());
+        (self.share, is_repeat)
+    }
+}
+
 impl Sink for CallerSink {
     fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
-        use mgp_types::method::Notification;
         match item {
-            OutletItem::Chunk(content) => Box::pin(self.chunk(content)),
+            OutletItem::Chunk(chunk) => Box::pin(self.chunk(chunk)),
             OutletItem::Progress(step) => Box::pin(self.progress(step)),
-            OutletItem::Log(params) => Box::pin(self.notify(LogMessage::METHOD, Ok(params))),
+            OutletItem::Log(params) => Box::pin(self.to.notify(LogMessage::METHOD, Ok(params))),
             OutletItem::Event(params) => {
-                Box::pin(self.notify(EventNotification::METHOD, Ok(params)))
+                Box::pin(self.to.notify(EventNotification::METHOD, Ok(params)))
             }
             OutletItem::Callback(params) => {
-                Box::pin(self.notify(CallbackRequest::METHOD, Ok(params)))
+                Box::pin(self.to.notify(CallbackRequest::METHOD, Ok(params)))
             }
             // This layer cannot encode kinds of items that it does not know, so it drops them.
             _ => Box::pin(std::future::ready(Ok(()))),
@@ -206,7 +229,7 @@ impl Sink for CallerSink {
 
     fn wants(&self, kind: OutletItemKind) -> bool {
         match kind {
-            OutletItemKind::Chunk => self.streams,
+            OutletItemKind::Chunk => self.stream.is_some(),
             OutletItemKind::Progress => {
                 self.token.is_some() || self.caller.has(Extension::Progress)
             }
@@ -219,11 +242,13 @@ impl Sink for CallerSink {
 }
 
 pin_project! {
-    /// Response future of [`Emit`]: adds to the result how much was streamed (MGP §12.5).
+    /// Response future of [`Emit`]: ends the stream, and adds to the result how much was streamed (MGP §12.5).
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        streamed: Option<(Arc<CallerSink>, Instant)>,
+        stream: Option<Arc<ChunkSender>>,
+        // The call was answered, and the end of its stream is being sent.
+        ending: Option<(BoxFuture<'static, ()>, Body)>,
     }
 }
 
@@ -234,33 +259,50 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let outcome = std::task::ready!(this.inner.poll(task));
-        Poll::Ready(match this.streamed.take() {
-            Some((sink, since)) => {
-                outcome.and_then(|reply| add_stream_summary(reply, &sink, since))
+        let Some(stream) = this.stream else { return this.inner.poll(task) };
+        if this.ending.is_none() {
+            let outcome = this.inner.poll(task);
+            if let Some(refused) = stream.poll_refused(task.waker()) {
+                return Poll::Ready(Err(refused.into()));
             }
-            None => outcome,
+            match ready!(outcome) {
+                Ok(Reply::Complete(body)) if stream.sent() > 0 => {
+                    let ending = end_stream(Arc::clone(stream), &body);
+                    *this.ending = Some((ending, body));
+                }
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+        if let Some((ending, _)) = this.ending {
+            ready!(ending.as_mut().poll(task));
+        }
+        Poll::Ready(match this.ending.take() {
+            Some((_, body)) => add_stream_summary(body, stream),
+            None => Ok(Reply::None),
         })
     }
 }
 
-fn add_stream_summary(
-    mut reply: Reply,
-    sink: &CallerSink,
-    since: Instant,
-) -> Result<Reply, RpcError> {
-    let chunks = sink.chunks.load(Ordering::Relaxed);
-    if let (Reply::Complete(body), 1..) = (&mut reply, chunks) {
-        let mut mgp = ResultExtension::new();
-        mgp.streamed = Some(true);
-        mgp.chunks_sent = Some(chunks);
-        mgp.duration_ms = Some(mgp_types::millis(since.elapsed()));
-        let mgp = Payload::of(&mgp)?;
-        // Python and rmcp drop `_mgp` from results and keep `_meta`, so the summary is written to both.
-        body.insert_meta(mgp_types::mcp::key::MGP, Payload::of(&MetaCopy { result: &mgp })?);
-        body.insert("_mgp", mgp);
+/// Sends the last chunk, unless it was sent, or the tool failed.
+fn end_stream(stream: Arc<ChunkSender>, body: &Body) -> BoxFuture<'static, ()> {
+    let is_error = body.get("isError").is_some_and(|value| value.as_str() == "true");
+    if is_error || stream.is_done() {
+        return Box::pin(std::future::ready(()));
     }
-    Ok(reply)
+    let is_whole = result_extension(body).dropped.unwrap_or(0) == 0;
+    Box::pin(async move { stream.finish(is_whole).await })
+}
+
+fn add_stream_summary(mut body: Body, stream: &ChunkSender) -> Result<Reply, RpcError> {
+    let mut mgp = result_extension(&body);
+    mgp.streamed = Some(true);
+    mgp.chunks_sent = Some(stream.sent());
+    mgp.duration_ms = Some(mgp_types::millis(stream.since().elapsed()));
+    let mgp = Payload::of(&mgp)?;
+    // Python and rmcp drop `_mgp` from results and keep `_meta`, so the summary is written to both.
+    body.insert_meta(key::MGP, Payload::of(&MetaCopy { result: &mgp })?);
+    body.insert("_mgp", mgp);
+    Ok(Reply::Complete(body))
 }
 
 #[derive(Serialize)]

@@ -4,6 +4,7 @@
 //! - [`CollectLayer`] belongs on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
 mod callback;
 mod cancel;
+mod chunk;
 mod collect;
 mod emit;
 mod route;

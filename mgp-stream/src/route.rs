@@ -6,21 +6,28 @@
 //! Applies to: inbound.
 
 use std::future::{Ready, ready};
+use std::sync::Arc;
 
-use mgp_types::mcp::ProgressParams;
-use mgp_types::method::{Progress, StreamChunk, StreamProgress};
-use mgp_types::mgp::StreamProgressParams;
+use mgp_types::mcp::{ProgressParams, key};
+use mgp_types::method::{Progress, StreamChunk, StreamGap, StreamGapUnrecoverable, StreamProgress};
+use mgp_types::mgp::{GapParams, GapUnrecoverableParams, StreamProgressParams};
 use mgp_types::service::{
-    Call, Either, MgpService, OutletItem, Params, Peer, Progress as Step, QueueRoom, Reply,
+    BoxFuture, Call, Chunk, Context, Either, InFlight, MgpService, OutletItem, Params, Peer,
+    Progress as Step, QueueRoom, Reply,
 };
 use mgp_types::{Id, Payload, RpcError};
 use serde::Deserialize;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::collect::ProgressForm;
+use crate::chunk::{ChunkReceiver, ReceivedChunk};
+use crate::collect::ProgressForms;
+use crate::emit::EstimateMeta;
 
 /// Delivers chunks and progress to the outlet of the call they name; everything else passes.
+///
+/// Chunks are delivered in the order of their numbers. Missing ones are requested from the callee; if they are lost,
+/// the caller gets no further chunks, and the result contains the rest.
 ///
 /// It belongs on the inbound stack of the side that made the calls.
 #[derive(Clone, Debug, Default)]
@@ -50,25 +57,39 @@ pub struct Route<S> {
 
 mgp_types::opaque_debug!(Route<S>);
 
+type Answer = Result<Reply, RpcError>;
+
 impl<S: MgpService> Service<Call> for Route<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = Either<Ready<Result<Reply, RpcError>>, S::Future>;
+    type Future = Either<Ready<Answer>, Either<BoxFuture<'static, Answer>, S::Future>>;
 
     mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let (read, form): (ReadItem, ItemForm) = if call.tells::<StreamChunk>() {
-            (read_chunk, ItemForm::Chunk)
+        let read = if call.tells::<StreamChunk>() {
+            route_chunk(&call)
         } else if call.tells::<StreamProgress>() {
-            (read_stream_progress, ItemForm::MgpProgress)
+            read_stream_progress(call.params()).map(|(id, step)| {
+                deliver_progress(&call.cx().peer, &id, step, ProgressSource::Mgp);
+                None
+            })
         } else if call.tells::<Progress>() {
-            (read_progress, ItemForm::McpProgress)
+            read_progress(call.params()).map(|(id, step)| {
+                deliver_progress(&call.cx().peer, &id, step, ProgressSource::Mcp);
+                None
+            })
+        } else if call.tells::<StreamGapUnrecoverable>() {
+            route_loss(&call).map(|()| None)
         } else {
-            return Either::Right { future: self.inner.call(call) };
+            let future = Either::Right { future: self.inner.call(call) };
+            return Either::Right { future };
         };
-        match read(call.params()) {
-            Ok((id, item)) => deliver(&call.cx().peer, &id, item, form),
+        match read {
+            Ok(Some(requesting)) => {
+                return Either::Right { future: Either::Left { future: requesting } };
+            }
+            Ok(None) => {}
             Err(error) => {
                 tracing::debug!(%error, method = %call.method(), "invalid partial result");
             }
@@ -77,46 +98,97 @@ impl<S: MgpService> Service<Call> for Route<S> {
     }
 }
 
-/// Reads the params of a partial result: the id of its call, and the item.
-type ReadItem = fn(&Params) -> Result<(Id, OutletItem), RpcError>;
-
-/// The form in which a partial result arrived.
-#[derive(Clone, Copy)]
-enum ItemForm {
-    Chunk,
-    MgpProgress,
-    McpProgress,
+fn find(peer: &Peer, id: &Id) -> Option<InFlight> {
+    let call = peer.in_flight(id);
+    if call.is_none() {
+        tracing::debug!(%id, "dropped partial result: no such call in flight");
+    }
+    call
 }
 
-fn deliver(peer: &Peer, id: &Id, item: OutletItem, from: ItemForm) {
-    let Some(call) = peer.in_flight(id) else {
-        tracing::debug!(%id, "dropped partial result: no such call in flight");
-        return;
+fn push(call: &InFlight, item: OutletItem) -> bool {
+    let is_full = call.cx.outlet.wants(item.kind()) && call.inbox.push(item) == QueueRoom::Full;
+    if is_full {
+        tracing::trace!(id = %call.id, "dropped partial result: the inbox is full");
+    }
+    !is_full
+}
+
+// === Chunks ===
+
+/// Delivers a chunk; returns the request for missing chunks before it, if there are any.
+fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcError> {
+    /// A chunk whose content stays raw JSON until a caller decodes it.
+    #[derive(Deserialize)]
+    struct ChunkNotification {
+        request_id: Id,
+        index: Option<u64>,
+        content: Payload,
+        #[serde(default)]
+        done: bool,
+        #[serde(default)]
+        gap_unrecoverable: bool,
+    }
+    let read: ChunkNotification = call.params().get()?;
+    let Some(waiting) = find(&call.cx().peer, &read.request_id) else { return Ok(None) };
+    let mut chunk = Chunk::new(read.content);
+    chunk.done = read.done;
+    let Some(receiver) = waiting.cx.extensions.get_shared::<ChunkReceiver>() else {
+        tracing::debug!(id = %read.request_id, "dropped a chunk that was not requested");
+        return Ok(None);
     };
-    if let Some(form) = call.cx.extensions.get::<ProgressForm>() {
-        match from {
-            ItemForm::McpProgress => form.note_mcp(),
-            ItemForm::MgpProgress if form.is_mcp() => return,
-            ItemForm::MgpProgress | ItemForm::Chunk => {}
+    let reports_loss = read.gap_unrecoverable;
+    let arrival = receiver.accept(ReceivedChunk { index: read.index, chunk, reports_loss });
+    for chunk in arrival.next.into_iter().chain(arrival.after) {
+        if !push(&waiting, OutletItem::Chunk(chunk)) {
+            receiver.note_dropped();
         }
     }
-    if call.cx.outlet.wants(item.kind()) && call.inbox.push(item) == QueueRoom::Full {
-        tracing::trace!(%id, "dropped partial result: the inbox is full");
+    if arrival.missing.is_empty() {
+        return Ok(None);
+    }
+    let params = GapParams::new(read.request_id, arrival.missing);
+    let cx = call.cx();
+    let mut own = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
+    own.callee = Arc::clone(&waiting.cx.callee);
+    let mut request = Call::tell::<StreamGap>(&params, own)?;
+    request.hop_mut().meta = receiver.meta();
+    Ok(Some(cx.peer.send(request)))
+}
+
+/// Notes that a chunk is lost, as one implementation reports it.
+fn route_loss(call: &Call) -> Result<(), RpcError> {
+    let read: GapUnrecoverableParams = call.params().get()?;
+    if let Some(waiting) = find(&call.cx().peer, &read.request_id)
+        && let Some(receiver) = waiting.cx.extensions.get::<ChunkReceiver>()
+    {
+        receiver.note_lost(read.missing_index);
+    }
+    Ok(())
+}
+
+// === Progress ===
+
+/// The form in which progress arrived.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ProgressSource {
+    Mgp,
+    Mcp,
+}
+
+fn deliver_progress(peer: &Peer, id: &Id, step: Step, source: ProgressSource) {
+    let Some(call) = find(peer, id) else { return };
+    let step = match (call.cx.extensions.get::<ProgressForms>(), source) {
+        (Some(forms), ProgressSource::Mcp) => Some(forms.note_mcp(step)),
+        (Some(forms), ProgressSource::Mgp) => forms.combine(step),
+        (None, _) => Some(step),
+    };
+    if let Some(step) = step {
+        push(&call, OutletItem::Progress(step));
     }
 }
 
-/// Parses a chunk. Its content stays raw JSON until a caller decodes it.
-fn read_chunk(params: &Params) -> Result<(Id, OutletItem), RpcError> {
-    #[derive(Deserialize)]
-    struct Chunk {
-        request_id: Id,
-        content: Payload,
-    }
-    let chunk: Chunk = params.get()?;
-    Ok((chunk.request_id, OutletItem::Chunk(chunk.content)))
-}
-
-fn read_stream_progress(params: &Params) -> Result<(Id, OutletItem), RpcError> {
+fn read_stream_progress(params: &Params) -> Result<(Id, Step), RpcError> {
     let read: StreamProgressParams = params.get()?;
     let step = Step {
         progress: read.progress.to_f64(),
@@ -124,16 +196,18 @@ fn read_stream_progress(params: &Params) -> Result<(Id, OutletItem), RpcError> {
         message: read.message,
         estimated_remaining_ms: read.estimated_remaining_ms,
     };
-    Ok((read.request_id, OutletItem::Progress(step)))
+    Ok((read.request_id, step))
 }
 
-fn read_progress(params: &Params) -> Result<(Id, OutletItem), RpcError> {
+fn read_progress(params: &Params) -> Result<(Id, Step), RpcError> {
     let read: ProgressParams = params.get()?;
+    let estimate = read.meta.as_ref().and_then(|meta| meta.0.get(key::MGP));
+    let estimate = estimate.and_then(|estimate| estimate.get::<EstimateMeta>().ok());
     let step = Step {
         progress: read.progress.to_f64(),
         total: read.total.map(|total| total.to_f64()),
         message: read.message,
-        estimated_remaining_ms: None,
+        estimated_remaining_ms: estimate.map(|estimate| estimate.estimated_remaining_ms),
     };
-    Ok((read.progress_token, OutletItem::Progress(step)))
+    Ok((read.progress_token, step))
 }

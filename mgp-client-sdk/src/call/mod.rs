@@ -247,7 +247,7 @@ impl ToolCall {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let think = Tool::new("think", "Thinks aloud", |outlet: Outlet| async move {
     ///     for word in ["to ", "be"] {
-    ///         let _ = outlet.send(OutletItem::Chunk(Payload::of(&ContentBlock::text(word))?)).await;
+    ///         let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text(word))?)).await;
     ///     }
     ///     Ok::<_, RpcError>("to be")
     /// });

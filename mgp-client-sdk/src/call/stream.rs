@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use futures_util::Stream;
+use mgp_types::Id;
 use mgp_types::mcp::{CallToolResult, ContentBlock};
-use mgp_types::mgp::{CancelParams, CancelResult, Extension};
+use mgp_types::mgp::{CancelParams, CancelResult, Extension, PaceParams};
 use mgp_types::service::{
-    BoxFuture, CallKey, ConsumerGone, Outlet, OutletItem, OutletItemKind, Progress, Sink,
+    BoxFuture, CallKey, ConsumerGone, Context, Outlet, OutletItem, OutletItemKind, Progress, Sink,
 };
 use tokio::sync::mpsc;
 
@@ -62,12 +63,7 @@ impl ToolStream {
     /// # Cancel safety
     /// Dropping the future cancels the call as well.
     pub async fn cancel(self) -> Result<CancelResult, Error> {
-        let logical = self.key.to_string();
-        let in_flight = self.client.peer().all_in_flight();
-        let running = in_flight
-            .iter()
-            .find(|call| call.cx.key == self.key || call.cx.logical.as_deref() == Some(&*logical));
-        let Some(running) = running else {
+        let Some(running) = self.running() else {
             let mut over = CancelResult::new(false);
             over.reason = Some("not_active".to_owned());
             return Ok(over);
@@ -75,19 +71,50 @@ impl ToolStream {
         if !self.client.server().has(Extension::Streaming) {
             return Ok(CancelResult::new(true));
         }
-        self.client.mgp().stream_cancel(&CancelParams::new(running.id.clone())).await
+        self.client.mgp().stream_cancel(&CancelParams::new(running)).await
+    }
+
+    /// Asks the server to send at most this many chunks per second; 0 pauses the stream (MGP §12.8).
+    ///
+    /// Does nothing if the call is not running, or if the server did not negotiate streaming. Chunks that are on their
+    /// way still arrive.
+    ///
+    /// # Errors
+    /// 2000 if the connection is closed.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the notification may or may not have been sent.
+    pub fn pace(
+        &self,
+        max_chunks_per_second: u32,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let (running, client) = (self.running(), self.client.clone());
+        async move {
+            let Some(id) = running else { return Ok(()) };
+            let params = PaceParams::new(id, max_chunks_per_second);
+            client.mgp().stream_pace(&params).await
+        }
+    }
+
+    /// Returns the id of the request, if it was sent and is not answered.
+    fn running(&self) -> Option<Id> {
+        let logical = self.key.to_string();
+        let in_flight = self.client.peer().all_in_flight();
+        let is_own = |cx: &Context| cx.key == self.key || cx.logical.as_deref() == Some(&*logical);
+        in_flight.into_iter().find(|call| is_own(&call.cx)).map(|call| call.id)
     }
 
     /// Polls for the next item that this stream reports.
     fn poll_item(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<StreamItem, Error>>> {
         loop {
             match ready!(self.items.poll_recv(task)) {
-                Some(OutletItem::Chunk(chunk)) => {
-                    return Poll::Ready(Some(match chunk.get() {
-                        Ok(block) => Ok(StreamItem::Chunk(block)),
-                        Err(error) => Err(error.into()),
-                    }));
-                }
+                Some(OutletItem::Chunk(chunk)) => match chunk.content.get::<ContentBlock>() {
+                    // The empty chunk that ends a stream is not part of the result.
+                    Ok(block) if chunk.done && block.as_text() == Some("") => {}
+                    Ok(block) => return Poll::Ready(Some(Ok(StreamItem::Chunk(block)))),
+                    // The result contains the content as well.
+                    Err(error) => tracing::debug!(%error, "dropped an invalid chunk"),
+                },
                 Some(OutletItem::Progress(step)) => {
                     return Poll::Ready(Some(Ok(StreamItem::Progress(step))));
                 }

@@ -2,34 +2,15 @@
 
 #![cfg(unix)]
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice, Error, ToolResult};
+pub(crate) use mgp_testkit::example;
 use mgp_transport::ChildCommand;
 use mgp_types::ErrorCode;
 use tokio::time::{sleep, timeout};
 
 use crate::script::plain;
-
-/// Returns the path of an example of this workspace; builds it if necessary.
-pub(crate) fn example(package: &str, name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    if !path.exists() {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "-q", "-p", package, "--example", name])
-            .args(path.iter().any(|part| part == "release").then_some("--release"))
-            .status()
-            .unwrap();
-        assert!(built.success() && path.exists(), "{}", path.display());
-    }
-    path
-}
 
 const HELLO: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'; read -r _; "#;
 

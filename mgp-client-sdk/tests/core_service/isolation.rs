@@ -83,7 +83,8 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
                         break;
                     }
                 }
-                assert_eq!(chunks, 20);
+                // What the tool returns is the last chunk.
+                assert_eq!(chunks, 21);
             })
         });
         for caller in callers {

@@ -119,9 +119,9 @@ impl ItemLog {
         items
             .iter()
             .filter_map(|item| match item {
-                OutletItem::Chunk(content) => {
-                    content.get::<serde_json::Value>().ok()?["text"].as_str().map(str::to_owned)
-                }
+                OutletItem::Chunk(chunk) => chunk.content.get::<serde_json::Value>().ok()?["text"]
+                    .as_str()
+                    .map(str::to_owned),
                 _ => None,
             })
             .collect()
@@ -137,7 +137,7 @@ impl Sink for ItemLog {
 
 /// Creates a chunk of text.
 pub(crate) fn chunk(text: &str) -> OutletItem {
-    OutletItem::Chunk(Payload::of(&mgp_types::mcp::ContentBlock::text(text)).unwrap())
+    OutletItem::chunk(Payload::of(&mgp_types::mcp::ContentBlock::text(text)).unwrap())
 }
 
 /// Sets a flag when it is dropped.

@@ -130,6 +130,8 @@ pub struct CallLimits {
     pub running: Option<u64>,
     /// The bytes of the arguments of a call.
     pub max_arguments: Option<u64>,
+    /// The bytes of the chunks of a call; `None` for 16 MiB.
+    pub max_stream_bytes: Option<u64>,
 }
 
 /// `[servers.limits]`.
@@ -144,6 +146,8 @@ pub struct ServerLimits {
     pub tool_units: BTreeMap<String, u64>,
     /// The calls of single tools in a minute, of all agents together.
     pub tool_calls_per_minute: BTreeMap<String, u64>,
+    /// The bytes of the chunks of a call of single tools.
+    pub tool_max_stream_bytes: BTreeMap<String, u64>,
 }
 
 impl CallLimits {
@@ -158,6 +162,7 @@ impl CallLimits {
             units_per_day: self.units_per_day.or(others.units_per_day),
             running: self.running.or(others.running),
             max_arguments: self.max_arguments.or(others.max_arguments),
+            max_stream_bytes: self.max_stream_bytes.or(others.max_stream_bytes),
         }
     }
 
@@ -186,6 +191,7 @@ pub(super) fn call_limits(reader: &mut Reader<'_, '_, '_>) -> CallLimits {
         units_per_day: reader.number("units_per_day"),
         running: reader.number("running"),
         max_arguments: reader.number("max_arguments"),
+        max_stream_bytes: reader.number("max_stream_bytes"),
     }
 }
 
@@ -196,5 +202,6 @@ pub(super) fn server_limits(reader: &mut Reader<'_, '_, '_>) -> ServerLimits {
         units: reader.number("units"),
         tool_units: reader.numbers("tool_units"),
         tool_calls_per_minute: reader.numbers("tool_calls_per_minute"),
+        tool_max_stream_bytes: reader.numbers("tool_max_stream_bytes"),
     }
 }

@@ -114,9 +114,11 @@ pub const KEYS: &[ConfigKey] = keys! {
         "units_per_day" KeyKind::Number(0, MANY), "", "The units that calls of the server may cost in a day.";
         "running" KeyKind::Number(1, 65_536), "", "The calls of the server that run at once; further ones wait for their turn.";
         "max_arguments" KeyKind::Number(0, MANY), "", "The bytes of the arguments of a call of the server.";
+        "max_stream_bytes" KeyKind::Number(0, MANY), "", "The bytes of the chunks of a call of the server, as JSON; a call that sends more is ended. Without this key 16 MiB; of several limits the lowest counts.";
         "units" KeyKind::Number(0, MANY), "", "The units that a call of the server costs, e.g. cents; without this key one.";
         "tool_units" KeyKind::NumberMap(0, MANY), "{}", "The units that calls of single tools cost: `{tool = 5}`.";
         "tool_calls_per_minute" KeyKind::NumberMap(0, 4_294_967_295), "{}", "The calls of single tools in a minute, of all agents together.";
+        "tool_max_stream_bytes" KeyKind::NumberMap(0, MANY), "{}", "The bytes of the chunks of a call of single tools, as JSON.";
     }
     "servers.results": {
         "max_text" KeyKind::Number(0, MANY), "", "The `kernel.results.max_text` of the server's results; the agent's counts too if it is lower.";
@@ -231,6 +233,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "units_per_day" KeyKind::Number(0, MANY), "", "The units that calls of an agent may cost in a day.";
         "running" KeyKind::Number(1, 65_536), "", "The calls of an agent that run at once; further ones wait for their turn.";
         "max_arguments" KeyKind::Number(0, MANY), "", "The bytes of the arguments of a call of an agent.";
+        "max_stream_bytes" KeyKind::Number(0, MANY), "", "The bytes of the chunks of a call of an agent, as JSON; a call that sends more is ended. Without this key 16 MiB; of several limits the lowest counts.";
     }
     "agents.*": {
         "pinned" KeyKind::Texts, "[]", "The tools that are always in the agent's list.";
@@ -249,6 +252,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "units_per_day" KeyKind::Number(0, MANY), "", "The units that calls of the agent may cost in a day.";
         "running" KeyKind::Number(1, 65_536), "", "The calls of the agent that run at once; further ones wait for their turn.";
         "max_arguments" KeyKind::Number(0, MANY), "", "The bytes of the arguments of a call of the agent.";
+        "max_stream_bytes" KeyKind::Number(0, MANY), "", "The bytes of the chunks of a call of the agent, as JSON; a call that sends more is ended. Without this key 16 MiB; of several limits the lowest counts.";
     }
     "agents.*.results": {
         "max_text" KeyKind::Number(0, MANY), "", "The `kernel.results.max_text` of results for the agent; the server's counts too if it is lower.";

@@ -162,7 +162,7 @@ struct ChunkMeter {
 impl Sink for ChunkMeter {
     fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         if let OutletItem::Chunk(chunk) = &item {
-            let size = chunk.as_str().len();
+            let size = chunk.content.as_str().len();
             let add = |sum: usize| Some(sum.saturating_add(size));
             let before = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
             if before.unwrap_or(usize::MAX).saturating_add(size) > self.limit {
@@ -263,7 +263,7 @@ mod tests {
             let count = Arc::clone(&count);
             async move {
                 for _ in 0..5 {
-                    let chunk = OutletItem::Chunk(Payload::from_trusted(r#"{"a":1}"#));
+                    let chunk = OutletItem::chunk(Payload::from_trusted(r#"{"a":1}"#));
                     // This tool ignores the error that its caller accepts no more chunks.
                     let _ = call.cx().outlet.send(chunk).await;
                     let _ = call.cx().outlet.progress(1.0, None).await;

@@ -9,7 +9,8 @@ use mgp_types::RpcError;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
     AgentId, AuditError, AuditFuture, AuditSink, BoxFuture, Call, CallRecord, CallerAccess,
-    CallerChannel, MgpService, Reply, Rule, ServerId, Ticket,
+    CallerChannel, ConsumerGone, MgpService, OutletItem, OutletItemKind, Reply, Rule, ServerId,
+    Sink, Ticket,
 };
 use pin_project_lite::pin_project;
 
@@ -115,7 +116,31 @@ impl<S: MgpService> State<S, S::Future> {
             CallerAccess::Channel(asker) => Some(Arc::clone(asker)),
             _ => None,
         };
+        if cx.outlet.wants(OutletItemKind::Chunk) {
+            let record = Arc::clone(ticket.start());
+            let outlet = std::mem::take(&mut cx.outlet);
+            cx.outlet = outlet.wrap(|inner| Arc::new(ChunkCounter { inner, record }));
+        }
         Self::Running { future: inner.call(call), ticket: Some(ticket), asker, sink }
+    }
+}
+
+/// Counts the chunks of a call in its record.
+struct ChunkCounter {
+    inner: Arc<dyn Sink>,
+    record: Arc<CallRecord>,
+}
+
+impl Sink for ChunkCounter {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        if let OutletItem::Chunk(chunk) = &item {
+            self.record.note_chunk(chunk.content.as_str().len() as u64);
+        }
+        self.inner.send(item)
+    }
+
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        self.inner.wants(kind)
     }
 }
 

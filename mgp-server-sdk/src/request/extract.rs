@@ -57,12 +57,8 @@ impl TextRequest {
     fn surroundings(&self) -> ToolRequest {
         static NO_TOOL: LazyLock<Arc<mcp::Tool>> =
             LazyLock::new(|| Arc::new(mcp::Tool::new("", RawObject::empty())));
-        ToolRequest {
-            definition: Arc::clone(&NO_TOOL),
-            arguments: Payload::empty_object(),
-            cx: self.cx.clone(),
-            state: Arc::clone(&self.state),
-        }
+        let (cx, state) = (self.cx.clone(), Arc::clone(&self.state));
+        ToolRequest::new(Arc::clone(&NO_TOOL), Payload::empty_object(), cx, state)
     }
 }
 

@@ -47,9 +47,13 @@ macro_rules! handler {
                 let era = request.cx.caller.era;
                 // All parameters could be extracted: an error from here on comes from the function itself.
                 CallRecord::mark_executed(&request.cx);
+                let recorder = request.opened();
                 drop(request);
                 let running = self($($value),*);
-                Box::pin(async move { running.await.into_result_for(era) })
+                match recorder {
+                    Some(recorder) => Box::pin(recorder.run(running, era)),
+                    None => Box::pin(async move { running.await.into_result_for(era) }),
+                }
             }
 
             fn input_schema(_style: SchemaStyle) -> RawObject {

@@ -65,12 +65,8 @@ impl Service<Call> for InnermostTool {
         let (_, _, cx) = call.into_parts();
         let state =
             cx.extensions.get::<CarriedState>().map(|CarriedState(state)| Arc::clone(state));
-        let request = ToolRequest {
-            definition: Arc::clone(&self.definition),
-            arguments,
-            cx,
-            state: state.unwrap_or_default(),
-        };
+        let definition = Arc::clone(&self.definition);
+        let request = ToolRequest::new(definition, arguments, cx, state.unwrap_or_default());
         let running = self.tool.start(request);
         Box::pin(running)
     }

@@ -10,6 +10,7 @@ mod retry_hint;
 mod run;
 mod schema;
 mod security;
+mod stream;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use schemars::JsonSchema;
 use tower_layer::Layer;
 
 pub use extract::{
-    Args, Cancelled, FromCall, RequiredState, SessionInfo, State, ToolRequest, Trace,
+    Args, Cancelled, FromCall, RequiredState, ResultStream, SessionInfo, State, ToolRequest, Trace,
 };
 pub use handler::Handler;
 use layers::Layers;
@@ -52,6 +53,7 @@ pub struct Tool {
     types: FunctionTypes,
     style: Option<SchemaStyle>,
     timeout: Option<Duration>,
+    max_stream_bytes: Option<u64>,
     layers: Layers,
     run: Arc<dyn Fn(ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> + Send + Sync>,
 }
@@ -105,6 +107,7 @@ impl Tool {
             types,
             style: None,
             timeout: None,
+            max_stream_bytes: None,
             layers: Layers::default(),
             run: Arc::new(move |request| handler.call(request)),
         };
@@ -162,6 +165,13 @@ impl Tool {
     /// Sets the time limit of a call. Default: the limit of the server.
     pub fn timeout(mut self, after: Duration) -> Self {
         self.timeout = Some(after);
+        self
+    }
+
+    /// Sets the maximum size of the chunks of a call, in bytes of JSON: beyond it, the call is ended with code 3001.
+    /// Default: the limit of the server.
+    pub fn max_stream_bytes(mut self, bytes: u64) -> Self {
+        self.max_stream_bytes = Some(bytes);
         self
     }
 

@@ -342,12 +342,8 @@ impl Tools {
         }
         let arguments = call.tool_arguments();
         let (_, _, cx) = call.into_parts();
-        Ok(entry.tool.start(ToolRequest {
-            definition: Arc::clone(&entry.definition),
-            arguments,
-            cx,
-            state,
-        }))
+        let definition = Arc::clone(&entry.definition);
+        Ok(entry.tool.start(ToolRequest::new(definition, arguments, cx, state)))
     }
 
     /// Notifies all clients that the list of tools changed for them, e.g. because their access changed.

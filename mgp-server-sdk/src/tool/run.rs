@@ -13,7 +13,8 @@ use super::{ExecutionMode, Tool};
 use mgp_lifecycle::{panic_error, spawn_watched};
 
 impl Tool {
-    pub(crate) fn start(&self, request: ToolRequest) -> Running {
+    pub(crate) fn start(&self, mut request: ToolRequest) -> Running {
+        request.open_stream(self.mode == ExecutionMode::Blocking, self.max_stream_bytes);
         let asking = request.cx.caller_access.clone();
         match self.mode {
             ExecutionMode::Inline => {

@@ -104,7 +104,7 @@ pub(crate) fn server(alive: &Alive) -> Server {
                         let chunk = Payload::of(
                             &serde_json::json!({ "type": "text", "text": index.to_string() }),
                         )?;
-                        if outlet.send(OutletItem::Chunk(chunk)).await.is_err() {
+                        if outlet.send(OutletItem::chunk(chunk)).await.is_err() {
                             break;
                         }
                     }

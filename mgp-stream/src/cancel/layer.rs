@@ -9,22 +9,28 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::CancelledParams;
-use mgp_types::method::{Cancelled, Initialize, Request as _, StreamCancel};
-use mgp_types::mgp::{CancelParams, CancelResult, Extension, ResultExtension};
-use mgp_types::service::{Call, Either, Kind, MgpService, Params, Reply, Router, ScopeId, Stack};
-use mgp_types::{Payload, RpcError};
+use mgp_types::method::{Cancelled, Initialize, Request as _, StreamCancel, StreamGap, StreamPace};
+use mgp_types::mgp::{
+    CancelParams, CancelResult, Extension, GapParams, PaceParams, ResultExtension,
+};
+use mgp_types::service::{
+    Body, BoxFuture, Call, Either, Kind, MgpService, Params, Reply, Router, ScopeId, Stack,
+};
+use mgp_types::{Id, Payload, RpcError};
 use pin_project_lite::pin_project;
 use serde::Serialize;
 use tower_service::Service;
 
 use super::running::{RunningCall, RunningCalls};
 use super::signal::{CancelSignal, Cancellation, Partial};
+use crate::collect::result_extension;
 
 /// Layer that drops a running call when its caller cancels it.
 ///
 /// A cancellation finds its call by scope and id, and has an effect only if exactly one call has that id. After
 /// `notifications/cancelled` the call gets no answer. `mgp/stream/cancel` returns the content sent so far, and the
-/// call is answered with the same content.
+/// call is answered with the same content. The layer also applies `notifications/mgp.stream.pace` and
+/// `notifications/mgp.stream.gap` to the chunks of its calls.
 ///
 /// ```
 /// use mgp_stream::CancelLayer;
@@ -61,6 +67,12 @@ impl CancelLayer {
     pub fn running(&self) -> usize {
         self.0.len()
     }
+
+    /// Returns the size, in bytes, of the chunks that running calls sent and keep, to answer a cancellation or a gap.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.0.kept().held()
+    }
 }
 
 mgp_types::layer_service! {
@@ -88,12 +100,29 @@ impl CancelLayer {
         let partial = signal.cancel(Cancellation::WithPartial { reason });
         Reply::of(&PartialAnswer {
             cancelled: true,
-            partial_result: Content { content: &partial.content },
+            partial_result: Content { content: &partial.content() },
         })
+    }
+
+    /// Handles a notification about the chunks of a running call; returns what is left to do.
+    fn adjust_stream(&self, call: &Call) -> Option<BoxFuture<'static, Answer>> {
+        let scope = call.cx().scope.id();
+        let find = |id: &Id| self.0.get(scope, id)?.stream();
+        if call.tells::<StreamPace>() {
+            let PaceParams { request_id, max_chunks_per_second, .. } = call.params().get().ok()?;
+            find(&request_id)?.set_pace(max_chunks_per_second);
+            return None;
+        }
+        let GapParams { request_id, missing_indices, .. } = call.params().get().ok()?;
+        let stream = find(&request_id)?;
+        Some(Box::pin(async move {
+            stream.resend(&missing_indices).await;
+            Ok(Reply::None)
+        }))
     }
 }
 
-/// Sends the chunks back as they were sent, without a parse.
+/// Sends the chunks back as they were sent, with adjacent texts joined.
 #[derive(Serialize)]
 struct PartialAnswer<'a> {
     cancelled: bool,
@@ -105,10 +134,13 @@ struct Content<'a> {
     content: &'a [Payload],
 }
 
+type Answer = Result<Reply, RpcError>;
+
 impl<S: MgpService> Service<Call> for Cancel<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
+    type Future =
+        Either<ResponseFuture<S::Future>, Either<Ready<Answer>, BoxFuture<'static, Answer>>>;
 
     mgp_types::always_ready!();
 
@@ -116,15 +148,21 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
         let scope = call.cx().scope.id();
         if call.tells::<Cancelled>() {
             self.layer.cancel_silently(scope, call.params());
-            return Either::Right { future: ready(Ok(Reply::None)) };
+            return answered(Ok(Reply::None));
+        }
+        if (call.tells::<StreamPace>() || call.tells::<StreamGap>())
+            && call.cx().caller.has(Extension::Streaming)
+        {
+            return match self.layer.adjust_stream(&call) {
+                Some(future) => Either::Right { future: Either::Right { future } },
+                None => answered(Ok(Reply::None)),
+            };
         }
         if call.is::<StreamCancel>()
             && call.kind() == Kind::Request
             && call.cx().caller.has(Extension::Streaming)
         {
-            return Either::Right {
-                future: ready(self.layer.cancel_with_partial(scope, call.params())),
-            };
+            return answered(self.layer.cancel_with_partial(scope, call.params()));
         }
         // `initialize` must not be cancelled, and a call without an id cannot be named by a cancellation.
         let id = match &call.cx().wire_id {
@@ -135,7 +173,7 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
                 };
             }
         };
-        let signal = Arc::new(CancelSignal::default());
+        let signal = Arc::new(CancelSignal::new(self.layer.0.kept().clone()));
         let running = self.layer.0.insert(scope, id, call.cx().key, Arc::clone(&signal));
         call.cx_mut().extensions.insert_shared(Arc::clone(&signal));
         let inner = self.inner.call(call);
@@ -163,28 +201,54 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
             return Poll::Ready(match signal.cancellation() {
                 // A handler that listens for cancellation may still complete; the caller no longer waits for it.
                 Some(Cancellation::Silently) => Ok(Reply::None),
-                _ => outcome,
+                Some(Cancellation::WithPartial { reason }) => outcome.and_then(|mut reply| {
+                    if let Reply::Complete(body) = &mut reply {
+                        mark_cancelled(body, reason, signal)?;
+                    }
+                    Ok(reply)
+                }),
+                None => outcome,
             });
         }
         signal.poll_dropped(task).map(|(cancellation, partial)| match cancellation {
             Cancellation::Silently => Ok(Reply::None),
-            Cancellation::WithPartial { reason } => partial_reply(&partial, reason),
+            Cancellation::WithPartial { reason } => partial_reply(partial, reason, signal),
         })
     }
 }
 
+fn answered<F>(answer: Answer) -> Either<F, Either<Ready<Answer>, BoxFuture<'static, Answer>>> {
+    Either::Right { future: Either::Left { future: ready(answer) } }
+}
+
 /// Returns the reply of a call that was cancelled with its partial result (MGP §12.7).
-fn partial_reply(partial: &Partial, reason: Option<String>) -> Result<Reply, RpcError> {
+fn partial_reply(
+    partial: Partial,
+    reason: Option<String>,
+    signal: &CancelSignal,
+) -> Result<Reply, RpcError> {
+    let chunks_sent = partial.chunks_sent;
+    let mut body = Body::new(Payload::of(&Content { content: &partial.content() })?);
     let mut mgp = ResultExtension::new();
-    mgp.streamed = Some(partial.chunks > 0);
-    mgp.chunks_sent = Some(partial.chunks);
+    mgp.streamed = Some(chunks_sent > 0);
+    mgp.chunks_sent = Some(chunks_sent);
+    body.insert("_mgp", Payload::of(&mgp)?);
+    mark_cancelled(&mut body, reason, signal)?;
+    Ok(Reply::Complete(body))
+}
+
+/// Adds to a result that its call was cancelled.
+fn mark_cancelled(
+    body: &mut Body,
+    reason: Option<String>,
+    signal: &CancelSignal,
+) -> Result<(), RpcError> {
+    let mut mgp = result_extension(body);
     mgp.cancelled = Some(true);
     mgp.cancel_reason = reason;
-    let mut reply = Reply::of(&Content { content: &partial.content })?;
-    if let Some(body) = reply.as_body_mut() {
-        body.insert("_mgp", Payload::of(&mgp)?);
-    }
-    Ok(reply)
+    mgp.duration_ms = Some(signal.elapsed_ms());
+    body.insert("_mgp", Payload::of(&mgp)?);
+    Ok(())
 }
 
 #[cfg(test)]

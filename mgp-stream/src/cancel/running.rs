@@ -8,10 +8,15 @@ use mgp_types::service::{CallKey, ScopeId};
 use mgp_types::sync::Mutex;
 
 use super::signal::CancelSignal;
+use crate::chunk::KeptBytes;
 
 /// Calls in flight; shared by all connections of a stack.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RunningCalls(Arc<Mutex<Table>>);
+pub(super) struct RunningCalls {
+    table: Arc<Mutex<Table>>,
+    /// The memory for chunks of these calls that were sent.
+    kept: KeptBytes,
+}
 
 type Table = HashMap<(ScopeId, Id), CallsWithId, ahash::RandomState>;
 
@@ -23,6 +28,10 @@ enum CallsWithId {
 }
 
 impl RunningCalls {
+    pub(super) fn kept(&self) -> &KeptBytes {
+        &self.kept
+    }
+
     pub(super) fn insert(
         &self,
         scope: ScopeId,
@@ -31,7 +40,7 @@ impl RunningCalls {
         signal: Arc<CancelSignal>,
     ) -> RunningCall {
         let id = (scope, id);
-        match self.0.lock().entry(id.clone()) {
+        match self.table.lock().entry(id.clone()) {
             Entry::Vacant(vacant) => {
                 vacant.insert(CallsWithId::One(key, signal));
             }
@@ -52,7 +61,7 @@ impl RunningCalls {
     /// Returns the signal of the call with an id; `None` if several calls have it, because it is unclear which is
     /// meant.
     pub(super) fn get(&self, scope: ScopeId, id: &Id) -> Option<Arc<CancelSignal>> {
-        match self.0.lock().get(&(scope, id.clone()))? {
+        match self.table.lock().get(&(scope, id.clone()))? {
             CallsWithId::One(_, signal) => Some(Arc::clone(signal)),
             CallsWithId::Many(calls) => match calls.as_slice() {
                 [(_, signal)] => Some(Arc::clone(signal)),
@@ -66,7 +75,7 @@ impl RunningCalls {
             CallsWithId::One(..) => 1,
             CallsWithId::Many(calls) => calls.len(),
         };
-        self.0.lock().values().map(count).sum()
+        self.table.lock().values().map(count).sum()
     }
 }
 
@@ -80,7 +89,7 @@ pub(super) struct RunningCall {
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
-        let mut table = self.calls.0.lock();
+        let mut table = self.calls.table.lock();
         let empty = match table.get_mut(&self.id) {
             Some(CallsWithId::One(key, _)) => *key == self.key,
             Some(CallsWithId::Many(calls)) => {

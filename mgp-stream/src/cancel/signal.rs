@@ -2,10 +2,15 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context as Task, Poll, Waker};
 
 use mgp_types::Payload;
+use mgp_types::service::JoinedContent;
 use mgp_types::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::chunk::{ChunkSender, KeptBytes};
 
 /// The most bytes of chunks kept for the partial result of a cancelled call.
 const MAX_PARTIAL_BYTES: usize = 1 << 20;
@@ -14,8 +19,14 @@ const MAX_PARTIAL_BYTES: usize = 1 << 20;
 ///
 /// By default the future of a cancelled call is dropped. A handler that calls [`CancelSignal::listen`] is notified
 /// instead, and must end by itself.
-#[derive(Default)]
-pub struct CancelSignal(Mutex<SignalState>);
+pub struct CancelSignal {
+    since: Instant,
+    state: Mutex<SignalState>,
+    /// The memory for chunks, shared by all calls of the layer.
+    kept: KeptBytes,
+    /// The chunks of the call, if its caller asked for them.
+    stream: OnceLock<Weak<ChunkSender>>,
+}
 
 #[derive(Default)]
 struct SignalState {
@@ -25,6 +36,8 @@ struct SignalState {
     listener: Option<Waker>,
     partial: Vec<Payload>,
     partial_bytes: usize,
+    /// The partial result is not extended any more, because a chunk was not kept.
+    is_cut: bool,
     chunks: u64,
 }
 
@@ -40,18 +53,29 @@ pub(super) enum Cancellation {
 /// The content that a cancelled call had sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Partial {
-    pub(super) content: Vec<Payload>,
-    pub(super) chunks: u64,
+    chunks: Vec<Payload>,
+    pub(super) chunks_sent: u64,
+}
+
+impl Partial {
+    /// Returns the content, with adjacent texts joined.
+    pub(super) fn content(self) -> Vec<Payload> {
+        self.chunks.into_iter().collect::<JoinedContent>().to_blocks()
+    }
 }
 
 impl CancelSignal {
+    pub(super) fn new(kept: KeptBytes) -> Self {
+        Self { since: Instant::now(), state: Mutex::default(), kept, stream: OnceLock::new() }
+    }
+
     /// Waits until the call is cancelled. From the first poll on, a cancellation no longer drops the call.
     ///
     /// # Cancel safety
     /// Cancel safe: the future may be dropped and created again.
     pub async fn listen(&self) {
         poll_fn(|task| {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             state.listening = true;
             if state.cancelled.is_some() {
                 return Poll::Ready(());
@@ -65,14 +89,14 @@ impl CancelSignal {
     /// Returns whether the call was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.lock().cancelled.is_some()
+        self.state.lock().cancelled.is_some()
     }
 
     pub(super) fn cancel(&self, how: Cancellation) -> Partial {
         let (wakers, partial) = {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             state.cancelled.get_or_insert(how);
-            let partial = Partial { content: state.partial.clone(), chunks: state.chunks };
+            let partial = Partial { chunks: state.partial.clone(), chunks_sent: state.chunks };
             ([state.layer.take(), state.listener.take()], partial)
         };
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -81,22 +105,45 @@ impl CancelSignal {
 
     /// Records a chunk that was sent.
     pub(crate) fn record_chunk(&self, content: &Payload) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.chunks += 1;
-        state.partial_bytes += content.as_str().len();
-        if state.partial_bytes <= MAX_PARTIAL_BYTES {
+        let size = content.as_str().len();
+        let fits = !state.is_cut && state.partial_bytes + size <= MAX_PARTIAL_BYTES;
+        state.is_cut = !(fits && self.kept.reserve(size));
+        if !state.is_cut {
+            state.partial_bytes += size;
             state.partial.push(content.clone());
         }
     }
 
+    /// Returns the memory for chunks that were sent.
+    pub(crate) fn kept(&self) -> &KeptBytes {
+        &self.kept
+    }
+
+    /// Sets the stream of the call.
+    pub(crate) fn attach(&self, stream: &Arc<ChunkSender>) {
+        // The stream of a call is opened once.
+        let _ = self.stream.set(Arc::downgrade(stream));
+    }
+
+    /// Returns the stream of the call, if it has one and runs.
+    pub(super) fn stream(&self) -> Option<Arc<ChunkSender>> {
+        self.stream.get()?.upgrade()
+    }
+
+    /// Returns the time since the call began, in milliseconds.
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        mgp_types::millis(self.since.elapsed())
+    }
+
     /// Waits until the call is cancelled and must be dropped.
     pub(super) fn poll_dropped(&self, task: &Task<'_>) -> Poll<(Cancellation, Partial)> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         match &state.cancelled {
             Some(cancellation) if !state.listening => {
                 let cancellation = cancellation.clone();
-                let partial =
-                    Partial { content: std::mem::take(&mut state.partial), chunks: state.chunks };
+                let partial = Partial { chunks: state.partial.clone(), chunks_sent: state.chunks };
                 Poll::Ready((cancellation, partial))
             }
             _ => {
@@ -109,7 +156,13 @@ impl CancelSignal {
     }
 
     pub(super) fn cancellation(&self) -> Option<Cancellation> {
-        self.0.lock().cancelled.clone()
+        self.state.lock().cancelled.clone()
+    }
+}
+
+impl Drop for CancelSignal {
+    fn drop(&mut self) {
+        self.kept.release(self.state.get_mut().partial_bytes);
     }
 }
 

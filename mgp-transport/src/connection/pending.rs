@@ -15,8 +15,8 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
 use rustc_hash::FxHashMap;
 
-/// Maximum number of partial results of one call that wait for its caller.
-const MAX_INBOX_ITEMS: usize = 256;
+/// Maximum number of partial results of one call that wait for its caller: a burst of small chunks fits.
+const MAX_INBOX_ITEMS: usize = 4096;
 /// Maximum size, in bytes, of the waiting partial results of one call; a single larger one is accepted if none
 /// waits.
 const MAX_INBOX_BYTES: usize = 4 << 20;
@@ -262,10 +262,10 @@ impl Drop for Slot {
 /// Returns the cost of an item while it waits.
 fn item_size(item: &OutletItem) -> usize {
     let text = match item {
-        OutletItem::Chunk(text)
-        | OutletItem::Log(text)
-        | OutletItem::Event(text)
-        | OutletItem::Callback(text) => text.as_str().len(),
+        OutletItem::Chunk(chunk) => chunk.content.as_str().len(),
+        OutletItem::Log(text) | OutletItem::Event(text) | OutletItem::Callback(text) => {
+            text.as_str().len()
+        }
         OutletItem::Progress(step) => step.message.as_ref().map_or(0, String::len),
         _ => 0,
     };
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     fn chunk(bytes: usize) -> OutletItem {
-        OutletItem::Chunk(Payload::of(&"x".repeat(bytes)).unwrap())
+        OutletItem::chunk(Payload::of(&"x".repeat(bytes)).unwrap())
     }
 
     fn insert(pending: &PendingRequests) -> (i64, Arc<Slot>) {

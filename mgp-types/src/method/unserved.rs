@@ -4,11 +4,5 @@
 /// them too.
 ///
 /// Tests check this list against the answers of a server and of a kernel.
-pub const UNSERVED: &[&str] = &[
-    "mgp/events/subscribe",
-    "mgp/events/unsubscribe",
-    "notifications/mgp.event",
-    "notifications/mgp.stream.pace",
-    "notifications/mgp.stream.gap",
-    "notifications/mgp.stream.gap_unrecoverable",
-];
+pub const UNSERVED: &[&str] =
+    &["mgp/events/subscribe", "mgp/events/unsubscribe", "notifications/mgp.event"];

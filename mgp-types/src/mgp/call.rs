@@ -23,6 +23,8 @@ record! {
         opt streamed: Option<bool>,
         /// The number of chunks.
         opt chunks_sent: Option<u64>,
+        /// The number of chunks that did not reach the caller; its copy of the content is then a prefix.
+        opt dropped: Option<u64>,
         /// The duration in milliseconds.
         opt duration_ms: Option<u64>,
         /// `true` if the call was cancelled; the content is then partial.

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::BoxFuture;
 use crate::mcp::ContentBlock;
-use crate::wire::Payload;
+use crate::wire::{Payload, RpcError};
 
 /// The channel for partial results of a call; a forwarded call keeps it.
 ///
@@ -31,7 +31,7 @@ use crate::wire::Payload;
 /// let seen = Arc::new(Seen::default());
 /// let outlet = Outlet::new(seen.clone());
 /// let chunk = Payload::of(&ContentBlock::text("hello")).unwrap();
-/// outlet.send(OutletItem::Chunk(chunk)).await.unwrap();
+/// outlet.send(OutletItem::chunk(chunk)).await.unwrap();
 /// assert_eq!(seen.0.lock().unwrap().len(), 1);
 /// # });
 /// ```
@@ -42,8 +42,8 @@ pub struct Outlet(Option<Arc<dyn Sink>>);
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OutletItem {
-    /// A piece of the result: one content block as JSON, `Payload::of(&ContentBlock::text("…"))` (§12.4).
-    Chunk(Payload),
+    /// A piece of the result (§12.4).
+    Chunk(Chunk),
     /// The progress of the call (§12.6).
     Progress(Progress),
     /// Params of `notifications/message`.
@@ -52,6 +52,16 @@ pub enum OutletItem {
     Event(Payload),
     /// Params of `notifications/mgp.callback.request` (§13.4).
     Callback(Payload),
+}
+
+/// A piece of the result of a running call.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Chunk {
+    /// One content block as JSON.
+    pub content: Payload,
+    /// `true` if no other chunk of the call follows. A call may also end without such a chunk.
+    pub done: bool,
 }
 
 /// The kind of an [`OutletItem`].
@@ -88,6 +98,12 @@ pub struct Progress {
 #[error("the consumer of partial results is gone")]
 pub struct ConsumerGone;
 
+impl From<ConsumerGone> for RpcError {
+    fn from(gone: ConsumerGone) -> Self {
+        Self::internal(gone.to_string()).because(gone)
+    }
+}
+
 /// A consumer of the items of one call; a layer can wrap it to observe them.
 // Not `async`: a wrapping layer can return the boxed future of the inner sink unchanged.
 pub trait Sink: Send + Sync {
@@ -103,13 +119,40 @@ pub trait Sink: Send + Sync {
     }
 }
 
-impl OutletItem {
+impl Chunk {
+    /// Creates a chunk from a content block as JSON, `Payload::of(&ContentBlock::text("…"))`.
+    #[must_use]
+    pub const fn new(content: Payload) -> Self {
+        Self { content, done: false }
+    }
+
     /// Creates a chunk of text.
     #[must_use]
     pub fn text(text: &str) -> Self {
         // Encoding a text block cannot fail; the empty object is only a fallback.
         let block = Payload::of(&ContentBlock::text(text));
-        Self::Chunk(block.unwrap_or_else(|_| Payload::empty_object()))
+        Self::new(block.unwrap_or_else(|_| Payload::empty_object()))
+    }
+
+    /// Marks the chunk as the last of its call.
+    #[must_use]
+    pub fn last(mut self) -> Self {
+        self.done = true;
+        self
+    }
+}
+
+impl OutletItem {
+    /// Creates a chunk of text.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self::Chunk(Chunk::text(text))
+    }
+
+    /// Creates a chunk from a content block as JSON.
+    #[must_use]
+    pub const fn chunk(content: Payload) -> Self {
+        Self::Chunk(Chunk::new(content))
     }
 
     /// Returns the kind.

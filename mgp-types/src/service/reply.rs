@@ -110,12 +110,30 @@ impl Body {
 
     /// Adds a member to the result; it replaces one of the same name.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: Payload) {
-        self.extra.push((name.into(), value));
+        let name = name.into();
+        self.extra.retain(|(earlier, _)| *earlier != name);
+        self.extra.push((name, value));
     }
 
     /// Adds a member to the `_meta` of the result.
     pub fn insert_meta(&mut self, name: impl Into<Cow<'static, str>>, value: Payload) {
-        self.meta.push((name.into(), value));
+        let name = name.into();
+        self.meta.retain(|(earlier, _)| *earlier != name);
+        self.meta.push((name, value));
+    }
+
+    /// Returns a member of the result: one that was added, else the callee's.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Payload> {
+        if let Some((_, added)) = self.extra.iter().rev().find(|(added, _)| added == name) {
+            return Some(added.clone());
+        }
+        // Most results do not mention the member; the search is cheaper than the parse.
+        let raw = self.raw.as_str();
+        if !raw.contains(name) && !raw.contains("\\u") {
+            return None;
+        }
+        self.raw.get::<crate::Object>().ok()?.get(name).cloned()
     }
 
     /// Returns the result with the added members, as JSON.

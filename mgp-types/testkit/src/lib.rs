@@ -7,6 +7,6 @@ mod program;
 mod until;
 
 pub use folder::temp_dir;
-pub use program::program;
+pub use program::{example, program};
 pub use tempfile::TempDir;
 pub use until::{until, until_blocking};

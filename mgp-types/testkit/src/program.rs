@@ -25,3 +25,22 @@ pub fn program(name: &str) -> PathBuf {
     }
     path
 }
+
+/// Returns the path of an example of a package of this workspace; builds it if necessary.
+///
+/// # Panics
+/// Panics if the example cannot be built.
+#[must_use]
+pub fn example(package: &str, name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let folder = test.ancestors().nth(2).expect("a test is two folders below the examples");
+    let path = folder.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    if !path.exists() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let release = folder.ends_with("release").then_some("--release");
+        let build = ["build", "-q", "-p", package, "--example", name];
+        let built = Command::new(cargo).args(build).args(release).status();
+        assert!(built.is_ok_and(|status| status.success()), "`{name}` does not build");
+    }
+    path
+}

@@ -11,6 +11,7 @@ mod ping;
 mod rows;
 mod sdk;
 mod spec;
+mod stream;
 mod table;
 mod wire;
 

@@ -4,7 +4,7 @@ use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
     binaries::Tests,
-    faults, fresh, gov, index, ping, rows, sdk, spec, wire,
+    faults, fresh, gov, index, ping, rows, sdk, spec, stream, wire,
 };
 use crate::{bench, conformance, interop};
 
@@ -159,6 +159,24 @@ pub(super) const CHECKS: &[Check] = &[
         "mcp.bench",
         "the HTTP budgets against rmcp and bare hyper, and idle sessions per GiB",
         &[Program(|options| bench::mcp_bench(options.rigour))],
+    ),
+    check(
+        "stream.stories",
+        "streamed results by rule, transport and era, directly and behind a hop; random orders of their ends",
+        &[TestStep(&[
+            Tests::of(CLIENT, "stream_stories").env(&[("STREAM_SEEDS", "2000")]),
+            Tests::of(MGP, "commands").each(&["streams::"]),
+        ])],
+    ),
+    check(
+        "stream.bulk",
+        "1,024 calls of 1 MiB through two kernels to a slow reader",
+        &[Program(|_| stream::bulk())],
+    ),
+    check(
+        "stream.cost",
+        "the instructions of a chunk from its tool to its reader, directly and through a kernel",
+        &[Program(|options| stream::cost(options.rigour))],
     ),
     check(
         "gov.world",

@@ -162,7 +162,7 @@ fn drive(
 }
 
 /// Returns the total number of instructions in a callgrind file.
-pub(super) fn total_instructions(text: &str) -> Option<u64> {
+pub(crate) fn total_instructions(text: &str) -> Option<u64> {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("summary:").or_else(|| line.strip_prefix("totals:")))?;

@@ -20,6 +20,7 @@ use crate::{
     flags::Flags,
     run::{Context, Failure, Outcome, Rigour, has},
 };
+pub(crate) use measure::total_instructions;
 use programs::{Generator, Programs, Server};
 use std::{fs, path::Path};
 use table::Row;

@@ -22,6 +22,7 @@ pub(crate) mod permissions;
 mod probe;
 pub(crate) mod secrets;
 pub(crate) mod servers;
+mod streamed_call;
 pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod why;

@@ -43,7 +43,7 @@ pub(crate) enum Tools {
     Search(Search),
     /// Call a tool as an agent, under the rules for that agent
     #[command(
-        after_help = "Example:\n  mgp tools call files.read_file path=/etc/hosts\n  mgp tools call clock.now --agent cursor\n  echo '{\"path\":\"/etc/hosts\"}' | mgp tools call files.read_file --arguments -"
+        after_help = "Example:\n  mgp tools call files.read_file path=/etc/hosts\n  mgp tools call clock.now --agent cursor\n  mgp tools call writer.think topic=rust --stream\n  echo '{\"path\":\"/etc/hosts\"}' | mgp tools call files.read_file --arguments -"
     )]
     Call(Call),
     /// Always list a tool to an agent

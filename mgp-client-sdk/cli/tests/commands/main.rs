@@ -29,5 +29,6 @@ mod running;
 mod schema;
 #[cfg(unix)]
 mod sse;
+mod streams;
 mod trust;
 mod world;

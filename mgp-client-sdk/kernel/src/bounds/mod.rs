@@ -14,7 +14,7 @@ use mgp_lifecycle::{
     SizeLayer,
 };
 use mgp_types::RpcError;
-use mgp_types::service::{Call, Principal, ServerId, Stack};
+use mgp_types::service::{Call, Principal, ServerId, Stack, StreamLimit};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::RwLock;
 use tower_layer::Layer as _;
@@ -99,6 +99,14 @@ impl CallBounds {
         let principal = &call.cx().principal;
         let agent = table.of_agent(principal).cloned();
         let server = table.server.get(server.as_str()).cloned();
+        if let Some(limit) = StreamLimit::of(call.cx()) {
+            let bounds =
+                server.as_ref().map(|server| &server.all).into_iter().chain(agent.as_deref());
+            bounds.for_each(|bound| bound.restrict_stream(limit));
+            if let Some(server) = &server {
+                server.restrict_stream(tool.name, limit);
+            }
+        }
         if agent.is_none() && server.is_none() {
             return inner;
         }
@@ -165,6 +173,13 @@ impl Bound {
         Counted { who, limits: &self.limits, key: &self.key }
     }
 
+    /// Applies the size of the chunks of a call.
+    fn restrict_stream(&self, limit: &StreamLimit) {
+        if let Some(bytes) = self.limits.max_stream_bytes {
+            limit.restrict(bytes, Some(&format!("{}.max_stream_bytes", self.key)));
+        }
+    }
+
     /// Applies the size, the rate, and the number of running calls, in this order.
     fn layer(&self, inner: Stack) -> Stack {
         let mut stack = inner;
@@ -183,6 +198,12 @@ impl Bound {
 }
 
 impl ServerBound {
+    fn restrict_stream(&self, tool: &str, limit: &StreamLimit) {
+        if let Some(bytes) = self.limits.tool_max_stream_bytes.get(tool) {
+            limit.restrict(*bytes, Some(&format!("{}.tool_max_stream_bytes", self.all.key)));
+        }
+    }
+
     fn new(id: &str, limits: &ServerLimits) -> Option<Arc<Self>> {
         if *limits == ServerLimits::default() {
             return None;

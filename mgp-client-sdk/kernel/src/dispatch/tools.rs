@@ -88,6 +88,7 @@ pub(super) fn call(
         };
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
         let (cx, begun) = (call.cx().clone(), metrics.begin());
+        results.limit_chunks(&mut call, || server.config().results);
         let answer = if tasks::declared(&tool) == TaskSupport::Required {
             Box::pin(tasks::call_and_wait(&server, call, has_access)).await
         } else {

@@ -1,5 +1,6 @@
 //! Long results: a model receives the part that fits its limits, and reads on with `mgp_read_more`.
 
+mod chunks;
 mod cut;
 mod part;
 mod store;
@@ -14,7 +15,7 @@ use mgp_server_sdk::ChangeNotifier;
 use mgp_types::mcp::{CallToolResult, ContentBlock, Tool};
 use mgp_types::method::{READ_MORE, find_kernel_tool, tool_spelling};
 use mgp_types::mgp::RiskLevel;
-use mgp_types::service::{Authority, Call, Context, Principal, Reply, Stack};
+use mgp_types::service::{Authority, Call, Context, OutletItemKind, Principal, Reply, Stack};
 use mgp_types::{Payload, RawObject, RpcError};
 use serde::Deserialize;
 use tower_layer::Layer as _;
@@ -36,6 +37,12 @@ struct ResultsState {
     /// A result of at most this many bytes is within all limits.
     lowest: AtomicUsize,
     store: RestStore,
+}
+
+/// Returns whether results for a caller are limited: an operator's programs read whole results, and another kernel
+/// has limits of its own.
+fn is_limited(cx: &Context) -> bool {
+    cx.principal.authority() != Authority::Operator && !hops::is_from_kernel(cx)
 }
 
 /// Returns whether a call reads on in a long result.
@@ -78,8 +85,7 @@ impl Results {
         if body.as_raw().as_str().len() <= self.0.lowest.load(Ordering::Relaxed) {
             return Ok(reply);
         }
-        // An operator's programs read whole results; another kernel has limits of its own.
-        if cx.principal.authority() == Authority::Operator || hops::is_from_kernel(cx) {
+        if !is_limited(cx) {
             return Ok(reply);
         }
         let limits = self.limits(&cx.principal, &server());
@@ -87,6 +93,15 @@ impl Results {
         match self.shorten(&cx.principal, result, &limits)? {
             Some(shorter) => Reply::of(&shorter),
             None => Ok(reply),
+        }
+    }
+
+    /// Limits the chunks of a call like its result.
+    pub(crate) fn limit_chunks(&self, call: &mut Call, server: impl FnOnce() -> ResultLimits) {
+        let cx = call.cx();
+        if cx.outlet.wants(OutletItemKind::Chunk) && is_limited(cx) {
+            let limits = self.limits(&cx.principal, &server());
+            chunks::cap(call, limits);
         }
     }
 

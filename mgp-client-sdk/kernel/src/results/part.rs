@@ -44,6 +44,17 @@ pub(super) struct Part {
     pub(super) rest: Vec<Rest>,
 }
 
+impl Limits {
+    /// Deducts blocks that were shown.
+    pub(super) fn charge(&mut self, shown: &[ContentBlock]) {
+        for block in shown {
+            let (kind, len) = measure(block);
+            let room = if kind == Kind::Text { &mut self.text } else { &mut self.data };
+            *room = room.saturating_sub(len);
+        }
+    }
+}
+
 impl Rest {
     pub(super) fn new(block: ContentBlock) -> Self {
         let len = measure(&block).1;

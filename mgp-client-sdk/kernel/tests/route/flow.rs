@@ -82,7 +82,8 @@ async fn progress_and_logs_of_a_call_reach_its_caller() {
         let items = items.lock().unwrap().clone();
         let steps = items.iter().filter(|item| matches!(item, OutletItem::Progress(_))).count();
         let chunks = items.iter().filter(|item| matches!(item, OutletItem::Chunk(_))).count();
-        assert_eq!((steps, chunks), (3, 3), "{pair} {items:?}");
+        // An empty chunk ends the stream, because the tool sent other items behind its last one.
+        assert_eq!((steps, chunks), (3, 4), "{pair} {items:?}");
         let logs = logs.lock().unwrap().clone();
         assert!(logs.iter().all(|line| line.starts_with("w/w ")), "{pair} {logs:?}");
         kernel.stop().await;

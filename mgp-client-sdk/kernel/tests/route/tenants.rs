@@ -120,7 +120,7 @@ async fn world(mgp: GovernanceConfig, era: Era) -> Kernel {
 fn record_items(received: &Received) -> Outlet {
     let received = received.clone();
     Outlet::from_fn(move |item| match item {
-        OutletItem::Chunk(text) => received.add(format!("chunk {}", text.as_str())),
+        OutletItem::Chunk(text) => received.add(format!("chunk {}", text.content.as_str())),
         OutletItem::Progress(step) => received.add(format!("total {:?}", step.total)),
         _ => {}
     })

@@ -139,7 +139,7 @@ async fn partial_results_of_a_task_are_dropped_and_never_block() {
     let layer = layer(config());
     let mut client = modern(over(&layer, |call| async move {
         for _ in 0..3 {
-            call.cx().outlet.send(OutletItem::Chunk(Payload::null())).await.unwrap();
+            call.cx().outlet.send(OutletItem::chunk(Payload::null())).await.unwrap();
         }
         text_result("sent")
     }));

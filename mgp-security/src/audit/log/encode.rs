@@ -92,6 +92,12 @@ impl EventEncoder {
             out.extend_from_slice(br#","rounds":"#);
             number(out, start.rounds().into());
         }
+        if let (chunks @ 1.., bytes) = start.streamed() {
+            out.extend_from_slice(br#","chunks":"#);
+            number(out, chunks);
+            out.extend_from_slice(br#","chunk_bytes":"#);
+            number(out, bytes);
+        }
         outcome(out, &ended.outcome);
         out.extend_from_slice(b"}}");
     }

@@ -53,7 +53,7 @@ async fn stream(Args(stream): Args<Stream>, outlet: Outlet) -> Result<String, Rp
         let letter = char::from(b'a' + u8::try_from(number % 26).unwrap_or_default());
         let text = letter.to_string().repeat(stream.bytes);
         // Ignore the error: a caller that disconnected or accepts no chunks does not affect the result.
-        let _ = outlet.send(OutletItem::Chunk(Payload::of(&ContentBlock::text(&*text))?)).await;
+        let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text(&*text))?)).await;
         whole += &text;
     }
     Ok(whole)

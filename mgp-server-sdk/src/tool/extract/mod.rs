@@ -3,22 +3,27 @@
 mod args;
 mod cancelled;
 mod grants;
+mod result_stream;
 mod session;
 mod state;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mgp_types::mcp;
-use mgp_types::service::{Context, Deadline, Extensions, Outlet, Peer, Principal};
+use mgp_types::service::{
+    Context, Deadline, Extensions, Outlet, OutletItemKind, Peer, Principal, StreamLimit,
+};
 use mgp_types::{Payload, RawObject, RpcError};
 
 pub use args::Args;
 pub use cancelled::Cancelled;
 pub(super) use grants::admit;
+pub use result_stream::ResultStream;
 pub use session::{SessionInfo, Trace};
 pub use state::{RequiredState, State};
 
 use super::SchemaStyle;
+use super::stream::{ChunkRecorder, RecordedOutlet};
 
 /// A tool call before its function runs.
 #[derive(Debug)]
@@ -27,9 +32,46 @@ pub struct ToolRequest {
     pub(crate) arguments: Payload,
     pub(crate) cx: Context,
     pub(crate) state: Arc<Extensions>,
+    recorder: OnceLock<Arc<ChunkRecorder>>,
+    max_stream_bytes: Option<u64>,
 }
 
 impl ToolRequest {
+    pub(crate) fn new(
+        definition: Arc<mcp::Tool>,
+        arguments: Payload,
+        cx: Context,
+        state: Arc<Extensions>,
+    ) -> Self {
+        let recorder = OnceLock::new();
+        Self { definition, arguments, cx, state, recorder, max_stream_bytes: None }
+    }
+
+    /// Records the chunks of the call, if its caller wants chunks.
+    pub(super) fn open_stream(&mut self, is_blocking: bool, max_bytes: Option<u64>) {
+        self.max_stream_bytes = max_bytes;
+        if !self.cx.outlet.wants(OutletItemKind::Chunk) {
+            return;
+        }
+        if let (Some(limit), Some(bytes)) = (StreamLimit::of(&self.cx), max_bytes) {
+            limit.restrict(bytes, None);
+        }
+        let recorder = ChunkRecorder::new(&self.cx.outlet, is_blocking, None);
+        self.cx.outlet = Outlet::new(Arc::new(RecordedOutlet(Arc::clone(&recorder))));
+        self.recorder = recorder.into();
+    }
+
+    /// Returns the recorder of a call that has one.
+    pub(super) fn opened(&self) -> Option<Arc<ChunkRecorder>> {
+        self.recorder.get().cloned()
+    }
+
+    /// Returns the recorder of the call; if the caller wants no chunks, one for the result only.
+    fn recorder(&self) -> Arc<ChunkRecorder> {
+        let make = || ChunkRecorder::new(&Outlet::none(), false, self.max_stream_bytes);
+        Arc::clone(self.recorder.get_or_init(make))
+    }
+
     /// Returns the definition of the tool, as it is listed.
     #[must_use]
     pub fn definition(&self) -> &mcp::Tool {
@@ -78,7 +120,7 @@ impl ToolRequest {
     message = "`{Self}` cannot be a parameter of a tool function",
     label = "not an extractor",
     note = "the tool's arguments are `Args<T>` with `T: Deserialize + JsonSchema`",
-    note = "besides them it takes `State<T>`, `Context`, `Outlet`, `Principal`, `Peer`, `Cancelled`, `Deadline`, `Grants`, `Logger`, `SessionInfo`, `Trace`, or a type of yours that implements `FromCall`"
+    note = "besides them it takes `State<T>`, `Context`, `Outlet`, `Principal`, `Peer`, `Cancelled`, `ResultStream`, `Deadline`, `Grants`, `Logger`, `SessionInfo`, `Trace`, or a type of yours that implements `FromCall`"
 )]
 pub trait FromCall: Sized + Send {
     /// Extracts the value from the call.

@@ -1,7 +1,7 @@
 //! The audit facts about one tool call.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -44,6 +44,8 @@ pub struct CallRecord {
     rounds: u32,
     ran: AtomicBool,
     held: AtomicBool,
+    chunks: AtomicU64,
+    chunk_bytes: AtomicU64,
     notes: Mutex<Object>,
     /// The record of the same call in an outer audit layer.
     outer: Option<Arc<Self>>,
@@ -98,6 +100,8 @@ impl CallRecord {
             rounds: 1,
             ran: AtomicBool::new(false),
             held: AtomicBool::new(false),
+            chunks: AtomicU64::new(0),
+            chunk_bytes: AtomicU64::new(0),
             notes: Mutex::default(),
             outer: cx.extensions.get_shared(),
         };
@@ -199,6 +203,18 @@ impl CallRecord {
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed)
+    }
+
+    /// Counts a chunk that the call sent, and its size in bytes.
+    pub fn note_chunk(&self, bytes: u64) {
+        self.chunks.fetch_add(1, Ordering::Relaxed);
+        self.chunk_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the number of chunks that the call sent, and their size in bytes.
+    #[must_use]
+    pub fn streamed(&self) -> (u64, u64) {
+        (self.chunks.load(Ordering::Relaxed), self.chunk_bytes.load(Ordering::Relaxed))
     }
 
     pub(super) fn notes(&self) -> MutexGuard<'_, Object> {

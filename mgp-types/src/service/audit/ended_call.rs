@@ -125,6 +125,10 @@ impl EndedCall {
         if self.start.rounds() > 1 {
             put("rounds", Payload::of(&self.start.rounds()));
         }
+        if let (chunks @ 1.., bytes) = self.start.streamed() {
+            put("chunks", Payload::of(&chunks));
+            put("chunk_bytes", Payload::of(&bytes));
+        }
         match &self.outcome {
             AuditOutcome::Success => {}
             AuditOutcome::Task => put("task", Payload::of(&true)),

@@ -10,6 +10,7 @@ use mgp_types::mgp::KernelTool;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::super::streamed_call::print_stream;
 use super::fetch_tools;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
@@ -37,6 +38,9 @@ pub(crate) struct Call {
     /// Agent that calls; the default is `default`, else the only agent that may use the tool
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
+    /// Print the result while it arrives; with --json one line for each part
+    #[arg(long)]
+    stream: bool,
 }
 
 /// The result of a call.
@@ -72,7 +76,10 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     let arguments = arguments(call)?;
     let agent = &*calling_agent(global, call).await?;
     let client = control::connect_as(global, agent).await?;
-    let result = client.call_tool(&call.tool, arguments).await.map_err(|error| {
+    let running = client.call(&call.tool).args(arguments);
+    let outcome =
+        if call.stream { print_stream(global, running.stream()).await? } else { running.await };
+    let result = outcome.map_err(|error| {
         // The error text addresses the agent. The person who runs this command can change the rules, so the message
         // adds the command that shows them.
         match error.code() {
@@ -87,7 +94,9 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     if failed && !global.json {
         return Err(Failure::failed(result.to_text()));
     }
-    print(global, &CallOutput(result))?;
+    if !call.stream {
+        print(global, &CallOutput(result))?;
+    }
     if failed { Err(Failure::failed("the tool reported an error")) } else { Ok(()) }
 }
 

@@ -1,0 +1,86 @@
+//! `mgp tools call --stream`: prints the result of a call while it arrives.
+
+use futures_util::StreamExt as _;
+use mgp_client_sdk::{Error, StreamItem, ToolStream};
+use mgp_types::mcp::{CallToolResult, ContentBlock};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::exit::CliResult;
+use crate::output::{escape_lines, print_json_line, print_note, write_stdout};
+
+/// A line of `mgp tools call --stream --json`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) enum StreamLine<'a> {
+    /// A piece of the result.
+    Chunk(&'a ContentBlock),
+    /// The result; the last line.
+    Result(&'a CallToolResult),
+}
+
+/// Prints the chunks of a call as they come, and what its result has besides them; returns the result.
+pub(super) async fn print_stream(
+    global: &Global,
+    mut stream: ToolStream,
+) -> CliResult<Result<CallToolResult, Error>> {
+    let mut printed = String::new();
+    while let Some(item) = stream.next().await {
+        match item {
+            Ok(StreamItem::Chunk(block)) if global.json => {
+                print_json_line(&StreamLine::Chunk(&block))?;
+            }
+            Ok(StreamItem::Chunk(block)) => {
+                if let Some(text) = block.as_text() {
+                    write_stdout(&escape_lines(text))?;
+                    printed += text;
+                }
+            }
+            Ok(StreamItem::Progress(step)) => {
+                if let Some(message) = step.message {
+                    print_note(global, &message);
+                }
+            }
+            Ok(StreamItem::Result(result)) => {
+                if global.json {
+                    print_json_line(&StreamLine::Result(&result))?;
+                } else if result.is_error == Some(true) {
+                    end_line(&printed)?;
+                } else {
+                    print_rest(global, &printed, &result)?;
+                }
+                return Ok(Ok(result));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                end_line(&printed)?;
+                return Ok(Err(error));
+            }
+        }
+    }
+    Ok(Err(Error::from(mgp_types::RpcError::internal("the call ended without a result"))))
+}
+
+/// Prints the part of a result that no chunk contained.
+fn print_rest(global: &Global, printed: &str, result: &CallToolResult) -> CliResult {
+    let text: String = result.content.iter().filter_map(ContentBlock::as_text).collect();
+    let rest = text.strip_prefix(printed);
+    if rest.is_none() {
+        end_line(printed)?;
+        print_note(global, "mgp: the result differs from what was streamed; this is the result:");
+    }
+    let rest = rest.unwrap_or(&text);
+    write_stdout(&escape_lines(rest))?;
+    end_line(if rest.is_empty() { printed } else { rest })?;
+    if result.content.iter().any(|block| block.as_text().is_none()) {
+        print_note(global, "mgp: the result has parts that are not text; use --json");
+    } else if let (true, Some(content)) = (text.is_empty(), &result.structured_content) {
+        write_stdout(&(escape_lines(content.as_str()) + "\n"))?;
+    }
+    Ok(())
+}
+
+fn end_line(printed: &str) -> CliResult {
+    if printed.is_empty() || printed.ends_with('\n') { Ok(()) } else { write_stdout("\n") }
+}

@@ -1,0 +1,58 @@
+//! The chunks of a result that is cut: the caller gets no more of them than of the result.
+
+use std::sync::Arc;
+
+use mgp_types::Payload;
+use mgp_types::mcp::ContentBlock;
+use mgp_types::service::{BoxFuture, Call, Chunk, ConsumerGone, OutletItem, OutletItemKind, Sink};
+use mgp_types::sync::Mutex;
+
+use super::part::{Limits, Part, first_part};
+
+/// Sink that passes chunks on until the limits of the result are reached.
+struct CappedChunks {
+    inner: Arc<dyn Sink>,
+    /// The rest of the limits; `None` once a chunk did not fit.
+    room: Mutex<Option<Limits>>,
+}
+
+/// Limits the chunks of a call.
+pub(super) fn cap(call: &mut Call, limits: Limits) {
+    let outlet = std::mem::take(&mut call.cx_mut().outlet);
+    let room = Mutex::new(Some(limits));
+    call.cx_mut().outlet = outlet.wrap(|inner| Arc::new(CappedChunks { inner, room }));
+}
+
+impl CappedChunks {
+    /// Returns the part of a chunk that fits.
+    fn fitting(&self, chunk: &Chunk) -> Option<Chunk> {
+        let mut room = self.room.lock();
+        let limits = room.as_mut()?;
+        let block = chunk.content.get::<ContentBlock>().ok()?;
+        let Part { shown, rest } = first_part(vec![block], limits);
+        if rest.is_empty() {
+            limits.charge(&shown);
+            return Some(chunk.clone());
+        }
+        *room = None;
+        let beginning = shown.first().filter(|block| block.as_text().is_some())?;
+        Some(Chunk::new(Payload::of(beginning).ok()?))
+    }
+}
+
+impl Sink for CappedChunks {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        match item {
+            OutletItem::Chunk(chunk) => match self.fitting(&chunk) {
+                Some(chunk) => self.inner.send(OutletItem::Chunk(chunk)),
+                // The tool goes on, because its whole result can be read in parts.
+                None => Box::pin(std::future::ready(Ok(()))),
+            },
+            item => self.inner.send(item),
+        }
+    }
+
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        self.inner.wants(kind)
+    }
+}

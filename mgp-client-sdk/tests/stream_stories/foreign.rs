@@ -1,0 +1,67 @@
+//! What other implementations send is understood, and never a panic.
+
+use mgp_client_sdk::ToolResult as _;
+
+use crate::world::{Raw, Received};
+
+#[tokio::test]
+async fn odd_chunks_are_dropped_and_the_result_counts() {
+    for capabilities in [
+        r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#,
+        // One implementation names its whole list there, whatever the client offered.
+        r#"{"experimental":{"mgp":{"version":"0.6.0","extensions":["permissions","streaming"]}}}"#,
+        // Chunks from a server that negotiated nothing were not asked for.
+        "{}",
+    ] {
+        let (client, mut raw) = Raw::server(capabilities).await;
+        let reading = tokio::spawn(Received::all(client.call("t").stream()));
+        let id = raw.read().await["id"].clone();
+        for params in [
+            "{}".to_owned(),
+            r#"{"request_id":null,"index":0,"content":{}}"#.to_owned(),
+            format!(r#"{{"request_id":{id},"index":-1,"content":{{"type":"text","text":"a"}}}}"#),
+            format!(r#"{{"request_id":"{id}","index":0,"content":{{"type":"text","text":"b"}}}}"#),
+            format!(r#"{{"request_id":{id},"index":0,"content":"text"}}"#),
+            format!(
+                r#"{{"request_id":{id},"index":18446744073709551615,"content":{{"type":"text","text":"c"}}}}"#
+            ),
+            format!(r#"{{"request_id":{id},"missing_index":0}}"#),
+        ] {
+            for method in ["chunk", "progress", "gap_unrecoverable"] {
+                raw.notify(&format!("notifications/mgp.stream.{method}"), &params).await;
+            }
+        }
+        raw.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"whole"}}]}}}}"#
+        ))
+        .await;
+        let received = reading.await.unwrap();
+        assert_eq!((received.text().as_str(), received.result_text().as_str()), ("", "whole"));
+    }
+}
+
+#[tokio::test]
+async fn a_partial_result_may_be_a_text() {
+    let streaming = r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#;
+    let (client, mut raw) = Raw::server(streaming).await;
+    let mut stream = client.call("t").stream();
+    // The call is sent when the stream is polled.
+    let polled = futures_util::StreamExt::next(&mut stream);
+    assert!(futures_util::FutureExt::now_or_never(polled).is_none());
+    let id = raw.read().await["id"].clone();
+    assert!(id.is_i64(), "one implementation cancels integers only");
+    let (cancelled, ()) = tokio::join!(stream.cancel(), async {
+        let cancel = raw.read().await;
+        assert_eq!(
+            (cancel["method"].as_str(), &cancel["params"]["request_id"]),
+            (Some("mgp/stream/cancel"), &id)
+        );
+        raw.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{{"cancelled":true,"partial_result":{{"content":"half"}}}}}}"#,
+            cancel["id"]
+        ))
+        .await;
+    });
+    let content = cancelled.unwrap().partial_result.unwrap().content.into_blocks();
+    assert_eq!(mgp_types::mcp::CallToolResult::new(content).to_text(), "half");
+}

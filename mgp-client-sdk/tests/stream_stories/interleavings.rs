@@ -1,0 +1,140 @@
+//! Production, consumption, cancellation and disconnection in random orders.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde_json::json;
+use tokio::runtime::Handle;
+
+use crate::world::{Alive, Received, cells, server, words};
+
+/// `SplitMix64`: the same choices for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// Connections over HTTP that were opened for notifications; each has a task at both ends.
+const MAX_CONNECTION_TASKS: usize = 6;
+
+/// Prints the seed of a failed run.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with STREAM_SEED={}", self.0);
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn every_order_leaves_a_prefix_and_nothing_else() {
+    let seeds = match number("STREAM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("STREAM_SEEDS").unwrap_or(160),
+    };
+    for seed in seeds {
+        let _seed = Seed(seed);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1 + usize::try_from(seed % 2).unwrap())
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let run = one(Dice(seed));
+            tokio::time::timeout(Duration::from_secs(20), run).await.expect("an end");
+        });
+    }
+}
+
+async fn one(mut dice: Dice) {
+    let all: Vec<_> = cells().collect();
+    let cell = all[usize::try_from(dice.below(all.len() as u64)).unwrap()];
+    let alive = Alive::default();
+    let connected = cell.connect(server(&alive)).await;
+    connected.client.call("plain").await.unwrap();
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+
+    let n = usize::try_from(dice.below(400)).unwrap();
+    let arguments =
+        json!({ "n": n, "yields": dice.below(2) == 0, "every_ms": dice.below(40) / 38 });
+    let mut stream = connected.client.call("words").args(arguments).stream();
+    let mut received = Received::default();
+    let is_over = read_some(&mut dice, &mut stream, &mut received).await;
+    let whole = words(n);
+    let end = dice.below(4);
+    println!("{cell:?} {n} words, {} read, over: {is_over}, end {end}", received.blocks.len());
+    match end {
+        _ if is_over => assert_eq!(received.result_text(), whole),
+        0 => {
+            let cancelled = stream.cancel().await.unwrap();
+            if let Some(partial) = cancelled.partial_result {
+                let blocks = partial.content.into_blocks();
+                let text: String = blocks.iter().filter_map(|block| block.as_text()).collect();
+                assert!(whole.starts_with(&text) && text.len() >= received.text().len());
+            }
+        }
+        1 => drop(stream),
+        2 => {
+            connected.client.close().await;
+            while let Some(item) = stream.next().await {
+                received.add(item);
+            }
+        }
+        _ => {
+            while let Some(item) = stream.next().await {
+                received.add(item);
+            }
+            assert_eq!(received.result_text(), whole, "{cell:?}");
+        }
+    }
+    assert!(whole.starts_with(&received.text()), "{cell:?}: {}", received.text());
+    let left = || {
+        let (server, client) = (&connected.monitor, connected.client.monitor());
+        let spawned = tasks().saturating_sub(before + MAX_CONNECTION_TASKS);
+        let held = server.kept_bytes() + client.inbox_bytes();
+        (alive.now(), server.running(), client.pending(), held, spawned)
+    };
+    for _ in 0..500 {
+        if left() == (0, 0, 0, 0, 0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{cell:?} leaves tools, calls, requests, bytes, tasks: {:?}", left());
+}
+
+/// Reads some items with random pauses; returns whether the stream ended.
+async fn read_some(
+    dice: &mut Dice,
+    stream: &mut mgp_client_sdk::ToolStream,
+    received: &mut Received,
+) -> bool {
+    for _ in 0..dice.below(60) {
+        match dice.below(20) {
+            0 => tokio::time::sleep(Duration::from_millis(1)).await,
+            1 => {
+                let _ = stream.pace(u32::try_from(dice.below(3) * 5_000).unwrap()).await;
+                stream.pace(100_000).await.unwrap_or_default();
+            }
+            _ => tokio::task::yield_now().await,
+        }
+        match stream.next().await {
+            Some(item) => received.add(item),
+            None => return true,
+        }
+    }
+    false
+}

@@ -1,0 +1,239 @@
+//! The streamed result of a tool: the content that its function sends while it runs (MGP §12.4, §12.5).
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Waker;
+
+use mgp_types::mcp::Era;
+use mgp_types::service::{
+    Body, BoxFuture, Chunk, ConsumerGone, JoinedContent, Outlet, OutletItem, OutletItemKind, Reply,
+    Sink, StreamLimit,
+};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Object, Payload, RpcError};
+
+use super::result::IntoToolResult;
+
+/// Records the chunks of one call, so that its result contains them, and marks the last one.
+///
+/// A chunk is kept back until the function waits or sends the next one: the chunk is then known not to be the last.
+pub(crate) struct ChunkRecorder {
+    /// The caller; no outlet if it wants no chunks.
+    inner: Outlet,
+    /// If set, no chunk is kept back, because the function blocks its thread and never waits.
+    is_blocking: bool,
+    max_bytes: u64,
+    /// Held while an item is sent, so that items of several tasks keep their order.
+    order: tokio::sync::Mutex<()>,
+    state: Mutex<Recorded>,
+}
+
+#[derive(Default)]
+struct Recorded {
+    content: JoinedContent,
+    bytes: u64,
+    is_too_long: bool,
+    held: Option<Chunk>,
+    /// The function is being polled, so the recorder looks at `held` afterwards.
+    is_polled: bool,
+    waker: Option<Waker>,
+}
+
+impl ChunkRecorder {
+    /// Creates the recorder of a call.
+    pub(super) fn new(outlet: &Outlet, is_blocking: bool, max_bytes: Option<u64>) -> Arc<Self> {
+        let wants = outlet.wants(OutletItemKind::Chunk);
+        Arc::new(Self {
+            inner: if wants { outlet.clone() } else { Outlet::none() },
+            is_blocking,
+            // The chunks that a caller wants are bounded by its connection.
+            max_bytes: if wants {
+                u64::MAX
+            } else {
+                max_bytes.unwrap_or(StreamLimit::DEFAULT_BYTES)
+            },
+            order: tokio::sync::Mutex::default(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Returns whether the caller wants chunks.
+    pub(super) fn is_streamed(&self) -> bool {
+        !self.inner.is_none()
+    }
+
+    /// Sends a chunk to the caller, if it wants chunks, and adds it to the result.
+    pub(super) async fn send(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
+        let _turn = self.order.lock().await;
+        self.send_held().await?;
+        if self.is_blocking && self.is_streamed() {
+            self.inner.send(OutletItem::Chunk(chunk.clone())).await?;
+        }
+        let mut state = self.state.lock();
+        state.bytes = state.bytes.saturating_add(chunk.content.as_str().len() as u64);
+        state.is_too_long |= state.bytes > self.max_bytes;
+        if state.is_too_long {
+            return Err(ConsumerGone);
+        }
+        state.content.push(&chunk.content);
+        if !self.is_blocking && self.is_streamed() {
+            state.held = Some(chunk);
+            // A chunk of another task: the function itself may not be polled for a long time.
+            let waker = if state.is_polled { None } else { state.waker.take() };
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_other(&self, item: OutletItem) -> Result<(), ConsumerGone> {
+        let _turn = self.order.lock().await;
+        self.send_held().await?;
+        self.inner.send(item).await
+    }
+
+    /// Sends the chunk that was kept back. The caller of this method has its turn.
+    async fn send_held(&self) -> Result<(), ConsumerGone> {
+        let held = self.state.lock().held.clone();
+        if let Some(chunk) = held {
+            self.inner.send(OutletItem::Chunk(chunk)).await?;
+            // Removed afterwards, so that nothing is lost if this future is dropped.
+            self.state.lock().held = None;
+        }
+        Ok(())
+    }
+
+    async fn flush(self: Arc<Self>) {
+        let _turn = self.order.lock().await;
+        // The result contains the chunk in any case.
+        let _ = self.send_held().await;
+    }
+
+    /// Runs the function of the tool, and returns its result completed by what was streamed.
+    pub(super) async fn run<F>(self: Arc<Self>, running: F, era: Era) -> Result<Reply, RpcError>
+    where
+        F: Future<Output: IntoToolResult>,
+    {
+        let mut flushing: Option<BoxFuture<'static, ()>> = None;
+        let mut running = pin!(running);
+        let value = poll_fn(|task| {
+            if flushing.as_mut().is_some_and(|flush| flush.as_mut().poll(task).is_ready()) {
+                flushing = None;
+            }
+            self.begin_poll(task.waker());
+            let polled = running.as_mut().poll(task);
+            let is_held = self.end_poll();
+            if polled.is_pending() && is_held && flushing.is_none() {
+                let mut flush: BoxFuture<'static, ()> = Box::pin(Arc::clone(&self).flush());
+                if flush.as_mut().poll(task).is_pending() {
+                    flushing = Some(flush);
+                }
+            }
+            polled
+        })
+        .await;
+        if let Some(flush) = flushing {
+            flush.await;
+        }
+        let outcome = value.into_result_for(era);
+        if self.state.lock().is_too_long {
+            return Err(too_long(self.max_bytes));
+        }
+        match outcome {
+            Ok(Reply::Complete(body)) if !self.is_unused() && !is_error(&body) => {
+                self.complete(&body).await
+            }
+            outcome => {
+                self.flush().await;
+                outcome
+            }
+        }
+    }
+
+    fn begin_poll(&self, waker: &Waker) {
+        let mut state = self.state.lock();
+        state.is_polled = true;
+        if !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+    }
+
+    /// Returns whether a chunk is kept back.
+    fn end_poll(&self) -> bool {
+        let mut state = self.state.lock();
+        state.is_polled = false;
+        state.held.is_some()
+    }
+
+    fn is_unused(&self) -> bool {
+        self.state.lock().content.is_empty()
+    }
+
+    /// Makes the text of the result equal to the text of all chunks.
+    ///
+    /// A result that begins with the streamed content is the whole result; any other one follows the streamed content.
+    /// In both cases the caller gets the rest as the last chunks.
+    async fn complete(self: Arc<Self>, body: &Body) -> Result<Reply, RpcError> {
+        let mut result: Object = Reply::Complete(body.clone()).get()?;
+        let returned: Vec<Payload> = result.decode("content")?.unwrap_or_default();
+        let returned = JoinedContent::from_iter(returned);
+        let mut streamed = std::mem::take(&mut self.state.lock().content);
+        let rest = if streamed.is_same_text(&returned) || returned.is_empty() {
+            Vec::new()
+        } else {
+            streamed.rest_of(&returned).unwrap_or_else(|| returned.to_blocks())
+        };
+        rest.iter().for_each(|block| streamed.push(block));
+        self.send_last(rest).await;
+        if streamed == returned {
+            return Ok(Reply::Complete(body.clone()));
+        }
+        result.insert("content", Payload::of(&streamed.to_blocks())?);
+        Reply::of(&result)
+    }
+
+    /// Sends what is left, and marks the last chunk.
+    async fn send_last(&self, rest: Vec<Payload>) {
+        let _turn = self.order.lock().await;
+        let mut left: Vec<_> = self.state.lock().held.take().into_iter().collect();
+        left.extend(rest.into_iter().map(Chunk::new));
+        let last = left.len().checked_sub(1);
+        for (index, mut chunk) in left.into_iter().enumerate() {
+            chunk.done = Some(index) == last;
+            // The result contains the chunk in any case.
+            if self.inner.send(OutletItem::Chunk(chunk)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_error(body: &Body) -> bool {
+    body.get("isError").is_some_and(|value| value.as_str() == "true")
+}
+
+fn too_long(max: u64) -> RpcError {
+    let message = format!("the streamed result has more than {max} bytes");
+    RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message)
+}
+
+mgp_types::opaque_debug!(ChunkRecorder);
+
+/// The outlet that the function of a tool uses: records chunks on their way to the caller.
+pub(super) struct RecordedOutlet(pub(super) Arc<ChunkRecorder>);
+
+impl Sink for RecordedOutlet {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        match item {
+            OutletItem::Chunk(chunk) => Box::pin(self.0.send(chunk)),
+            item => Box::pin(self.0.send_other(item)),
+        }
+    }
+
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        self.0.inner.wants(kind)
+    }
+}

@@ -1,0 +1,12 @@
+//! Chunks of running calls: numbered, paced and kept by the sender, put in order by the receiver (MGP §12.4, §12.8,
+//! §12.9).
+
+mod budget;
+mod pace;
+mod receiver;
+mod sender;
+mod too_long;
+
+pub(crate) use budget::KeptBytes;
+pub(crate) use receiver::{ChunkReceiver, ReceivedChunk};
+pub(crate) use sender::{ChunkSender, Recipient};

@@ -1,0 +1,57 @@
+//! The rate at which a caller accepts chunks (MGP §12.8).
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The rate that a caller asked for. Default: no limit.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    rate: Rate,
+    last: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Rate {
+    #[default]
+    Any,
+    Paused,
+    Interval(Duration),
+}
+
+/// The time at which the next chunk may be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NextSlot {
+    Now,
+    At(Instant),
+    /// Not before the rate changes.
+    Paused,
+}
+
+impl Pace {
+    /// Sets the maximum number of chunks per second; 0 pauses the stream.
+    pub(super) fn set(&mut self, per_second: u32) {
+        self.rate = match Duration::from_secs(1).checked_div(per_second) {
+            None => Rate::Paused,
+            Some(interval) => Rate::Interval(interval),
+        };
+    }
+
+    /// Returns the time of the next chunk, and counts it as sent if that is now.
+    pub(super) fn next_slot(&mut self) -> NextSlot {
+        match self.rate {
+            Rate::Any => NextSlot::Now,
+            Rate::Paused => NextSlot::Paused,
+            Rate::Interval(interval) => {
+                let now = Instant::now();
+                match self.last.map(|last| last + interval).filter(|next| *next > now) {
+                    Some(next) => NextSlot::At(next),
+                    None => {
+                        self.last = Some(now);
+                        NextSlot::Now
+                    }
+                }
+            }
+        }
+    }
+}

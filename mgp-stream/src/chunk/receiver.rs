@@ -1,0 +1,240 @@
+//! The chunks of one outbound call, as they arrive from its callee.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use mgp_types::Payload;
+use mgp_types::mcp::key;
+use mgp_types::service::{Chunk, HopMembers};
+use mgp_types::sync::Mutex;
+
+/// The maximum number of chunks of one call that wait for a missing one.
+const MAX_WAITING_CHUNKS: usize = 64;
+/// The maximum size, in bytes, of the chunks that wait for a missing one.
+const MAX_WAITING_BYTES: usize = 256 << 10;
+/// The maximum number of missing chunks that are requested at once.
+const MAX_REQUESTED: u64 = 64;
+
+/// A chunk as it arrived.
+#[derive(Debug)]
+pub(crate) struct ReceivedChunk {
+    /// The number; if the callee sent none, the chunk follows the one before it.
+    pub(crate) index: Option<u64>,
+    pub(crate) chunk: Chunk,
+    /// If set, the callee lost this chunk, or one before it.
+    pub(crate) reports_loss: bool,
+}
+
+/// The effect of a chunk: chunks that are delivered now, and chunks to request from the callee.
+#[derive(Debug, Default)]
+pub(crate) struct Arrival {
+    pub(crate) next: Option<Chunk>,
+    pub(crate) after: Vec<Chunk>,
+    pub(crate) missing: Vec<u64>,
+}
+
+/// Puts the chunks of one call in order; drops repeats, and all chunks after one that is lost, so that the caller
+/// always has a prefix of the content.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkReceiver {
+    state: Mutex<ReceiveState>,
+    /// The members of `_meta` with which this side sends further messages to the callee.
+    meta: Vec<(Cow<'static, str>, Payload)>,
+}
+
+#[derive(Debug, Default)]
+struct ReceiveState {
+    next: u64,
+    waiting: BTreeMap<u64, Chunk>,
+    waiting_bytes: usize,
+    /// Chunks below this number are not requested again.
+    requested: u64,
+    is_cut: bool,
+    dropped: u64,
+}
+
+impl ChunkReceiver {
+    /// Creates the receiver of a call with these members.
+    pub(crate) fn new(hop: &HopMembers) -> Self {
+        let names =
+            [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO, key::MGP_HANDLE];
+        let meta = hop.meta.iter().filter(|(name, _)| names.contains(&&**name)).cloned().collect();
+        Self { state: Mutex::default(), meta }
+    }
+
+    pub(crate) fn meta(&self) -> Vec<(Cow<'static, str>, Payload)> {
+        self.meta.clone()
+    }
+
+    /// Takes a chunk.
+    pub(crate) fn accept(&self, received: ReceivedChunk) -> Arrival {
+        let mut state = self.state.lock();
+        let index = received.index.unwrap_or(state.next);
+        let mut arrival = Arrival::default();
+        if index < state.next {
+            tracing::debug!(index, "dropped a repeated chunk");
+        } else if state.is_cut {
+            state.drop_chunk(index);
+        } else if received.reports_loss && (index > state.next || is_empty(&received.chunk)) {
+            if received.chunk.done {
+                arrival.next = Some(received.chunk);
+            }
+            state.cut();
+        } else if index == state.next {
+            arrival.next = Some(received.chunk);
+            state.next += 1;
+            state.release(&mut arrival.after);
+        } else {
+            state.hold(index, received.chunk, &mut arrival.missing);
+        }
+        arrival
+    }
+
+    /// Notes that the callee cannot send a chunk again.
+    pub(crate) fn note_lost(&self, index: u64) {
+        let mut state = self.state.lock();
+        if index >= state.next && !state.waiting.contains_key(&index) {
+            state.cut();
+        }
+    }
+
+    /// Counts a chunk that the caller was too slow for.
+    pub(crate) fn note_dropped(&self) {
+        self.state.lock().dropped += 1;
+    }
+
+    /// Returns the number of chunks that the caller did not get, now that the call has ended.
+    pub(crate) fn dropped(&self) -> u64 {
+        let state = self.state.lock();
+        state.dropped + state.waiting.len() as u64
+    }
+}
+
+impl ReceiveState {
+    /// Gives up waiting: the chunk that is missing cannot be replaced.
+    fn cut(&mut self) {
+        if !self.is_cut {
+            tracing::debug!(index = self.next, "a chunk is lost; the rest is in the result only");
+        }
+        self.is_cut = true;
+        self.dropped += 1 + self.waiting.len() as u64;
+        self.next = self.waiting.keys().next_back().map_or(self.next, |last| *last) + 1;
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+    }
+
+    fn drop_chunk(&mut self, index: u64) {
+        self.dropped += 1;
+        self.next = index.saturating_add(1);
+    }
+
+    /// Moves the chunks that no longer wait.
+    fn release(&mut self, out: &mut Vec<Chunk>) {
+        while let Some(chunk) = self.waiting.remove(&self.next) {
+            self.waiting_bytes -= chunk.content.as_str().len();
+            self.next += 1;
+            out.push(chunk);
+        }
+    }
+
+    /// Keeps a chunk until the ones before it arrive.
+    fn hold(&mut self, index: u64, chunk: Chunk, missing: &mut Vec<u64>) {
+        let size = chunk.content.as_str().len();
+        let is_full = self.waiting.len() >= MAX_WAITING_CHUNKS
+            || self.waiting_bytes + size > MAX_WAITING_BYTES
+            || index - self.next > MAX_REQUESTED;
+        if is_full {
+            self.cut();
+            self.drop_chunk(index);
+            return;
+        }
+        missing.extend(
+            (self.next.max(self.requested)..index)
+                .filter(|index| !self.waiting.contains_key(index)),
+        );
+        self.requested = self.requested.max(index);
+        if let Some(before) = self.waiting.insert(index, chunk) {
+            self.waiting_bytes -= before.content.as_str().len();
+        }
+        self.waiting_bytes += size;
+    }
+}
+
+/// Returns whether a chunk is an empty text.
+fn is_empty(chunk: &Chunk) -> bool {
+    chunk.content.as_str().contains(r#""text":"""#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(index: u64) -> ReceivedChunk {
+        let chunk = Chunk::text(&index.to_string());
+        ReceivedChunk { index: Some(index), chunk, reports_loss: false }
+    }
+
+    /// Returns the texts that are delivered, and the numbers that are requested.
+    fn take(receiver: &ChunkReceiver, received: ReceivedChunk) -> (Vec<String>, Vec<u64>) {
+        let arrival = receiver.accept(received);
+        let chunks = arrival.next.into_iter().chain(arrival.after);
+        let text = |chunk: Chunk| chunk.content.get::<serde_json::Value>().unwrap()["text"].clone();
+        (chunks.map(|chunk| text(chunk).as_str().unwrap().to_owned()).collect(), arrival.missing)
+    }
+
+    #[test]
+    fn a_hole_is_requested_once_and_filled_in_order() {
+        let receiver = ChunkReceiver::default();
+        assert_eq!(take(&receiver, chunk(0)).0, ["0"]);
+        assert_eq!(take(&receiver, chunk(0)).0, [""; 0], "a repeat");
+        assert_eq!(take(&receiver, chunk(3)), (vec![], vec![1, 2]));
+        assert_eq!(take(&receiver, chunk(5)), (vec![], vec![4]));
+        assert_eq!(take(&receiver, chunk(2)), (vec![], vec![]));
+        assert_eq!(take(&receiver, chunk(1)).0, ["1", "2", "3"]);
+        assert_eq!(take(&receiver, chunk(4)).0, ["4", "5"]);
+        assert_eq!(receiver.dropped(), 0);
+    }
+
+    #[test]
+    fn the_caller_has_a_prefix_when_a_chunk_is_lost() {
+        // In the words of one implementation, and as a chunk; the callee may also never answer.
+        for lost in 0..3 {
+            let receiver = ChunkReceiver::default();
+            assert_eq!(take(&receiver, chunk(0)).0, ["0"]);
+            assert_eq!(take(&receiver, chunk(2)), (vec![], vec![1]));
+            match lost {
+                0 => receiver.note_lost(1),
+                1 => {
+                    let report = ReceivedChunk {
+                        index: Some(1),
+                        chunk: Chunk::text(""),
+                        reports_loss: true,
+                    };
+                    assert_eq!(take(&receiver, report).0, [""; 0]);
+                }
+                _ => {
+                    assert_eq!(receiver.dropped(), 1);
+                    continue;
+                }
+            }
+            assert_eq!(take(&receiver, chunk(3)).0, [""; 0]);
+            assert_eq!(receiver.dropped(), 3, "{lost}");
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_any_number_is_survived() {
+        let receiver = ChunkReceiver::default();
+        for index in (1..=64).rev().chain([u64::MAX, u64::MAX - 1, 0, u64::MAX]) {
+            receiver.accept(chunk(index));
+        }
+        assert!(receiver.state.lock().waiting.is_empty());
+        let receiver = ChunkReceiver::default();
+        for index in 1..10 {
+            let chunk = Chunk::text(&"x".repeat(MAX_WAITING_BYTES / 4));
+            receiver.accept(ReceivedChunk { index: Some(index), chunk, reports_loss: false });
+        }
+        assert!(receiver.state.lock().waiting_bytes <= MAX_WAITING_BYTES);
+        assert_eq!(receiver.dropped(), 10, "the chunk that never came counts");
+    }
+}

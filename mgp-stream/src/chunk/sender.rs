@@ -1,0 +1,306 @@
+//! The chunks of one inbound call, on their way to its caller.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytestring::ByteString;
+use mgp_types::method::{Notification, StreamChunk, StreamGapUnrecoverable};
+use mgp_types::mgp::GapUnrecoverableParams;
+use mgp_types::service::{
+    Call, CallKey, Chunk, ConsumerGone, Context, Method, Params, Peer, Principal, Scope,
+    StreamLimit,
+};
+use mgp_types::sync::Mutex;
+use mgp_types::{Id, Payload, RpcError};
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::pace::{NextSlot, Pace};
+use super::too_long::StreamTooLong;
+use crate::cancel::CancelSignal;
+
+/// The maximum number of chunks of one call that are kept for a caller that misses some.
+const MAX_KEPT_CHUNKS: usize = 32;
+/// The maximum size, in bytes, of the kept chunks of one call.
+const MAX_KEPT_BYTES: usize = 64 << 10;
+/// The maximum number of chunks of one call that are sent again.
+const MAX_RESENT: usize = 256;
+/// The maximum number of missing chunks of one notification that are answered.
+const MAX_MISSING: usize = 64;
+
+/// The caller of a call, as the receiver of notifications that belong to the call.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipient {
+    pub(crate) peer: Peer,
+    pub(crate) scope: Scope,
+    pub(crate) principal: Principal,
+    pub(crate) key: CallKey,
+    /// The id that the caller gave the call.
+    pub(crate) id: Id,
+    /// The trace of the call.
+    pub(crate) trace: Option<ByteString>,
+}
+
+impl Recipient {
+    pub(crate) async fn notify(
+        &self,
+        method: &'static str,
+        params: Result<Payload, RpcError>,
+    ) -> Result<(), ConsumerGone> {
+        let params = params
+            .and_then(|params| Params::split(method, params.as_shared().clone()))
+            .map_err(|_| ConsumerGone)?;
+        let cx = Context::new(self.peer.clone(), self.scope.clone(), self.principal.clone());
+        let call = Call::notification(Method::from_static(method), params, cx).related(self.key);
+        self.peer.send(call).await.map(drop).map_err(|_| ConsumerGone)
+    }
+}
+
+/// Numbers the chunks of one call, and sends them within the limits of its caller and of this side.
+#[derive(Debug)]
+pub(crate) struct ChunkSender {
+    to: Recipient,
+    limit: Arc<StreamLimit>,
+    signal: Option<Arc<CancelSignal>>,
+    since: Instant,
+    /// Held while a chunk is sent, so that chunks of several tasks are sent in the order of their numbers.
+    order: tokio::sync::Mutex<()>,
+    state: Mutex<SendState>,
+    pace_changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct SendState {
+    /// The number of the next chunk.
+    next: u64,
+    bytes: u64,
+    is_done: bool,
+    refused: Option<StreamTooLong>,
+    /// The task that answers the call.
+    answering: Option<Waker>,
+    pace: Pace,
+    kept: VecDeque<(u64, Chunk)>,
+    kept_bytes: usize,
+    resent: usize,
+}
+
+/// The form of a chunk on the wire, besides its number and content.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Form {
+    #[default]
+    First,
+    Again,
+    /// An earlier chunk, or this one, is lost.
+    Lost,
+}
+
+impl ChunkSender {
+    pub(crate) fn new(
+        to: Recipient,
+        limit: Arc<StreamLimit>,
+        signal: Option<Arc<CancelSignal>>,
+    ) -> Arc<Self> {
+        let this = Arc::new(Self {
+            to,
+            limit,
+            signal,
+            since: Instant::now(),
+            order: tokio::sync::Mutex::default(),
+            state: Mutex::default(),
+            pace_changed: Notify::new(),
+        });
+        if let Some(signal) = &this.signal {
+            signal.attach(&this);
+        }
+        this
+    }
+
+    pub(crate) fn limit(&self) -> &Arc<StreamLimit> {
+        &self.limit
+    }
+
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Returns the number of chunks that were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.state.lock().next
+    }
+
+    /// Returns whether the last chunk was sent and marked as such.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state.lock().is_done
+    }
+
+    /// Returns the refusal of a call that sent too much; otherwise wakes this task when that happens.
+    pub(crate) fn poll_refused(&self, waker: &Waker) -> Option<StreamTooLong> {
+        let mut state = self.state.lock();
+        if !state.answering.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            state.answering = Some(waker.clone());
+        }
+        state.refused.clone()
+    }
+
+    /// Sends a chunk; waits for the chunks before it, for the pace of the caller, and for room.
+    pub(crate) async fn send(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
+        let _turn = self.order.lock().await;
+        let Some(index) = self.admit(&chunk)? else { return Ok(()) };
+        self.wait_for_slot().await;
+        self.transmit(index, &chunk, Form::First).await?;
+        self.note_sent(index, chunk);
+        Ok(())
+    }
+
+    /// Ends a stream whose last chunk was not marked: sends an empty one.
+    pub(crate) async fn finish(&self, is_whole: bool) {
+        let _turn = self.order.lock().await;
+        let chunk = Chunk::text("").last();
+        let index = self.sent();
+        let form = if is_whole { Form::First } else { Form::Lost };
+        // The answer follows in any case.
+        if !self.is_done() && self.transmit(index, &chunk, form).await.is_ok() {
+            self.note_sent(index, chunk);
+        }
+    }
+
+    /// Returns the number of the next chunk; `None` if the stream has ended.
+    fn admit(&self, chunk: &Chunk) -> Result<Option<u64>, ConsumerGone> {
+        let mut state = self.state.lock();
+        if state.refused.is_some() {
+            return Err(ConsumerGone);
+        }
+        if state.is_done {
+            tracing::debug!(id = %self.to.id, "dropped a chunk after the last one");
+            return Ok(None);
+        }
+        let size = state.bytes.saturating_add(chunk.content.as_str().len() as u64);
+        if size <= self.limit.bytes() {
+            return Ok(Some(state.next));
+        }
+        state.refused = Some(StreamTooLong::new(size, &self.limit));
+        let answering = state.answering.take();
+        drop(state);
+        if let Some(answering) = answering {
+            answering.wake();
+        }
+        Err(ConsumerGone)
+    }
+
+    fn note_sent(&self, index: u64, chunk: Chunk) {
+        let size = chunk.content.as_str().len();
+        if let Some(signal) = &self.signal {
+            signal.record_chunk(&chunk.content);
+        }
+        let mut state = self.state.lock();
+        state.next = index + 1;
+        state.bytes = state.bytes.saturating_add(size as u64);
+        state.is_done = chunk.done;
+        let Some(kept) = self.signal.as_ref().map(|signal| signal.kept()) else { return };
+        while state.kept.len() >= MAX_KEPT_CHUNKS || state.kept_bytes + size > MAX_KEPT_BYTES {
+            let Some((_, oldest)) = state.kept.pop_front() else { break };
+            let oldest = oldest.content.as_str().len();
+            state.kept_bytes -= oldest;
+            kept.release(oldest);
+        }
+        if size <= MAX_KEPT_BYTES && kept.reserve(size) {
+            state.kept.push_back((index, chunk));
+            state.kept_bytes += size;
+        }
+    }
+
+    async fn transmit(&self, index: u64, chunk: &Chunk, form: Form) -> Result<(), ConsumerGone> {
+        #[derive(Serialize)]
+        struct Params<'a> {
+            request_id: &'a Id,
+            index: u64,
+            content: &'a Payload,
+            done: bool,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            trace_id: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            gap_unrecoverable: Option<bool>,
+            #[serde(rename = "_mgp", skip_serializing_if = "Option::is_none")]
+            mgp: Option<Again>,
+        }
+        #[derive(Serialize)]
+        struct Again {
+            retransmit: bool,
+        }
+        let params = Payload::of(&Params {
+            request_id: &self.to.id,
+            index,
+            content: &chunk.content,
+            done: chunk.done,
+            trace_id: self.to.trace.as_deref(),
+            gap_unrecoverable: (form == Form::Lost).then_some(true),
+            mgp: (form == Form::Again).then_some(Again { retransmit: true }),
+        });
+        self.to.notify(StreamChunk::METHOD, params).await
+    }
+
+    // === Pace ===
+
+    /// Sets the maximum number of chunks per second; 0 pauses the stream.
+    pub(crate) fn set_pace(&self, per_second: u32) {
+        self.state.lock().pace.set(per_second);
+        self.pace_changed.notify_waiters();
+    }
+
+    async fn wait_for_slot(&self) {
+        loop {
+            let mut changed = pin!(self.pace_changed.notified());
+            changed.as_mut().enable();
+            let slot = self.state.lock().pace.next_slot();
+            match slot {
+                NextSlot::Now => return,
+                NextSlot::Paused => changed.await,
+                NextSlot::At(time) => {
+                    let _ = timeout_at(time, changed).await;
+                }
+            }
+        }
+    }
+
+    // === Gaps ===
+
+    /// Sends chunks again that the caller misses, or reports that they are lost.
+    pub(crate) async fn resend(&self, missing: &[u64]) {
+        for index in missing.iter().copied().take(MAX_MISSING) {
+            let kept = {
+                let mut state = self.state.lock();
+                if index >= state.next || state.resent >= MAX_RESENT {
+                    continue;
+                }
+                state.resent += 1;
+                state.kept.iter().find(|(kept, _)| *kept == index).map(|(_, chunk)| chunk.clone())
+            };
+            let sent = match kept {
+                Some(chunk) => self.transmit(index, &chunk, Form::Again).await,
+                None => self.report_lost(index).await,
+            };
+            if sent.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reports a lost chunk in both spellings that are in use.
+    async fn report_lost(&self, index: u64) -> Result<(), ConsumerGone> {
+        self.transmit(index, &Chunk::text(""), Form::Lost).await?;
+        let mut params = GapUnrecoverableParams::new(self.to.id.clone(), index);
+        params.reason = Some("the chunk is no longer kept".to_owned());
+        self.to.notify(StreamGapUnrecoverable::METHOD, Payload::of(&params)).await
+    }
+}
+
+impl Drop for ChunkSender {
+    fn drop(&mut self) {
+        if let Some(signal) = &self.signal {
+            signal.kept().release(self.state.get_mut().kept_bytes);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The refusal of a call whose chunks are too large in sum (MGP §14.3: 3001).
+
+use std::sync::Arc;
+
+use mgp_types::service::StreamLimit;
+use mgp_types::{ErrorCode, Object, RpcError};
+
+/// A refusal of a call that exceeded its [`StreamLimit`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the partial results have {size} bytes, and may have {limit}")]
+pub(crate) struct StreamTooLong {
+    size: u64,
+    limit: u64,
+    setting: Option<Arc<str>>,
+}
+
+impl StreamTooLong {
+    pub(super) fn new(size: u64, limit: &StreamLimit) -> Self {
+        Self { size, limit: limit.bytes(), setting: limit.setting() }
+    }
+}
+
+impl From<StreamTooLong> for RpcError {
+    fn from(refused: StreamTooLong) -> Self {
+        let mut message = refused.to_string();
+        if let Some(setting) = &refused.setting {
+            message.push_str("; an operator can raise `");
+            message.push_str(setting);
+            message.push('`');
+        }
+        let mut details = Object::new();
+        // Encoding numbers and texts cannot fail.
+        drop(details.encode("limit", &refused.limit));
+        drop(details.encode("size", &refused.size));
+        drop(details.encode("of", "partial results"));
+        drop(details.encode("started", &true));
+        let error = Self::new(ErrorCode::RESOURCE_EXHAUSTED, message).because(refused);
+        // The call has run, and would send as much again.
+        match error.as_recovery().cloned() {
+            Some(hints) => error.recovery(hints.no_retry().details(details)),
+            None => error,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `stream.bulk` and `stream.cost`: the memory and the instructions of streamed results (MGP §12).
+
+use super::Verdict;
+use crate::{
+    bench::total_instructions,
+    run::{Context, Failure, Outcome, Program, Rigour, has, release_example, target},
+};
+use std::{fs, path::Path};
+
+/// The calls of the bulk check, of 1 MiB each.
+const CALLS: &str = "1024";
+/// The maximum growth of the process meanwhile, in MiB.
+const MAX_GROWTH: f64 = 16.0;
+/// The maximum number of instructions of a chunk, directly and through a kernel with governance.
+const MAX_INSTRUCTIONS: [f64; 2] = [6_000.0, 12_000.0];
+/// Two lengths of a stream, whose difference is counted.
+const CHUNKS: [u32; 2] = [1_000, 5_000];
+
+/// Streams many large results through two kernels.
+pub(super) fn bulk() -> Outcome<Verdict> {
+    let text = Program::new(program()?).args(&["--calls", CALLS]).output()?;
+    print!("{text}");
+    let growth = text.split("growth ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let growth: f64 = growth.context("growth")?.parse()?;
+    Ok(Verdict {
+        pass: growth < MAX_GROWTH,
+        figure: format!("{growth:.0} MiB growth in {CALLS} calls of 1 MiB"),
+        bound: format!("{MAX_GROWTH:.0} MiB"),
+    })
+}
+
+/// Counts the instructions of a chunk.
+pub(super) fn cost(rigour: Rigour) -> Outcome<Verdict> {
+    let program = program()?;
+    if !has("valgrind") {
+        rigour.skip("instructions", "valgrind is not installed")?;
+        return Err(Failure::new("stream.cost needs valgrind"));
+    }
+    let direct = of_chunk(&program, "0", MAX_INSTRUCTIONS[0])?;
+    Ok(direct.and(of_chunk(&program, "1", MAX_INSTRUCTIONS[1])?))
+}
+
+fn program() -> Outcome<std::path::PathBuf> {
+    release_example("mgp-kernel", "token_stream", &[])
+}
+
+fn of_chunk(program: &Path, kernels: &str, bound: f64) -> Outcome<Verdict> {
+    let file = target()?.join("token_stream.callgrind");
+    let flag = format!("--callgrind-out-file={}", file.display());
+    let mut counts = [0.0; 2];
+    for (count, chunks) in counts.iter_mut().zip(CHUNKS) {
+        Program::new("valgrind")
+            .args(&["--quiet", "--tool=callgrind", &flag])
+            .args(&[program])
+            .args(&["--kernels", kernels, "--quiet", &chunks.to_string()])
+            .output()?;
+        let text = fs::read_to_string(&file).context(file.display())?;
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let total = total_instructions(&text).context("callgrind totals")? as f64;
+        *count = total;
+    }
+    let each = (counts[1] - counts[0]) / f64::from(CHUNKS[1] - CHUNKS[0]);
+    Ok(Verdict {
+        pass: each > 0.0 && each <= bound,
+        figure: format!("{each:.0} instructions for a chunk behind {kernels} kernels"),
+        bound: format!("{bound:.0}"),
+    })
+}
