@@ -254,12 +254,11 @@ impl KernelBuilder {
         for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
             governance.access().groups().set(tenant.as_str(), name, agent.groups.iter().cloned());
         }
-        let servers = config.servers.clone();
+        let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
         let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
-        let meta_tools = MetaToolConfig::new(&config);
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let shared = SharedConfig::new(config, broken);
         let context = FleetContext {

@@ -70,7 +70,7 @@ struct Table {
     answered: VecDeque<(String, Payload)>,
 }
 
-/// What to do with a notification.
+/// The kind of a notification that arrived.
 enum Received {
     New,
     Answered(Payload),

@@ -13,7 +13,7 @@ const NEGATIVE: [&str; 9] =
 pub enum CallbackAnswer {
     /// The response: one of the options, a text, or the object of a completion.
     Given(Payload),
-    /// The user said no.
+    /// The user refused.
     Declined,
     /// The user closed the question, or there is no user.
     Dismissed,
@@ -29,7 +29,7 @@ impl CallbackAnswer {
 
     /// Returns the `response` of `mgp/callback/respond`.
     ///
-    /// To decline a confirmation is its negative option, if it has a known one; everything else that is no answer is
+    /// A declined confirmation becomes its negative option, if it has a known one; any other missing answer becomes
     /// `null`.
     #[must_use]
     pub fn into_response(self, question: &CallbackRequestParams) -> Payload {
@@ -77,7 +77,7 @@ impl CallbackAnswer {
         Err(RpcError::new(ErrorCode::INVALID_PARAMS, message))
     }
 
-    /// Returns whether the answer confirms: the first option, if that is no negative word, or `true`.
+    /// Returns whether the answer confirms: the first option, unless that is a negative word, or `true`.
     #[must_use]
     pub fn confirms(&self, question: &CallbackRequestParams) -> bool {
         let Self::Given(response) = self else { return false };
