@@ -8,9 +8,9 @@
 //! | `code_safety` | imports and patterns of code, by the level and lists of the tool |
 //! | `none` | nothing |
 //!
-//! [`ValidatorSet`] checks a [`ToolCall`] by the validator's name. Whatever cannot be judged is blocked: an unknown
+//! [`ValidatorSet`] checks a [`GuardedCall`] by the validator's name. Whatever cannot be judged is blocked: an unknown
 //! validator, an argument of the wrong type, code that cannot be parsed, input that is too long or too deep.
-//! Validators recognise forms, not intent; `docs/validators.md` says what each cannot see.
+//! Validators recognise forms, not intent; `docs/validators.md` describes what each cannot see.
 //!
 //! Features: `python` and `javascript` (default), `typescript`; each compiles a grammar in C.
 
@@ -36,4 +36,4 @@ pub use code::CodePolicy;
 pub use lines::{CaseKind, Cases};
 pub use network::{NetworkRules, Resolver};
 pub use rejection::Rejection;
-pub use set::{ToolCall, ValidatorSet};
+pub use set::{GuardedCall, ValidatorSet};

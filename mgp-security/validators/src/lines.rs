@@ -1,6 +1,6 @@
 //! Test cases as lines of JSON, for checks of the validators from outside.
 
-use crate::{CodePolicy, NetworkRules, Resolver, ToolCall, UniqueJson, ValidatorSet};
+use crate::{CodePolicy, NetworkRules, Resolver, GuardedCall, UniqueJson, ValidatorSet};
 use mgp_types::mgp::{CodeSafety, TrustLevel, Validator};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, net::IpAddr};
@@ -79,7 +79,7 @@ impl Cases {
             Value::String(command) => json!({ text(case, "arg").unwrap_or("command"): command }),
             arguments => arguments.clone(),
         };
-        self.check(&Validator::Sandbox, &ToolCall::new(tool, &arguments))
+        self.check(&Validator::Sandbox, &GuardedCall::new(tool, &arguments))
     }
 
     fn readonly(&self, case: &Value) -> Result<(), String> {
@@ -89,7 +89,7 @@ impl Cases {
             .map_or(Ok(TrustLevel::Sandboxed), |trust| serde_json::from_value(trust.clone()));
         let trust = trust.map_err(|error| format!("`trust_level` cannot be read: {error}"))?;
         let tool = text(&input["tool"], "name").ok_or("the tool has no name")?;
-        let call = ToolCall::new(tool, &input["arguments"]).definition(&input["tool"]).trust(trust);
+        let call = GuardedCall::new(tool, &input["arguments"]).definition(&input["tool"]).trust(trust);
         self.check(&Validator::Readonly, &call)
     }
 
@@ -113,7 +113,7 @@ impl Cases {
         CodePolicy::new(&rules).check(code).map_err(|rejection| rejection.to_string())
     }
 
-    fn check(&self, validator: &Validator, call: &ToolCall<'_>) -> Result<(), String> {
+    fn check(&self, validator: &Validator, call: &GuardedCall<'_>) -> Result<(), String> {
         self.validators.check(validator, call).map_err(|rejection| rejection.to_string())
     }
 }
@@ -156,7 +156,7 @@ fn network(case: &Value) -> Result<(), String> {
         (Some("args"), arguments) => {
             let validators =
                 ValidatorSet::new().resolver(std::sync::Arc::new(Answers(answers.0.clone())));
-            let call = ToolCall::new("fetch", arguments);
+            let call = GuardedCall::new("fetch", arguments);
             validators
                 .check(&Validator::NetworkRestricted, &call)
                 .map_err(|rejection| rejection.to_string())?;

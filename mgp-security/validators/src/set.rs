@@ -15,7 +15,7 @@ static NOTHING: Value = Value::Null;
 
 /// A tool call as validators see it.
 #[derive(Debug, Clone)]
-pub struct ToolCall<'a> {
+pub struct GuardedCall<'a> {
     tool: &'a str,
     arguments: &'a Value,
     definition: &'a Value,
@@ -23,7 +23,7 @@ pub struct ToolCall<'a> {
     code: Option<CodePolicy>,
 }
 
-impl<'a> ToolCall<'a> {
+impl<'a> GuardedCall<'a> {
     /// Creates a call of a tool of an untrusted server that declares nothing.
     #[must_use]
     pub fn new(tool: &'a str, arguments: &'a Value) -> Self {
@@ -56,12 +56,12 @@ impl<'a> ToolCall<'a> {
 ///
 /// ```
 /// use mgp_types::mgp::Validator;
-/// use mgp_validators::{ToolCall, ValidatorSet};
+/// use mgp_validators::{GuardedCall, ValidatorSet};
 /// use serde_json::json;
 ///
 /// let validators = ValidatorSet::new();
 /// let arguments = json!({"command": "git status; rm -rf /"});
-/// let rejection = validators.check(&Validator::Sandbox, &ToolCall::new("execute_command", &arguments)).unwrap_err();
+/// let rejection = validators.check(&Validator::Sandbox, &GuardedCall::new("execute_command", &arguments)).unwrap_err();
 /// assert_eq!(rejection.reason(), "the operator `;`");
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -87,7 +87,7 @@ impl ValidatorSet {
     ///
     /// # Errors
     /// [`Rejection`] if the call is blocked.
-    pub fn check(&self, validator: &Validator, call: &ToolCall<'_>) -> Result<(), Rejection> {
+    pub fn check(&self, validator: &Validator, call: &GuardedCall<'_>) -> Result<(), Rejection> {
         let reject = |reason: String| Rejection::new(validator.clone(), reason);
         match validator {
             Validator::None => Ok(()),

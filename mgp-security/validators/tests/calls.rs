@@ -2,13 +2,13 @@
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, TrustLevel, Validator};
 use mgp_validators::{
-    CodePolicy, NetworkRules, Rejection, Resolver, ToolCall, UniqueJson, ValidatorSet,
+    CodePolicy, NetworkRules, Rejection, Resolver, GuardedCall, UniqueJson, ValidatorSet,
 };
 use serde_json::{Value, json};
 use std::{net::IpAddr, sync::Arc};
 
 fn sandbox(arguments: &Value) -> Result<(), Rejection> {
-    ValidatorSet::new().check(&Validator::Sandbox, &ToolCall::new("run_command", arguments))
+    ValidatorSet::new().check(&Validator::Sandbox, &GuardedCall::new("run_command", arguments))
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn what_cannot_be_judged_is_blocked() {
         assert!(sandbox(&arguments).is_err(), "{arguments}");
     }
     let arguments = json!({"command": "ls"});
-    let call = ToolCall::new("run", &arguments);
+    let call = GuardedCall::new("run", &arguments);
     let unknown = Validator::from("sandbx");
     let rejection = ValidatorSet::new().check(&unknown, &call).expect_err("unknown");
     assert!(
@@ -150,7 +150,7 @@ fn a_second_declaration_only_tightens() {
 fn code_is_found_by_its_argument_and_judged_in_its_language() {
     let check = |arguments: Value, policy: CodePolicy| {
         ValidatorSet::new()
-            .check(&Validator::CodeSafety, &ToolCall::new("run", &arguments).code(policy))
+            .check(&Validator::CodeSafety, &GuardedCall::new("run", &arguments).code(policy))
     };
     let mut any = rules(CodeSafetyLevel::Standard);
     any.language = None;
@@ -187,7 +187,7 @@ fn code_is_found_by_its_argument_and_judged_in_its_language() {
     let definition =
         json!({"security": {"code_safety": {"level": "standard", "language": "python"}}});
     let arguments = json!({"code": "import os\nos.system('id')"});
-    let call = ToolCall::new("run", &arguments);
+    let call = GuardedCall::new("run", &arguments);
     let validators = ValidatorSet::new();
     assert!(
         validators.check(&Validator::CodeSafety, &call.clone().definition(&definition)).is_err()
@@ -233,7 +233,7 @@ fn names_are_resolved_and_checked_again_at_the_connection() {
     let arguments = json!({"url": "https://private.example/"});
     assert!(
         validators
-            .check(&Validator::NetworkRestricted, &ToolCall::new("fetch", &arguments))
+            .check(&Validator::NetworkRestricted, &GuardedCall::new("fetch", &arguments))
             .is_err()
     );
 }
@@ -241,8 +241,8 @@ fn names_are_resolved_and_checked_again_at_the_connection() {
 #[test]
 fn a_hint_of_a_sandboxed_server_admits_nothing() {
     let (arguments, definition) = (json!({}), json!({"annotations": {"readOnlyHint": true}}));
-    let call = ToolCall::new("ponder", &arguments).definition(&definition);
-    let check = |call: ToolCall<'_>| ValidatorSet::new().check(&Validator::Readonly, &call);
+    let call = GuardedCall::new("ponder", &arguments).definition(&definition);
+    let check = |call: GuardedCall<'_>| ValidatorSet::new().check(&Validator::Readonly, &call);
     assert!(check(call.clone()).is_err());
     assert_eq!(check(call.trust(TrustLevel::Standard)), Ok(()));
 }

@@ -1,4 +1,4 @@
-//! What an expression can be: a text, something with a path, or unknown.
+//! The values of an expression: a text, something with a path, or unknown.
 
 use crate::words::Words;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ pub(super) enum Value {
     Text(String),
     /// A text that is not constant.
     AnyText,
-    /// A path of names: `@` begins a module, `?` something unknown, and `()` stands for a call.
+    /// A path of names: `@` begins a module, `?` something unknown, and `()` means a call.
     Path(String),
     Unknown,
 }
@@ -124,7 +124,7 @@ impl Findings {
     }
 }
 
-/// Returns whether a path is `listed`, or something below it; a final `*` of `listed` stands for any ending.
+/// Returns whether a path is `listed`, or something below it; a final `*` of `listed` means any ending.
 pub(super) fn is_under(path: &str, listed: &str) -> bool {
     if let Some(start) = listed.strip_suffix('*') {
         return path.starts_with(start);

@@ -128,7 +128,7 @@ fn kind(key: &str) -> Kind {
     let joined = known(&words.concat());
     let last = words.iter().rev().find_map(|word| known(word));
     match (joined.or(last), words.iter().any(|word| HOSTS.has(word.as_str()))) {
-        // `host_name`, `server_address_text`: a host with a word that says nothing.
+        // `host_name`, `server_address_text`: a host with a word of no meaning.
         (Some(Kind::Text), true) if words.last().is_some_and(|word| word == "name") => Kind::Host,
         (kind, _) => kind.unwrap_or(Kind::Other),
     }

@@ -3,7 +3,7 @@
 use crate::arguments::key_words;
 use crate::words::Words;
 
-/// What a name says about its tool.
+/// The effect that a name indicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Intent {
     Read,
@@ -61,7 +61,7 @@ static NOUNS: Words = Words::new(
 );
 const JOINS: &[&str] = &["and", "or", "then", "plus", "with", "to", "n"];
 
-/// Returns what the verbs of a name say: the first verb of each clause decides.
+/// Returns the effect that the verbs of a name indicate: the first verb of each clause decides.
 pub(super) fn intent(name: &str) -> Intent {
     let words = key_words(name);
     let pairs = words.windows(2).any(|pair| {

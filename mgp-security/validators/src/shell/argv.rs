@@ -2,6 +2,9 @@
 
 use super::lex::Word;
 
+/// The reason why a command is refused.
+pub(super) type Refusal = String;
+
 /// The arguments of a command, without its name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Args<'a>(pub(super) &'a [Word]);

@@ -3,7 +3,7 @@
 use super::paths::is_system;
 use crate::words::Words;
 
-/// Names whose values are programs, libraries or code; a final `*` stands for any ending.
+/// Names whose values are programs, libraries or code; a final `*` means any ending.
 static EXECUTING: Words = Words::new(
     "\
     LD_* DYLD_* BASH_ENV ENV PROMPT_COMMAND PS4 SHELLOPTS BASHOPTS BASH_FUNC_* IFS SHELL ZDOTDIR \

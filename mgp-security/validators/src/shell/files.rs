@@ -1,8 +1,7 @@
 //! Commands that delete, change or write files.
 
 use super::{
-    argv::Args,
-    judge::Refusal,
+    argv::{Args, Refusal},
     paths::{is_device, is_system},
 };
 

@@ -1,6 +1,6 @@
 //! Git: subcommands, options and settings that execute.
 
-use super::{argv::Args, judge::Refusal};
+use super::argv::{Args, Refusal};
 
 /// Settings that may be given on the command line; every other one can name a program.
 const SETTINGS: &[&str] = &[
@@ -61,7 +61,7 @@ const SETTINGS: &[&str] = &[
     "checkout.",
     "format.pretty",
 ];
-/// Options that execute, with the subcommands of which they do; an empty list stands for every subcommand.
+/// Options that execute, with the subcommands of which they do; an empty list means every subcommand.
 const OPTIONS: &[(&[&str], &[&str])] = &[
     (
         &[

@@ -1,6 +1,6 @@
 //! Interpreters: code in arguments, programs from standard input, and the small languages of awk and sed.
 
-use super::{argv::Args, judge::Refusal};
+use super::argv::{Args, Refusal};
 
 /// Returns whether a command is an interpreter, whose options end at the name of its program.
 pub(super) fn is_interpreter(name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! The decision about one argument vector, and about the commands that it runs.
 
 use super::{
-    argv::{Args, long_name},
+    argv::{Args, Refusal, long_name},
     environment, files,
     interpreters::is_interpreter,
     lex::{Word, is_name},
@@ -13,9 +13,6 @@ use crate::words::has;
 
 /// The maximum number of commands that run one another.
 const MAX_DEPTH: usize = 8;
-
-/// The reason why a command is refused.
-pub(super) type Refusal = String;
 
 /// Checks an argument vector.
 ///
@@ -66,7 +63,7 @@ fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
             .find(|arg| !matches!(*arg, "--no-pager" | "--user" | "-a" | "-n"))
             .unwrap_or_default();
         let first = if first.is_empty() { args.first() } else { first };
-        // `()` stands for no arguments.
+        // `()` means no arguments.
         let fits = |word: &str| match word.strip_suffix('*') {
             Some(start) => first.starts_with(start),
             None => first == word || word == "()" && first.is_empty(),

@@ -1,9 +1,8 @@
 //! Programs whose operands, subcommands or small languages can execute, delete or write.
 
 use super::{
-    argv::Args,
+    argv::{Args, Refusal},
     git, interpreters,
-    judge::Refusal,
     paths::is_system,
     runners::{remote, text},
 };

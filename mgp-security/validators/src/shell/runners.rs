@@ -1,9 +1,9 @@
 //! Commands that run another command, which is judged in their place.
 
 use super::{
-    argv::Args,
+    argv::{Args, Refusal},
     environment,
-    judge::{Refusal, assignment, judge},
+    judge::{assignment, judge},
     lex::{Grammar, Word, read},
 };
 

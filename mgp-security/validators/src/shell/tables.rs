@@ -53,7 +53,7 @@ pub(super) const RESERVED: &[&str] = &[
     "repeat",
 ];
 
-/// Commands that are allowed with the words of the second column only; an empty word stands for no arguments.
+/// Commands that are allowed with the words of the second column only; `()` means no arguments.
 pub(super) const ONLY: &[(&str, &str)] = &[
     ("crontab", "-l"),
     ("fdisk", "-l --list"),
