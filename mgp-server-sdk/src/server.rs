@@ -337,10 +337,9 @@ impl Server {
         let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
-        let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
-        let (known, named) = (self.tools.clone(), self.tools.clone());
+        let [known, named, timed] = [0; 3].map(|_| self.tools.clone());
         // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
         let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let bounds_calls = has_own || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;

@@ -2,7 +2,7 @@
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, Validator};
 use mgp_types::{Lenient, mcp};
-use mgp_validators::{CodePolicy, ToolCall, ValidatorSet};
+use mgp_validators::{CodePolicy, GuardedCall, ValidatorSet};
 use serde_json::Value;
 
 use super::validate::{CheckedCall, Validate, Violation};
@@ -50,7 +50,7 @@ impl Validate for StandardValidators {
             (Validator::Readonly, Some(tool)) => serde_json::to_value(tool).map_err(unreadable)?,
             _ => Value::Null,
         };
-        let mut subject = ToolCall::new(call.name, &arguments)
+        let mut subject = GuardedCall::new(call.name, &arguments)
             .definition(&definition)
             .trust(checked.trust.clone());
         if *checked.validator == Validator::CodeSafety {
