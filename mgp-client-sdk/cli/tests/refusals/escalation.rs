@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_types::mcp::{ElicitAction, ElicitResult, Era};
-use mgp_types::method::{Kind, LifecycleShutdown, Request as _, methods, tool_spelling};
+use mgp_types::method::{
+    CallbackRespond, Kind, LifecycleShutdown, Request as _, methods, tool_spelling,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -207,6 +209,10 @@ async fn raw(world: &World) -> usize {
                     assert!([1000, -32601].contains(&code), "{name}: {error}");
                     let is_kept = name == LifecycleShutdown::METHOD && code == 1000;
                     recorded += usize::from(is_kept);
+                }
+                // The agent owns no callback with this id.
+                Ok(reply) if name == CallbackRespond::METHOD => {
+                    assert_eq!(reply["status"], "unknown", "{name}: {reply}");
                 }
                 // For the agent, servers that it may not see do not exist.
                 Ok(reply) => {
