@@ -1,6 +1,6 @@
 //! Test cases as lines of JSON, for checks of the validators from outside.
 
-use crate::{CodePolicy, NetworkRules, Resolver, GuardedCall, UniqueJson, ValidatorSet};
+use crate::{CodePolicy, GuardedCall, NetworkRules, Resolver, UniqueJson, ValidatorSet};
 use mgp_types::mgp::{CodeSafety, TrustLevel, Validator};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, net::IpAddr};
@@ -89,7 +89,8 @@ impl Cases {
             .map_or(Ok(TrustLevel::Sandboxed), |trust| serde_json::from_value(trust.clone()));
         let trust = trust.map_err(|error| format!("`trust_level` cannot be read: {error}"))?;
         let tool = text(&input["tool"], "name").ok_or("the tool has no name")?;
-        let call = GuardedCall::new(tool, &input["arguments"]).definition(&input["tool"]).trust(trust);
+        let call =
+            GuardedCall::new(tool, &input["arguments"]).definition(&input["tool"]).trust(trust);
         self.check(&Validator::Readonly, &call)
     }
 

@@ -2,7 +2,7 @@
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, TrustLevel, Validator};
 use mgp_validators::{
-    CodePolicy, NetworkRules, Rejection, Resolver, GuardedCall, UniqueJson, ValidatorSet,
+    CodePolicy, GuardedCall, NetworkRules, Rejection, Resolver, UniqueJson, ValidatorSet,
 };
 use serde_json::{Value, json};
 use std::{net::IpAddr, sync::Arc};
