@@ -103,6 +103,13 @@ impl Scope<'_> {
                     }
                 }
             }
+            _ => self.bind_unknown(node),
+        }
+    }
+
+    /// Binds parameters and declarations, whose values are unknown.
+    fn bind_unknown(&mut self, node: Node<'_>) {
+        match node.kind() {
             "formal_parameters" => {
                 for parameter in children(node) {
                     self.target(parameter, &one(Value::Unknown));

@@ -61,8 +61,7 @@ impl<'s> Scope<'s> {
         self.text(node).chars().filter(|c| !c.is_whitespace() && *c != '\\').collect()
     }
 
-    fn bind(&mut self, node: Node<'_>) {
-        let unknown = || one(Value::Unknown);
+    fn bind_import(&mut self, node: Node<'_>) {
         match node.kind() {
             "import_statement" => {
                 for import in children(node) {
@@ -88,6 +87,14 @@ impl<'s> Scope<'s> {
                     self.names.bind(&alias.unwrap_or(name), one(Value::Path(path)));
                 }
             }
+            _ => {}
+        }
+    }
+
+    fn bind(&mut self, node: Node<'_>) {
+        let unknown = || one(Value::Unknown);
+        match node.kind() {
+            "import_statement" | "import_from_statement" => self.bind_import(node),
             "assignment" => {
                 if let (Some(left), Some(right)) = (field(node, "left"), field(node, "right")) {
                     self.assign(left, right);

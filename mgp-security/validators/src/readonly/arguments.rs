@@ -70,6 +70,8 @@ const METHODS: &[&str] = &[
     "xmethodoverride",
     "methodoverride",
 ];
+const MODES: &[&str] =
+    &["mode", "openmode", "filemode", "flags", "flag", "access", "accessmode", "permissions"];
 const OUTPUTS: &[&str] = &[
     "output",
     "out",
@@ -107,46 +109,16 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
     }
     let key = key_words(leaf.key());
     let joined = key.concat();
-    let text = match leaf.value {
-        Value::String(text) => text.as_str(),
-        Value::Bool(true)
-            if key.first().is_some_and(|word| {
-                is_write(word)
-                    && !matches!(word.as_str(), "open" | "sort" | "type" | "follow" | "mark")
-            }) || joined == "inplace"
-                || joined == "overwrite"
-                || joined == "force" =>
-        {
-            return Err("this option writes".to_owned());
-        }
-        _ => return Ok(()),
+    let Value::String(text) = leaf.value else {
+        let set = *leaf.value == Value::Bool(true) && writes_when_set(&key);
+        return if set { Err("this option writes".to_owned()) } else { Ok(()) };
     };
     let is = |names: &[&str]| names.contains(&joined.as_str());
     let graph = tool.iter().any(|word| matches!(word.as_str(), "graphql" | "gql"))
         || joined.contains("graphql")
         || joined.contains("gql");
     if is(METHODS) {
-        let upper = text.trim().to_ascii_uppercase();
-        let reads = matches!(
-            upper.as_str(),
-            "GET" | "HEAD" | "OPTIONS" | "PROPFIND" | "REPORT" | "SEARCH" | "TRACE"
-        );
-        let writes = matches!(
-            upper.as_str(),
-            "POST"
-                | "PUT"
-                | "PATCH"
-                | "DELETE"
-                | "CONNECT"
-                | "MOVE"
-                | "COPY"
-                | "MKCOL"
-                | "PURGE"
-                | "LOCK"
-                | "UNLOCK"
-                | "PROPPATCH"
-        );
-        if writes || requests && !reads {
+        if writes_method(text, requests) {
             return Err(format!("the method `{text}` writes"));
         }
     }
@@ -170,20 +142,61 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
     if matches!(joined.as_str(), "cypher" | "sparql" | "aql" | "flux" | "kql") {
         return clauses(text);
     }
-    if matches!(
-        joined.as_str(),
-        "mode"
-            | "openmode"
-            | "filemode"
-            | "flags"
-            | "flag"
-            | "access"
-            | "accessmode"
-            | "permissions"
-    ) && writes_mode(text)
-    {
+    if is(MODES) && writes_mode(text) {
         return Err(format!("the mode `{text}` writes"));
     }
+    written_file(&key, text)?;
+    if is(ACTIONS) {
+        if let Intent::Write(word) = intent(text) {
+            return Err(format!("the action `{word}` writes"));
+        }
+    }
+    if is(COMMANDS)
+        && leaf.value.is_string()
+        && !text.trim().is_empty()
+        && !matches!(joined.as_str(), "args" | "argv" | "arguments")
+    {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        return commands::check(tool, &words);
+    }
+    Ok(())
+}
+
+/// Returns whether an option of this name writes when it is `true`.
+fn writes_when_set(key: &[String]) -> bool {
+    let harmless = |word: &str| matches!(word, "open" | "sort" | "type" | "follow" | "mark");
+    key.first().is_some_and(|word| is_write(word) && !harmless(word))
+        || matches!(key.concat().as_str(), "inplace" | "overwrite" | "force")
+}
+
+/// Returns whether a method of HTTP writes; for a request, an unknown one does.
+fn writes_method(text: &str, requests: bool) -> bool {
+    let upper = text.trim().to_ascii_uppercase();
+    let reads = matches!(
+        upper.as_str(),
+        "GET" | "HEAD" | "OPTIONS" | "PROPFIND" | "REPORT" | "SEARCH" | "TRACE"
+    );
+    let writes = matches!(
+        upper.as_str(),
+        "POST"
+            | "PUT"
+            | "PATCH"
+            | "DELETE"
+            | "CONNECT"
+            | "MOVE"
+            | "COPY"
+            | "MKCOL"
+            | "PURGE"
+            | "LOCK"
+            | "UNLOCK"
+            | "PROPPATCH"
+    );
+    writes || requests && !reads
+}
+
+/// Refuses the name of a file that is written.
+fn written_file(key: &[String], text: &str) -> Result<(), String> {
+    let joined = key.concat();
     let place = key.last().is_some_and(|word| {
         matches!(word.as_str(), "path" | "file" | "filename" | "dir" | "directory" | "folder")
     });
@@ -212,23 +225,10 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         });
     if !text.is_empty()
         && (place && written
-            || is(OUTPUTS) && path_like
+            || OUTPUTS.contains(&joined.as_str()) && path_like
             || matches!(joined.as_str(), "outfile" | "saveto" | "writeto" | "saveas"))
     {
         return Err("the argument names a file that is written".to_owned());
-    }
-    if is(ACTIONS) {
-        if let Intent::Write(word) = intent(text) {
-            return Err(format!("the action `{word}` writes"));
-        }
-    }
-    if is(COMMANDS)
-        && leaf.value.is_string()
-        && !text.trim().is_empty()
-        && !matches!(joined.as_str(), "args" | "argv" | "arguments")
-    {
-        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        return commands::check(tool, &words);
     }
     Ok(())
 }

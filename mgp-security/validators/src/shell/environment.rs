@@ -48,6 +48,25 @@ const LIBRARY_PATHS: &[&str] = &[
     "PKG_CONFIG_PATH",
 ];
 
+/// Pagers and editors that may be chosen.
+const PLAIN: &[&str] = &[
+    "",
+    "cat",
+    "less",
+    "more",
+    "head",
+    "true",
+    "false",
+    ":",
+    "vi",
+    "vim",
+    "nano",
+    "bat",
+    "less -R",
+    "less -FRX",
+    "code",
+];
+
 /// Checks the assignment of a variable for a command.
 pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     let upper = name.to_ascii_uppercase();
@@ -58,26 +77,7 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     let listed = |names: &[&str]| names.contains(&upper.as_str());
     let harmless = match () {
         () if EXECUTING.iter().any(fits) => false,
-        () if listed(PAGERS_AND_EDITORS) => {
-            let plain = [
-                "",
-                "cat",
-                "less",
-                "more",
-                "head",
-                "true",
-                "false",
-                ":",
-                "vi",
-                "vim",
-                "nano",
-                "bat",
-                "less -R",
-                "less -FRX",
-                "code",
-            ];
-            plain.contains(&value)
-        }
+        () if listed(PAGERS_AND_EDITORS) => PLAIN.contains(&value),
         () if listed(LIBRARY_PATHS) => !value
             .split(':')
             .any(|part| is_system(part) || part.starts_with("/tmp") || part.starts_with("/dev")),
@@ -102,6 +102,18 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
             ["$PATH", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"]
                 .contains(&part)
         }),
+        () => options_are_harmless(&upper, value),
+    };
+    if harmless {
+        Ok(())
+    } else {
+        Err(format!("the variable `{name}` can make a program execute something"))
+    }
+}
+
+/// Returns whether the options in a variable of compilers and runtimes execute nothing.
+fn options_are_harmless(upper: &str, value: &str) -> bool {
+    match () {
         () if upper == "NODE_OPTIONS" => {
             !["-r", "--require", "--import", "loader", "--eval", "--inspect", "-e"].iter().any(
                 |flag| {
@@ -109,30 +121,17 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
                 },
             )
         }
-        () if matches!(upper.as_str(), "CC" | "CXX" | "LD" | "AR" | "CPP" | "AS") => {
+        () if matches!(upper, "CC" | "CXX" | "LD" | "AR" | "CPP" | "AS") => {
             !value.contains([' ', ';']) && !value.contains("/tmp")
         }
-        () if matches!(
-            upper.as_str(),
-            "RUSTFLAGS" | "RUSTDOCFLAGS" | "CARGO_ENCODED_RUSTFLAGS"
-        ) =>
-        {
+        () if matches!(upper, "RUSTFLAGS" | "RUSTDOCFLAGS" | "CARGO_ENCODED_RUSTFLAGS") => {
             !value.contains("linker") && !value.contains("codegen-backend")
         }
-        () if matches!(
-            upper.as_str(),
-            "GOFLAGS" | "CGO_CFLAGS" | "CGO_LDFLAGS" | "CFLAGS" | "LDFLAGS"
-        ) =>
-        {
+        () if matches!(upper, "GOFLAGS" | "CGO_CFLAGS" | "CGO_LDFLAGS" | "CFLAGS" | "LDFLAGS") => {
             !["toolexec", "-exec", "-wrapper", "-fplugin", "-B"]
                 .iter()
                 .any(|flag| value.contains(flag))
         }
         () => true,
-    };
-    if harmless {
-        Ok(())
-    } else {
-        Err(format!("the variable `{name}` can make a program execute something"))
     }
 }

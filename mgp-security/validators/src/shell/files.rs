@@ -4,6 +4,7 @@ use super::{
     argv::{Args, Refusal},
     paths::{is_device, is_system},
 };
+use crate::words::Words;
 
 /// Options by which programs name a file that they write.
 const OUTPUTS: &[&str] = &[
@@ -32,12 +33,39 @@ const OUTPUTS: &[&str] = &[
     "-C",
 ];
 
+/// Commands whose options of these names do not write.
+static READERS: Words = Words::new(
+    "ls grep ps df stat find cut tr git python diff tree cd wc head tail date pgrep lsof ss netstat \
+    test [ base64 xargs awk file du uniq paste column rg fd",
+);
+
 /// Checks the files that a command changes.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let refuse =
         |path: &str| Err(format!("`{name}` writes to `{path}`, which belongs to the system"));
+    if let Some(path) = changed(name, args).or_else(|| output(name, args)) {
+        return refuse(path);
+    }
+    match name {
+        "cat" | "tail" | "od" | "xxd" | "strings" | "wc" | "grep" | "sort" | "base64"
+        | "md5sum" | "sha256sum" => endless(name, args),
+        "chmod" => setuid(args),
+        "find" | "gfind" => find(args),
+        "kill" => kill(args),
+        _ if args.operands().any(|path| is_device(path))
+            && matches!(name, "cp" | "tee" | "mv" | "cat" | "pv" | "wipefs" | "parted")
+            && name != "cat" =>
+        {
+            Err(format!("`{name}` writes to a device"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the file of the system that a command changes.
+fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let mut all = args.operands();
-    let system = match name {
+    match name {
         "rm" | "unlink" | "rmdir" | "mv" | "tee" | "truncate" | "touch" | "mkdir" | "mknod"
         | "mkfifo" | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" | "patch" | "trash"
         | "gzip" | "bzip2" | "xz" | "zstd" | "dos2unix" | "sponge" | "shuf" | "vim" | "vi"
@@ -52,78 +80,22 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             let output = args.texts().find_map(|arg| arg.strip_prefix("of="));
             output.filter(|path| is_system(path))
         }
-        "cat" | "tail" | "head" | "od" | "xxd" | "strings" | "wc" | "grep" | "sort" | "base64"
-        | "md5sum" | "sha256sum" => {
-            let endless = |path: &&str| {
-                matches!(*path, "/dev/zero" | "/dev/random" | "/dev/urandom" | "/dev/full")
-            };
-            let limited = matches!(name, "head" | "od" | "xxd");
-            match all.find(endless) {
-                Some(path) if !limited => return Err(format!("`{path}` never ends")),
-                _ => None,
-            }
-        }
         _ => None,
-    };
-    if let Some(path) = system {
-        return refuse(path);
     }
-    if !matches!(
-        name,
-        "ls" | "grep"
-            | "ps"
-            | "df"
-            | "stat"
-            | "find"
-            | "cut"
-            | "tr"
-            | "git"
-            | "sort"
-            | "python"
-            | "diff"
-            | "tree"
-            | "cd"
-    ) || name == "sort"
-    {
-        let reads = matches!(
-            name,
-            "wc" | "head"
-                | "tail"
-                | "date"
-                | "pgrep"
-                | "lsof"
-                | "ss"
-                | "netstat"
-                | "test"
-                | "["
-                | "base64"
-                | "xargs"
-                | "awk"
-                | "file"
-                | "du"
-                | "uniq"
-                | "paste"
-                | "column"
-                | "rg"
-                | "fd"
-        );
-        let mut outputs = args.values(OUTPUTS);
-        if let Some(path) =
-            outputs.find(|path| !reads && path.contains(['/', '~', '$']) && is_system(path))
-        {
-            return refuse(path);
-        }
-    }
-    match name {
-        "chmod" => setuid(args),
-        "find" | "gfind" => find(args),
-        "kill" => kill(args),
-        _ if args.operands().any(|path| is_device(path))
-            && matches!(name, "cp" | "tee" | "mv" | "cat" | "pv" | "wipefs" | "parted")
-            && name != "cat" =>
-        {
-            Err(format!("`{name}` writes to a device"))
-        }
+}
+
+/// Returns the file of the system that an option of a command writes.
+fn output<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
+    let reads = READERS.has(name);
+    args.values(OUTPUTS).find(|path| !reads && path.contains(['/', '~', '$']) && is_system(path))
+}
+
+/// Refuses devices that never end.
+fn endless(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+    let device =
+        |path: &&str| matches!(*path, "/dev/zero" | "/dev/random" | "/dev/urandom" | "/dev/full");
+    match args.operands().find(device) {
+        Some(path) if !matches!(name, "od" | "xxd") => Err(format!("`{path}` never ends")),
         _ => Ok(()),
     }
 }

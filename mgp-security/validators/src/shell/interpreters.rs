@@ -9,6 +9,34 @@ pub(super) fn is_interpreter(name: &str) -> bool {
         || matches!(name, "rscript" | "elixir" | "erl" | "java" | "coffee")
 }
 
+/// Arguments with which an interpreter reports something, or runs tests.
+const INFORMATION: &[&str] = &[
+    "-V",
+    "-v",
+    "-VV",
+    "-h",
+    "--help",
+    "--version",
+    "version",
+    "-version",
+    "--test",
+    "--info",
+    "-i",
+    "-m",
+    "test",
+    "--check",
+];
+/// Options by which awk loads or writes something.
+const AWK_OPTIONS: &[&str] = &[
+    "--load",
+    "--source",
+    "--exec",
+    "--include",
+    "--dump-variables",
+    "--debug",
+    "--pretty-print",
+    "--profile",
+];
 const SHELLS: &[&str] = &[
     "sh",
     "bash",
@@ -61,41 +89,10 @@ const PYTHON_MODULES: &[&str] = &[
 /// Checks the arguments of an interpreter.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let inline = Err(format!("`{name}` runs code in its arguments, or from standard input"));
-    let stdin = |arg: &str| {
-        arg == "-" || arg.starts_with("/dev/") || arg.starts_with("/proc/") || arg.contains("://")
-    };
     if SHELLS.contains(&name) {
-        let script = args.skip(args.leading("oO").0.len()).operands().next();
-        let lower: Vec<String> = args.texts().map(str::to_ascii_lowercase).collect();
-        let args = args.leading("oO");
-        let windows = matches!(name, "pwsh" | "powershell" | "cmd")
-            && lower
-                .iter()
-                .any(|arg| ["-c", "-e", "/c", "/k", "/r"].iter().any(|flag| arg.starts_with(flag)));
-        let long =
-            ["--command", "--init-command", "--init-file", "--rcfile", "--interactive", "--login"];
-        let code = args.short("csiCl", "oO") || args.any(&long) || windows;
-        if code || script.is_none_or(stdin) && !args.short("n", "") {
-            return inline;
-        }
-        return Ok(());
+        return shell(name, args);
     }
-    let information = args.any(&[
-        "-V",
-        "-v",
-        "-VV",
-        "-h",
-        "--help",
-        "--version",
-        "version",
-        "-version",
-        "--test",
-        "--info",
-        "-i",
-        "-m",
-        "test",
-        "--check",
-    ]);
+    let information = args.any(INFORMATION);
     if INPUT.contains(&name)
         && (args.operands().next().is_none() && !information
             || args.operands().next().is_some_and(stdin))
@@ -104,14 +101,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
     match name {
         "python" | "pypy" | "ipython" | "micropython" => {
-            let module = args.0.iter().position(|word| word.text.starts_with("-m")).map(|at| {
-                let glued = &args.0[at].text[2..];
-                if glued.is_empty() { args.skip(at + 1).first() } else { glued }
-            });
-            let code = args.leading("WXQm").short("ci", "WXmQ");
-            let module =
-                module.filter(|_| args.leading("WXQm").texts().any(|arg| arg.starts_with("-m")));
-            if code || module.is_some_and(|module| PYTHON_MODULES.contains(&module)) {
+            if runs_module(args) {
                 inline
             } else {
                 Ok(())
@@ -160,20 +150,43 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
+/// Returns whether a program is standard input, a device or an address.
+fn stdin(arg: &str) -> bool {
+    arg == "-" || arg.starts_with("/dev/") || arg.starts_with("/proc/") || arg.contains("://")
+}
+
+fn shell(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+    let inline = Err(format!("`{name}` runs code in its arguments, or from standard input"));
+    let script = args.skip(args.leading("oO").0.len()).operands().next();
+    let lower: Vec<String> = args.texts().map(str::to_ascii_lowercase).collect();
+    let args = args.leading("oO");
+    let windows = matches!(name, "pwsh" | "powershell" | "cmd")
+        && lower
+            .iter()
+            .any(|arg| ["-c", "-e", "/c", "/k", "/r"].iter().any(|flag| arg.starts_with(flag)));
+    let long =
+        ["--command", "--init-command", "--init-file", "--rcfile", "--interactive", "--login"];
+    let code = args.short("csiCl", "oO") || args.any(&long) || windows;
+    if code || script.is_none_or(stdin) && !args.short("n", "") {
+        return inline;
+    }
+    return Ok(());
+}
+
+/// Returns whether Python runs code in its arguments, or a module that does.
+fn runs_module(args: Args<'_>) -> bool {
+    let module = args.0.iter().position(|word| word.text.starts_with("-m")).map(|at| {
+        let glued = &args.0[at].text[2..];
+        if glued.is_empty() { args.skip(at + 1).first() } else { glued }
+    });
+    let code = args.leading("WXQm").short("ci", "WXmQ");
+    let module = module.filter(|_| args.leading("WXQm").texts().any(|arg| arg.starts_with("-m")));
+    code || module.is_some_and(|module| PYTHON_MODULES.contains(&module))
+}
+
 fn awk(args: Args<'_>) -> Result<(), Refusal> {
     let refuse = |what: &str| Err(format!("{what} in an awk program"));
-    if args.short("leEiodpD", "Fvf")
-        || args.any(&[
-            "--load",
-            "--source",
-            "--exec",
-            "--include",
-            "--dump-variables",
-            "--debug",
-            "--pretty-print",
-            "--profile",
-        ])
-    {
+    if args.short("leEiodpD", "Fvf") || args.any(AWK_OPTIONS) {
         return refuse("an option that loads or writes");
     }
     let from_file = args.short("f", "Fv") || args.any(&["--file"]);

@@ -6,6 +6,7 @@ use super::{
     paths::is_system,
     runners::{remote, text},
 };
+use crate::words::Words;
 
 /// Checks a program by its own rules.
 pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
@@ -107,33 +108,35 @@ fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Commands of the shell of SQLite that execute or write.
+static DOT: Words = Words::new(
+    ".shell .system .sh .load .output .once .read .import .backup .save .restore .clone \
+    .excel .log .archive .ar .edit .cd .trace .www .open",
+);
+/// Functions and clauses that execute or write.
+const FUNCTIONS: &[&str] = &[
+    "load_extension(",
+    "writefile(",
+    "edit(",
+    "sys_exec(",
+    "sys_eval(",
+    "lo_export(",
+    "into outfile",
+    "into dumpfile",
+    "xp_cmdshell",
+    "pg_read_file(",
+    "copy_to_program",
+];
+
 fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
-    const DOT: &[&str] = &[
-        ".shell", ".system", ".sh", ".load", ".output", ".once", ".read", ".import", ".backup",
-        ".save", ".restore", ".clone", ".excel", ".log", ".archive", ".ar", ".edit", ".cd",
-        ".trace", ".www", ".open",
-    ];
     for arg in args.texts() {
         let lower = arg.to_ascii_lowercase();
         let dot = lower.split(['\n', ';']).any(|line| {
             let first = line.split_whitespace().next().unwrap_or_default();
             first.len() > 2
                 && first.starts_with('.')
-                && DOT.iter().any(|word| word.starts_with(first) || first == *word)
+                && DOT.iter().any(|word| word.starts_with(first))
         });
-        let functions = [
-            "load_extension(",
-            "writefile(",
-            "edit(",
-            "sys_exec(",
-            "sys_eval(",
-            "lo_export(",
-            "into outfile",
-            "into dumpfile",
-            "xp_cmdshell",
-            "pg_read_file(",
-            "copy_to_program",
-        ];
         let program = lower.contains("program") && lower.contains("copy");
         let escapes = lower.contains("\\!")
             || lower.contains("\\o") && name == "psql"
@@ -161,7 +164,7 @@ fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             .iter()
             .any(|word| words.contains(word)));
         if name.starts_with("sqlite") && dot
-            || functions.iter().any(|call| lower.contains(call))
+            || FUNCTIONS.iter().any(|call| lower.contains(call))
             || program
             || escapes
             || client
@@ -178,75 +181,21 @@ fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Options of container programs that take the next argument.
+static VALUED: Words = Words::new(
+    "-n --namespace --context --kubeconfig -c --container -H --host --name -v --volume -e --env -w --workdir -p --publish -u --user --network --net --entrypoint \
+    --mount -m --memory --cpus --env-file -l --label --platform --pull -f --file --image --restart --hostname -h --add-host --pid --ipc --userns --gpus",
+);
+
 fn container(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
-    const VALUED: &[&str] = &[
-        "-n",
-        "--namespace",
-        "--context",
-        "--kubeconfig",
-        "-c",
-        "--container",
-        "-H",
-        "--host",
-        "--name",
-        "-v",
-        "--volume",
-        "-e",
-        "--env",
-        "-w",
-        "--workdir",
-        "-p",
-        "--publish",
-        "-u",
-        "--user",
-        "--network",
-        "--net",
-        "--entrypoint",
-        "--mount",
-        "-m",
-        "--memory",
-        "--cpus",
-        "--env-file",
-        "-l",
-        "--label",
-        "--platform",
-        "--pull",
-        "-f",
-        "--file",
-        "--image",
-        "--restart",
-        "--hostname",
-        "-h",
-        "--add-host",
-        "--pid",
-        "--ipc",
-        "--userns",
-        "--gpus",
-    ];
-    let mounts = args.values(&["-v", "--volume", "--mount"]);
-    let host = |mount: &str| {
-        let source = mount
-            .split(',')
-            .find_map(|part| part.strip_prefix("source=").or(part.strip_prefix("src=")));
-        let source = source.unwrap_or_else(|| mount.split(':').next().unwrap_or(mount));
-        is_system(source) || source.ends_with(".sock")
+    shares(name, args)?;
+    let valued: Vec<&str> = VALUED.iter().collect();
+    let rest = args.after_options(&valued);
+    let rest = match rest.first() {
+        "container" | "compose" => rest.skip(1).after_options(&valued),
+        _ => rest,
     };
-    if mounts.into_iter().any(host) {
-        return Err(format!("`{name}` mounts a folder of the system"));
-    }
-    if args
-        .values(&["--pid", "--ipc", "--userns", "--uts", "--network", "--net"])
-        .any(|value| value == "host")
-    {
-        return Err(format!("`{name}` shares a namespace of the host"));
-    }
-    let rest = args.after_options(VALUED);
-    let rest = if rest.first() == "container" || rest.first() == "compose" {
-        rest.skip(1).after_options(VALUED)
-    } else {
-        rest
-    };
-    let after = rest.skip(1).after_options(VALUED);
+    let after = rest.skip(1).after_options(&valued);
     match rest.first() {
         "exec" | "run" | "attach" | "debug" => {
             let entry: Vec<&str> = args.values(&["--entrypoint"]).collect();
@@ -283,23 +232,31 @@ fn container(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses mounts and namespaces of the host.
+fn shares(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+    let mounts = args.values(&["-v", "--volume", "--mount"]);
+    let host = |mount: &str| {
+        let source = mount
+            .split(',')
+            .find_map(|part| part.strip_prefix("source=").or(part.strip_prefix("src=")));
+        let source = source.unwrap_or_else(|| mount.split(':').next().unwrap_or(mount));
+        is_system(source) || source.ends_with(".sock")
+    };
+    if mounts.into_iter().any(host) {
+        return Err(format!("`{name}` mounts a folder of the system"));
+    }
+    if args
+        .values(&["--pid", "--ipc", "--userns", "--uts", "--network", "--net"])
+        .any(|value| value == "host")
+    {
+        return Err(format!("`{name}` shares a namespace of the host"));
+    }
+    Ok(())
+}
+
 fn build(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     if matches!(name, "make" | "gmake" | "bmake" | "remake") {
-        let variable = |arg: &str| {
-            let Some((name, value)) = arg.split_once('=') else { return false };
-            let name = name.trim_end_matches([':', '+', '?', '!']);
-            matches!(name, "SHELL" | ".SHELLFLAGS" | "MAKEFLAGS" | "MAKE" | "MAKEFILES")
-                || value.contains("$(")
-                || value.contains('`')
-                || value.contains(';')
-                || value.contains('|')
-        };
-        let input = args
-            .values(&["-f", "--file", "--makefile"])
-            .any(|file| file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/"));
-        if input || args.texts().any(variable) {
-            return Err("`make` executes text of its arguments".to_owned());
-        }
+        return make(args);
     }
     if name == "cmake"
         && args.any(&["-E"])
@@ -354,6 +311,25 @@ fn build(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn make(args: Args<'_>) -> Result<(), Refusal> {
+    let variable = |arg: &str| {
+        let Some((name, value)) = arg.split_once('=') else { return false };
+        let name = name.trim_end_matches([':', '+', '?', '!']);
+        matches!(name, "SHELL" | ".SHELLFLAGS" | "MAKEFLAGS" | "MAKE" | "MAKEFILES")
+            || value.contains("$(")
+            || value.contains('`')
+            || value.contains(';')
+            || value.contains('|')
+    };
+    let input = args
+        .values(&["-f", "--file", "--makefile"])
+        .any(|file| file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/"));
+    if input || args.texts().any(variable) {
+        return Err("`make` executes text of its arguments".to_owned());
+    }
+    Ok(())
+}
+
 fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let words: Vec<&str> = args.operands().collect();
     let runs = Err(format!("`{name}` downloads and runs a package, or runs a text"));
@@ -364,7 +340,7 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
                 || args.long("package", 3)
                 || args.long("yes", 3)
                 || words.first().is_some_and(|package| {
-                    package.contains("://") || package[1..].contains('@')
+                    package.contains("://") || package.chars().skip(1).any(|c| c == '@')
                 }) =>
         {
             runs
@@ -384,6 +360,13 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             if executes || shell { runs } else { Ok(()) }
         }
         "uv" if words.starts_with(&["tool", "run"]) || words.starts_with(&["x"]) => runs,
+        _ => runtimes(name, args, &words),
+    }
+}
+
+fn runtimes(name: &str, args: Args<'_>, words: &[&str]) -> Result<(), Refusal> {
+    let runs = Err(format!("`{name}` runs a text or a package"));
+    match name {
         "bun"
             if words.first() == Some(&"x")
                 || words.first() == Some(&"repl")
