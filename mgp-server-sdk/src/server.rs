@@ -20,6 +20,7 @@ use tower_layer::Layer;
 
 use crate::drain::{CloseWhenDrained, Shutdown};
 use crate::error::{BuildError, BuildErrors, ServeError};
+use crate::events;
 use crate::features::{Features, ShutdownNotice};
 use crate::health;
 use crate::limit::CallLimits;
@@ -324,6 +325,8 @@ impl Server {
                 config.server_id.get_or_insert_with(|| id.into());
             });
         }
+        let event_tools =
+            offers(Extension::Events).then(|| events::tools_gate(&self.features.events));
         let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
@@ -347,7 +350,7 @@ impl Server {
             tools: self.tools,
             tasks,
             // The limits are inside all gates, so that a call refused by a gate is not charged.
-            gates: bounds.chain(self.gates).collect(),
+            gates: event_tools.into_iter().chain(bounds).chain(self.gates).collect(),
             limit: ConcurrencyLimitLayer::new(self.limit),
             bounds_calls,
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
@@ -365,7 +368,11 @@ impl Server {
 
     /// Adds to the offer the extensions and permissions that the endpoints and tools need.
     fn complete_mgp_offer(&mut self) {
+        let events = self.features.has_channels && !self.chose_extensions;
         if let Some(mgp) = &mut self.offer.mgp {
+            if events {
+                mgp.extensions = mgp.extensions.with(Extension::Events);
+            }
             // Clients send audit events only to servers that offer the extension.
             if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
                 mgp.extensions = mgp.extensions.with(Extension::Audit);

@@ -1,10 +1,12 @@
-//! Chunks, progress and cancellation for the Model General Protocol, as tower layers (MGP §12).
+//! Chunks, progress, cancellation and events for the Model General Protocol, as tower layers (MGP §12, §13).
 //!
 //! - [`CancelLayer`] and [`EmitLayer`] belong on the inbound stack of a server.
 //! - [`CollectLayer`] belongs on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
+//! - [`EventHub`] takes the events of a server and answers its subscribers.
 mod cancel;
 mod collect;
 mod emit;
+mod event;
 mod route;
 
 #[cfg(doctest)]
@@ -14,4 +16,5 @@ mod readme {}
 pub use cancel::{Cancel, CancelLayer, CancelSignal};
 pub use collect::{Collect, CollectLayer};
 pub use emit::{Emit, EmitLayer};
+pub use event::{AttachedEvents, EventDraft, EventHub, EventLimits, EventSubject, Publishing};
 pub use route::{Route, RouteLayer};

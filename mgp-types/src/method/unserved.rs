@@ -5,10 +5,7 @@
 ///
 /// Tests check this list against the answers of a server and of a kernel.
 pub const UNSERVED: &[&str] = &[
-    "mgp/events/subscribe",
-    "mgp/events/unsubscribe",
     "mgp/callback/respond",
-    "notifications/mgp.event",
     "notifications/mgp.callback.request",
     "notifications/mgp.stream.pace",
     "notifications/mgp.stream.gap",

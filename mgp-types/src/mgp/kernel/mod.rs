@@ -5,6 +5,7 @@
 
 mod approval;
 mod audit;
+mod event;
 mod explain;
 mod permission;
 mod process;
@@ -17,6 +18,10 @@ pub use approval::{
 };
 pub use audit::{
     KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult,
+};
+pub use event::{
+    KernelEventsParams, KernelEventsResult, KernelWebhook, KernelWebhookFailure,
+    KernelWebhooksParams, KernelWebhooksResult,
 };
 pub use explain::{
     ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,

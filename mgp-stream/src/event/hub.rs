@@ -1,0 +1,517 @@
+//! The hub: takes published events and hands them to the subscriptions that match.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use mgp_types::mgp::{
+    EventAttachment, EventChannel, EventsReplayParams, EventsReplayResult, Severity,
+    SubscribeEventsParams, SubscribeEventsResult, UnsubscribeResult,
+};
+use mgp_types::service::{BoxFuture, CallKey, Context, Principal, ServerId};
+use mgp_types::sync::RwLock;
+use mgp_types::{ErrorCode, Payload, RpcError, random_name};
+use serde::Serialize;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::draft::{EventDraft, EventSubject, PublishedEvent};
+use super::pattern::Pattern;
+use super::subscription::{Subscription, Target};
+use super::table::Table;
+
+/// The time that a publisher waits for subscribers that are behind.
+const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The maximum number of known channels.
+const MAX_CHANNELS: usize = 4_096;
+
+/// The maximum number of channels in a request.
+const MAX_REQUESTED: usize = 64;
+
+/// The number of events in an answer if the caller sets no limit, and the maximum.
+const DEFAULT_REPLAY: u64 = 100;
+const MAX_REPLAY: u64 = 1_000;
+
+/// The size limit for a replay, which is one line on the wire; a full one has `has_more`.
+const MAX_REPLAY_BYTES: usize = 512 * 1024;
+
+/// The channels, the subscriptions and the events they keep; a cheap handle (MGP §13).
+///
+/// A channel exists from its declaration or first event on. Each subscription keeps its last 1,024 events, up to
+/// 8 MiB, which are also the queue towards its subscriber.
+///
+/// ```
+/// use mgp_stream::{EventDraft, EventHub};
+/// use mgp_types::service::{Stack, mock};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let hub = EventHub::new();
+/// hub.declare("model.loaded", "A model was loaded");
+/// let mut client = mock::client(Stack::new(hub.router()));
+/// let answer = client.request("mgp/events/subscribe", r#"{"channels":["model.*"]}"#).await.unwrap();
+/// assert!(answer.as_str().contains(r#""subscribed":["model.loaded"]"#));
+/// hub.publish(EventDraft::new("model.loaded")).await.unwrap();
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct EventHub(pub(super) Arc<Hub>);
+
+/// The limits of an [`EventHub`]; beyond them a subscription fails with code 3001.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EventLimits {
+    /// The number of subscriptions of a connection or session. Default: 64.
+    pub per_scope: usize,
+    /// The number of subscriptions of a principal. Default: 1,024.
+    pub per_principal: usize,
+    /// The number of all subscriptions. Default: 65,536.
+    pub total: usize,
+}
+
+impl Default for EventLimits {
+    fn default() -> Self {
+        Self { per_scope: 64, per_principal: 1_024, total: 65_536 }
+    }
+}
+
+type Sees = dyn Fn(&Context, &EventSubject) -> bool + Send + Sync;
+
+pub(super) struct Hub {
+    limits: EventLimits,
+    sees: Box<Sees>,
+    pub(super) table: RwLock<Table>,
+}
+
+/// The end of a publication: the subscribers that read have room for more.
+///
+/// The event is published already; dropping this only means not to wait.
+#[must_use = "await it, so that a fast publisher does not overrun its subscribers"]
+pub struct Publishing(BoxFuture<'static, Result<(), RpcError>>);
+
+impl Future for Publishing {
+    type Output = Result<(), RpcError>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(task)
+    }
+}
+
+mgp_types::opaque_debug!(Publishing);
+mgp_types::opaque_debug!(EventHub);
+
+/// A stream that carries the events of subscriptions; they are detached when it is dropped.
+#[must_use = "subscriptions are detached when it is dropped"]
+pub struct AttachedEvents {
+    key: CallKey,
+    subscriptions: Vec<Arc<Subscription>>,
+}
+
+mgp_types::opaque_debug!(AttachedEvents);
+
+impl Drop for AttachedEvents {
+    fn drop(&mut self) {
+        for subscription in &self.subscriptions {
+            subscription.detach(self.key);
+        }
+    }
+}
+
+impl Default for EventHub {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl EventHub {
+    /// Creates a hub whose events every subscriber may see, except those of another owner.
+    #[must_use]
+    pub fn new() -> Self {
+        let sees = |cx: &Context, subject: &EventSubject| {
+            subject.owner.as_ref().is_none_or(|owner| *owner == cx.principal)
+        };
+        Self::with_limits(EventLimits::default(), sees)
+    }
+
+    /// Creates a hub with limits, and a function that decides whether a subscriber may see an event or channel.
+    ///
+    /// The function is called when an event is published and again when it is sent; it must not wait.
+    #[must_use]
+    pub fn with_limits(
+        limits: EventLimits,
+        sees: impl Fn(&Context, &EventSubject) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Hub { limits, sees: Box::new(sees), table: RwLock::default() }))
+    }
+
+    // === Publishing ===
+
+    /// Declares a channel of this server.
+    pub fn declare(&self, channel: impl Into<String>, description: impl Into<String>) {
+        let key = (channel.into(), None);
+        self.0.add_channels([(key, Some(description.into()))]);
+    }
+
+    /// Sets the channels of a server behind this one.
+    pub fn set_channels<S: Into<String>>(
+        &self,
+        server: &ServerId,
+        channels: impl IntoIterator<Item = S>,
+    ) {
+        let owner = Some(server.clone());
+        self.0.table.write().channels.retain(|(_, other), _| *other != owner);
+        self.0.add_channels(
+            channels.into_iter().map(|channel| ((channel.into(), owner.clone()), None)),
+        );
+    }
+
+    /// Publishes an event. The event is handed over before this returns; the future waits until subscribers that
+    /// read have room for more, at most a quarter of a second.
+    ///
+    /// # Errors
+    /// −32602 if the channel has no valid name, the data is too large, or more than 10 events caused each other.
+    pub fn publish(&self, draft: EventDraft) -> Publishing {
+        Publishing(match self.0.publish(&draft) {
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+            Ok(behind) if behind.is_empty() => Box::pin(std::future::ready(Ok(()))),
+            Ok(behind) => Box::pin(async move {
+                let deadline = Instant::now() + ROOM_TIMEOUT;
+                for subscription in behind {
+                    subscription.wait_for_room(deadline).await;
+                }
+                Ok(())
+            }),
+        })
+    }
+
+    /// Publishes an event with a severity and data.
+    ///
+    /// # Errors
+    /// See [`publish`](Self::publish); −32603 if the data cannot be written as JSON.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the event is published all the same.
+    pub async fn emit<T: Serialize + ?Sized>(
+        &self,
+        channel: &str,
+        severity: Severity,
+        data: &T,
+    ) -> Result<(), RpcError> {
+        let data = Payload::of(data)?;
+        self.publish(EventDraft::new(channel).severity(severity).payload(data)).await
+    }
+
+    /// Returns the number of subscriptions.
+    #[must_use]
+    pub fn subscriptions(&self) -> usize {
+        self.0.table.read().len()
+    }
+
+    // === Subscribing ===
+
+    /// Subscribes the caller of a request, or continues a subscription of the same principal.
+    pub(super) fn subscribe(
+        &self,
+        cx: &Context,
+        params: &SubscribeEventsParams,
+    ) -> Result<SubscribeEventsResult, RpcError> {
+        if let Some(id) = &params.subscription_id {
+            return self.resume(cx, id, params.after_seq);
+        }
+        let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
+        check_filter(params)?;
+        if params.channels.is_empty() || params.channels.len() > MAX_REQUESTED {
+            return Err(RpcError::invalid_params(format!(
+                "name 1 to {MAX_REQUESTED} channels; `mgp/events/channels` lists them"
+            )));
+        }
+        if params.durable == Some(true) {
+            return Err(RpcError::invalid_params(
+                "this server keeps no events of absent subscribers; omit `durable`",
+            ));
+        }
+        let patterns = Pattern::parse_all(&params.channels)?;
+        let id = format!("sub-{}", random_name()?);
+        let rank = min.map_or(0, Severity::rank);
+        let subscription = Arc::new(Subscription::new(id.clone(), cx, patterns, rank, false));
+        let (subscribed, unsupported) = {
+            let mut table = self.0.table.write();
+            self.0.remove_expired(&mut table);
+            table.insert(&self.0.limits, &subscription)?;
+            self.0.known_channels(&table, cx, &params.channels)?
+        };
+        if subscription.scope_id().is_some() {
+            let (hub, id) = (Arc::downgrade(&self.0), id.clone());
+            let end = move || {
+                if let Some(hub) = hub.upgrade() {
+                    hub.remove(&id);
+                }
+            };
+            cx.scope.on_end(end).keep();
+            self.attach_session(cx, &subscription, None);
+        }
+        let mut result = SubscribeEventsResult::new(subscribed, id);
+        result.unsupported = unsupported;
+        Ok(result)
+    }
+
+    /// Continues a subscription of the same principal on another connection.
+    fn resume(
+        &self,
+        cx: &Context,
+        id: &str,
+        after: Option<u64>,
+    ) -> Result<SubscribeEventsResult, RpcError> {
+        let subscription = self.0.find(&cx.principal, id)?;
+        let lost = self.attach_session(cx, &subscription, after);
+        let patterns: Vec<_> = subscription.patterns().iter().map(Pattern::to_text).collect();
+        let (subscribed, unsupported) =
+            self.0.known_channels(&self.0.table.read(), cx, &patterns)?;
+        let mut result = SubscribeEventsResult::new(subscribed, id);
+        result.unsupported = unsupported;
+        result.truncated = lost.then_some(true);
+        Ok(result)
+    }
+
+    /// Sends events to a legacy client that negotiated them. A modern client opens a stream; a client without MGP
+    /// replays them.
+    fn attach_session(
+        &self,
+        cx: &Context,
+        subscription: &Arc<Subscription>,
+        after: Option<u64>,
+    ) -> bool {
+        use mgp_types::mcp::Era;
+        use mgp_types::mgp::Extension;
+        use mgp_types::service::ScopeKind;
+        let is_session = matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
+        if !is_session || cx.caller.era != Era::Legacy || !cx.caller.has(Extension::Events) {
+            return false;
+        }
+        let target = Target {
+            key: CallKey::next(),
+            cx: cx.clone(),
+            stream: None,
+            runtime: Handle::current(),
+        };
+        subscription.attach(&self.0, target, after)
+    }
+
+    /// Sends the events of subscriptions on the stream of a call; `id` is the id of the stream, which each
+    /// notification repeats.
+    ///
+    /// # Errors
+    /// −32602 if the caller has no such subscription.
+    pub fn attach(
+        &self,
+        cx: &Context,
+        id: &Payload,
+        attachments: &[EventAttachment],
+    ) -> Result<AttachedEvents, RpcError> {
+        let found = attachments.iter().map(|one| self.0.find(&cx.principal, &one.subscription_id));
+        let subscriptions = found.collect::<Result<Vec<_>, _>>()?;
+        for (subscription, attachment) in subscriptions.iter().zip(attachments) {
+            let target = Target {
+                key: cx.key,
+                cx: cx.clone(),
+                stream: Some(id.clone()),
+                runtime: Handle::current(),
+            };
+            subscription.attach(&self.0, target, attachment.after_seq);
+        }
+        Ok(AttachedEvents { key: cx.key, subscriptions })
+    }
+
+    /// Ends a subscription of the caller. After the answer no event of it is sent.
+    pub(super) async fn unsubscribe(&self, principal: &Principal, id: String) -> UnsubscribeResult {
+        let removed = match self.0.find(principal, &id) {
+            Ok(_) => self.0.remove(&id),
+            Err(_) => None,
+        };
+        if let Some(subscription) = &removed {
+            subscription.wait_idle().await;
+        }
+        UnsubscribeResult::new(id, removed.is_some())
+    }
+
+    pub(super) fn replay(
+        &self,
+        cx: &Context,
+        params: EventsReplayParams,
+    ) -> Result<EventsReplayResult, RpcError> {
+        let subscription = self.0.find(&cx.principal, &params.subscription_id)?;
+        let limit = params.limit.unwrap_or(DEFAULT_REPLAY).clamp(1, MAX_REPLAY);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut replayed = subscription.replay(params.after_seq.unwrap_or(0), limit);
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        for (seq, event) in replayed.events {
+            if bytes + event.members.len() > MAX_REPLAY_BYTES && !events.is_empty() {
+                replayed.has_more = true;
+                break;
+            }
+            bytes += event.members.len();
+            if self.0.sees(cx, &event.subject) {
+                events.push(Payload::from_trusted(event.to_json(None, seq, 0)));
+            }
+        }
+        let mut result = EventsReplayResult::new(params.subscription_id, events, replayed.has_more);
+        result.truncated = replayed.truncated.then_some(true);
+        Ok(result)
+    }
+
+    /// Returns the channels that a caller may subscribe to.
+    pub(super) fn channels(&self, cx: &Context) -> Vec<EventChannel> {
+        let table = self.0.table.read();
+        let visible = table
+            .channels
+            .iter()
+            .filter(|((_, server), _)| self.0.sees_channel(cx, server.as_ref()));
+        let described = visible.map(|((name, server), description)| {
+            let mut channel = EventChannel::new(name.clone());
+            channel.description.clone_from(description);
+            channel.server_id = server.as_ref().map(ToString::to_string);
+            channel
+        });
+        described.collect()
+    }
+}
+
+impl Hub {
+    pub(super) fn sees(&self, cx: &Context, subject: &EventSubject) -> bool {
+        (self.sees)(cx, subject)
+    }
+
+    /// Returns whether a caller sees the channels of a server behind this one; those of this one are public.
+    fn sees_channel(&self, cx: &Context, server: Option<&ServerId>) -> bool {
+        server.is_none_or(|server| {
+            let subject = EventSubject {
+                server: Some(server.clone()),
+                is_forwarded: true,
+                ..EventSubject::default()
+            };
+            self.sees(cx, &subject)
+        })
+    }
+
+    fn add_channels(
+        &self,
+        channels: impl IntoIterator<Item = ((String, Option<ServerId>), Option<String>)>,
+    ) {
+        let mut table = self.table.write();
+        for (key, description) in channels {
+            if table.channels.len() < MAX_CHANNELS && super::pattern::is_name(&key.0) {
+                table.channels.insert(key, description);
+            }
+        }
+    }
+
+    /// Hands an event to the subscriptions that match; returns those whose subscribers are behind.
+    fn publish(self: &Arc<Self>, draft: &EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
+        draft.check()?;
+        let rank = draft.rank();
+        let mut behind = Vec::new();
+        let mut event = None;
+        let is_known = {
+            let table = self.table.read();
+            table.each_match(&draft.channel, rank, |subscription| {
+                let event = event.get_or_insert_with(|| PublishedEvent::new(draft, rank));
+                if subscription.push(self, event) {
+                    behind.push(Arc::clone(subscription));
+                }
+            });
+            let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
+            table.channels.contains_key(&(draft.channel.clone(), origin))
+        };
+        if !is_known {
+            let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
+            self.add_channels([((draft.channel.clone(), origin), None)]);
+        }
+        Ok(behind)
+    }
+
+    /// Splits requested channels into known ones that match, and those that match none yet.
+    fn known_channels(
+        &self,
+        table: &Table,
+        cx: &Context,
+        requested: &[String],
+    ) -> Result<(Vec<String>, Vec<String>), RpcError> {
+        let visible: Vec<&str> = table
+            .channels
+            .keys()
+            .filter(|(_, server)| self.sees_channel(cx, server.as_ref()))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let (mut known, mut unknown) = (std::collections::BTreeSet::new(), Vec::new());
+        for text in requested {
+            let pattern = Pattern::parse(text)?;
+            let before = known.len();
+            let matching = visible.iter().filter(|name| pattern.matches(name));
+            let mut any = false;
+            for name in matching {
+                any = true;
+                known.insert((*name).to_owned());
+            }
+            if !any && before == known.len() && !unknown.contains(text) {
+                unknown.push(text.clone());
+            }
+        }
+        Ok((known.into_iter().collect(), unknown))
+    }
+
+    /// Returns a subscription of a principal; those of others do not exist for it.
+    fn find(&self, principal: &Principal, id: &str) -> Result<Arc<Subscription>, RpcError> {
+        let table = self.table.read();
+        let is_own = |found: &&Arc<Subscription>| {
+            found.principal() == principal && !found.is_expired(Instant::now())
+        };
+        let found = table.get(id).filter(is_own);
+        found.cloned().ok_or_else(|| {
+            let id = mgp_types::clip(id, 64);
+            RpcError::new(
+                ErrorCode::INVALID_PARAMS,
+                format!("there is no subscription `{id}`; it may have ended, so subscribe again"),
+            )
+        })
+    }
+
+    fn remove(&self, id: &str) -> Option<Arc<Subscription>> {
+        let removed = self.table.write().remove(id)?;
+        removed.end();
+        Some(removed)
+    }
+
+    fn remove_expired(&self, table: &mut Table) {
+        // Only a full table is worth the search, or one whose size is a multiple of a small number.
+        if table.len() % 64 != 0 && table.len() < self.limits.total {
+            return;
+        }
+        let now = Instant::now();
+        let expired: Vec<_> =
+            table.all().filter(|one| one.is_expired(now)).map(|one| one.id().to_owned()).collect();
+        for id in expired {
+            if let Some(expired) = table.remove(&id) {
+                expired.end();
+            }
+        }
+    }
+}
+
+/// Refuses unknown members of the filter, which would otherwise let unwanted events through.
+fn check_filter(params: &SubscribeEventsParams) -> Result<(), RpcError> {
+    let Some(filter) = &params.filter else { return Ok(()) };
+    if let Some((name, _)) = filter.extra.iter().next() {
+        let name = mgp_types::clip(name, 64);
+        return Err(RpcError::invalid_params(format!(
+            "unknown member `{name}` of `filter`; known: min_severity"
+        )));
+    }
+    if let Some(Severity::Other(word)) = &filter.min_severity {
+        let word = mgp_types::clip(word, 64);
+        return Err(RpcError::invalid_params(format!(
+            "unknown severity `{word}`; known: info, warning, error"
+        )));
+    }
+    Ok(())
+}
