@@ -325,8 +325,10 @@ impl Server {
                 config.server_id.get_or_insert_with(|| id.into());
             });
         }
-        let event_tools =
-            offers(Extension::Events).then(|| events::tools_gate(&self.features.events));
+        // A gateway that routes tool calls serves the tools of its methods itself.
+        let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
+        let event_tools = (offers(Extension::Events) && !routes_tools)
+            .then(|| events::tools_gate(&self.features.events));
         let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
@@ -335,7 +337,7 @@ impl Server {
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
         let (known, named) = (self.tools.clone(), self.tools.clone());
         // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
-        let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
+        let has_own = !routes_tools;
         let bounds_calls = has_own || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
         let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
         let tasks = match self.task_support {

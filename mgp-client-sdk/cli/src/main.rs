@@ -85,8 +85,8 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
-        access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
-        permissions, secrets, servers, tools, trust, why,
+        access, approvals, audit, completions, connect, doctor, events, import, index, init,
+        kernel, keys, permissions, secrets, servers, tools, trust, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -110,6 +110,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Approvals(approvals) => approvals::run(global, &approvals).await,
         Command::Operator(operator) => commands::operator::run(global, &operator).await,
         Command::Audit(audit) => audit::run(global, &audit).await,
+        Command::Events(events) => events::run(global, &events).await,
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
         Command::Index(index) => index::run(global, &index).await,
         Command::Why(why) => why::run(global, &why).await,

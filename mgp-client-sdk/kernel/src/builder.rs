@@ -8,10 +8,12 @@ use mgp_discovery::{
     CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, SecretFile,
     Sources, Trust,
 };
-use mgp_security::{ElicitApprover, Governance, GovernanceBuilder, InboxConfig, Policies};
+use mgp_security::{
+    ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies,
+};
 use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
-use mgp_types::service::{Principal, ServerId};
+use mgp_types::service::{MemoryAudit, Principal, ServerId};
 use mgp_types::store::MemoryStore;
 use tokio::sync::Semaphore;
 
@@ -24,6 +26,7 @@ use super::caller_view::CallerView;
 use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
+use super::events::{KernelEvents, follow_audit};
 use super::fleet::{
     self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
     StaleLists, load_stored_lists,
@@ -159,10 +162,11 @@ impl KernelBuilder {
     /// # Cancel safety
     /// Dropping the future stops the servers that were started.
     pub async fn build(mut self) -> Result<Kernel, KernelError> {
-        let governance = self.governance().build();
+        let audit = MemoryAudit::new();
+        let governance = self.governance().audit(Arc::new(audit.clone())).build();
         governance.open().await?;
         let loaded = self.load(&governance).await?;
-        self.assemble(governance, ToolIndex::new(), loaded).await
+        self.assemble(governance, ToolIndex::new(), loaded, Some(Arc::new(audit))).await
     }
 
     /// Builds a kernel whose state is in a folder that only its owner may use.
@@ -192,7 +196,8 @@ impl KernelBuilder {
         let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
         let index = index?;
         let loaded = self.load(&governance).await?;
-        self.assemble(governance, index, loaded).await
+        let log = governance.log().cloned().map(|log| Arc::new(log) as Arc<dyn EventSource>);
+        self.assemble(governance, index, loaded, log).await
     }
 
     /// Reads the configuration files; the stored approvals decide which project files are used.
@@ -233,6 +238,7 @@ impl KernelBuilder {
         governance: Governance,
         index: ToolIndex,
         loaded: Option<LoadedConfig>,
+        audit: Option<Arc<dyn EventSource>>,
     ) -> Result<Kernel, KernelError> {
         let depth = hops::depth();
         if hops::is_too_deep(depth) {
@@ -254,7 +260,9 @@ impl KernelBuilder {
         let meta_tools = MetaToolConfig::new(&config);
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let shared = SharedConfig::new(config, broken);
+        let events = KernelEvents::new(&governance, &view);
         let context = FleetContext {
+            events,
             config: shared.clone(),
             bounds,
             governance,
@@ -282,7 +290,8 @@ impl KernelBuilder {
         let dispatcher = Dispatcher::new(fleet.clone(), view, sessions, meta_tools, registrations);
         let config = ActiveConfig::new(shared, interactive, origin.clone());
         let process = ProcessInfo::default();
-        let kernel = Kernel(Arc::new(KernelParts { fleet, dispatcher, process, config }));
+        let kernel = Kernel(Arc::new(KernelParts { fleet, dispatcher, process, config, audit }));
+        tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::follow_files(&kernel, origin, &loaded);
         }

@@ -14,11 +14,11 @@ use mgp_security::{Refusal, Unconfirmed};
 use mgp_types::method::{
     AccessGrant, AccessQuery, AccessRevoke, DiscoveryDeregister, DiscoveryRegister,
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
-    KernelExplain, KernelInfo, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
-    KernelPermissionsRevoke, KernelServers, KernelServersDrain, KernelServersLogs,
-    KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
-    KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, LifecycleShutdown,
-    Request as _,
+    KernelEvents, KernelExplain, KernelInfo, KernelPermissions, KernelPermissionsApprove,
+    KernelPermissionsDeny, KernelPermissionsRevoke, KernelServers, KernelServersDrain,
+    KernelServersLogs, KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions,
+    KernelStop, KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens,
+    LifecycleShutdown, Request as _,
 };
 use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
 use mgp_types::{Object, RpcError};
@@ -26,7 +26,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 /// The command for each method. `mgp/kernel/reload` has no command, because the kernel watches its files.
-const COMMANDS: [(&str, &str); 28] = [
+const COMMANDS: [(&str, &str); 29] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
     (AccessRevoke::METHOD, "mgp access revoke"),
@@ -37,6 +37,7 @@ const COMMANDS: [(&str, &str); 28] = [
     (KernelApprovalsDeny::METHOD, "mgp approvals deny"),
     (KernelAudit::METHOD, "mgp audit query"),
     (KernelAuditVerify::METHOD, "mgp audit verify"),
+    (KernelEvents::METHOD, "mgp events"),
     (KernelInfo::METHOD, "mgp status"),
     (KernelPermissions::METHOD, "mgp permissions ls"),
     (KernelPermissionsApprove::METHOD, "mgp permissions approve"),

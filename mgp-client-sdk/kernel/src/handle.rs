@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_discovery::{OperatorProof, Registrations};
-use mgp_security::Governance;
+use mgp_security::{EventSource, Governance};
 use mgp_toolindex::ToolIndex;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{KernelLogLine, KernelServer, ServerState, ShutdownReason};
@@ -38,6 +38,8 @@ pub(super) struct KernelParts {
     pub(super) dispatcher: Dispatcher,
     pub(super) process: ProcessInfo,
     pub(super) config: ActiveConfig,
+    /// The audit log, whose records about security become events.
+    pub(super) audit: Option<Arc<dyn EventSource>>,
 }
 
 mgp_types::opaque_debug!(Kernel);

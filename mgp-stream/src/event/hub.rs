@@ -6,8 +6,8 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::mgp::{
-    EventAttachment, EventChannel, EventsReplayParams, EventsReplayResult, Severity,
-    SubscribeEventsParams, SubscribeEventsResult, UnsubscribeResult,
+    EventAttachment, EventChannel, EventsReplayParams, EventsReplayResult, KernelEventsParams,
+    KernelEventsResult, Severity, SubscribeEventsParams, SubscribeEventsResult, UnsubscribeResult,
 };
 use mgp_types::service::{BoxFuture, CallKey, Context, Principal, ServerId};
 use mgp_types::sync::RwLock;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::draft::{EventDraft, EventSubject, PublishedEvent};
 use super::pattern::Pattern;
+use super::recent::RecentEvents;
 use super::subscription::{Subscription, Target};
 use super::table::Table;
 
@@ -81,6 +82,7 @@ type Sees = dyn Fn(&Context, &EventSubject) -> bool + Send + Sync;
 pub(super) struct Hub {
     limits: EventLimits,
     sees: Box<Sees>,
+    recent: Option<RecentEvents>,
     pub(super) table: RwLock<Table>,
 }
 
@@ -142,7 +144,32 @@ impl EventHub {
         limits: EventLimits,
         sees: impl Fn(&Context, &EventSubject) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Hub { limits, sees: Box::new(sees), table: RwLock::default() }))
+        Self::build(limits, Box::new(sees), None)
+    }
+
+    /// Creates a hub as [`with_limits`](Self::with_limits), which also keeps the last events for operators.
+    #[must_use]
+    pub fn with_recent(
+        limits: EventLimits,
+        sees: impl Fn(&Context, &EventSubject) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::build(limits, Box::new(sees), Some(RecentEvents::default()))
+    }
+
+    fn build(limits: EventLimits, sees: Box<Sees>, recent: Option<RecentEvents>) -> Self {
+        Self(Arc::new(Hub { limits, sees, recent, table: RwLock::default() }))
+    }
+
+    /// Returns the last events, whoever may see them; empty unless the hub was created with
+    /// [`with_recent`](Self::with_recent).
+    ///
+    /// # Errors
+    /// −32602 if the channel or the time is not valid.
+    pub fn recent(&self, params: &KernelEventsParams) -> Result<KernelEventsResult, RpcError> {
+        self.0
+            .recent
+            .as_ref()
+            .map_or_else(|| Ok(KernelEventsResult::new(0_u64)), |all| all.query(params))
     }
 
     // === Publishing ===
@@ -412,6 +439,9 @@ impl Hub {
         let rank = draft.rank();
         let mut behind = Vec::new();
         let mut event = None;
+        if let Some(recent) = &self.recent {
+            recent.push(event.get_or_insert_with(|| PublishedEvent::new(draft, rank)));
+        }
         let is_known = {
             let table = self.table.read();
             table.each_match(&draft.channel, rank, |subscription| {

@@ -3,6 +3,7 @@
 mod draft;
 mod hub;
 mod pattern;
+mod recent;
 mod router;
 mod subscription;
 mod table;

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod completions;
 pub(crate) mod connect;
 pub(crate) mod doctor;
+pub(crate) mod events;
 mod grant;
 pub(crate) mod import;
 pub(crate) mod index;

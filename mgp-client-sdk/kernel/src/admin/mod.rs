@@ -5,6 +5,7 @@
 
 mod approvals;
 mod audit;
+mod events;
 mod explain;
 mod methods;
 mod permissions;
@@ -12,13 +13,14 @@ mod process;
 mod servers;
 mod tools;
 
-use mgp_types::method::{CallbackRespond, EventsSubscribe, EventsUnsubscribe};
+use mgp_types::method::CallbackRespond;
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
-    KernelExplain, KernelInfo, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
-    KernelPermissionsRevoke, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
-    KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
-    KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens,
+    KernelEvents, KernelExplain, KernelInfo, KernelPermissions, KernelPermissionsApprove,
+    KernelPermissionsDeny, KernelPermissionsRevoke, KernelReload, KernelServers,
+    KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
+    KernelServersStop, KernelSessions, KernelStop, KernelTools, KernelToolsApprove,
+    KernelToolsReject, KernelToolsTokens,
 };
 use mgp_types::service::Router;
 
@@ -52,11 +54,10 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .change::<KernelApprovalsDeny, _, _>(approvals::deny)
         .read::<KernelAudit, _, _>(audit::query)
         .read::<KernelAuditVerify, _, _>(audit::verify)
-        // The kernel does not offer callbacks and events (MGP §13), so as methods they are unknown to every caller.
-        // Called as tools they follow the rules of this router: callers that are not operators are refused, which is
+        .read::<KernelEvents, _, _>(events::recent)
+        // The kernel does not offer callbacks (MGP §13.4), so as a method it is unknown to every caller.
+        // Called as a tool it follows the rules of this router: callers that are not operators are refused, which is
         // recorded.
         .unserved::<CallbackRespond>()
-        .unserved::<EventsSubscribe>()
-        .unserved::<EventsUnsubscribe>()
         .into_router()
 }

@@ -18,6 +18,7 @@ use super::subscriptions::ResourceSubscriptions;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
 use crate::callers::Callers;
+use crate::events::KernelEvents;
 use crate::login::Logins;
 
 /// A function that creates an in-process server; called at each start.
@@ -45,6 +46,7 @@ pub(crate) struct FleetContext {
     /// The changes of lists that clients are notified of next.
     pub(crate) changed_lists: ChangedLists,
     pub(crate) callers: Callers,
+    pub(crate) events: KernelEvents,
     pub(crate) subscriptions: ResourceSubscriptions,
 }
 
@@ -57,6 +59,7 @@ impl FleetContext {
             stale: self.stale.clone(),
             notifications: self.notifications.clone(),
             callers: self.callers.clone(),
+            events: self.events.clone(),
         }
     }
 }

@@ -5,6 +5,7 @@
 mod asking;
 mod changes;
 mod eras;
+mod events;
 mod flow;
 mod hops;
 mod lists;

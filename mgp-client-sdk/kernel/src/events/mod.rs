@@ -1,0 +1,184 @@
+//! The kernel's events: its own, and those of its servers (MGP §13).
+//!
+//! A subscriber receives an event only if it may see the server or tool that the event is about, by the same
+//! decision as lists; operators receive all.
+
+mod forward;
+mod security;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_lifecycle::Transition;
+use mgp_security::{Administration, Governance};
+use mgp_server_sdk::{EventDraft, EventHub, EventLimits, EventSubject};
+use mgp_types::RpcError;
+use mgp_types::mgp::{ServerState, Severity};
+use mgp_types::service::{AgentId, Context, ServerId};
+use serde::Serialize;
+
+use self::forward::ForwardLog;
+use crate::caller_view::CallerView;
+
+pub(crate) use self::security::follow as follow_audit;
+
+/// The channels of the kernel itself.
+const CHANNELS: [(&str, &str); 10] = [
+    ("system.server_state", "A server changed its state"),
+    ("system.error", "A server failed"),
+    (TOOL_STARTED, "A call of a tool began"),
+    (TOOL_COMPLETED, "A call of a tool ended with a result"),
+    (TOOL_FAILED, "A call of a tool failed or was refused"),
+    ("security.access_denied", "A caller was refused"),
+    ("security.validation_failed", "A validator rejected the arguments of a call"),
+    ("security.definition_changed", "The definition of a tool changed"),
+    ("approvals.requested", "A decision waits for an operator"),
+    ("approvals.decided", "An operator decided"),
+];
+
+const TOOL_STARTED: &str = "tool.started";
+const TOOL_COMPLETED: &str = "tool.completed";
+const TOOL_FAILED: &str = "tool.failed";
+
+/// The events of a kernel; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct KernelEvents {
+    hub: EventHub,
+    forwards: Arc<ForwardLog>,
+}
+
+mgp_types::opaque_debug!(KernelEvents);
+
+/// The end of a call of a tool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ToolEnd<'a> {
+    Completed,
+    /// The tool ran and reported a failure.
+    ToolFailed,
+    Failed(&'a RpcError),
+}
+
+impl KernelEvents {
+    pub(crate) fn new(governance: &Governance, view: &CallerView) -> Self {
+        let (governance, view) = (governance.clone(), view.clone());
+        let sees = move |cx: &Context, subject: &EventSubject| {
+            governance.is_operator(cx, Administration::Reads) || may_see(&view, cx, subject)
+        };
+        let hub = EventHub::with_recent(EventLimits::default(), sees);
+        for (channel, description) in CHANNELS {
+            hub.declare(channel, description);
+        }
+        Self { hub, forwards: Arc::default() }
+    }
+
+    pub(crate) fn hub(&self) -> &EventHub {
+        &self.hub
+    }
+
+    /// Publishes without waiting for slow subscribers: the kernel must not wait for a client.
+    fn publish(&self, draft: EventDraft) {
+        drop(self.hub.publish(draft));
+    }
+
+    /// Publishes a new state of a server.
+    pub(crate) fn server_state(&self, server: &ServerId, change: &Transition) {
+        let mut subject = EventSubject::default();
+        subject.server = Some(server.clone());
+        let params = change.to_params(Some(server));
+        let is_failure = change.to == ServerState::Error;
+        let severity = if is_failure { Severity::Error } else { Severity::Info };
+        let draft = |channel| EventDraft::new(channel).severity(severity.clone());
+        let drafts =
+            [Some(draft("system.server_state")), is_failure.then(|| draft("system.error"))];
+        for draft in drafts.into_iter().flatten() {
+            if let Ok(draft) = draft.data(&params) {
+                self.publish(draft.subject(subject.clone()));
+            }
+        }
+    }
+
+    /// Publishes the start of a call.
+    pub(crate) fn tool_started(&self, cx: &Context, server: &ServerId, tool: &str) {
+        let data = ToolData::new(cx, server, tool);
+        self.publish_tool(TOOL_STARTED, Severity::Info, cx, server, tool, &data);
+    }
+
+    /// Publishes the end of a call.
+    pub(crate) fn tool_ended(
+        &self,
+        cx: &Context,
+        server: &ServerId,
+        tool: &str,
+        time: Duration,
+        end: ToolEnd<'_>,
+    ) {
+        let mut data = ToolData::new(cx, server, tool);
+        data.duration_ms = Some(mgp_types::millis(time));
+        if let ToolEnd::Failed(error) = end {
+            data.code = Some(error.code().0);
+        }
+        let (channel, severity) = match end {
+            ToolEnd::Completed => (TOOL_COMPLETED, Severity::Info),
+            ToolEnd::ToolFailed | ToolEnd::Failed(_) => (TOOL_FAILED, Severity::Warning),
+        };
+        self.publish_tool(channel, severity, cx, server, tool, &data);
+    }
+
+    fn publish_tool(
+        &self,
+        channel: &str,
+        severity: Severity,
+        cx: &Context,
+        server: &ServerId,
+        tool: &str,
+        data: &ToolData<'_>,
+    ) {
+        let mut subject = EventSubject::default();
+        subject.server = Some(server.clone());
+        subject.tool = Some(tool.to_owned());
+        subject.tenant = Some(cx.principal.tenant().clone());
+        if let Ok(draft) = EventDraft::new(channel).severity(severity).data(data) {
+            self.publish(draft.subject(subject));
+        }
+    }
+}
+
+/// The data of an event about a call.
+#[derive(Serialize)]
+struct ToolData<'a> {
+    server_id: &'a str,
+    tool_name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<i32>,
+}
+
+impl<'a> ToolData<'a> {
+    fn new(cx: &'a Context, server: &'a ServerId, tool: &'a str) -> Self {
+        Self {
+            server_id: server.as_str(),
+            tool_name: tool,
+            agent_id: cx.principal.as_agent().map(AgentId::as_str),
+            trace_id: cx.trace.as_deref(),
+            duration_ms: None,
+            code: None,
+        }
+    }
+}
+
+/// Returns whether a caller without authority may see an event, as it would see its subject in lists.
+fn may_see(view: &CallerView, cx: &Context, subject: &EventSubject) -> bool {
+    let is_foreign = subject.owner.as_ref().is_some_and(|owner| *owner != cx.principal)
+        || subject.tenant.as_ref().is_some_and(|tenant| tenant != cx.principal.tenant());
+    match (&subject.server, &subject.tool) {
+        _ if is_foreign => false,
+        (Some(server), Some(tool)) => view.shows(cx, server.as_str(), tool),
+        (Some(server), None) => view.sees_server(cx, server),
+        (None, _) => false,
+    }
+}
