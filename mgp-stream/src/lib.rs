@@ -16,5 +16,8 @@ mod readme {}
 pub use cancel::{Cancel, CancelLayer, CancelSignal};
 pub use collect::{Collect, CollectLayer};
 pub use emit::{Emit, EmitLayer};
-pub use event::{AttachedEvents, EventDraft, EventHub, EventLimits, EventSubject, Publishing};
+pub use event::{
+    AttachedEvents, EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject,
+    Publishing, ReadEvent, StoredEvent, StoredSubscription,
+};
 pub use route::{Route, RouteLayer};

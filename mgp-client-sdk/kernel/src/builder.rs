@@ -14,7 +14,7 @@ use mgp_security::{
 use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
 use mgp_types::service::{MemoryAudit, Principal, ServerId};
-use mgp_types::store::MemoryStore;
+use mgp_types::store::{Db, MemoryStore};
 use tokio::sync::Semaphore;
 
 use super::active_config::{
@@ -56,6 +56,12 @@ pub struct KernelBuilder {
     judge: Option<Arc<dyn CodeJudge>>,
     registration: RegistrationConfig,
     logins: Logins,
+}
+
+/// What is read and kept besides the rules: the audit log, and the database of a kernel in a folder.
+struct KernelStores {
+    audit: Option<Arc<dyn EventSource>>,
+    db: Option<Db>,
 }
 
 impl Default for KernelBuilder {
@@ -166,7 +172,8 @@ impl KernelBuilder {
         let governance = self.governance().audit(Arc::new(audit.clone())).build();
         governance.open().await?;
         let loaded = self.load(&governance).await?;
-        self.assemble(governance, ToolIndex::new(), loaded, Some(Arc::new(audit))).await
+        let stores = KernelStores { audit: Some(Arc::new(audit)), db: None };
+        self.assemble(governance, ToolIndex::new(), loaded, stores).await
     }
 
     /// Builds a kernel whose state is in a folder that only its owner may use.
@@ -192,12 +199,12 @@ impl KernelBuilder {
         }
         self.logins = Logins::in_folder(folder);
         self.expander = self.expander.secrets(SecretFile::in_folder(folder));
-        let index = |db| ToolIndex::builder().open(db);
-        let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
+        let index = |db: Db| async { (ToolIndex::builder().open(db.clone()).await, db) };
+        let (governance, (index, db)) = self.governance().in_folder_beside(folder, index).await?;
         let index = index?;
         let loaded = self.load(&governance).await?;
         let log = governance.log().cloned().map(|log| Arc::new(log) as Arc<dyn EventSource>);
-        self.assemble(governance, index, loaded, log).await
+        self.assemble(governance, index, loaded, KernelStores { audit: log, db: Some(db) }).await
     }
 
     /// Reads the configuration files; the stored approvals decide which project files are used.
@@ -238,7 +245,7 @@ impl KernelBuilder {
         governance: Governance,
         index: ToolIndex,
         loaded: Option<LoadedConfig>,
-        audit: Option<Arc<dyn EventSource>>,
+        KernelStores { audit, db }: KernelStores,
     ) -> Result<Kernel, KernelError> {
         let depth = hops::depth();
         if hops::is_too_deep(depth) {
@@ -261,6 +268,9 @@ impl KernelBuilder {
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let shared = SharedConfig::new(config, broken);
         let events = KernelEvents::new(&governance, &view);
+        if let Some(db) = db {
+            events.hub().keep_in_db(db).await?;
+        }
         let context = FleetContext {
             events,
             config: shared.clone(),

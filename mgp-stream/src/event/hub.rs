@@ -1,7 +1,7 @@
 //! The hub: takes published events and hands them to the subscriptions that match.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use mgp_types::mgp::{
     KernelEventsResult, Severity, SubscribeEventsParams, SubscribeEventsResult, UnsubscribeResult,
 };
 use mgp_types::service::{BoxFuture, CallKey, Context, Principal, ServerId};
+use mgp_types::store::StoreError;
 use mgp_types::sync::RwLock;
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use serde::Serialize;
@@ -17,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::draft::{EventDraft, EventSubject, PublishedEvent};
+use super::journal::{EventStore, Journal};
 use super::pattern::Pattern;
 use super::recent::RecentEvents;
 use super::subscription::{Subscription, Target};
@@ -27,6 +29,9 @@ const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The maximum number of known channels.
 const MAX_CHANNELS: usize = 4_096;
+
+/// The maximum number of durable subscriptions of a principal.
+const MAX_DURABLE: usize = 16;
 
 /// The maximum number of channels in a request.
 const MAX_REQUESTED: usize = 64;
@@ -83,6 +88,8 @@ pub(super) struct Hub {
     limits: EventLimits,
     sees: Box<Sees>,
     recent: Option<RecentEvents>,
+    /// The place of durable subscriptions, if there is one.
+    pub(super) journal: OnceLock<Arc<Journal>>,
     pub(super) table: RwLock<Table>,
 }
 
@@ -157,7 +164,13 @@ impl EventHub {
     }
 
     fn build(limits: EventLimits, sees: Box<Sees>, recent: Option<RecentEvents>) -> Self {
-        Self(Arc::new(Hub { limits, sees, recent, table: RwLock::default() }))
+        Self(Arc::new(Hub {
+            limits,
+            sees,
+            recent,
+            journal: OnceLock::new(),
+            table: RwLock::default(),
+        }))
     }
 
     /// Returns the last events, whoever may see them; empty unless the hub was created with
@@ -193,23 +206,96 @@ impl EventHub {
         );
     }
 
-    /// Publishes an event. The event is handed over before this returns; the future waits until subscribers that
-    /// read have room for more, at most a quarter of a second.
+    /// Publishes an event. The event is handed over before this returns; the future waits until it is stored for
+    /// durable subscriptions, and until subscribers that read have room for more, at most a quarter of a second.
     ///
     /// # Errors
-    /// −32602 if the channel has no valid name, the data is too large, or more than 10 events caused each other.
+    /// −32602 if the channel has no valid name, the data is too large, or more than 10 events caused each other; 3001
+    /// or 3003 if it cannot be stored.
     pub fn publish(&self, draft: EventDraft) -> Publishing {
-        Publishing(match self.0.publish(&draft) {
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-            Ok(behind) if behind.is_empty() => Box::pin(std::future::ready(Ok(()))),
-            Ok(behind) => Box::pin(async move {
-                let deadline = Instant::now() + ROOM_TIMEOUT;
-                for subscription in behind {
-                    subscription.wait_for_room(deadline).await;
-                }
-                Ok(())
-            }),
-        })
+        let behind = match self.0.publish(&draft) {
+            Err(error) => return Publishing(Box::pin(std::future::ready(Err(error)))),
+            Ok(behind) => behind,
+        };
+        let storing = self.storing();
+        if behind.is_empty() && storing.is_none() {
+            return Publishing(Box::pin(std::future::ready(Ok(()))));
+        }
+        Publishing(Box::pin(async move {
+            if let Some((journal, row)) = storing {
+                journal.wait_stored(row).await?;
+            }
+            let deadline = Instant::now() + ROOM_TIMEOUT;
+            for subscription in behind {
+                subscription.wait_for_room(deadline).await;
+            }
+            Ok(())
+        }))
+    }
+
+    /// Waits until all events that were published are stored for durable subscriptions.
+    ///
+    /// # Errors
+    /// 3003 if that takes too long.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub async fn flush(&self) -> Result<(), RpcError> {
+        match self.storing() {
+            Some((journal, row)) => journal.wait_stored(row).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether events wait to be stored.
+    #[must_use]
+    pub fn is_storing(&self) -> bool {
+        self.storing().is_some()
+    }
+
+    fn storing(&self) -> Option<(Arc<Journal>, u64)> {
+        let journal = self.0.journal.get()?;
+        Some((Arc::clone(journal), journal.unstored()?))
+    }
+
+    /// Keeps durable subscriptions in a store, and restores those that it has. Only the first call has an effect.
+    ///
+    /// # Errors
+    /// The error of the store.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, there are no durable subscriptions.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn keep_in(&self, store: Arc<dyn EventStore>) -> Result<(), StoreError> {
+        let stored = store.load().await?;
+        if self.0.journal.set(Arc::new(Journal::new(store))).is_err() {
+            return Ok(());
+        }
+        let mut table = self.0.table.write();
+        for one in stored {
+            let restored = Subscription::from_stored(&one);
+            let inserted =
+                restored.and_then(|restored| table.insert(&self.0.limits, &Arc::new(restored)));
+            if let Err(error) = inserted {
+                tracing::warn!(subscription = one.id, %error, "durable subscription dropped");
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps durable subscriptions in a database, which other parts of the program may share; see
+    /// [`keep_in`](Self::keep_in).
+    ///
+    /// # Errors
+    /// The error of the store.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, there are no durable subscriptions.
+    #[cfg(feature = "sqlite")]
+    pub async fn keep_in_db(&self, db: mgp_types::store::Db) -> Result<(), StoreError> {
+        self.keep_in(Arc::new(super::sqlite::SqliteEvents::open(db).await?)).await
     }
 
     /// Publishes an event with a severity and data.
@@ -238,7 +324,7 @@ impl EventHub {
     // === Subscribing ===
 
     /// Subscribes the caller of a request, or continues a subscription of the same principal.
-    pub(super) fn subscribe(
+    pub(super) async fn subscribe(
         &self,
         cx: &Context,
         params: &SubscribeEventsParams,
@@ -246,6 +332,7 @@ impl EventHub {
         if let Some(id) = &params.subscription_id {
             return self.resume(cx, id, params.after_seq);
         }
+        let is_durable = params.durable == Some(true);
         let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
         check_filter(params)?;
         if params.channels.is_empty() || params.channels.len() > MAX_REQUESTED {
@@ -253,15 +340,13 @@ impl EventHub {
                 "name 1 to {MAX_REQUESTED} channels; `mgp/events/channels` lists them"
             )));
         }
-        if params.durable == Some(true) {
-            return Err(RpcError::invalid_params(
-                "this server keeps no events of absent subscribers; omit `durable`",
-            ));
-        }
         let patterns = Pattern::parse_all(&params.channels)?;
         let id = format!("sub-{}", random_name()?);
         let rank = min.map_or(0, Severity::rank);
-        let subscription = Arc::new(Subscription::new(id.clone(), cx, patterns, rank, false));
+        let subscription = Arc::new(Subscription::new(id.clone(), cx, patterns, rank, is_durable));
+        if is_durable {
+            self.store(cx, &subscription).await?;
+        }
         let (subscribed, unsupported) = {
             let mut table = self.0.table.write();
             self.0.remove_expired(&mut table);
@@ -276,11 +361,30 @@ impl EventHub {
                 }
             };
             cx.scope.on_end(end).keep();
-            self.attach_session(cx, &subscription, None);
         }
+        self.attach_session(cx, &subscription, None);
         let mut result = SubscribeEventsResult::new(subscribed, id);
         result.unsupported = unsupported;
         Ok(result)
+    }
+
+    /// Stores a new durable subscription, unless its principal has too many.
+    pub(super) async fn store(&self, cx: &Context, new: &Subscription) -> Result<(), RpcError> {
+        let journal = self.0.journal.get().ok_or_else(|| {
+            RpcError::invalid_params(
+                "this server keeps no events of absent subscribers; omit `durable`",
+            )
+        })?;
+        let is_own = |one: &&Arc<Subscription>| one.is_durable && *one.principal() == cx.principal;
+        if self.0.table.read().all().filter(is_own).count() >= MAX_DURABLE {
+            return Err(RpcError::new(
+                ErrorCode::RESOURCE_EXHAUSTED,
+                format!(
+                    "a caller may have {MAX_DURABLE} durable subscriptions; unsubscribe from another one first"
+                ),
+            ));
+        }
+        Ok(journal.store.put(new.to_stored()).await?)
     }
 
     /// Continues a subscription of the same principal on another connection.
@@ -358,11 +462,16 @@ impl EventHub {
         };
         if let Some(subscription) = &removed {
             subscription.wait_idle().await;
+            if let Some(journal) = self.0.journal.get().filter(|_| subscription.is_durable)
+                && let Err(error) = journal.store.remove(&id).await
+            {
+                tracing::warn!(%error, "durable subscription not removed from the store");
+            }
         }
         UnsubscribeResult::new(id, removed.is_some())
     }
 
-    pub(super) fn replay(
+    pub(super) async fn replay(
         &self,
         cx: &Context,
         params: EventsReplayParams,
@@ -370,7 +479,12 @@ impl EventHub {
         let subscription = self.0.find(&cx.principal, &params.subscription_id)?;
         let limit = params.limit.unwrap_or(DEFAULT_REPLAY).clamp(1, MAX_REPLAY);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut replayed = subscription.replay(params.after_seq.unwrap_or(0), limit);
+        let after = params.after_seq.unwrap_or(0);
+        let mut replayed = if subscription.is_durable {
+            subscription.replay_stored(&self.0, after, limit).await?
+        } else {
+            subscription.replay(after, limit)
+        };
         let (mut events, mut bytes) = (Vec::new(), 0);
         for (seq, event) in replayed.events {
             if bytes + event.members.len() > MAX_REPLAY_BYTES && !events.is_empty() {
@@ -438,7 +552,7 @@ impl Hub {
         draft.check()?;
         let rank = draft.rank();
         let mut behind = Vec::new();
-        let mut event = None;
+        let (mut event, mut refusal) = (None, None);
         if let Some(recent) = &self.recent {
             recent.push(event.get_or_insert_with(|| PublishedEvent::new(draft, rank)));
         }
@@ -446,8 +560,13 @@ impl Hub {
             let table = self.table.read();
             table.each_match(&draft.channel, rank, |subscription| {
                 let event = event.get_or_insert_with(|| PublishedEvent::new(draft, rank));
-                if subscription.push(self, event) {
-                    behind.push(Arc::clone(subscription));
+                match self.journal.get().filter(|_| subscription.is_durable) {
+                    Some(journal) => {
+                        refusal =
+                            journal.append(self, subscription, event).err().or(refusal.take());
+                    }
+                    None if subscription.push(self, event) => behind.push(Arc::clone(subscription)),
+                    None => {}
                 }
             });
             let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
@@ -457,7 +576,21 @@ impl Hub {
             let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
             self.add_channels([((draft.channel.clone(), origin), None)]);
         }
-        Ok(behind)
+        refusal.map_or(Ok(behind), Err)
+    }
+
+    /// Returns stored events of a durable subscription.
+    pub(super) async fn read_stored(
+        &self,
+        id: &str,
+        after: u64,
+        until: u64,
+        max: usize,
+    ) -> Result<Vec<(u64, Arc<PublishedEvent>)>, StoreError> {
+        let journal = self.journal.get().ok_or(StoreError::NotLoaded)?;
+        let rows = journal.store.read(id, after, until, max).await?;
+        let read = |(seq, text): (u64, String)| Some((seq, PublishedEvent::from_stored(&text)?));
+        Ok(rows.into_iter().filter_map(read).collect())
     }
 
     /// Splits requested channels into known ones that match, and those that match none yet.
@@ -491,7 +624,11 @@ impl Hub {
     }
 
     /// Returns a subscription of a principal; those of others do not exist for it.
-    fn find(&self, principal: &Principal, id: &str) -> Result<Arc<Subscription>, RpcError> {
+    pub(super) fn find(
+        &self,
+        principal: &Principal,
+        id: &str,
+    ) -> Result<Arc<Subscription>, RpcError> {
         let table = self.table.read();
         let is_own = |found: &&Arc<Subscription>| {
             found.principal() == principal && !found.is_expired(Instant::now())
@@ -504,6 +641,10 @@ impl Hub {
                 format!("there is no subscription `{id}`; it may have ended, so subscribe again"),
             )
         })
+    }
+
+    pub(super) fn insert(&self, new: &Arc<Subscription>) -> Result<(), RpcError> {
+        self.table.write().insert(&self.limits, new)
     }
 
     fn remove(&self, id: &str) -> Option<Arc<Subscription>> {

@@ -2,9 +2,14 @@
 
 mod draft;
 mod hub;
+mod journal;
 mod pattern;
+mod reader;
 mod recent;
 mod router;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod stored;
 mod subscription;
 mod table;
 #[cfg(test)]
@@ -12,3 +17,5 @@ mod tests;
 
 pub use draft::{EventDraft, EventSubject};
 pub use hub::{AttachedEvents, EventHub, EventLimits, Publishing};
+pub use journal::{EventStore, StoredEvent, StoredSubscription};
+pub use reader::{EventReader, ReadEvent};

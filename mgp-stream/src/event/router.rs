@@ -14,16 +14,16 @@ impl EventHub {
             (self.clone(), self.clone(), self.clone(), self.clone());
         Router::new()
             .on::<EventsSubscribe, _, _>(move |cx, params| {
-                let answer = subscribing.subscribe(&cx, &params);
-                async move { answer }
+                let hub = subscribing.clone();
+                async move { hub.subscribe(&cx, &params).await }
             })
             .on::<EventsUnsubscribe, _, _>(move |cx, params| {
                 let hub = ending.clone();
                 async move { Ok(hub.unsubscribe(&cx.principal, params.subscription_id).await) }
             })
             .on::<EventsReplay, _, _>(move |cx, params| {
-                let answer = replaying.replay(&cx, params);
-                async move { answer }
+                let hub = replaying.clone();
+                async move { hub.replay(&cx, params).await }
             })
             .on::<EventsChannels, _, _>(move |cx, _| {
                 let channels = listing.channels(&cx);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use mgp_types::mcp::key;
 use mgp_types::method::{EventNotification, Notification as _};
 use mgp_types::service::{
-    Call, CallKey, Context, Method, Params, Principal, Scope, ScopeId, ScopeKind,
+    Call, CallKey, Context, Method, Params, Peer, Principal, Scope, ScopeId, ScopeKind,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
@@ -21,7 +21,9 @@ use tokio::time::Instant;
 
 use super::draft::PublishedEvent;
 use super::hub::Hub;
+use super::journal::StoredSubscription;
 use super::pattern::Pattern;
+use super::stored::Terms;
 
 /// The number of events that a subscription keeps, if they are not too large.
 pub(super) const MAX_KEPT: usize = 1_024;
@@ -31,6 +33,13 @@ const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// The number of unsent events from which on publishers wait for the subscriber.
 const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
+
+/// The number of events that a durable subscription keeps, and their maximum size in bytes.
+const MAX_STORED: usize = 10_000;
+const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
+
+/// The delay after the store could not be read.
+const READ_DELAY: Duration = Duration::from_secs(1);
 
 /// The time for which a subscription without a connection stays after its last use.
 pub(super) const LEASE: Duration = Duration::from_mins(5);
@@ -49,6 +58,8 @@ pub(super) struct Subscription {
     state: Mutex<SubscriptionState>,
     /// Notified when events were sent.
     sent: Notify,
+    /// Notified when events were stored.
+    pub(super) changed: Notify,
     /// Notified when the subscription has ended.
     ended: Notify,
     /// Held while an event is sent.
@@ -60,6 +71,10 @@ pub(super) struct Subscription {
 struct SubscriptionState {
     kept: VecDeque<Arc<PublishedEvent>>,
     kept_bytes: usize,
+    /// The sizes of the stored events of a durable subscription, in place of `kept`.
+    sizes: VecDeque<u32>,
+    /// The last event that is stored.
+    stored: u64,
     next_seq: u64,
     /// The last event that was sent or dropped.
     cursor: u64,
@@ -83,6 +98,9 @@ pub(super) struct Target {
     pub(super) runtime: Handle,
 }
 
+/// Events to send to a target, and how many before them were dropped.
+type Batch = (Target, Vec<(u64, Arc<PublishedEvent>)>, u64);
+
 /// The part of a subscription that a replay returns.
 pub(super) struct Replayed {
     pub(super) events: Vec<(u64, Arc<PublishedEvent>)>,
@@ -104,6 +122,8 @@ impl Subscription {
         let state = SubscriptionState {
             kept: VecDeque::new(),
             kept_bytes: 0,
+            sizes: VecDeque::new(),
+            stored: 0,
             next_seq: 1,
             cursor: 0,
             viewer: viewer(cx),
@@ -121,9 +141,34 @@ impl Subscription {
             is_durable,
             state: Mutex::new(state),
             sent: Notify::new(),
+            changed: Notify::new(),
             ended: Notify::new(),
             sending: tokio::sync::Mutex::default(),
             is_stuck: AtomicBool::new(false),
+        }
+    }
+
+    /// Creates a subscription as it was stored; nobody is attached to it.
+    pub(super) fn from_stored(stored: &StoredSubscription) -> Result<Self, RpcError> {
+        let (principal, patterns, rank) = Terms::read(&stored.terms)?;
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);
+        let mut new = Self::new(stored.id.clone(), &cx, patterns, rank, true);
+        let state = new.state.get_mut();
+        state.kept_bytes = stored.sizes.iter().map(|size| *size as usize).sum();
+        state.sizes = stored.sizes.iter().copied().collect();
+        (state.next_seq, state.stored) = (stored.next_seq, stored.next_seq - 1);
+        state.cursor = stored.cursor.min(state.stored);
+        Ok(new)
+    }
+
+    pub(super) fn to_stored(&self) -> StoredSubscription {
+        let state = self.state.lock();
+        StoredSubscription {
+            id: self.id.clone(),
+            terms: Terms::to_json(&self.principal, &self.patterns, self.rank),
+            next_seq: state.next_seq,
+            sizes: Vec::new(),
+            cursor: state.cursor,
         }
     }
 
@@ -149,6 +194,9 @@ impl Subscription {
 
     /// Returns whether the subscription is neither attached nor used any more.
     pub(super) fn is_expired(&self, now: Instant) -> bool {
+        if self.is_durable {
+            return false;
+        }
         let state = self.state.lock();
         state.target.is_none() && state.expires_at.is_some_and(|at| at <= now)
     }
@@ -172,6 +220,33 @@ impl Subscription {
         state.target.is_some()
             && state.next_seq - 1 - state.cursor >= HIGH_MARK
             && !self.is_stuck.load(Ordering::Relaxed)
+    }
+
+    /// Numbers an event of a durable subscription, if the subscriber may see it; also returns the number of the oldest
+    /// event to keep.
+    pub(super) fn number(&self, hub: &Hub, event: &PublishedEvent) -> Option<(u64, u64)> {
+        let mut state = self.state.lock();
+        if state.is_ended || !hub.sees(&state.viewer, &event.subject) {
+            return None;
+        }
+        let size = u32::try_from(event.bytes()).unwrap_or(u32::MAX);
+        state.sizes.push_back(size);
+        state.kept_bytes += size as usize;
+        state.next_seq += 1;
+        while state.sizes.len() > MAX_STORED || state.kept_bytes > MAX_STORED_BYTES {
+            let oldest = state.sizes.pop_front();
+            state.kept_bytes -= oldest.unwrap_or_default() as usize;
+        }
+        Some((state.next_seq - 1, state.first()))
+    }
+
+    /// Records that an event is stored, so that it may be sent.
+    pub(super) fn stored(self: &Arc<Self>, hub: &Arc<Hub>, seq: u64) {
+        let mut state = self.state.lock();
+        state.stored = state.stored.max(seq);
+        self.start_sending(&mut state, hub);
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     fn start_sending(self: &Arc<Self>, state: &mut SubscriptionState, hub: &Arc<Hub>) {
@@ -207,7 +282,10 @@ impl Subscription {
 
     /// Sends the kept events until there are none left, or there is no target.
     async fn send_all(self: Arc<Self>, hub: Arc<Hub>) {
-        while let Some((target, batch, mut dropped)) = self.take_batch() {
+        loop {
+            let taken =
+                if self.is_durable { self.take_stored(&hub).await } else { self.take_batch() };
+            let Some((target, batch, mut dropped)) = taken else { break };
             for (seq, event) in batch {
                 if !self.send(&hub, &target, seq, &event, dropped).await {
                     return;
@@ -274,9 +352,69 @@ impl Subscription {
         peer.send(call).await.map(drop)
     }
 
+    /// Takes the next stored events, as [`take_batch`](Self::take_batch) does.
+    async fn take_stored(&self, hub: &Hub) -> Option<Batch> {
+        loop {
+            let (target, after, stored) = {
+                let mut state = self.state.lock();
+                let target =
+                    state.target.clone().filter(|_| !state.is_ended && state.cursor < state.stored);
+                let Some(target) = target else {
+                    state.is_sending = false;
+                    return None;
+                };
+                (target, state.cursor, state.stored)
+            };
+            let read = hub.read_stored(&self.id, after, stored, BATCH).await;
+            match read {
+                Ok(events) if events.is_empty() => {
+                    let mut state = self.state.lock();
+                    state.cursor = state.cursor.max(stored);
+                }
+                Ok(events) => {
+                    let dropped = events[0].0 - after - 1;
+                    return Some((target, events, dropped));
+                }
+                Err(error) => {
+                    tracing::warn!(subscription = %self.id, %error, "retry: stored events cannot be read");
+                    tokio::time::sleep(READ_DELAY).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the stored events of a durable subscription after a number, up to the last one that is stored.
+    pub(super) async fn replay_stored(
+        &self,
+        hub: &Hub,
+        after: u64,
+        limit: usize,
+    ) -> Result<Replayed, RpcError> {
+        let (stored, first) = {
+            let state = self.state.lock();
+            (state.stored, state.first())
+        };
+        let mut events = hub.read_stored(&self.id, after, stored, limit + 1).await?;
+        let has_more = events.len() > limit;
+        events.truncate(limit);
+        let truncated = first > after + 1 && after < stored;
+        Ok(Replayed { events, has_more, truncated })
+    }
+
+    /// Sets the last event that a consumer in this process has processed.
+    pub(super) fn set_cursor(&self, seq: u64) {
+        let mut state = self.state.lock();
+        state.cursor = state.cursor.max(seq);
+    }
+
+    /// Returns the last processed and the last stored event.
+    pub(super) fn positions(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.cursor, state.stored)
+    }
+
     /// Takes the next events; without any, the sending task must end.
-    #[expect(clippy::type_complexity, reason = "the parts are used at one place")]
-    fn take_batch(&self) -> Option<(Target, Vec<(u64, Arc<PublishedEvent>)>, u64)> {
+    fn take_batch(&self) -> Option<Batch> {
         let mut state = self.state.lock();
         let (mut events, dropped) = state.after(state.cursor, BATCH);
         let target = state.target.clone().filter(|_| !state.is_ended && !events.is_empty());
@@ -315,9 +453,9 @@ impl Subscription {
             state.cursor = after.min(state.next_seq - 1);
         }
         state.target = Some(target);
-        let (_, dropped) = state.after(state.cursor, 0);
+        let is_truncated = state.first() > state.cursor + 1;
         self.start_sending(&mut state, hub);
-        dropped > 0
+        is_truncated
     }
 
     /// Detaches a target, if it is still the current one.
@@ -347,9 +485,14 @@ impl Subscription {
 }
 
 impl SubscriptionState {
+    /// Returns the number of the oldest event that is kept, or of the next one.
+    fn first(&self) -> u64 {
+        self.next_seq - (self.kept.len() + self.sizes.len()) as u64
+    }
+
     /// Returns up to `max` kept events after a number, and how many before them are lost.
     fn after(&self, seq: u64, max: usize) -> (Vec<(u64, Arc<PublishedEvent>)>, u64) {
-        let first = self.next_seq - self.kept.len() as u64;
+        let first = self.first();
         let from = (seq + 1).max(first);
         let skip = usize::try_from(from - first).unwrap_or(usize::MAX);
         let events = (from..).zip(self.kept.iter().skip(skip).cloned());

@@ -106,6 +106,7 @@ pub(super) fn call(
             Err(error) => ToolEnd::Failed(error),
         };
         events.tool_ended(&cx, server.id(), tool.name(), started.elapsed(), end);
+        events.wait_stored().await;
         if has_access {
             let is_answered = matches!(end, ToolEnd::Completed);
             let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };

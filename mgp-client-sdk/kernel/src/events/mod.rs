@@ -75,6 +75,16 @@ impl KernelEvents {
         &self.hub
     }
 
+    /// Waits until the events so far are stored for durable subscriptions, so that the answer to a call acknowledges
+    /// the events that its server published during the call.
+    pub(crate) async fn wait_stored(&self) {
+        if self.hub.is_storing()
+            && let Err(error) = self.hub.flush().await
+        {
+            tracing::warn!(%error, "events of durable subscriptions are not stored");
+        }
+    }
+
     /// Publishes without waiting for slow subscribers: the kernel must not wait for a client.
     fn publish(&self, draft: EventDraft) {
         drop(self.hub.publish(draft));

@@ -1,5 +1,7 @@
 //! Events reach exactly those that subscribed and may see them, and a subscriber that does not read disturbs no other.
 
+mod durable;
+
 use std::sync::Arc;
 use std::time::Duration;
 
