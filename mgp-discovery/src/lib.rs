@@ -28,8 +28,8 @@ pub use config::{
     GovernanceConfig, Isolation, KEYS, KernelConfig, KeyKind, LoginScope, OnUngranted,
     OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments, RegistrationAllowList,
     RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits, Surface, TargetConfig,
-    ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits, nearest,
-    parse_duration,
+    ToolBudgetConfig, ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits,
+    nearest, parse_duration,
 };
 pub use error::DiscoveryError;
 pub use expand::{

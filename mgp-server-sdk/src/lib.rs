@@ -152,7 +152,9 @@ pub use mgp_security as security;
 #[cfg(feature = "http")]
 pub use mgp_security::auth;
 pub use mgp_security::{GrantState, Grants};
-pub use mgp_stream::{EventDraft, EventHub, EventLimits, EventSubject};
+pub use mgp_stream::{
+    EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject, ReadEvent,
+};
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
     AnswerMode, ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService,

@@ -26,7 +26,7 @@ use super::caller_view::CallerView;
 use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
-use super::events::{KernelEvents, follow_audit};
+use super::events::{KernelEvents, WebhookContext, follow_audit};
 use super::fleet::{
     self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
     StaleLists, load_stored_lists,
@@ -266,11 +266,17 @@ impl KernelBuilder {
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
         let meta_tools = MetaToolConfig::new(&config);
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
-        let shared = SharedConfig::new(config, broken);
         let events = KernelEvents::new(&governance, &view);
         if let Some(db) = db {
             events.hub().keep_in_db(db).await?;
+            let (hub, store) = (events.hub().clone(), Arc::clone(&store));
+            let (expander, proxy) = (expander.clone(), logins.proxy().clone());
+            let webhooks = WebhookContext { hub, store, expander, proxy };
+            for (name, webhook) in &config.kernel.webhooks {
+                events.webhooks.start(&webhooks, name, webhook.clone());
+            }
         }
+        let shared = SharedConfig::new(config, broken);
         let context = FleetContext {
             events,
             config: shared.clone(),

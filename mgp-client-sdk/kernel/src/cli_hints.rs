@@ -18,7 +18,7 @@ use mgp_types::method::{
     KernelPermissionsDeny, KernelPermissionsRevoke, KernelServers, KernelServersDrain,
     KernelServersLogs, KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions,
     KernelStop, KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens,
-    LifecycleShutdown, Request as _,
+    KernelWebhooks, LifecycleShutdown, Request as _,
 };
 use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
 use mgp_types::{Object, RpcError};
@@ -26,7 +26,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 /// The command for each method. `mgp/kernel/reload` has no command, because the kernel watches its files.
-const COMMANDS: [(&str, &str); 29] = [
+const COMMANDS: [(&str, &str); 30] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
     (AccessRevoke::METHOD, "mgp access revoke"),
@@ -55,6 +55,7 @@ const COMMANDS: [(&str, &str); 29] = [
     (KernelToolsApprove::METHOD, "mgp tools approve"),
     (KernelToolsReject::METHOD, "mgp tools approve --reject"),
     (KernelToolsTokens::METHOD, "mgp tools tokens"),
+    (KernelWebhooks::METHOD, "mgp webhooks"),
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];
 

@@ -13,6 +13,7 @@ mod parse;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
 pub use auth::{AuthConfig, AuthGrant, DpopUse, LoginScope};
 pub use bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
@@ -30,3 +31,4 @@ pub use model::{
 pub use nearest::nearest;
 pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;
+pub use webhook::WebhookConfig;

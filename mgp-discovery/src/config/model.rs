@@ -14,6 +14,7 @@ use mgp_types::service::{Principal, ServerId};
 
 use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
+use super::webhook::WebhookConfig;
 use crate::source::Origin;
 
 /// Files by their path in the project, with the SHA-256 of each.
@@ -410,6 +411,8 @@ pub struct KernelConfig {
     pub metrics: Option<String>,
     /// The audit log.
     pub audit: AuditLogConfig,
+    /// The URLs to which events are sent, by name.
+    pub webhooks: BTreeMap<String, WebhookConfig>,
     /// The proof that operators at the local socket give before they change anything.
     pub operator_proof: OperatorProof,
     /// The programs and variables that agents may register servers with.
@@ -469,6 +472,7 @@ impl Default for KernelConfig {
             tool_context_budget: ToolBudgetConfig::default(),
             metrics: None,
             audit: AuditLogConfig::default(),
+            webhooks: BTreeMap::new(),
             operator_proof: OperatorProof::None,
             registration: RegistrationAllowList::default(),
         }

@@ -16,6 +16,7 @@ use super::auth::auth;
 use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::reader::Reader;
+use super::webhook;
 use super::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
     ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, OperatorProof,
@@ -454,6 +455,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     if let Some(mut below) = reader.below("audit", "kernel.audit") {
         kernel.audit = audit_log(&mut below);
     }
+    kernel.webhooks = webhook::webhooks(&mut reader);
     if let Some(mut below) = reader.below("operator", "kernel.operator") {
         kernel.operator_proof = match below.text("proof").as_deref() {
             Some("terminal") => OperatorProof::Terminal,

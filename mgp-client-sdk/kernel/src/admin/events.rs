@@ -1,7 +1,9 @@
 //! Methods that read events (MGP §13).
 
 use mgp_types::RpcError;
-use mgp_types::mgp::{KernelEventsParams, KernelEventsResult};
+use mgp_types::mgp::{
+    KernelEventsParams, KernelEventsResult, KernelWebhooksParams, KernelWebhooksResult,
+};
 use mgp_types::service::Context;
 
 use crate::handle::Kernel;
@@ -12,4 +14,15 @@ pub(super) async fn recent(
     params: KernelEventsParams,
 ) -> Result<KernelEventsResult, RpcError> {
     kernel.0.fleet.context().events.hub().recent(&params)
+}
+
+pub(super) async fn webhooks(
+    kernel: Kernel,
+    _: Context,
+    _: KernelWebhooksParams,
+) -> Result<KernelWebhooksResult, RpcError> {
+    let context = kernel.0.fleet.context();
+    let mut result = KernelWebhooksResult::new();
+    result.webhooks = context.events.webhooks.list(&**context.governance.store()).await?;
+    Ok(result)
 }

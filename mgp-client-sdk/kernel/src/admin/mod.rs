@@ -20,7 +20,7 @@ use mgp_types::method::{
     KernelPermissionsDeny, KernelPermissionsRevoke, KernelReload, KernelServers,
     KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
     KernelServersStop, KernelSessions, KernelStop, KernelTools, KernelToolsApprove,
-    KernelToolsReject, KernelToolsTokens,
+    KernelToolsReject, KernelToolsTokens, KernelWebhooks,
 };
 use mgp_types::service::Router;
 
@@ -55,6 +55,7 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .read::<KernelAudit, _, _>(audit::query)
         .read::<KernelAuditVerify, _, _>(audit::verify)
         .read::<KernelEvents, _, _>(events::recent)
+        .read::<KernelWebhooks, _, _>(events::webhooks)
         // The kernel does not offer callbacks (MGP §13.4), so as a method it is unknown to every caller.
         // Called as a tool it follows the rules of this router: callers that are not operators are refused, which is
         // recorded.

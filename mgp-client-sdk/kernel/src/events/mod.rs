@@ -5,6 +5,7 @@
 
 mod forward;
 mod security;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use self::forward::ForwardLog;
 use crate::caller_view::CallerView;
 
 pub(crate) use self::security::follow as follow_audit;
+pub(crate) use self::webhooks::WebhookContext;
+use self::webhooks::Webhooks;
 
 /// The channels of the kernel itself.
 const CHANNELS: [(&str, &str); 10] = [
@@ -45,6 +48,7 @@ const TOOL_FAILED: &str = "tool.failed";
 pub(crate) struct KernelEvents {
     hub: EventHub,
     forwards: Arc<ForwardLog>,
+    pub(crate) webhooks: Webhooks,
 }
 
 mgp_types::opaque_debug!(KernelEvents);
@@ -68,7 +72,7 @@ impl KernelEvents {
         for (channel, description) in CHANNELS {
             hub.declare(channel, description);
         }
-        Self { hub, forwards: Arc::default() }
+        Self { hub, forwards: Arc::default(), webhooks: Webhooks::default() }
     }
 
     pub(crate) fn hub(&self) -> &EventHub {
