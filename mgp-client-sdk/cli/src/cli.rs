@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, completions, connect, doctor, events, import, index, init, kernel,
-    keys, operator, permissions, secrets, servers, tools, trust, why,
+    keys, operator, permissions, secrets, servers, tools, trust, webhooks, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Audit(audit::Audit),
     /// Show events of the kernel and its servers, and with --follow new ones as they occur
     Events(events::Events),
+    /// Show the webhooks and the events that they could not deliver
+    Webhooks,
     /// Show the tools that agents have in context
     Sessions(kernel::Sessions),
     /// Export the index of tools

@@ -86,7 +86,7 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, completions, connect, doctor, events, import, index, init,
-        kernel, keys, permissions, secrets, servers, tools, trust, why,
+        kernel, keys, permissions, secrets, servers, tools, trust, webhooks, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -111,6 +111,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Operator(operator) => commands::operator::run(global, &operator).await,
         Command::Audit(audit) => audit::run(global, &audit).await,
         Command::Events(events) => events::run(global, &events).await,
+        Command::Webhooks => webhooks::run(global).await,
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
         Command::Index(index) => index::run(global, &index).await,
         Command::Why(why) => why::run(global, &why).await,

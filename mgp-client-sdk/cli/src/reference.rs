@@ -48,6 +48,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("trust", of::<trust::TrustResult>()),
         ("trust-list", of::<trust::ApprovalList>()),
         ("why", of::<why::Explanation>()),
+        ("webhooks", of::<webhooks::WebhookTable>()),
     ])
 }
 

@@ -22,4 +22,5 @@ pub(crate) mod secrets;
 pub(crate) mod servers;
 pub(crate) mod tools;
 pub(crate) mod trust;
+pub(crate) mod webhooks;
 pub(crate) mod why;

@@ -10,6 +10,7 @@
 mod broken;
 mod chaos;
 mod ends;
+mod events;
 mod first;
 #[path = "../world/host.rs"]
 mod host;
