@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, completions, connect, doctor, events, import, index, init, kernel,
-    keys, operator, permissions, secrets, servers, tools, trust, webhooks, why,
+    keys, operator, permissions, secrets, servers, tools, trust, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
