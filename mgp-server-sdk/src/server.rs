@@ -325,10 +325,10 @@ impl Server {
                 config.server_id.get_or_insert_with(|| id.into());
             });
         }
-        // A gateway that routes tool calls serves the tools of its methods itself.
+        // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
-        let event_tools = (offers(Extension::Events) && !routes_tools)
-            .then(|| events::tools_gate(&self.features.events));
+        let offers_tools = offers(Extension::Events) && !routes_tools;
+        let event_tools = offers_tools.then(|| events::tools_gate(&self.features.events));
         let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
@@ -336,10 +336,9 @@ impl Server {
         self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
         let (known, named) = (self.tools.clone(), self.tools.clone());
-        // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
-        let has_own = !routes_tools;
-        let bounds_calls = has_own || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
-        let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
+        let bounds_calls =
+            !routes_tools || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
+        let bounds = self.bounds.gates(move |name| routes_tools || named.has(name));
         let tasks = match self.task_support {
             None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
             Some(TaskSupportFn(support)) => {

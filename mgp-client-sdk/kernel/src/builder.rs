@@ -58,7 +58,7 @@ pub struct KernelBuilder {
     logins: Logins,
 }
 
-/// What is read and kept besides the rules: the audit log, and the database of a kernel in a folder.
+/// The audit log, and the database of a kernel in a folder.
 struct KernelStores {
     audit: Option<Arc<dyn EventSource>>,
     db: Option<Db>,
@@ -266,16 +266,8 @@ impl KernelBuilder {
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
         let meta_tools = MetaToolConfig::new(&config);
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
-        let events = KernelEvents::new(&governance, &view);
-        if let Some(db) = db {
-            events.hub().keep_in_db(db).await?;
-            let (hub, store) = (events.hub().clone(), Arc::clone(&store));
-            let (expander, proxy) = (expander.clone(), logins.proxy().clone());
-            let webhooks = WebhookContext { hub, store, expander, proxy };
-            for (name, webhook) in &config.kernel.webhooks {
-                events.webhooks.start(&webhooks, name, webhook.clone());
-            }
-        }
+        let webhooks = WebhookContext::new(&store, &expander, &logins);
+        let events = start_events(&governance, &view, db, webhooks, &config).await?;
         let shared = SharedConfig::new(config, broken);
         let context = FleetContext {
             events,
@@ -313,4 +305,22 @@ impl KernelBuilder {
         }
         Ok(kernel)
     }
+}
+
+/// Creates the events of a kernel; one in a folder has durable subscriptions and webhooks.
+async fn start_events(
+    governance: &Governance,
+    view: &CallerView,
+    db: Option<Db>,
+    webhooks: WebhookContext,
+    config: &Config,
+) -> Result<KernelEvents, KernelError> {
+    let events = KernelEvents::new(governance, view);
+    if let Some(db) = db {
+        events.hub().keep_in_db(db).await?;
+        for (name, webhook) in &config.kernel.webhooks {
+            events.webhooks.start(events.hub(), &webhooks, name, webhook.clone());
+        }
+    }
+    Ok(events)
 }

@@ -37,7 +37,7 @@ pub struct EventStream {
     overrun: Arc<AtomicU64>,
 }
 
-/// What the connection delivered.
+/// An item of the connection.
 enum Taken {
     Event(ServerEvent),
     /// The events before this number were not buffered.

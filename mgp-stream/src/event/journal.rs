@@ -30,7 +30,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A place for durable subscriptions and their events.
 // Not `async`: an operation is queued when its method is called, so that operations keep their order.
 pub trait EventStore: Send + Sync {
-    /// Returns all subscriptions; those that nobody used for a month are removed first.
+    /// Returns all subscriptions; those that no client used for a month are removed first.
     ///
     /// # Errors
     /// The error of the store.

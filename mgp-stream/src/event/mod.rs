@@ -10,12 +10,14 @@ mod router;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stored;
+mod subscribe;
 mod subscription;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use draft::{EventDraft, EventSubject};
-pub use hub::{AttachedEvents, EventHub, EventLimits, Publishing};
+pub use hub::{EventHub, EventLimits, Publishing};
 pub use journal::{EventStore, StoredEvent, StoredSubscription};
 pub use reader::{EventReader, ReadEvent};
+pub use subscribe::AttachedEvents;

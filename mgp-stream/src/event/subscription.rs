@@ -148,7 +148,7 @@ impl Subscription {
         }
     }
 
-    /// Creates a subscription as it was stored; nobody is attached to it.
+    /// Creates a subscription as it was stored, without a target.
     pub(super) fn from_stored(stored: &StoredSubscription) -> Result<Self, RpcError> {
         let (principal, patterns, rank) = Terms::read(&stored.terms)?;
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);

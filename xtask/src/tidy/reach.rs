@@ -17,7 +17,7 @@ const ENDS: [&str; 6] = ["Config", "Limits", "Limit", "Budget", "Quota", "Timeou
 
 /// The configurations: the key, flag or builder call that reaches each, and a test of its effect.
 #[rustfmt::skip]
-const REACHED: [(&str, &str, &str); 38] = [
+const REACHED: [(&str, &str, &str); 40] = [
     ("AgentConfig", "[agents.NAME]", "pinned_tools_are_in_the_list_of_that_agent_only"),
     ("AuditConfig", "kernel.audit.arguments", "the_audit_log_is_kept_as_configured"),
     ("AuditLogConfig", "[kernel.audit]", "the_audit_log_is_kept_as_configured"),
@@ -29,6 +29,7 @@ const REACHED: [(&str, &str, &str); 38] = [
     ("ConnectConfig", "servers.mgp.on_ungranted", "a_server_without_its_permissions_is_closed_if_the_file_says_so"),
     ("ConnectionLimits", "HttpServer::connections", "over_http_connections_are_counted"),
     ("DrainConfig", "Server::drain_handle", "running_calls_finish_before_a_server_is_stopped"),
+    ("EventLimits", "EventHub::with_limits", "subscriptions_end_with_their_scope_and_are_bounded"),
     ("GovernanceConfig", "[servers.mgp]", "default_policy_applies_without_an_entry"),
     ("HealthConfig", "Server::health", "a_status_has_real_figures_and_the_checks_of_its_author"),
     ("HttpClientConfig", "ClientBuilder::http", "an_oversized_message_fails_its_own_call_only"),
@@ -55,6 +56,7 @@ const REACHED: [(&str, &str, &str); 38] = [
     ("SuperviseConfig", "servers.mgp.restart_policy", "a_server_is_restarted_as_the_five_keys_configure"),
     ("TargetConfig", "servers.command", "a_program_is_started_as_configured"),
     ("ToolBudgetConfig", "[kernel.tool_context_budget]", "an_agent_may_have_a_budget_other_than_that_of_the_kernel"),
+    ("WebhookConfig", "[kernel.webhooks.NAME]", "a_webhook_gets_signed_events_in_order_also_after_failures_and_kills"),
     ("ToolCreationConfig", "[tool_creation]", "automatic_approval_of_permissions_creates_no_tool"),
 ];
 

@@ -14,14 +14,12 @@ use mgp_types::mgp::CallExtension;
 use mgp_types::service::{Call, Context, MgpService, Params, Reply, Target, Visibility as _};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 use serde::Deserialize;
-use tokio::time::Instant;
 use tower_service::Service;
 
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::header_params;
 use super::tasks;
 use crate::caller_view::CallerView;
-use crate::events::ToolEnd;
 use crate::fleet::ManagedServer;
 
 /// Turns a call of `mgp_tools_call` that names a kernel method into a call of the tool for that method.
@@ -90,8 +88,7 @@ pub(super) fn call(
         };
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
         let (cx, begun) = (call.cx().clone(), metrics.begin());
-        let (events, started) = (&fleet.context().events, Instant::now());
-        events.tool_started(&cx, server.id(), tool.name());
+        let published = fleet.context().events.call(&cx, server.id(), tool.name());
         let answer = if tasks::declared(&tool) == TaskSupport::Required {
             Box::pin(tasks::call_and_wait(&server, call, has_access)).await
         } else {
@@ -100,15 +97,9 @@ pub(super) fn call(
         if begun.is_some() || answer.is_err() {
             metrics.end(&cx, server.id(), tool.name(), begun, &answer);
         }
-        let end = match &answer {
-            Ok(reply) if is_tool_error(reply) => ToolEnd::ToolFailed,
-            Ok(_) => ToolEnd::Completed,
-            Err(error) => ToolEnd::Failed(error),
-        };
-        events.tool_ended(&cx, server.id(), tool.name(), started.elapsed(), end);
-        events.wait_stored().await;
+        let is_answered = matches!(&answer, Ok(reply) if !is_tool_error(reply));
+        published.end(&answer, is_answered).await;
         if has_access {
-            let is_answered = matches!(end, ToolEnd::Completed);
             let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
             let handle = named.session_handle.as_deref();
             // This fails only if the session handle has expired during the call.

@@ -8,15 +8,15 @@ mod security;
 mod webhooks;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mgp_lifecycle::Transition;
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{EventDraft, EventHub, EventLimits, EventSubject};
 use mgp_types::RpcError;
 use mgp_types::mgp::{ServerState, Severity};
-use mgp_types::service::{AgentId, Context, ServerId};
+use mgp_types::service::{AgentId, Context, Reply, ServerId};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use self::forward::ForwardLog;
 use crate::caller_view::CallerView;
@@ -53,13 +53,13 @@ pub(crate) struct KernelEvents {
 
 mgp_types::opaque_debug!(KernelEvents);
 
-/// The end of a call of a tool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ToolEnd<'a> {
-    Completed,
-    /// The tool ran and reported a failure.
-    ToolFailed,
-    Failed(&'a RpcError),
+/// A call whose start was published.
+pub(crate) struct PublishedCall<'a> {
+    events: &'a KernelEvents,
+    cx: &'a Context,
+    server: &'a ServerId,
+    tool: &'a str,
+    began: Instant,
 }
 
 impl KernelEvents {
@@ -81,7 +81,7 @@ impl KernelEvents {
 
     /// Waits until the events so far are stored for durable subscriptions, so that the answer to a call acknowledges
     /// the events that its server published during the call.
-    pub(crate) async fn wait_stored(&self) {
+    async fn wait_stored(&self) {
         if self.hub.is_storing()
             && let Err(error) = self.hub.flush().await
         {
@@ -112,30 +112,15 @@ impl KernelEvents {
     }
 
     /// Publishes the start of a call.
-    pub(crate) fn tool_started(&self, cx: &Context, server: &ServerId, tool: &str) {
+    pub(crate) fn call<'a>(
+        &'a self,
+        cx: &'a Context,
+        server: &'a ServerId,
+        tool: &'a str,
+    ) -> PublishedCall<'a> {
         let data = ToolData::new(cx, server, tool);
         self.publish_tool(TOOL_STARTED, Severity::Info, cx, server, tool, &data);
-    }
-
-    /// Publishes the end of a call.
-    pub(crate) fn tool_ended(
-        &self,
-        cx: &Context,
-        server: &ServerId,
-        tool: &str,
-        time: Duration,
-        end: ToolEnd<'_>,
-    ) {
-        let mut data = ToolData::new(cx, server, tool);
-        data.duration_ms = Some(mgp_types::millis(time));
-        if let ToolEnd::Failed(error) = end {
-            data.code = Some(error.code().0);
-        }
-        let (channel, severity) = match end {
-            ToolEnd::Completed => (TOOL_COMPLETED, Severity::Info),
-            ToolEnd::ToolFailed | ToolEnd::Failed(_) => (TOOL_FAILED, Severity::Warning),
-        };
-        self.publish_tool(channel, severity, cx, server, tool, &data);
+        PublishedCall { events: self, cx, server, tool, began: Instant::now() }
     }
 
     fn publish_tool(
@@ -154,6 +139,23 @@ impl KernelEvents {
         if let Ok(draft) = EventDraft::new(channel).severity(severity).data(data) {
             self.publish(draft.subject(subject));
         }
+    }
+}
+
+impl PublishedCall<'_> {
+    /// Publishes the end of the call, and waits until the events so far are stored for durable subscriptions.
+    pub(crate) async fn end(self, answer: &Result<Reply, RpcError>, is_answered: bool) {
+        let Self { events, cx, server, tool, began } = self;
+        let mut data = ToolData::new(cx, server, tool);
+        data.duration_ms = Some(mgp_types::millis(began.elapsed()));
+        data.code = answer.as_ref().err().map(|error| error.code().0);
+        let (channel, severity) = if is_answered {
+            (TOOL_COMPLETED, Severity::Info)
+        } else {
+            (TOOL_FAILED, Severity::Warning)
+        };
+        events.publish_tool(channel, severity, cx, server, tool, &data);
+        events.wait_stored().await;
     }
 }
 

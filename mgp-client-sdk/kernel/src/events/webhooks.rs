@@ -17,6 +17,8 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Backoff, Payload, Sha256Hash, Timestamp, to_hex};
 use tokio::task::JoinSet;
 
+use crate::login::Logins;
+
 /// The space of events that were given up, in the store.
 const SPACE: &str = "events.failed";
 
@@ -52,13 +54,19 @@ struct WebhookTable {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What the tasks of all webhooks share.
+/// The handles that the tasks of all webhooks share.
 #[derive(Clone)]
 pub(crate) struct WebhookContext {
-    pub(crate) hub: EventHub,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) expander: Expander,
-    pub(crate) proxy: Proxy,
+    store: Arc<dyn Store>,
+    expander: Expander,
+    proxy: Proxy,
+}
+
+impl WebhookContext {
+    pub(crate) fn new(store: &Arc<dyn Store>, expander: &Expander, logins: &Logins) -> Self {
+        let (store, expander) = (Arc::clone(store), expander.clone());
+        Self { store, expander, proxy: logins.proxy().clone() }
+    }
 }
 
 struct Webhook {
@@ -85,7 +93,13 @@ enum Attempt {
 
 impl Webhooks {
     /// Starts a webhook; its task ends with the kernel.
-    pub(crate) fn start(&self, context: &WebhookContext, name: &str, config: WebhookConfig) {
+    pub(crate) fn start(
+        &self,
+        hub: &EventHub,
+        context: &WebhookContext,
+        name: &str,
+        config: WebhookConfig,
+    ) {
         let webhook = Arc::new(Webhook {
             name: name.to_owned(),
             url: config.url.clone(),
@@ -93,9 +107,9 @@ impl Webhooks {
             state: Mutex::default(),
         });
         self.0.webhooks.lock().push(Arc::clone(&webhook));
-        let (context, name) = (context.clone(), name.to_owned());
+        let (hub, context, name) = (hub.clone(), context.clone(), name.to_owned());
         self.0.tasks.lock().spawn(async move {
-            if let Err(why) = run(&context, &webhook, config).await {
+            if let Err(why) = run(&hub, &context, &webhook, config).await {
                 tracing::error!(webhook = name, why, "webhook stopped");
                 webhook.state.lock().last_error = Some(why);
             }
@@ -150,6 +164,7 @@ impl Webhook {
 
 /// Delivers events until the store is closed; fails if the configuration cannot be used.
 async fn run(
+    hub: &EventHub,
     context: &WebhookContext,
     webhook: &Webhook,
     config: WebhookConfig,
@@ -170,7 +185,7 @@ async fn run(
     let fetch = fetch.and_then(|fetch| fetch.proxy(context.proxy.clone()));
     let fetch = fetch.map_err(|error| text(&error))?.with_limits(TIMEOUT, MAX_ANSWER);
     let id = format!("webhook-{}", webhook.name);
-    let reader = context.hub.reader(&id, &config.channels, config.min_severity.as_ref()).await;
+    let reader = hub.reader(&id, &config.channels, config.min_severity.as_ref()).await;
     let reader = reader.map_err(|error| text(&error))?;
     *webhook.reader.lock() = Some(reader.clone());
     loop {

@@ -1,4 +1,4 @@
-//! Events through the kernel: its own and those of its servers, for those who may see them (MGP §13).
+//! Events through the kernel: its own and those of its servers, for callers that may see them (MGP §13).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
