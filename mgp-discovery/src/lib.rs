@@ -23,13 +23,14 @@ mod readme {}
 
 pub use change::{ChangeEffect, ChangedServer, ConfigChange, Reload, Reloaded};
 pub use config::{
-    AgentConfig, AuditFsync, AuditLogConfig, AuthConfig, AuthGrant, CallLimits, CallTimeouts,
-    Config, ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse, FindingSeverity,
-    GovernanceConfig, Isolation, KEYS, KernelConfig, KeyKind, LoginScope, OnUngranted,
-    OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments, RegistrationAllowList,
-    RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits, Surface, TargetConfig,
-    ToolBudgetConfig, ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits,
-    nearest, parse_duration,
+    AgentConfig, AuditFsync, AuditLogConfig, AuditSinkConfig, AuthConfig, AuthGrant, CallLimits,
+    CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse,
+    FindingSeverity, GovernanceConfig, HttpAccessConfig, Isolation, KEYS, KernelConfig, KeyKind,
+    LoginScope, OnUngranted, OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments,
+    RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits,
+    SinkHeaders, Surface, TargetConfig, TokenConfig, TokenTenant, ToolBudgetConfig,
+    ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits, nearest,
+    parse_duration, path_in,
 };
 pub use error::DiscoveryError;
 pub use expand::{

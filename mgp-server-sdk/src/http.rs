@@ -11,7 +11,11 @@ use std::task::{Context as Task, Poll};
 use ::http::{Request, Response};
 use hyper::body::Incoming;
 use mgp_lifecycle::Drain;
-use mgp_transport::http::{ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService, listen};
+#[cfg(feature = "tls")]
+use mgp_transport::http::ServerTls;
+use mgp_transport::http::{
+    ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService, Listener, listen,
+};
 use mgp_types::service::{BoxFuture, Principal, Stack};
 use tokio::net::{TcpListener, lookup_host};
 use tower_layer::Layer;
@@ -80,6 +84,8 @@ pub struct HttpServer {
     limits: ConnectionLimits,
     authentication: Authentication,
     pages: Option<Pages>,
+    /// Adds TLS to the bound address.
+    tls: Option<Box<dyn FnOnce(TcpListener) -> Listener + Send>>,
 }
 
 /// The authentication of callers.
@@ -105,6 +111,7 @@ impl Server {
             limits: ConnectionLimits::default(),
             authentication: Authentication::Unset,
             pages: None,
+            tls: None,
         }
     }
 
@@ -162,6 +169,13 @@ impl HttpServer {
         self
     }
 
+    /// Serves over TLS (`https`); a renewed certificate is used without a restart.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: ServerTls) -> Self {
+        self.tls = Some(Box::new(|listener| Listener::from(listener).tls(tls)));
+        self
+    }
+
     /// Changes the limits of connections.
     pub fn connections(mut self, change: impl FnOnce(&mut ConnectionLimits)) -> Self {
         change(&mut self.limits);
@@ -177,7 +191,7 @@ impl HttpServer {
     /// # Cancel safety
     /// Dropping the future releases the address.
     pub async fn bind(self) -> Result<BoundServer, ServeError> {
-        let Self { mut server, address, mut config, limits, authentication, pages } = self;
+        let Self { mut server, address, mut config, limits, authentication, pages, tls } = self;
         if config.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
             return Err(ServeError::Endpoint(config.endpoint.unwrap_or_default()));
         }
@@ -196,7 +210,7 @@ impl HttpServer {
         }
         let listener = TcpListener::bind(addresses.as_slice()).await.map_err(cannot)?;
         let local = listener.local_addr().map_err(cannot)?;
-        if !local.ip().is_loopback() {
+        if !local.ip().is_loopback() && tls.is_none() {
             tracing::warn!(%local, "no TLS: keys and tokens cross the network unencrypted; use a TLS proxy");
         }
         if local.ip().is_unspecified() && config.hosts.is_empty() {
@@ -208,6 +222,10 @@ impl HttpServer {
             IpAddr::V4(ip) => config.hosts.push(ip.to_string()),
             IpAddr::V6(ip) => config.hosts.push(format!("[{ip}]")),
         }
+        let listener = match tls {
+            Some(with_tls) => with_tls(listener),
+            None => listener.into(),
+        };
         // Preflight requests of browsers carry no credentials, so CORS is outside of authentication.
         let cors = CorsLayer::new(&config);
         let (drain, drains_on_signals) = (server.drain_handle(), !server.shutdown.leaves_signals);
@@ -295,7 +313,7 @@ impl fmt::Debug for HttpServer {
 /// A server that has bound its address and does not accept connections yet.
 #[must_use = "no caller is served until it runs"]
 pub struct BoundServer {
-    listener: TcpListener,
+    listener: Listener,
     local: SocketAddr,
     stack: Stack,
     service: HttpService,

@@ -1,4 +1,4 @@
-//! Arguments that several commands share.
+//! Command-line arguments that several commands share.
 
 use std::path::PathBuf;
 
@@ -34,16 +34,16 @@ impl ConfigArg {
         self.config.clone().map_or_else(Sources::from_env, Sources::single)
     }
 
-    /// Returns the file named by the option or by `$MGP_CONFIG_PATH`.
+    /// Returns the configuration file named by `--config` or by `$MGP_CONFIG_PATH`.
     pub(crate) fn named_file(&self) -> Option<PathBuf> {
         let in_environment = || std::env::var_os("MGP_CONFIG_PATH").filter(|file| !file.is_empty());
         self.config.clone().or_else(|| in_environment().map(PathBuf::from))
     }
 
-    /// Returns the file that commands edit: the named one, else the user's own.
+    /// Returns the configuration file that commands edit: the file named by the user, else the user's own file.
     pub(crate) fn file_to_edit(&self) -> CliResult<PathBuf> {
         let sources = self.sources();
-        // The user's own file is the last one, and a named file is the only one.
+        // `files()` lists the user's own file last; a file named by the user is the only entry.
         let file = sources.files().last().map(PathBuf::from);
         file.filter(|file| !file.ends_with("mgp.toml") || self.named_file().is_some()).ok_or_else(
             || Failure::usage("the home folder is not known; name a file with --config FILE"),

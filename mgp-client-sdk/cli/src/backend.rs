@@ -1,8 +1,10 @@
-//! Access and permissions: in the running kernel, else in its state folder.
+//! The backend of the operator commands for access, permissions and approvals: the running kernel, or its state folder
+//! if no kernel runs.
 
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
+use mgp_discovery::Sources;
 use mgp_security::{
     Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, Governance, Inbox,
     InboxConfig, PermissionChange,
@@ -26,20 +28,22 @@ use crate::lock::{self, Lock, LockAttempt};
 use crate::socket_hello::Intent;
 use crate::{operator, state};
 
-/// The time to wait for a process that holds the folder and cannot be reached.
+/// The time a command waits while another process holds the lock of the state folder but accepts no connection.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The place where operator commands read and decide.
+/// The place where an operator command reads and changes access, permissions and approvals.
 pub(crate) enum Backend {
     Kernel(Client),
-    /// The locked folder; a kernel that starts waits for it.
+    /// The state folder, locked by this command; a kernel that starts meanwhile waits for the lock.
     Folder(Governance, Lock),
 }
 
 impl Backend {
-    /// Connects to the running kernel, or locks the state folder; a change needs the configured proof.
+    /// Connects to the running kernel, or locks the state folder if no kernel runs.
+    ///
+    /// With [`Intent::Change`], the operator must give the proof that `operator.proof` under `[kernel]` requires.
     pub(crate) async fn open(global: &Global, intent: Intent) -> CliResult<Self> {
         let end = Instant::now() + LOCK_TIMEOUT;
         let mut is_admitted = intent == Intent::Read;
@@ -54,7 +58,7 @@ impl Backend {
                 Err(failure) => return Err(failure),
             }
             if !is_admitted {
-                operator::admit_offline(global).await?;
+                operator::admit_offline(global, [Sources::from_env()]).await?;
                 is_admitted = true;
             }
             let folder = state::create_folder(global)?;
@@ -63,7 +67,7 @@ impl Backend {
                     let governance = Governance::builder().inbox(InboxConfig::default());
                     return Ok(Self::Folder(governance.in_folder(folder).await?, lock));
                 }
-                // A kernel that starts or stops, or another short command.
+                // The lock is held by a kernel that starts or stops, or by another short command.
                 LockAttempt::Held(_) if Instant::now() < end => sleep(LOCK_INTERVAL).await,
                 LockAttempt::Held(_) => {
                     return Err(Failure::state_in_use(
@@ -101,14 +105,14 @@ impl Backend {
         }
     }
 
-    /// Makes a running kernel read its configuration at once.
+    /// Asks the running kernel, if any, to reload its configuration at once.
     pub(crate) async fn reload(&self) {
         if let Self::Kernel(client) = self {
             control::reload_over(client).await;
         }
     }
 
-    /// Returns the permission decisions of one server or of all.
+    /// Returns the permission decisions of one server, or of all servers.
     pub(crate) async fn permissions(
         &self,
         server: Option<&str>,
@@ -129,7 +133,9 @@ impl Backend {
         }
     }
 
-    /// Returns the approvals that are open or were decided within the last hour; of one also the whole arguments.
+    /// Returns the approvals that are pending or were decided within the last hour.
+    ///
+    /// If an id is given, returns only that approval, with its complete arguments.
     pub(crate) async fn approvals(&self, id: Option<&str>) -> CliResult<Vec<KernelApproval>> {
         match self {
             Self::Kernel(client) => {
@@ -137,7 +143,8 @@ impl Backend {
                 params.id = id.map(str::to_owned);
                 Ok(client.request::<KernelApprovals>(&params).await?.approvals)
             }
-            // Registrations of agents are decided by the kernel, which starts their servers.
+            // A folder has no registrations to approve: only a running kernel accepts them, because it starts the new
+            // servers.
             Self::Folder(governance, _) => {
                 let all = inbox(governance)?.list(&operator()).await?;
                 let meant = all.iter().filter(|one| id.is_none_or(|id| one.id == id));
@@ -146,13 +153,13 @@ impl Backend {
         }
     }
 
-    /// Approves, and returns the state that follows.
+    /// Approves a request, and returns its new state, e.g. `approved`.
     pub(crate) async fn approve(&self, params: &KernelApprovalDecisionParams) -> CliResult<String> {
         match self {
             Self::Kernel(client) => {
                 let decided = client.request::<KernelApprovalsApprove>(params).await?;
                 match (decided.status, decided.message) {
-                    // The server was approved, but does not run.
+                    // The operator approved a server, but the kernel could not start it.
                     (Some(RegistrationStatus::Error), Some(message)) => {
                         Err(Failure::failed(message))
                     }
@@ -171,7 +178,7 @@ impl Backend {
         }
     }
 
-    /// Denies.
+    /// Denies a request.
     pub(crate) async fn deny(&self, params: &KernelApprovalDecisionParams) -> CliResult {
         match self {
             Self::Kernel(client) => {
@@ -185,7 +192,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Decides about permissions of a server; returns how many entries changed.
+    /// Applies an operator's decision to permissions of a server, and returns the number of changed entries.
     pub(crate) async fn decide(
         &self,
         decision: PermissionDecision,
@@ -207,7 +214,7 @@ impl Backend {
         Ok(changed.permissions.len())
     }
 
-    /// Waits until every change is on disk.
+    /// Closes the connection or the folder after every change is on disk.
     pub(crate) async fn close(self) -> CliResult {
         match self {
             Self::Kernel(client) => {
@@ -230,7 +237,7 @@ fn inbox(governance: &Governance) -> CliResult<&Inbox> {
     governance.inbox().ok_or_else(|| Failure::failed("the state folder has no inbox of approvals"))
 }
 
-/// Decides about permissions of a server in the state folder; returns how many entries changed.
+/// Applies an operator's decision to permissions in the state folder, and returns the number of changed entries.
 async fn decide_in(
     governance: &Governance,
     decision: PermissionDecision,
@@ -265,7 +272,7 @@ async fn decide_in(
     Ok(count + changed.len())
 }
 
-/// A decision of an operator about permissions.
+/// An operator's decision about permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PermissionDecision {
     Approve,
@@ -294,7 +301,7 @@ fn kernel_permission(approval: Approval) -> KernelPermission {
     permission
 }
 
-/// Returns the principal of the user who runs the command, who owns the state.
+/// Returns the principal for the operating system user who runs this command and owns the state folder.
 pub(crate) fn operator() -> Principal {
     let mut process = PeerProcess::new(std::process::id());
     let program = std::env::current_exe().ok();

@@ -1,4 +1,4 @@
-//! The command line: all commands and their options.
+//! The clap definition of the command line: all commands of `mgp` and their options.
 
 use clap::{Parser, Subcommand};
 

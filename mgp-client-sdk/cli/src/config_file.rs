@@ -1,30 +1,30 @@
-//! Edits the user's configuration and keeps the comments and the order of it (MGP §15.2).
+//! Edits configuration files and preserves their comments and order (MGP §15.2).
 
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_discovery::{Config, limits};
+use mgp_discovery::{Config, limits, nearest};
 use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 
 use crate::exit::{CliResult, Failure};
 use crate::replace_file::{create_private, replace_file};
 
-/// The time to wait for another program that edits the file.
+/// The time a command waits while another program edits the same file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A configuration file that is edited.
+/// A configuration file that a command edits.
 pub(crate) struct ConfigFile {
     file: PathBuf,
     before: Option<String>,
 }
 
 impl ConfigFile {
-    /// Reads a file, which need not exist yet.
+    /// Reads a configuration file; the file need not exist yet.
     pub(crate) fn open(file: PathBuf) -> CliResult<Self> {
-        // The target of a link is replaced, so that the link stays.
+        // A symbolic link is resolved, so that the edit replaces its target and not the link.
         let file = file.canonicalize().unwrap_or(file);
         let before = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
@@ -34,13 +34,14 @@ impl ConfigFile {
         Ok(Self { file, before })
     }
 
-    /// Returns whether a person sits at an agent, if the file has that setting.
+    /// Returns the `interactive` setting of an agent, i.e. whether a person can answer its questions; `None` if not
+    /// set.
     pub(crate) fn interactive(&self, agent: &str) -> Option<bool> {
         let document = self.document().ok()?;
         document.get("agents")?.get(agent)?.get("interactive")?.as_bool()
     }
 
-    /// Sets whether a person sits at an agent.
+    /// Sets the `interactive` setting of an agent, i.e. whether a person can answer its questions.
     pub(crate) fn set_interactive(&self, agent: &str, interactive: bool) -> CliResult {
         if self.interactive(agent) == Some(interactive) {
             return Ok(());
@@ -51,7 +52,7 @@ impl ConfigFile {
         })
     }
 
-    /// Pins or unpins a tool for an agent; returns whether that changed the file.
+    /// Pins or unpins a tool for an agent, and returns whether that changed the file.
     pub(crate) fn pin(&self, agent: &str, tool: &str, pinned: Pinned) -> CliResult<bool> {
         let document = self.document()?;
         let is_pinned = document
@@ -75,7 +76,7 @@ impl ConfigFile {
         Ok(true)
     }
 
-    /// Returns the ids of the servers.
+    /// Returns the ids of all servers in the file.
     fn server_ids(&self) -> CliResult<Vec<String>> {
         let document = self.document()?;
         let id = |server: &dyn TableLike| server.get("id")?.as_str().map(str::to_owned);
@@ -89,11 +90,20 @@ impl ConfigFile {
         })
     }
 
-    /// Switches a server on or off; returns whether the file has it.
-    pub(crate) fn set_enabled(&self, id: &str, is_enabled: bool) -> CliResult<bool> {
-        if !self.server_ids()?.iter().any(|own| own == id) {
-            return Ok(false);
+    /// Refuses a server that the file does not have, and names the one that was perhaps meant.
+    pub(crate) fn check_server(&self, id: &str) -> CliResult {
+        let ids = self.server_ids()?;
+        if ids.iter().any(|own| own == id) {
+            return Ok(());
         }
+        let near = nearest(id, ids.iter().map(String::as_str));
+        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let file = self.file.display();
+        Err(Failure::usage(format!("there is no server `{id}` in {file}{near}")))
+    }
+
+    /// Switches a server on or off.
+    pub(crate) fn set_enabled(&self, id: &str, is_enabled: bool) -> CliResult {
         self.change(|document| {
             let set = |server: &mut dyn TableLike| {
                 if server.get("id").and_then(Item::as_str) != Some(id) {
@@ -112,18 +122,14 @@ impl ConfigFile {
                 _ => return None,
             }
             Some(())
-        })?;
-        Ok(true)
+        })
     }
 
-    /// Removes a server and the pins of its tools, which are returned; `None` if the file does not have it.
-    pub(crate) fn remove_server(&self, id: &str) -> CliResult<Option<Vec<String>>> {
+    /// Removes a server and the pins of its tools, which are returned.
+    pub(crate) fn remove_server(&self, id: &str) -> CliResult<Vec<String>> {
         let ids = self.server_ids()?;
-        if !ids.iter().any(|own| own == id) {
-            return Ok(None);
-        }
         let is_it = |server: &dyn TableLike| server.get("id").and_then(Item::as_str) == Some(id);
-        // The longest id counts: `a.b.c` may be a tool of `a.b`.
+        // A tool belongs to the server with the longest matching id: `a.b.c` may be the tool `c` of the server `a.b`.
         let owner = |tool: &str| {
             let begins =
                 |own: &&String| tool.strip_prefix(&**own).is_some_and(|rest| rest.starts_with('.'));
@@ -154,7 +160,7 @@ impl ConfigFile {
             }
             Some(())
         })?;
-        Ok(Some(unpinned))
+        Ok(unpinned)
     }
 
     fn document(&self) -> CliResult<DocumentMut> {
@@ -165,10 +171,10 @@ impl ConfigFile {
         })
     }
 
-    /// Changes the document, unless the result would not be a valid configuration.
+    /// Applies an edit and writes the file, unless the result would not be a valid configuration.
     fn change(&self, change: impl FnOnce(&mut DocumentMut) -> Option<()>) -> CliResult {
         let mut document = self.document()?;
-        // In a file of comments alone, the addition follows them.
+        // If the file has only comments, the new text is added below them; `toml_edit` would add it above.
         let comments = if document.is_empty() {
             document.trailing().as_str().unwrap_or_default().to_owned()
         } else {
@@ -201,7 +207,7 @@ impl ConfigFile {
     }
 }
 
-/// State of a tool that may be always in the list of an agent.
+/// The state of a tool that can be pinned, i.e. always be in an agent's tool list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pinned {
     Yes,
@@ -222,7 +228,7 @@ fn failed(file: &Path, verb: &str, error: &io::Error) -> Failure {
     Failure::failed(format!("`{}` cannot be {verb}: {error}", file.display()))
 }
 
-/// Checks that an agent name is valid in a configuration.
+/// Checks that an agent name may be used in a configuration.
 pub(crate) fn check_agent(name: &str) -> CliResult {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if !name.is_empty() && name.len() <= limits::MAX_ID_BYTES && name.chars().all(fits) {
@@ -234,8 +240,9 @@ pub(crate) fn check_agent(name: &str) -> CliResult {
     )))
 }
 
-/// Replaces a file of another program and keeps its old text in a new file beside it, whose path is returned;
-/// the newest ten of them are kept.
+/// Replaces a file of another program after copying its old text to a back-up beside it; returns the back-up's path.
+///
+/// The ten newest back-ups are kept.
 pub(crate) fn replace_with_backup(
     file: &Path,
     before: Option<&str>,
@@ -245,12 +252,12 @@ pub(crate) fn replace_with_backup(
     replace_file(file, after).map(|()| backup)
 }
 
-/// Writes a text to a new back-up beside a file, and returns its path.
+/// Writes a text to a new back-up file beside a file, and returns the back-up's path.
 pub(crate) fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
     let (path, old) = backup_paths(file)?;
-    // A link that another program put there is not followed.
+    // Creating a new file fails on a symbolic link, which another program may have planted at this path.
     create_private(&path)?.write_all(text.as_bytes())?;
-    // One that cannot be removed does no harm.
+    // Failing to remove an old back-up does no harm.
     for old in old {
         let _ = fs::remove_file(old);
     }

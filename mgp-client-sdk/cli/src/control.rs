@@ -1,8 +1,11 @@
-//! Connections to the running kernel over its local socket.
+//! Connects commands to the running kernel over its local socket.
 
+#[cfg(unix)]
+use std::path::Path;
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
+use mgp_discovery::Sources;
 use mgp_types::method::KernelReload;
 use mgp_types::mgp::KernelReloadParams;
 
@@ -11,26 +14,27 @@ use crate::exit::{CliResult, Failure};
 use crate::socket_hello::{Hello, HelloReply, Intent};
 use crate::{operator, state};
 
-/// The time a request may take beyond the timeout it carries.
+/// The time the client waits beyond the timeout in its request, so that the kernel's own timeout error arrives first.
 #[cfg(unix)]
 const REQUEST_MARGIN: Duration = Duration::from_mins(1);
 
-/// Connects as an operator who reads.
+/// Connects as an operator who only reads.
 pub(crate) async fn connect(global: &Global) -> CliResult<Client> {
     Ok(open(global, Hello::operator(Intent::Read), None).await?.0)
 }
 
-/// Connects as an operator who changes something; asks for the passphrase if the kernel needs it.
+/// Connects as an operator who makes changes; asks the user for the passphrase if the kernel requires one.
 pub(crate) async fn connect_to_change(global: &Global) -> CliResult<Client> {
     Ok(open(global, Hello::operator(Intent::Change), None).await?.0)
 }
 
-/// Connects as [`connect_to_change`]; requests may take this long.
+/// Connects like [`connect_to_change`], for requests that may take as long as `timeout`.
 pub(crate) async fn connect_with_timeout(global: &Global, timeout: Duration) -> CliResult<Client> {
     Ok(open(global, Hello::operator(Intent::Change), Some(timeout)).await?.0)
 }
 
-/// Refuses a process that the running kernel, or the servers above it, do not let act as an operator.
+/// Checks that this process may read as an operator: asks the running kernel, or looks for a server among its
+/// ancestors.
 pub(crate) async fn admit_reader(global: &Global) -> CliResult {
     match connect(global).await {
         Ok(client) => {
@@ -42,14 +46,17 @@ pub(crate) async fn admit_reader(global: &Global) -> CliResult {
     }
 }
 
-/// Admits a change of files in the state folder: by the running kernel, else by the configured proof.
+/// Checks that this process may change the state folder: asks the running kernel, or else requires the configured
+/// proof.
 pub(crate) async fn admit_change(global: &Global) -> CliResult {
     match connect_to_change(global).await {
         Ok(client) => {
             client.close().await;
             Ok(())
         }
-        Err(failure) if failure.is_no_kernel() => operator::admit_offline(global).await,
+        Err(failure) if failure.is_no_kernel() => {
+            operator::admit_offline(global, [Sources::from_env()]).await
+        }
         Err(failure) => Err(failure),
     }
 }
@@ -59,10 +66,11 @@ pub(crate) async fn connect_as(global: &Global, agent: &str) -> CliResult<Client
     Ok(open(global, Hello::agent(agent), None).await?.0)
 }
 
-/// Makes a running kernel read its configuration at once, instead of within a second.
+/// Asks a running kernel to reload its configuration now, instead of at its next check within a second.
 pub(crate) async fn reload(global: &Global) {
     if let Ok((client, reply)) = open(global, Hello::operator(Intent::Read), None).await {
-        // Where a reload needs a proof, the kernel's own look at the files is soon enough.
+        // If changes require a proof, so does a reload; the kernel then notices the changed files by itself within a
+        // second.
         if !reply.reads_only {
             reload_over(&client).await;
         }
@@ -70,45 +78,59 @@ pub(crate) async fn reload(global: &Global) {
     }
 }
 
-/// Reloads as [`reload`], over an open connection.
+/// Sends the reload request of [`reload`] over an open connection.
 pub(crate) async fn reload_over(client: &Client) {
     if let Err(error) = client.request::<KernelReload>(&KernelReloadParams::new()).await {
         tracing::debug!(%error, "reload failed");
     }
 }
 
+/// The answer of a kernel, and the stream behind it.
 #[cfg(unix)]
-async fn open(
-    global: &Global,
-    mut hello: Hello<'_>,
-    timeout: Option<Duration>,
-) -> CliResult<(Client, HelloReply)> {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+pub(crate) struct Greeting {
+    pub(crate) line: Vec<u8>,
+    rest: Vec<u8>,
+    stream: tokio::net::UnixStream,
+}
+
+/// Sends the first line to the kernel at a socket; asks for the passphrase if the kernel needs it.
+#[cfg(unix)]
+pub(crate) async fn greet(socket: &Path, mut hello: Hello<'_>) -> CliResult<Greeting> {
+    use tokio::io::AsyncWriteExt as _;
 
     use crate::prompt;
     use crate::socket_hello::{self, HELLO_TIMEOUT, MAX_REPLY_BYTES};
 
-    let folder = state::folder(global)?;
-    let socket = crate::socket::path_in(&folder);
-    let no_kernel = |_| no_kernel(&folder);
+    let no_kernel = |_| no_kernel(socket.parent().unwrap_or(socket));
     let mut is_asked = false;
-    let (reader, writer, rest, reply) = loop {
-        let stream = tokio::net::UnixStream::connect(&socket).await.map_err(no_kernel)?;
-        let (mut reader, mut writer) = stream.into_split();
+    loop {
+        let mut stream = tokio::net::UnixStream::connect(socket).await.map_err(no_kernel)?;
         // A kernel that refuses the connection does not read; its reply has the reason.
-        let _ = writer.write_all(&hello.line()).await;
-        let reply = socket_hello::read_line(&mut reader, MAX_REPLY_BYTES);
+        let _ = stream.write_all(&hello.line()).await;
+        let reply = socket_hello::read_line(&mut stream, MAX_REPLY_BYTES);
         let reply = tokio::time::timeout(HELLO_TIMEOUT, reply).await;
-        let reply = reply.map_err(|_| socket_hello::no_answer(&socket))?;
+        let reply = reply.map_err(|_| socket_hello::no_answer(socket))?;
         let (line, rest) = reply.map_err(no_kernel)?;
-        if HelloReply::is_passphrase_question(&line) && !is_asked {
-            hello.set_passphrase(prompt::operator_passphrase()?);
-            is_asked = true;
-            continue;
+        if !HelloReply::is_passphrase_question(&line) || is_asked {
+            return Ok(Greeting { line, rest, stream });
         }
-        let reply = HelloReply::read(&line, &socket)?;
-        break (reader, writer, rest, reply);
-    };
+        hello.set_passphrase(prompt::operator_passphrase()?);
+        is_asked = true;
+    }
+}
+
+#[cfg(unix)]
+async fn open(
+    global: &Global,
+    hello: Hello<'_>,
+    timeout: Option<Duration>,
+) -> CliResult<(Client, HelloReply)> {
+    use tokio::io::AsyncReadExt as _;
+
+    let socket = crate::socket::path_in(&state::folder(global)?);
+    let Greeting { line, rest, stream } = greet(&socket, hello).await?;
+    let reply = HelloReply::read(&line, &socket)?;
+    let (reader, writer) = stream.into_split();
     let reader = std::io::Cursor::new(rest).chain(reader);
     let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
     if let Some(timeout) = timeout {

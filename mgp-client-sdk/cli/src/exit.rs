@@ -1,7 +1,9 @@
-//! Results of commands, and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel.
+//! Results of commands and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running.
 
 use std::fmt;
 use std::process::ExitCode;
+
+use clap::error::ErrorKind;
 
 use crate::args::Global;
 use crate::output::{print_json_error, print_stderr};
@@ -9,7 +11,7 @@ use crate::output::{print_json_error, print_stderr};
 /// The result of a command.
 pub(crate) type CliResult<T = ()> = Result<T, Failure>;
 
-/// A failed command: an exit code, and one line with the remedy.
+/// A failed command: its exit code, and one line with the reason and the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -30,7 +32,7 @@ impl Failure {
         Self::with_code(3, message)
     }
 
-    /// Creates the failure of a command whose state folder is locked by another process.
+    /// Creates the failure of a command that needs the state folder while another process has locked it.
     pub(crate) fn state_in_use(message: impl fmt::Display) -> Self {
         Self { is_state_in_use: true, ..Self::failed(message) }
     }
@@ -39,7 +41,8 @@ impl Failure {
         Self { code, message: message.to_string(), is_state_in_use: false }
     }
 
-    /// Creates the silent, successful end of a command whose reader closed standard output.
+    /// Creates the silent, successful end of a command after the reader of its standard output, e.g. `head`, has closed
+    /// it.
     pub(crate) fn output_closed() -> Self {
         Self::with_code(0, "standard output is closed")
     }
@@ -69,14 +72,29 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Prints help, the version or an error of the command line; only the last is a failure.
+/// Prints help, the version or an error of the command line; only the last is a failure, with `--json` also as JSON.
 pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
+    let mut options = std::env::args_os().take_while(|argument| argument != "--");
+    if error.use_stderr() && options.any(|argument| argument == "--json") {
+        let text = error.to_string();
+        // The usage follows, which is for people.
+        let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
+        let lines = lines.map(str::trim).filter(|line| !line.is_empty());
+        let line = lines.collect::<Vec<_>>().join(" ");
+        let line = match error.kind() {
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                "no command was given; see --help"
+            }
+            _ => line.strip_prefix("error: ").unwrap_or(&line),
+        };
+        print_json_error(2, line);
+    }
     // The reader may have closed its side.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
-/// Prints the failure, if there is one, with `--json` also as JSON, and returns the exit code.
+/// Prints a failure, with `--json` also as JSON, and returns the exit code of the command.
 pub(crate) fn finish(global: &Global, result: CliResult) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if failure.code > 0 {

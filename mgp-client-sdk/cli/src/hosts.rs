@@ -1,4 +1,4 @@
-//! The hosts that are known by name, and the paths of their files.
+//! The MCP hosts that `mgp connect` and `mgp import` know by name, and the paths of their configuration files.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl KnownHost {
         Self::ALL.into_iter().find(|host| host.name() == name)
     }
 
-    /// Returns the format of its files.
+    /// Returns the format of the host's configuration files.
     pub(crate) fn format(self) -> Host {
         match self {
             Self::ClaudeDesktop => Host::ClaudeDesktop,
@@ -50,12 +50,12 @@ impl KnownHost {
         }
     }
 
-    /// Returns the member of its files that has the servers.
+    /// Returns the key under which the host's configuration files list the servers.
     pub(crate) fn servers_key(self) -> &'static str {
         if self == Self::VsCode { "servers" } else { "mcpServers" }
     }
 
-    /// Returns its file for all projects of a user.
+    /// Returns the path of the host's configuration file for all projects of a user.
     pub(crate) fn user_file(self, home: &Path) -> PathBuf {
         let programs = if cfg!(target_os = "macos") {
             home.join("Library/Application Support")
@@ -73,7 +73,7 @@ impl KnownHost {
         }
     }
 
-    /// Returns its file in a project, if the host has one.
+    /// Returns the path of the host's configuration file in a project folder, or `None` if the host has no such file.
     pub(crate) fn project_file(self, folder: &Path) -> Option<PathBuf> {
         match self {
             Self::ClaudeDesktop => None,
@@ -83,7 +83,7 @@ impl KnownHost {
         }
     }
 
-    /// Returns the host whose file has this name.
+    /// Returns the host whose configuration file has this name.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
         let name = |path: &Path| path.file_name().map(OsStr::to_owned).unwrap_or_default();
         let folder = file.parent().map(name).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Starts the kernel that several hosts share: detached, with `kernel.log` as its log, and waits until it serves.
+//! Starts the shared kernel as a detached process that logs to `kernel.log`, and waits until it serves.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::exit::Failure;
 
-/// Explains on the terminal why `mgp serve --stdio`, run by hand, prints nothing.
+/// Explains to a person who runs `mgp serve --stdio` in a terminal why it prints nothing.
 pub(crate) fn print_stdin_hint() {
     if io::stdin().is_terminal() {
         let _ = writeln!(
@@ -14,17 +14,17 @@ pub(crate) fn print_stdin_hint() {
     }
 }
 
-/// The one line that a detached kernel writes to its standard output.
+/// The one line of JSON that a detached kernel writes to its standard output.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct StartReport {
-    /// The exit code; `None` if it serves.
+    /// The exit code of a kernel that failed to start; `None` if it serves.
     code: Option<u8>,
     error: String,
-    /// Another kernel uses the folder.
+    /// `true` if another kernel uses the state folder.
     taken: bool,
 }
 
-/// The right to report that a detached kernel serves.
+/// Sends the report that a detached kernel serves; at most once.
 #[derive(Debug)]
 #[must_use = "the process that started the kernel waits for the report"]
 pub(crate) struct Reporter(());
@@ -40,7 +40,7 @@ impl Reporter {
     }
 }
 
-/// Reports why a detached kernel does not serve.
+/// Reports to the launching process why this kernel does not serve.
 pub(crate) fn report_failure(failure: &Failure) {
     write_report(&StartReport {
         code: Some(failure.code()),
@@ -53,7 +53,7 @@ fn write_report(report: &StartReport) {
     let mut line = serde_json::to_vec(report).unwrap_or_default();
     line.push(b'\n');
     let mut output = io::stdout();
-    // The process that started this one may be gone.
+    // The write fails if the launching process has ended; the kernel goes on without it.
     let _ = output.write_all(&line).and_then(|()| output.flush());
     #[cfg(unix)]
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
@@ -82,18 +82,19 @@ mod starting {
     #[derive(Debug, PartialEq, Eq)]
     pub(crate) enum LaunchOutcome {
         Serving,
-        /// Another kernel uses the folder; it will serve soon, or is about to stop.
+        /// Another kernel uses the state folder: it will serve soon, or is about to stop.
         StateInUse,
     }
 
-    /// Returns this program, or the one that replaced it: an upgrade may remove the file of a running one.
+    /// Returns the path of this program. Linux appends ` (deleted)` if an upgrade replaced the running file; then the
+    /// new file has the path without it.
     fn current_program() -> io::Result<PathBuf> {
         let program = std::env::current_exe()?;
         let replaced = program.to_str().and_then(|name| name.strip_suffix(" (deleted)"));
         Ok(replaced.map(PathBuf::from).unwrap_or(program))
     }
 
-    /// Starts a kernel in a process of its own, and waits until it serves.
+    /// Starts a kernel in a process of its own, and waits until the kernel reports that it serves.
     pub(crate) fn start_detached(
         folder: &Path,
         config: Option<&Path>,

@@ -1,4 +1,4 @@
-//! Locks on a state folder: one for the kernel that uses it, one for the process that starts a kernel.
+//! File locks on a state folder: one for the kernel that uses the folder, one for the process that starts a kernel.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -7,25 +7,25 @@ use std::path::Path;
 use crate::exit::CliResult;
 use crate::state::unusable;
 
-/// A lock, released when it is dropped or the process ends.
+/// A held file lock; dropping it or ending the process releases it.
 #[derive(Debug)]
 #[must_use = "the lock ends when it is dropped"]
 pub(crate) struct Lock(File);
 
-/// The outcome of trying to lock.
+/// The outcome of an attempt to lock.
 #[derive(Debug)]
 pub(crate) enum LockAttempt {
     Acquired(Lock),
-    /// Another process holds the lock; its id, if it could be read.
+    /// Another process holds the lock; `None` if its process id could not be read.
     Held(Option<u32>),
 }
 
-/// Tries to take the lock of the kernel that uses a folder.
+/// Tries to take the lock that a kernel holds while it uses a state folder.
 pub(crate) fn try_kernel(folder: &Path) -> CliResult<LockAttempt> {
     try_lock(&folder.join("kernel.lock"))
 }
 
-/// Tries to take the lock of the process that starts a kernel.
+/// Tries to take the lock that a process holds while it starts a kernel for a state folder.
 #[cfg(unix)]
 pub(crate) fn try_start(folder: &Path) -> CliResult<LockAttempt> {
     try_lock(&folder.join("start.lock"))
@@ -40,7 +40,7 @@ fn try_lock(path: &Path) -> CliResult<LockAttempt> {
     let mut file = options.open(path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {
-            // The process id, for people and for the error message of the next process.
+            // The process id is for people and for the error message of the next process that tries to lock.
             let written = file.set_len(0).and_then(|()| file.rewind());
             written.and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
             Ok(LockAttempt::Acquired(Lock(file)))
@@ -56,7 +56,7 @@ fn try_lock(path: &Path) -> CliResult<LockAttempt> {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A descriptor that a child inherited by mistake would keep the lock.
+        // Unlocked explicitly: closing the file would not release the lock if a child process inherited the descriptor.
         let _ = self.0.unlock();
     }
 }

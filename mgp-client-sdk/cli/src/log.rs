@@ -1,4 +1,4 @@
-//! Logging: to standard error, or to a bounded file for a detached kernel; warnings only by default.
+//! Logging of the program: to standard error, or for a detached kernel to a file of bounded size.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,23 +10,23 @@ use tracing_subscriber::EnvFilter;
 
 use crate::output::escape_lines;
 
-/// The size at which `kernel.log` replaces `kernel.log.old`, and a new log begins.
+/// The size at which `kernel.log` is renamed to `kernel.log.old` and a new log is started.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The number of bytes a pipe accepts without blocking once it is writable.
+/// The number of bytes that a pipe which polls as writable accepts without blocking (`PIPE_BUF` on Linux).
 const MAX_PIPE_WRITE: usize = 4096;
 
-/// Starts logging to standard error; `MGP_LOG` overrides the level.
+/// Starts logging to standard error; `MGP_LOG` overrides the level set by `-v`.
 pub(crate) fn init_stderr(verbose: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter(verbose))
         .with_writer(|| NonBlockingStderr)
-        // Colours are not compiled in: enabling them would panic.
+        // The `ansi` feature of `tracing-subscriber` is off; enabling colours would panic.
         .with_ansi(false)
         .init();
 }
 
-/// Starts logging to the file of a state folder, at level `info` or above.
+/// Starts logging to `kernel.log` in the state folder, at level `info` or more verbose.
 pub(crate) fn init_file(folder: &Path, verbose: u8) {
     let file = RotatingFile { path: file(folder), open: None, written: 0 };
     let log = SharedLog(Arc::new(Mutex::new(file)));
@@ -37,7 +37,7 @@ pub(crate) fn init_file(folder: &Path, verbose: u8) {
         .init();
 }
 
-/// Returns the log file of a detached kernel.
+/// Returns the path of a detached kernel's log file.
 pub(crate) fn file(folder: &Path) -> PathBuf {
     folder.join("kernel.log")
 }
@@ -51,12 +51,12 @@ fn filter(verbose: u8) -> EnvFilter {
     EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
 }
 
-/// Standard error, which drops text instead of blocking: a host may never read it.
+/// Standard error that discards text instead of blocking, because a host may never read the pipe.
 struct NonBlockingStderr;
 
 impl Write for NonBlockingStderr {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        // Held for check and write: two writers at once could exceed the room that each has seen.
+        // One lock for the check and the write: two threads that both saw room for a line could together exceed it.
         let mut stderr = io::stderr().lock();
         if !is_writable(&stderr) {
             return Ok(text.len());
@@ -77,7 +77,7 @@ fn is_writable(stderr: &io::StderrLock<'_>) -> bool {
 
     let mut descriptors = [PollFd::new(stderr, PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // Some devices cannot be polled; writing is tried.
+    // If a device cannot be polled, the text is written anyway.
     poll(&mut descriptors, Some(&at_once)).is_err() || !descriptors[0].revents().is_empty()
 }
 
@@ -108,7 +108,7 @@ impl RotatingFile {
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
             let file = options.open(&self.path)?;
             self.written = file.metadata()?.len();
-            // Text that bypasses the log, e.g. of a panic, is written to the same file.
+            // Output that does not pass through this logger, e.g. the message of a panic, is written to the same file.
             #[cfg(unix)]
             let _ = rustix::stdio::dup2_stderr(&file);
             self.open = Some(file);

@@ -1,4 +1,4 @@
-//! `mgp`: the kernel and all its commands.
+//! The `mgp` program: runs the kernel, or one of the commands that control it.
 
 mod args;
 mod backend;
@@ -10,6 +10,7 @@ mod demo;
 mod example;
 mod exit;
 mod hosts;
+mod http_access;
 mod launch;
 mod lock;
 mod log;
@@ -44,16 +45,18 @@ use args::{Global, SharedKernel};
 use cli::{Cli, Command};
 use exit::{CliResult, Failure};
 
-/// Threads for blocking work: reading files, running commands of configurations, starting servers.
+/// Maximum number of threads for blocking work, e.g. reading files, running commands of configurations, starting
+/// servers.
 const MAX_BLOCKING_THREADS: usize = 16;
 
+/// Time after which an idle thread for blocking work ends.
 const BLOCKING_THREAD_TTL: Duration = Duration::from_secs(1);
 
-/// The argument that makes this program the keeper of a server process.
+/// First command-line argument of a keeper: a copy of this program that watches over one server process.
 const KEEPER: &str = "__keeper";
 
 fn main() -> ExitCode {
-    // First of all: one keeper runs for each server, so it must stay small.
+    // Before anything else is set up: one keeper runs per server process, so keepers must use little memory.
     if let Some(exit_code) = Keeper::run(KEEPER) {
         return exit_code;
     }
@@ -70,7 +73,7 @@ fn start(global: &Global, command: Command) -> CliResult {
             Err(Failure::usage("--no-auth requires --http; a stdio client is always known"))
         }
         Command::Kernel(args) => run_shared_kernel(global, args),
-        // A shim needs no runtime.
+        // The shim uses two plain threads and no async runtime, so that it stays small.
         #[cfg(unix)]
         Command::Serve(serve) if serve.stdio && !serve.standalone => {
             log::init_stderr(global.verbose);
@@ -93,10 +96,10 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Serve(serve) => serve::run(global, serve).await,
         Command::Demo => demo::run(global).await,
         Command::Example { name } => example::run(&name).await,
-        Command::Init(init) => init::run(global, &init),
+        Command::Init(init) => init::run(global, &init).await,
         Command::Import(import) => import::run(global, &import).await,
         Command::Connect(connect) => connect::run(global, &connect).await,
-        Command::Disconnect(disconnect) => connect::disconnect::run(global, &disconnect),
+        Command::Disconnect(disconnect) => connect::disconnect::run(global, &disconnect).await,
         Command::Trust(arguments) => trust::run(global, &arguments).await,
         Command::Doctor(doctor) => doctor::run(global, &doctor).await,
         Command::Status => kernel::status(global).await,
@@ -119,9 +122,9 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
     }
 }
 
-/// Runs the kernel that hosts share; the process that started it reads one line of report.
+/// Runs the kernel that several hosts share, and reports the start in one line to the process that launched it.
 fn run_shared_kernel(global: &Global, args: SharedKernel) -> CliResult {
-    // Signals to the group of the host or of its terminal must not end the kernel.
+    // A new session: signals to the process group of the host or of its terminal must not end the kernel.
     #[cfg(unix)]
     let _ = rustix::process::setsid();
     let result = state::create_folder(global).and_then(|folder| {
@@ -130,13 +133,13 @@ fn run_shared_kernel(global: &Global, args: SharedKernel) -> CliResult {
     });
     let Err(failure) = result else { return Ok(()) };
     launch::report_failure(&failure);
-    // Another host has started a kernel first.
+    // A kernel that another host started holds the state folder; the shim uses that kernel, so this is not an error.
     if failure.is_state_in_use() { Ok(()) } else { Err(failure) }
 }
 
 fn block_on(work: impl Future<Output = CliResult>) -> CliResult {
     Keeper::this_program(KEEPER).install();
-    // One thread: a kernel mostly waits for others, and each thread costs memory and hand-overs.
+    // Single-threaded: a kernel mostly waits for I/O, and each further thread costs memory and context switches.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(MAX_BLOCKING_THREADS)
@@ -144,7 +147,7 @@ fn block_on(work: impl Future<Output = CliResult>) -> CliResult {
         .build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}")))?;
     let result = runtime.block_on(work);
-    // Does not wait for threads that still block, e.g. in a hanging command of a configuration.
+    // Does not wait for blocking threads, because a command of the configuration may hang.
     runtime.shutdown_background();
     result
 }

@@ -1,6 +1,7 @@
-//! The audit log for changes that a command makes by itself.
+//! The audit log for changes that a command makes without a kernel's help, e.g. to trust or to keys.
 //!
-//! A running kernel has its log to itself; then these changes are recorded in a second log beside it.
+//! A running kernel writes its audit log alone; while it runs, such changes are recorded in a second log in the same
+//! folder.
 
 use std::sync::Arc;
 
@@ -13,19 +14,19 @@ use crate::exit::CliResult;
 use crate::lock::{self, Lock, LockAttempt};
 use crate::state;
 
-/// The name of the log beside that of a running kernel.
+/// The name of the second log, which is used while a kernel runs.
 pub(crate) const SIDE_LOG: &str = "beside";
 
-/// An open audit log.
+/// An open audit log of a command.
 pub(crate) struct OfflineAudit {
     log: AuditLog,
     store: Arc<dyn Store>,
-    /// Held unless a kernel runs.
+    /// The lock of the state folder; `None` while a kernel runs.
     _folder: Option<Lock>,
 }
 
 impl OfflineAudit {
-    /// Opens the log of the state, or the second one while a kernel runs.
+    /// Opens the audit log of the state folder, or the second log while a kernel runs.
     pub(crate) async fn open(global: &Global) -> CliResult<Self> {
         let folder = state::create_folder(global)?;
         if let LockAttempt::Acquired(lock) = lock::try_kernel(&folder)? {
@@ -47,12 +48,12 @@ impl OfflineAudit {
         Arc::new(self.log.clone())
     }
 
-    /// Returns the store whose changes and events are committed together.
+    /// Returns the store that commits a change together with its audit event.
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Waits until every event is on disk.
+    /// Closes the log after every event is on disk.
     pub(crate) async fn close(self) -> CliResult {
         Ok(self.log.close().await?)
     }

@@ -1,7 +1,7 @@
 //! Output of commands: text in aligned columns for people, or one JSON document.
 //!
-//! Results go to standard output, everything else to standard error.
-//! Control characters in names and texts of servers are escaped.
+//! Results are printed to standard output, everything else to standard error. Control characters in names and texts of
+//! servers are escaped.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -12,13 +12,13 @@ use serde::Serialize;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 
-/// A result that is printed as text or as JSON.
+/// A result that a command prints as text or as JSON.
 pub(crate) trait Render: Serialize {
-    /// Writes the text for people.
+    /// Writes the result as text for people.
     fn render(&self, out: &mut Output);
 }
 
-/// Prints a result as JSON or as text.
+/// Prints a result as text, or as JSON with `--json`.
 pub(crate) fn print<T: Render>(global: &Global, result: &T) -> CliResult {
     if global.json {
         return print_json(result);
@@ -32,7 +32,7 @@ pub(crate) fn print<T: Render>(global: &Global, result: &T) -> CliResult {
     write_stdout(&out.text)
 }
 
-/// `true` once a JSON document was printed, which has the failure of its command too.
+/// `true` once this process has printed a JSON document, which then also reports the failure of the command.
 static HAS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// A failed command with `--json`.
@@ -45,10 +45,10 @@ pub(crate) struct ErrorReport<'a> {
     error: &'a str,
 }
 
-/// Prints the failure of a command as JSON, unless it has printed its result.
+/// Prints the failure of a command as JSON, unless the command has already printed its result as JSON.
 pub(crate) fn print_json_error(code: u8, error: &str) {
     if !HAS_JSON.load(Ordering::Relaxed) {
-        // The reader may have closed its side.
+        // Printing fails if the reader of the output has closed it; the exit code reports the failure anyway.
         let _ = print_json(&ErrorReport { code, error });
     }
 }
@@ -58,15 +58,16 @@ fn print_json(document: &impl Serialize) -> CliResult {
     write_stdout(&(safe_json(&serde_json::to_string_pretty(document)?) + "\n"))
 }
 
-/// Prints a value as one line of JSON.
+/// Prints a value as JSON on a single line.
 pub(crate) fn print_json_line(document: &impl Serialize) -> CliResult {
     HAS_JSON.store(true, Ordering::Relaxed);
     write_stdout(&(safe_json(&serde_json::to_string(document)?) + "\n"))
 }
 
-/// Escapes hidden characters in a JSON document, which has them in strings only, so that its value stays the same.
+/// Escapes invisible characters in a JSON document. Such characters occur only inside strings, so the value does not
+/// change.
 ///
-/// JSON leaves DEL and the C1 controls as they are, and terminals obey U+009B like `ESC [`.
+/// JSON does not require escaping DEL and the C1 control characters, but terminals interpret U+009B like `ESC [`.
 fn safe_json(json: &str) -> String {
     let is_unsafe = |c: char| c != '\n' && is_hidden(c);
     if !json.contains(is_unsafe) {
@@ -84,7 +85,7 @@ fn safe_json(json: &str) -> String {
     })
 }
 
-/// Writes to standard output; if its reader is gone, ends the command without an error.
+/// Writes to standard output; if the reader has closed it, the command ends without an error.
 pub(crate) fn write_stdout(text: &str) -> CliResult {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -125,32 +126,32 @@ impl ActionReport {
     }
 }
 
-/// Prints a line to standard error, for people only.
+/// Prints a line to standard error unless `--json` is given.
 pub(crate) fn print_note(global: &Global, text: &str) {
     if !global.json {
         print_stderr(text);
     }
 }
 
-/// Prints lines to standard error, as everything for people that is not a result.
+/// Prints lines to standard error, where all output for people except results belongs.
 ///
-/// The text may be a server's: nothing in it reaches the terminal as a command.
+/// The text may come from a server, so characters that a terminal interprets are escaped.
 pub(crate) fn print_stderr(text: &str) {
     let mut lines = escape_lines(text);
     lines.push('\n');
     let _ = io::stderr().lock().write_all(lines.as_bytes());
 }
 
-/// Text for people.
+/// Text output for people, collected before it is printed.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     text: String,
     has_color: bool,
-    /// The columns of the terminal; `None` for a file or a pipe, where nothing is cut.
+    /// Width of the terminal in columns; `None` for a file or a pipe, where tables are not truncated.
     width: Option<usize>,
 }
 
-/// Returns the columns of the terminal on standard output.
+/// Returns the number of columns of the terminal on standard output.
 #[cfg(unix)]
 fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
@@ -162,13 +163,13 @@ fn terminal_width() -> Option<usize> {
     None
 }
 
-/// The fewest columns that tables are fitted to.
+/// Minimum width of a terminal for tables to be fitted to it.
 const MIN_WIDTH: usize = 40;
 
-/// The fewest columns that a cell is cut to.
+/// Minimum width to which a column of a table is truncated.
 const MIN_CELL: usize = 12;
 
-/// Cuts the widest columns until all fit into the width of a terminal.
+/// Narrows the widest columns of a table until the table fits the terminal.
 fn fit(widths: &mut [usize], width: usize) {
     let room = width.saturating_sub(2 * widths.len().saturating_sub(1));
     while widths.iter().sum::<usize>() > room {
@@ -180,7 +181,7 @@ fn fit(widths: &mut [usize], width: usize) {
     }
 }
 
-/// The colour of a word.
+/// The colour of a table cell or of a status word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Color {
     Plain,
@@ -210,7 +211,7 @@ impl Output {
         }
     }
 
-    /// Adds a table with aligned columns; the last column is not padded.
+    /// Adds a table with aligned columns, without padding after the last column.
     pub(crate) fn table<const N: usize>(
         &mut self,
         heads: [&str; N],
@@ -219,7 +220,7 @@ impl Output {
         self.grid(&heads, rows.into_iter().map(Vec::from));
     }
 
-    /// Adds a table whose number of columns is not fixed.
+    /// Adds a table whose number of columns is known only at run time.
     pub(crate) fn grid(&mut self, heads: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) {
         let columns = heads.len();
         let heads = heads.iter().map(|head| Cell::from(*head).color(Color::Dim)).collect();
@@ -249,7 +250,7 @@ impl Output {
         }
     }
 
-    /// Adds a coloured word and a text behind it.
+    /// Adds a line: a coloured status word, then a text.
     pub(crate) fn status_line(&mut self, mark: &Cell, text: &str) {
         let mut line = String::new();
         self.tint(&mut line, mark);
@@ -301,7 +302,7 @@ impl Cell {
         &self.text
     }
 
-    /// Cuts the text to some columns.
+    /// Truncates the text to a number of columns, and marks the cut with `…`.
     fn cut(&mut self, columns: usize) {
         if self.text.chars().count() > columns {
             self.text = self.text.chars().take(columns.saturating_sub(1)).chain(['…']).collect();
@@ -314,7 +315,7 @@ impl Cell {
     }
 }
 
-/// Escapes invisible characters: those that control terminals, change the direction of text, or hide in it.
+/// Escapes invisible characters: control characters, and those that change the direction of text or have no glyph.
 pub(crate) fn escape_hidden(text: &str) -> String {
     if !text.contains(is_hidden) {
         return text.to_owned();
@@ -329,7 +330,7 @@ pub(crate) fn escape_hidden(text: &str) -> String {
     })
 }
 
-/// Escapes invisible characters other than line breaks.
+/// Escapes invisible characters except line breaks.
 pub(crate) fn escape_lines(text: &str) -> String {
     text.split('\n')
         .map(|line| escape_hidden(line.trim_end_matches('\r')))
@@ -337,7 +338,7 @@ pub(crate) fn escape_lines(text: &str) -> String {
         .join("\n")
 }
 
-/// Returns whether a character has no shape of its own but changes how other text looks, or is an order to a terminal.
+/// Returns whether a character is invisible but changes how other text looks, or is interpreted by terminals.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -347,19 +348,19 @@ fn is_hidden(c: char) -> bool {
             | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns the first line that is not blank, clipped to this many bytes.
+/// Returns the first line that is not blank, truncated to `max` bytes.
 pub(crate) fn first_line(text: &str, max: usize) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     mgp_types::clip(line.trim(), max)
 }
 
-/// Returns e.g. `1 tool` or `2 tools`.
+/// Returns a number with its noun in the singular or plural, e.g. `1 tool` or `2 tools`.
 pub(crate) fn plural(number: impl TryInto<u64>, thing: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A progress counter on the standard error of a terminal.
+/// A progress counter, printed to standard error if that is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     label: &'static str,

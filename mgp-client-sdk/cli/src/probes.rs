@@ -1,4 +1,4 @@
-//! Pages for probes and for Prometheus: `/healthz`, `/readyz` and `/metrics`.
+//! HTTP pages for health probes and Prometheus: `/healthz`, `/readyz` and `/metrics`.
 
 use std::future::pending;
 
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use crate::exit::{CliResult, Failure};
 
-/// Returns the pages that show only whether the kernel lives and is ready.
+/// Returns the pages for health probes, which show only whether the kernel is alive and ready.
 pub(crate) fn probes(kernel: &Kernel, drain: &Drain) -> Pages {
     let (kernel, drain) = (kernel.clone(), drain.clone());
     Pages::new().page("/healthz", || (StatusCode::OK, "ok\n".to_owned())).page(
@@ -28,7 +28,7 @@ pub(crate) fn probes(kernel: &Kernel, drain: &Drain) -> Pages {
     )
 }
 
-/// Serves the probes and the figures of the kernel at the configured address, until the process ends.
+/// Serves the probes and the metrics at the address in `kernel.metrics`, until the process ends.
 pub(crate) async fn serve_metrics(kernel: &Kernel, drain: &Drain) -> CliResult {
     let Some(address) = kernel.metrics_address() else { return Ok(()) };
     let listener = TcpListener::bind(&address).await.map_err(|error| {
@@ -37,7 +37,7 @@ pub(crate) async fn serve_metrics(kernel: &Kernel, drain: &Drain) -> CliResult {
         ))
     })?;
     tracing::info!(address, "serving metrics");
-    // Calls are counted from here on.
+    // The kernel counts calls only after the first `metrics()`; this makes calls before the first scrape count too.
     drop(kernel.metrics());
     let read = kernel.clone();
     let pages = probes(kernel, drain).page("/metrics", move || (StatusCode::OK, read.metrics()));

@@ -1,4 +1,4 @@
-//! Questions to the person at the terminal.
+//! Questions to the person at the terminal, e.g. confirmations and the passphrase.
 
 #[cfg(unix)]
 use std::fs::File;
@@ -11,12 +11,12 @@ use crate::exit::{CliResult, Failure};
 use crate::operator::MAX_PASSPHRASE_BYTES;
 use crate::output::escape_hidden;
 
-/// The passphrase of the operator, once it was asked for: a command may connect several times.
+/// The operator's passphrase after the first prompt: a command may connect several times and should ask only once.
 static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);
 
-/// Asks a yes-or-no question whose default is no; returns `None` without a terminal.
+/// Asks a yes-or-no question whose default is no; returns `None` if there is no terminal.
 ///
-/// Also returns `None` with `--json`, because then the subject of the question is not shown.
+/// Also returns `None` with `--json`, because a JSON run does not show what the question is about.
 pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>> {
     if global.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
@@ -28,7 +28,7 @@ pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>
     Ok(Some(matches!(answer.as_str(), "y" | "yes")))
 }
 
-/// Returns whether a person at a terminal reads what is printed, and can answer.
+/// Returns whether a person at a terminal can read the output and answer questions.
 pub(crate) fn is_interactive(global: &Global) -> bool {
     !global.json
         && io::stdin().is_terminal()
@@ -36,7 +36,7 @@ pub(crate) fn is_interactive(global: &Global) -> bool {
         && io::stdout().is_terminal()
 }
 
-/// Asks a question, and returns the trimmed line that is typed.
+/// Asks a question, and returns the line that the person types, trimmed.
 pub(crate) fn line(question: &str) -> CliResult<String> {
     write!(io::stderr(), "{}", escape_hidden(question))?;
     let mut answer = String::new();
@@ -44,7 +44,7 @@ pub(crate) fn line(question: &str) -> CliResult<String> {
     Ok(answer.trim().to_owned())
 }
 
-/// Asks for the passphrase of the operator, once for the whole command.
+/// Asks for the operator's passphrase, at most once per command.
 pub(crate) fn operator_passphrase() -> CliResult<String> {
     let mut known = PASSPHRASE.lock();
     match &*known {
@@ -53,7 +53,7 @@ pub(crate) fn operator_passphrase() -> CliResult<String> {
     }
 }
 
-/// Asks for a passphrase on the terminal of the process, whatever its standard streams are, without showing it.
+/// Asks for a passphrase on the controlling terminal without echo, even if the standard streams are redirected.
 #[cfg(unix)]
 pub(crate) fn passphrase(question: &str) -> CliResult<String> {
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};

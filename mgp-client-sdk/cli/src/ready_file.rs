@@ -1,4 +1,4 @@
-//! The ready file: one line of JSON that exists while the kernel serves.
+//! The ready file: one line of JSON that exists while the kernel serves, for scripts that wait for the kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use crate::replace_file::replace_file;
 /// The content of a ready file.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReadyLine<'a> {
-    /// The process of the kernel.
+    /// The process id of the kernel.
     pub(crate) pid: u32,
-    /// The URL that it serves.
+    /// The kernel's URL for MCP over HTTP; `None` if it does not serve HTTP.
     pub(crate) http: Option<&'a str>,
-    /// The local socket.
+    /// The path of the kernel's local socket.
     pub(crate) socket: Option<&'a Path>,
-    /// The ids of all servers, running or not.
+    /// The ids of all configured servers, running or not.
     pub(crate) servers: &'a [String],
 }
 
-/// A ready file, removed when it is dropped.
+/// A written ready file; dropping this value removes the file.
 #[derive(Debug)]
 #[must_use = "the file is removed when this is dropped"]
 pub(crate) struct ReadyFile {
@@ -42,7 +42,7 @@ impl ReadyFile {
 
 impl Drop for ReadyFile {
     fn drop(&mut self) {
-        // A file that another process has written since then stays.
+        // Keeps a file that another process has written in the meantime.
         if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
             let _ = fs::remove_file(&self.path);
         }

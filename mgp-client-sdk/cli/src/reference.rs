@@ -1,4 +1,4 @@
-//! Generates `docs/schema/cli/`, the schemas of `--json`, and `docs/cli.md`, the page of all commands.
+//! Tests that generate `docs/schema/cli/`, the schemas of `--json`, and `docs/cli.md`, the reference of all commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::cli::Cli;
 use crate::commands::*;
 use crate::output::{ActionReport, ErrorReport};
 
-/// Returns the schemas by command.
+/// Returns the JSON schema of each document that commands print, by its name.
 fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
     fn of<T: JsonSchema>() -> schemars::Schema {
         SchemaGenerator::new(SchemaSettings::draft2020_12()).into_root_schema_for::<T>()
@@ -56,7 +56,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// Compares a file with its expected content; `UPDATE_GOLDEN=1` writes it.
+/// Compares a file with its expected content; with `UPDATE_GOLDEN=1`, writes the file first.
 #[track_caller]
 fn check(file: &Path, expected: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

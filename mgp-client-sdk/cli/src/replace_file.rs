@@ -1,13 +1,13 @@
-//! Replaces a file in one step, so that readers never see half of it.
+//! Replaces a file atomically, so that readers never see a partly written file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Replaces a file, or creates it for its owner alone; the mode of an existing file stays.
+/// Replaces a file and keeps its mode, or creates the file for its owner only.
 pub(crate) fn replace_file(file: &Path, text: &str) -> io::Result<()> {
     let fresh = beside(file, &format!(".new{}", std::process::id()));
-    // Left by a killed process that had the same id; a link is removed, not followed.
+    // A killed process with the same id may have left this file. A symbolic link is removed, not followed.
     let _ = fs::remove_file(&fresh);
     let written = create_private(&fresh).and_then(|mut new| {
         new.write_all(text.as_bytes())?;
@@ -23,14 +23,14 @@ pub(crate) fn replace_file(file: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Returns the path with a suffix.
+/// Returns the path with a suffix appended to its file name.
 pub(crate) fn beside(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Creates a new file for its owner alone; fails if the path exists, even as a link.
+/// Creates a new file for its owner only; fails if the path exists, even as a symbolic link.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -1,4 +1,5 @@
-//! `mgp serve` with the kernel in this process: at an address, alone for one host, or shared by many hosts.
+//! Runs a kernel in this process: over HTTP, over stdio for a single host, or shared by many hosts over the local
+//! socket.
 
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use mgp_discovery::Sources;
 use mgp_kernel::{ClientTransport, Kernel};
-use mgp_security::auth::{ApiKeys, AuthLayer, FileKeys};
-use mgp_server_sdk::{BoundServer, Pages, ServeError, Server};
+use mgp_lifecycle::Drain;
+use mgp_server_sdk::{BoundServer, ServeError, Server};
 use mgp_transport::take_stdio;
 use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::Principal;
@@ -17,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::exit::{CliResult, Failure};
+use crate::http_access;
 use crate::launch::{self, Reporter};
 use crate::lock::{self, Lock, LockAttempt};
 #[cfg(unix)]
@@ -33,24 +35,24 @@ use crate::state;
 /// The time connections may take to close after all requests are answered.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time a shared kernel waits for the host that started it.
+/// The time a shared kernel waits for a first client, normally the shim that started it.
 const FIRST_HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time a shared kernel waits for the folder while the kernel before it stops.
+/// The time a shared kernel waits for the lock of the state folder while the previous kernel stops.
 const KERNEL_LOCK_TIMEOUT: Duration = Duration::from_secs(9);
 
-/// The time any other kernel waits for a command that holds the folder.
+/// The time any other kernel waits for a command that holds the lock of the state folder.
 const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The carrier of a kernel besides its socket.
+/// The clients that a kernel serves besides those of its local socket.
 enum Mode {
-    /// The standard streams, to an agent.
+    /// One agent over the standard streams.
     Stdio { agent: String },
-    /// An address.
+    /// Clients over HTTP.
     Http(HttpOptions),
-    /// Nothing; the kernel stops once it had no client for this long.
+    /// Nothing else; the kernel stops after it has had no client for `linger`.
     Shared { linger: Duration },
 }
 
@@ -62,9 +64,9 @@ struct HttpOptions {
 }
 
 enum HttpAccess {
-    /// Callers show an API key.
+    /// Callers must send an API key.
     Keys,
-    /// Every caller is this agent.
+    /// Callers need no key, and all act as this agent.
     Anonymous(String),
 }
 
@@ -76,7 +78,7 @@ struct Options {
     reporter: Option<Reporter>,
 }
 
-/// The cause of a stop.
+/// The event that stops a kernel.
 enum StopCause {
     Signal(i32),
     HostDisconnected,
@@ -84,7 +86,7 @@ enum StopCause {
     Requested { timeout: Option<Duration> },
 }
 
-/// A kernel that serves, with everything it is served over.
+/// A running kernel, with the socket and the tasks that serve its clients.
 struct Running {
     served: ServedKernel,
     #[cfg(unix)]
@@ -97,7 +99,7 @@ struct Running {
     ready_file: Option<ReadyFile>,
 }
 
-/// Runs `mgp serve` in this process.
+/// Runs `mgp serve` with a kernel in this process.
 pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
     let agent = args.agent.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
     let agent = socket_hello::check_agent_name(&agent).map_err(Failure::usage)?.to_owned();
@@ -120,14 +122,15 @@ pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
     .await
 }
 
-/// Runs the kernel that several hosts share, in a process of its own.
+/// Runs the kernel that several hosts share, in a detached process.
 pub(crate) async fn run_shared(
     global: &Global,
     args: SharedKernel,
     reporter: Reporter,
 ) -> CliResult {
     let folder = state::create_folder(global)?;
-    // Found in the folder of the first host, which the kernel then leaves: it serves the hosts of other folders too.
+    // The configuration files are found from the folder of the first host. Then the kernel leaves that folder, because
+    // it also serves hosts that work in other folders.
     let sources = args.config.map_or_else(Sources::from_env, Sources::single);
     std::env::set_current_dir(&folder).map_err(|error| state::unusable(&folder, &error))?;
     serve(Options {
@@ -141,7 +144,7 @@ pub(crate) async fn run_shared(
 }
 
 async fn serve(options: Options) -> CliResult {
-    // First, so that an early signal also ends the kernel in order.
+    // Created first, so that a signal during the start also stops the kernel in order.
     let mut signals = Signals::new()?;
     let _lock = lock_folder(&options.folder, options.reporter.is_some()).await?;
     let mut running = start(options).await?;
@@ -149,9 +152,9 @@ async fn serve(options: Options) -> CliResult {
     running.stop(cause, signals).await
 }
 
-/// Locks the folder for this process.
+/// Locks the state folder for this process.
 ///
-/// A shared kernel waits for the one before it, any other kernel only for a command that holds the folder.
+/// A shared kernel waits until the previous kernel has stopped; any other kernel waits only for short commands.
 async fn lock_folder(folder: &Path, is_shared: bool) -> CliResult<Lock> {
     let timeout = if is_shared { KERNEL_LOCK_TIMEOUT } else { COMMAND_LOCK_TIMEOUT };
     let mut waited = Duration::ZERO;
@@ -171,7 +174,7 @@ async fn lock_folder(folder: &Path, is_shared: bool) -> CliResult<Lock> {
     )))
 }
 
-/// Returns whether a kernel accepts connections at the folder's socket.
+/// Returns whether a kernel accepts connections at the socket in the state folder.
 fn is_reachable(folder: &Path) -> bool {
     #[cfg(unix)]
     return std::os::unix::net::UnixStream::connect(crate::socket::path_in(folder)).is_ok();
@@ -182,7 +185,7 @@ fn is_reachable(folder: &Path) -> bool {
 async fn start(options: Options) -> CliResult<Running> {
     #[cfg(unix)]
     let socket = LocalSocket::open(&options.folder)?;
-    // From here on the kernel follows the configuration files by itself.
+    // From here on, the kernel reloads its configuration files by itself when they change.
     let builder = Kernel::builder().sources(options.sources.clone());
     let kernel = builder.in_folder(&options.folder).await?;
     let attached = attach(
@@ -198,7 +201,7 @@ async fn start(options: Options) -> CliResult<Running> {
     attached
 }
 
-/// Serves a kernel over its carriers, and announces that it is ready.
+/// Connects a kernel to everything it serves, then writes the ready file and reports that it serves.
 async fn attach(
     kernel: &Kernel,
     #[cfg(unix)] socket: LocalSocket,
@@ -211,12 +214,12 @@ async fn attach(
         Mode::Stdio { agent } => (build_stack(server)?, None, Some(agent), None),
         Mode::Shared { linger } => (build_stack(server)?, None, None, Some(linger)),
         Mode::Http(options) => {
-            let bound = bind(server, probes::probes(kernel, &drain), &folder, options).await?;
-            // One stack for all: sessions at the address and at the socket share their state.
+            // One stack for all clients, so that sessions over HTTP and over the socket share their state.
+            let bound = bind(server, kernel, &drain, &folder, options).await?;
             (bound.stack(), Some(bound), None, None)
         }
     };
-    let url = http.as_ref().map(|bound| format!("http://{}/mcp", bound.local_addr()));
+    let url = http.as_ref().map(|bound| http_access::url(kernel, bound));
     kernel.set_endpoints(|reachable| {
         #[cfg(unix)]
         reachable.socket.replace(absolute(socket.path()));
@@ -229,7 +232,7 @@ async fn attach(
         stack,
         drain,
         #[cfg(unix)]
-        gate: Arc::new(OperatorGate::new(&folder)),
+        gate: Arc::new(OperatorGate::new(&folder, sources)),
     };
     probes::serve_metrics(kernel, &served.drain).await?;
     let http = http.map(|bound| tokio::spawn(bound.run()));
@@ -265,26 +268,28 @@ fn build_stack(server: Server) -> CliResult<mgp_types::service::Stack> {
 
 async fn bind(
     server: Server,
-    pages: Pages,
+    kernel: &Kernel,
+    drain: &Drain,
     folder: &Path,
     options: HttpOptions,
 ) -> CliResult<BoundServer> {
     let HttpOptions { address, hosts, origins, access } = options;
+    let configured = kernel.http_access();
     let http = server
         .http(address)
-        .pages(pages)
+        .pages(probes::probes(kernel, drain))
         .config(|config| (config.hosts, config.origins) = (hosts, origins));
     let http = match access {
         HttpAccess::Anonymous(agent) => {
             http.no_auth().config(|config| config.anonymous = Some(Principal::local().agent(agent)))
         }
         HttpAccess::Keys => {
-            let keys = ApiKeys::open(FileKeys::new(folder.join("keys.json"))).await?;
-            if keys.records().await?.is_empty() {
-                tracing::warn!("no API keys yet: every caller is refused; run `mgp keys add`");
-            }
-            http.auth(AuthLayer::new().keys(keys))
+            http.auth(http_access::auth_layer(&configured, &kernel.proxy(), folder).await?)
         }
+    };
+    let http = match http_access::tls(&configured, folder)? {
+        Some(tls) => http.tls(tls),
+        None => http,
     };
     http.bind().await.map_err(bind_failure)
 }
@@ -313,7 +318,7 @@ fn bind_failure(error: ServeError) -> Failure {
     }
 }
 
-/// Serves the process that started this one.
+/// Serves the process that started this one, over the standard streams.
 fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> {
     launch::print_stdin_hint();
     #[cfg(unix)]
@@ -328,7 +333,7 @@ fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> 
 }
 
 impl Running {
-    /// Serves until there is a reason to stop.
+    /// Serves clients until an event requires the kernel to stop.
     async fn wait(&mut self, signals: &mut Signals) -> StopCause {
         let kernel = &self.served.kernel;
         #[cfg(unix)]
@@ -340,16 +345,16 @@ impl Running {
             () = disconnected(&mut self.stdio) => StopCause::HostDisconnected,
             () = idle(kernel, self.linger) => StopCause::Idle,
             timeout = kernel.stop_requested() => StopCause::Requested { timeout },
-            // An authorized client has drained the kernel by the protocol.
+            // An authorized client has started a drain with a protocol request.
             () = self.served.drain.wait_begun() => StopCause::Requested { timeout: None },
             () = sockets => StopCause::Idle,
         }
     }
 
-    /// Finishes running calls, closes everything, and writes the audit log to its end.
+    /// Waits for running calls, closes all connections, stops the servers, and completes the audit log.
     async fn stop(self, cause: StopCause, signals: Signals) -> CliResult {
         let Self { served, mut connections, http, stdio, ready_file, .. } = self;
-        // New hosts must no longer find this kernel; they start another one.
+        // Removed first: new hosts must no longer find this kernel, so that they start another one.
         drop(ready_file);
         #[cfg(unix)]
         drop(self.socket);
@@ -374,19 +379,19 @@ impl Running {
     }
 }
 
-/// Waits until the stdio host has disconnected; forever if there is none.
+/// Waits until the stdio host has disconnected; waits forever if the kernel has no such host.
 async fn disconnected(stdio: &mut Option<JoinHandle<()>>) {
     match stdio {
         Some(task) => {
             let _ = task.await;
-            // A finished task must not be awaited again.
+            // Polling a finished task again would panic.
             *stdio = None;
         }
         None => std::future::pending().await,
     }
 }
 
-/// Waits until the kernel had no client for this long; forever without a limit.
+/// Waits until the kernel has had no client for `linger`; waits forever without that limit.
 async fn idle(kernel: &Kernel, linger: Option<Duration>) {
     match linger {
         Some(linger) => {
@@ -397,7 +402,7 @@ async fn idle(kernel: &Kernel, linger: Option<Duration>) {
     }
 }
 
-/// Lets running calls finish, and refuses new ones.
+/// Starts a drain, in which new calls are refused, and waits until running calls have finished.
 async fn drain(served: &ServedKernel, cause: StopCause) {
     let default = served.drain.config().timeout;
     let (reason, timeout) = match cause {
@@ -408,11 +413,15 @@ async fn drain(served: &ServedKernel, cause: StopCause) {
         StopCause::Requested { timeout } => {
             (ShutdownReason::OperatorRequest, timeout.unwrap_or(default))
         }
-        // The caller is gone, and its calls with it.
+        // The host has disconnected, so its calls have been cancelled and the short limit suffices.
         StopCause::HostDisconnected => (ShutdownReason::OperatorRequest, CLOSE_TIMEOUT),
         StopCause::Idle => (ShutdownReason::IdleTimeout, CLOSE_TIMEOUT),
     };
     served.drain.begin(reason, timeout);
+    // A call that waits for a person has not begun; its request stays open for the next kernel.
+    if let Some(inbox) = served.kernel.governance().inbox() {
+        inbox.end_waits();
+    }
     served.drain.wait_ended().await;
 }
 

@@ -1,4 +1,4 @@
-//! The kernel as its connections share it.
+//! The kernel and the values that all its connections share.
 
 #[cfg(unix)]
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 #[cfg(unix)]
 use crate::operator::OperatorGate;
 
-/// A kernel with the one stack and the one drain of all its connections.
+/// A kernel with the service stack and the drain that all its connections share.
 #[derive(Clone)]
 pub(crate) struct ServedKernel {
     pub(crate) kernel: Kernel,
@@ -23,7 +23,7 @@ pub(crate) struct ServedKernel {
 }
 
 impl ServedKernel {
-    /// Serves one peer, within what its credentials permit, until it disconnects or the kernel has drained.
+    /// Serves one client, with the rights in `pass`, until the client disconnects or the kernel has drained.
     pub(crate) async fn serve_connection<R, W>(
         &self,
         reader: R,
@@ -47,7 +47,7 @@ impl ServedKernel {
         };
         let connection = Connection::new(reader, writer, stack).principal(principal);
         let (drain, ending) = (self.drain.clone(), connection.close_handle());
-        // A task of its own, so that the connection does not poll the drain with each message.
+        // A separate task, so that the connection does not poll the drain each time it handles a message.
         let drain_task = tokio::spawn(async move {
             drain.wait_begun().await;
             ending.announce();

@@ -1,6 +1,6 @@
-//! `mgp serve --stdio`: relays lines between a host and the kernel that all hosts share.
+//! The shim, i.e. `mgp serve --stdio`: relays messages between one host and the kernel that all hosts share.
 //!
-//! Two threads and no runtime. If the kernel ends, the conversation goes on with the next one.
+//! It uses two threads and no async runtime. If the kernel exits, the shim continues the session with the next kernel.
 
 mod lines;
 mod relay;
@@ -25,15 +25,15 @@ use crate::signals::{self, Signals};
 use crate::socket_hello::{self, DEFAULT_AGENT, HELLO_TIMEOUT, Hello, HelloReply, MAX_REPLY_BYTES};
 use crate::{socket, state};
 
-/// The time a kernel may take until it serves.
+/// The time a newly started kernel may take until it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time the last kernel may take to stop its servers, before another one can start.
+/// The time the previous kernel may take to stop its servers before another one can start.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Connects to the kernel, starting it if none runs, and relays lines until the host closes.
+/// Connects to the kernel, starts one if none runs, and relays messages until the host disconnects.
 pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     let agent = serve.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let agent = socket_hello::check_agent_name(agent).map_err(Failure::usage)?;
@@ -51,7 +51,7 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
         let connected = if is_wanted {
             Some(connector.connect_or_start(STOP_TIMEOUT)?)
         } else {
-            // A kernel that was stopped stays stopped until the host needs it.
+            // A kernel that has ended is started again only once the host sends a message.
             try_connect(&connector.socket, &connector.hello)?
         };
         let Some((stream, reply)) = connected else { return Ok(None) };
@@ -62,7 +62,7 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     result
 }
 
-/// The way to the kernel of a state folder.
+/// The means to connect to the kernel of a state folder, or to start it.
 struct Connector<'a> {
     folder: PathBuf,
     socket: PathBuf,
@@ -82,7 +82,7 @@ impl Connector<'_> {
         self.serve.ready_file.as_deref().map(|file| ReadyFile::write(file, &line)).transpose()
     }
 
-    /// Connects to the kernel, and starts it if none serves within a time.
+    /// Connects to the kernel; starts one if none runs. Fails if no kernel serves within `limit`.
     fn connect_or_start(&self, limit: Duration) -> CliResult<(UnixStream, HelloReply)> {
         let Self { folder, socket, serve, hello } = self;
         let mut waited = Duration::ZERO;
@@ -96,7 +96,7 @@ impl Connector<'_> {
                     folder.display()
                 )));
             }
-            // The lock is held until the kernel serves, so that two hosts start one kernel.
+            // Held until the kernel serves, so that two hosts that start at the same time start only one kernel.
             if let LockAttempt::Acquired(_lock) = lock::try_start(folder)? {
                 if let Some(connection) = try_connect(socket, hello)? {
                     return Ok(connection);
@@ -104,7 +104,7 @@ impl Connector<'_> {
                 let config = serve.config.as_deref();
                 match launch::start_detached(folder, config, serve.linger, START_TIMEOUT)? {
                     LaunchOutcome::Serving => {
-                        // Bounds the attempts if kernels exit right after they started.
+                        // Limits the number of attempts if each kernel exits right after its start.
                         waited += limit / 4;
                         continue;
                     }
@@ -117,19 +117,19 @@ impl Connector<'_> {
     }
 }
 
-/// Connects and exchanges the first lines; returns `None` if no kernel accepts.
+/// Connects to the socket and exchanges the first lines; returns `None` if no kernel accepts the connection.
 fn try_connect(socket: &Path, hello: &[u8]) -> CliResult<Option<(UnixStream, HelloReply)>> {
     let Ok(mut stream) = UnixStream::connect(socket) else { return Ok(None) };
     stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
-    // A kernel that refuses the connection does not read; its reply has the reason.
+    // The write may fail: a kernel that refuses a connection closes without reading; its reply has the reason.
     let _ = stream.write_all(hello);
     let mut line = Vec::new();
-    // Byte by byte: the bytes behind the line belong to the host.
+    // Reads one byte at a time, because the bytes after the line belong to the host.
     while line.last() != Some(&b'\n') && line.len() < MAX_REPLY_BYTES {
         let mut byte = [0];
         match stream.read(&mut byte) {
             Ok(1) => line.push(byte[0]),
-            // The kernel has just stopped.
+            // The kernel has closed the connection, because it is stopping.
             Ok(_) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
@@ -140,7 +140,7 @@ fn try_connect(socket: &Path, hello: &[u8]) -> CliResult<Option<(UnixStream, Hel
     Ok(Some((stream, HelloReply::read(&line, socket)?)))
 }
 
-/// Warns if the running kernel uses other configuration files than this host asks for.
+/// Warns if the running kernel was started with other configuration files than this host asks for.
 fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let sources = config.map_or_else(Sources::from_env, Sources::single);
@@ -153,7 +153,7 @@ fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
             files.join(" and ")
         }
     };
-    // The user's own file is followed even if it was created after the kernel started.
+    // The kernel also follows the user's own file if that file is created after the kernel started.
     let is_own = |file: &PathBuf| config.is_none() && wanted.last() == Some(file);
     let existing: Vec<&PathBuf> = wanted.iter().filter(|file| file.exists()).collect();
     if used.iter().all(|file| wanted.contains(file))
@@ -169,7 +169,7 @@ fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
     );
 }
 
-/// Removes the ready file when a signal ends this process.
+/// Removes the ready file, then exits, when a signal ends this process.
 fn remove_on_signal(file: Arc<Mutex<Option<ReadyFile>>>) -> CliResult {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let signals = {

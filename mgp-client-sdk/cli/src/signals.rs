@@ -1,8 +1,8 @@
-//! SIGTERM and SIGINT: the first one drains the kernel, a second one ends the process at once.
+//! Handles SIGTERM and SIGINT: the first signal drains the kernel, a second one ends the process at once.
 
 use std::io;
 
-/// A stream of termination signals.
+/// A stream of SIGTERM and SIGINT.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -20,7 +20,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next signal and returns its number.
+    /// Waits for the next signal, and returns its number.
     pub(crate) async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.terminate.recv() => 15,
@@ -29,7 +29,7 @@ impl Signals {
     }
 }
 
-/// A stream of Ctrl-C events, the only signal of this system.
+/// A stream of Ctrl-C events, the only termination signal on this system.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub(crate) struct Signals;
@@ -48,13 +48,13 @@ impl Signals {
     }
 }
 
-/// The exit code that shells report for a process ended by a signal.
+/// Returns the exit code that shells report for a process ended by a signal.
 pub(crate) fn exit_code(number: i32) -> i32 {
     128 + number
 }
 
 impl Signals {
-    /// Ends the process, and its children with it, at the next signal.
+    /// Makes the kernel's process exit at the next signal; its keepers then end the servers.
     pub(crate) fn exit_on_next(mut self) {
         tokio::spawn(async move {
             let number = self.next().await;

@@ -1,6 +1,7 @@
-//! The local socket of the kernel: `mgp.sock` in its state folder.
+//! The kernel's local socket, `mgp.sock` in the state folder, over which shims and commands connect.
 //!
-//! Only processes of the same user are accepted; the first line of each names its role, which `operator/gate.rs` checks.
+//! Only processes of the same user are accepted. The first line of a client names its role, which `operator/gate.rs`
+//! checks.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -22,17 +23,17 @@ use crate::peer::Peer;
 use crate::served_kernel::ServedKernel;
 use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, MAX_LINE_BYTES};
 
-/// The bound of open connections; further ones are refused.
+/// Maximum number of open connections; further ones are refused.
 const MAX_CONNECTIONS: usize = 256;
 
-/// The pause when the system has no descriptor left.
+/// The pause after a failed `accept`, e.g. because the process has no free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join("mgp.sock")
 }
 
-/// A listening socket; its file is removed when this is dropped.
+/// A listening socket; dropping this value removes the socket file.
 #[derive(Debug)]
 pub(crate) struct LocalSocket {
     listener: UnixListener,
@@ -40,7 +41,7 @@ pub(crate) struct LocalSocket {
 }
 
 impl LocalSocket {
-    /// Listens in a private folder; the socket file of a dead kernel is replaced.
+    /// Listens at the socket path in a private folder; replaces the socket file of a kernel that no longer runs.
     pub(crate) fn open(folder: &Path) -> CliResult<Self> {
         let path = path_in(folder);
         remove_stale(&path)?;
@@ -55,7 +56,7 @@ impl LocalSocket {
         &self.path
     }
 
-    /// Accepts and serves connections until the future is dropped; open connections live in the set.
+    /// Accepts and serves connections until this future is dropped; open connections continue in `connections`.
     pub(crate) async fn serve(
         &self,
         served: &ServedKernel,
@@ -94,12 +95,12 @@ impl LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // A file that cannot be removed now is replaced by the next kernel.
+        // If the file cannot be removed now, the next kernel replaces it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Removes the socket file of a dead kernel.
+/// Removes the socket file of a kernel that no longer runs; fails if a kernel answers there.
 fn remove_stale(path: &Path) -> CliResult {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -136,7 +137,7 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("the socket `{shown}` cannot be used: {error}"))
 }
 
-/// Sends the reason of a refusal, unless that would block.
+/// Sends the reason of a refusal, unless sending would block.
 fn refuse(stream: &UnixStream, reason: &str) {
     let _ = stream.try_write(&HelloReply::refused(reason).line());
 }
@@ -146,12 +147,12 @@ async fn serve_connection(
     served: &ServedKernel,
     reply: &HelloReply,
 ) -> io::Result<()> {
-    // The mode of the folder excludes others already, unless a person changed it.
+    // The mode of the folder already keeps other users out, unless a person has changed it.
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
         refuse(&stream, "this kernel belongs to another user");
         return Err(ErrorKind::PermissionDenied.into());
     }
-    // At once, while the process that connected is likely to live.
+    // Identified at once, while the connecting process most likely still runs.
     let peer = Peer::of(&stream);
     let line = socket_hello::read_line(&mut stream, MAX_LINE_BYTES);
     let line = match timeout(HELLO_TIMEOUT, line).await {
@@ -176,7 +177,7 @@ async fn serve_connection(
         (Ok(_), Err(reason)) => return Err(io::Error::other(reason)),
     };
     if served.drain.is_draining() {
-        // Without a reply a shim starts the next kernel, and does not wait for this one.
+        // Closing without a reply makes a shim start the next kernel instead of waiting for this one.
         return Err(ErrorKind::ConnectionAborted.into());
     }
     let reply = if pass.is_some() { reply.clone().reading_only() } else { reply.clone() };

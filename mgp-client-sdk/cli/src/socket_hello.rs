@@ -1,8 +1,9 @@
-//! The first line of each side of the local socket: the role of the peer, and the reply of the kernel.
+//! The first line that each side sends on the local socket: the client's role, and the kernel's reply.
 //!
 //! The peer writes `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with one
 //! line, and from then on both speak MCP. A shim adds `"shim":true`, because its parent is the host; an operator that
-//! changes something adds `"changes":true`, and `"passphrase"` if the kernel asks for it.
+//! changes something adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a configuration is
+//! edited, each kernel of the user is asked with `"file"`; one that does not follow that file has no say.
 
 use std::borrow::Cow;
 use std::io;
@@ -14,27 +15,28 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::exit::{CliResult, Failure};
 
-/// The revision of these lines.
+/// The revision of these two lines.
 const REVISION: u8 = 1;
 
-/// The time either side waits for the line of the other.
+/// The time either side waits for the first line of the other side.
 pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) const MAX_LINE_BYTES: usize = 4096;
+/// The bound of a hello, which may have the path of a file.
+pub(crate) const MAX_LINE_BYTES: usize = 16 * 1024;
 
-/// The bound of the reply, which names all servers of the kernel.
+/// Maximum length of the reply, which lists all servers of the kernel.
 pub(crate) const MAX_REPLY_BYTES: usize = 1 << 20;
 
-/// The word for a proof that is missing.
+/// The value of `proof` in a reply that asks for the passphrase.
 #[cfg(unix)]
 const PASSPHRASE: &str = "passphrase";
 
 const MAX_NAME_BYTES: usize = 128;
 
-/// The agent of a peer that names none.
+/// The agent name of a client that names none.
 pub(crate) const DEFAULT_AGENT: &str = "default";
 
-/// The first line of a peer.
+/// The first line that a client sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello<'a> {
     mgp: u8,
@@ -48,6 +50,9 @@ pub(crate) struct Hello<'a> {
     changes: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     passphrase: Option<Secret>,
+    /// The configuration that the change is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<Cow<'a, str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,18 +62,18 @@ enum Role {
     Agent,
 }
 
-/// A text that no log shows.
+/// A text that must not appear in logs.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
 struct Secret(String);
 
 mgp_types::opaque_debug!(Secret);
 
-/// The role that a peer asks for.
+/// The role that a client asks for, with its parameters.
 #[cfg(unix)]
 #[derive(Clone, Copy)]
 pub(crate) enum HelloRole<'a> {
-    Operator { changes: bool, passphrase: Option<&'a str> },
+    Operator { changes: bool, passphrase: Option<&'a str>, file: Option<&'a str> },
     Agent { name: &'a str, is_shim: bool },
 }
 
@@ -76,36 +81,39 @@ pub(crate) enum HelloRole<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     Read,
-    /// A change, which may need a proof of the operator.
+    /// A change, for which the kernel may require a proof from the operator.
     Change,
 }
 
-/// The reply of the kernel.
+/// The kernel's reply to the first line.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct HelloReply {
     pub(crate) mgp: u8,
     pub(crate) ok: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// The missing proof, `passphrase`, of a refused operator.
+    /// The proof that a refused operator must give, i.e. `passphrase`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) proof: Option<Cow<'static, str>>,
     #[serde(default)]
     pub(crate) version: String,
     #[serde(default)]
     pub(crate) pid: u32,
-    /// The existing configuration files it was started with.
+    /// The configuration files that existed when the kernel started.
     #[serde(default)]
     pub(crate) config: Vec<PathBuf>,
-    /// The URL it serves.
+    /// The kernel's URL for MCP over HTTP.
     #[serde(default)]
     pub(crate) http: Option<String>,
-    /// The ids of its servers.
+    /// The ids of the kernel's servers.
     #[serde(default)]
     pub(crate) servers: Vec<String>,
-    /// The operator gave no proof, and so changes nothing over this connection.
+    /// `true` if the operator has given no proof, and so may only read over this connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) reads_only: bool,
+    /// The kernel does not follow the file that a change is about.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unrelated: bool,
 }
 
 impl<'a> Hello<'a> {
@@ -113,11 +121,17 @@ impl<'a> Hello<'a> {
         Self { changes: intent == Intent::Change, ..Self::new(Role::Operator) }
     }
 
+    /// Creates the question whether this process may change a configuration.
+    #[cfg(unix)]
+    pub(crate) fn change_of(file: &'a Path) -> Self {
+        Self { file: Some(file.to_string_lossy()), ..Self::operator(Intent::Change) }
+    }
+
     pub(crate) fn agent(name: &'a str) -> Self {
         Self { agent: Some(Cow::Borrowed(name)), ..Self::new(Role::Agent) }
     }
 
-    /// Announces that the parent of this process is the host.
+    /// Creates the line of a shim, whose parent process is the host.
     #[cfg(unix)]
     pub(crate) fn shim(name: &'a str) -> Self {
         Self { shim: true, ..Self::agent(name) }
@@ -129,14 +143,22 @@ impl<'a> Hello<'a> {
     }
 
     fn new(role: Role) -> Self {
-        Self { mgp: REVISION, role, agent: None, shim: false, changes: false, passphrase: None }
+        Self {
+            mgp: REVISION,
+            role,
+            agent: None,
+            shim: false,
+            changes: false,
+            passphrase: None,
+            file: None,
+        }
     }
 
     pub(crate) fn line(&self) -> Vec<u8> {
         to_line(self)
     }
 
-    /// Reads the line of a peer, or returns the reason of the refusal.
+    /// Parses the first line of a client; returns the reason if the line is refused.
     #[cfg(unix)]
     pub(crate) fn read(line: &'a [u8]) -> Result<Self, String> {
         let hint = r#"write one line first: `{"mgp":1,"as":"agent","agent":"NAME"}`"#;
@@ -153,13 +175,14 @@ impl<'a> Hello<'a> {
         Ok(hello)
     }
 
-    /// Returns the role that the peer asks for.
+    /// Returns the role that the client asks for.
     #[cfg(unix)]
     pub(crate) fn role(&self) -> HelloRole<'_> {
         match self.role {
             Role::Operator => HelloRole::Operator {
                 changes: self.changes,
                 passphrase: self.passphrase.as_ref().map(|Secret(passphrase)| passphrase.as_str()),
+                file: self.file.as_deref(),
             },
             Role::Agent => HelloRole::Agent {
                 name: self.agent.as_deref().unwrap_or(DEFAULT_AGENT),
@@ -169,7 +192,7 @@ impl<'a> Hello<'a> {
     }
 }
 
-/// Returns the name if an agent may have it.
+/// Returns the name if it is a valid agent name.
 pub(crate) fn check_agent_name(name: &str) -> Result<&str, String> {
     let is_valid =
         !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
@@ -185,7 +208,7 @@ impl HelloReply {
         Self { mgp: REVISION, ok: true, version, pid: std::process::id(), ..Self::default() }
     }
 
-    /// Reports that the operator gave no proof.
+    /// Marks the reply to an operator who has given no proof.
     #[cfg(unix)]
     pub(crate) fn reading_only(self) -> Self {
         Self { reads_only: true, ..self }
@@ -195,11 +218,23 @@ impl HelloReply {
         Self { ok: false, error: Some(error.into()), ..Self::accepted() }
     }
 
-    /// Asks an operator for the passphrase.
+    /// Creates the reply that asks an operator for the passphrase.
     #[cfg(unix)]
     pub(crate) fn wants_passphrase() -> Self {
         let error = "the passphrase of the operator is needed; run it where it can be asked for";
         Self { proof: Some(PASSPHRASE.into()), ..Self::refused(error) }
+    }
+
+    /// Reports that the kernel does not follow the file of a change.
+    #[cfg(unix)]
+    pub(crate) fn unrelated() -> Self {
+        Self { unrelated: true, ..Self::refused("this kernel does not follow that file") }
+    }
+
+    /// Returns whether a line reports that the kernel does not follow the file of a change.
+    #[cfg(unix)]
+    pub(crate) fn is_unrelated(line: &[u8]) -> bool {
+        serde_json::from_slice::<Self>(line).is_ok_and(|reply| reply.unrelated)
     }
 
     /// Returns whether a line is the question for the passphrase.
@@ -213,7 +248,7 @@ impl HelloReply {
         to_line(self)
     }
 
-    /// Reads the reply of a kernel that has accepted the connection.
+    /// Parses the reply of a kernel; fails if the kernel has refused the connection.
     pub(crate) fn read(line: &[u8], socket: &Path) -> CliResult<Self> {
         match serde_json::from_slice::<Self>(line) {
             Ok(reply) if reply.mgp == REVISION && reply.ok => Ok(reply),
@@ -230,20 +265,20 @@ impl HelloReply {
     }
 }
 
-/// Creates the failure of a connection whose kernel sends no reply.
+/// Creates the failure of a connection on which the kernel sends no reply.
 pub(crate) fn no_answer(socket: &Path) -> Failure {
     let socket = socket.display();
     Failure::failed(format!("the kernel at `{socket}` does not answer; check or end its process"))
 }
 
 fn to_line(value: &impl Serialize) -> Vec<u8> {
-    // Neither type can fail to serialize.
+    // Serialization cannot fail for the two types of lines.
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// Reads a line of at most this many bytes; returns it and the bytes behind it.
+/// Reads a line of at most `max_bytes`; returns the line and the bytes already received after it.
 pub(crate) async fn read_line(
     reader: &mut (impl AsyncRead + Unpin),
     max_bytes: usize,
@@ -271,8 +306,8 @@ mod tests {
     #[track_caller]
     fn check(line: &str, expected: Result<&str, &str>) {
         let read = Hello::read(line.as_bytes()).map(|hello| match hello.role() {
-            HelloRole::Operator { changes, passphrase } => {
-                format!("operator {changes} {}", passphrase.unwrap_or("-"))
+            HelloRole::Operator { changes, passphrase, file } => {
+                format!("operator {changes} {}{}", passphrase.unwrap_or("-"), file.unwrap_or(""))
             }
             HelloRole::Agent { name, is_shim } => format!("agent {name} {is_shim}"),
         });
@@ -290,6 +325,7 @@ mod tests {
             r#"{"mgp":1,"as":"operator","changes":true,"passphrase":"p"}"#,
             Ok("operator true p"),
         );
+        check(r#"{"mgp":1,"as":"operator","file":"/c.toml"}"#, Ok("operator false -/c.toml"));
         check(r#"{"mgp":1,"as":"agent","agent":"ada","shim":true}"#, Ok("agent ada true"));
         check(r#"{"mgp":1,"as":"agent","agent":"ada"}"#, Ok("agent ada false"));
         check(r#"{"mgp":1,"as":"agent","later":[]}"#, Ok("agent default false"));

@@ -1,4 +1,4 @@
-//! The folder of the kernel's state.
+//! The state folder of the kernel, and the database in it.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,10 +9,10 @@ use mgp_types::store::Db;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 
-/// Returns the folder given by `--state`, else the one in the user's folder for state.
+/// Returns the path given by `--state`, or the default path in the user's folder for state.
 pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     if let Some(folder) = &global.state {
-        // A detached kernel leaves the folder it was started in.
+        // Made absolute, because a detached kernel changes its working folder.
         return Ok(std::path::absolute(folder)?);
     }
     if let Some(folder) = folder_from_environment() {
@@ -25,13 +25,13 @@ pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     Ok(home.join(".local/state/mgp"))
 }
 
-/// Returns the folder that `$XDG_STATE_HOME` implies.
+/// Returns the path of the state folder below `$XDG_STATE_HOME`, if that variable is set.
 pub(crate) fn folder_from_environment() -> Option<PathBuf> {
     let folder = std::env::var_os("XDG_STATE_HOME").filter(|value| !value.is_empty())?;
     Some(PathBuf::from(folder).join("mgp"))
 }
 
-/// Returns the folder, created for its owner alone if it does not exist.
+/// Returns the state folder; creates it for its owner only if it does not exist.
 pub(crate) fn create_folder(global: &Global) -> CliResult<PathBuf> {
     let folder = folder(global)?;
     let failed = |error| unusable(&folder, &error);
@@ -55,7 +55,7 @@ pub(crate) fn create_folder(global: &Global) -> CliResult<PathBuf> {
     Ok(folder)
 }
 
-/// Creates the failure of using a file of the state, with a remedy if the folder belongs to another user.
+/// Creates the failure for a state file that cannot be used, with a remedy if it belongs to another user.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     let fix = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
@@ -66,7 +66,7 @@ pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("`{}` cannot be used: {error}{fix}", path.display()))
 }
 
-/// Opens the database of the state; a running kernel sees changes made in it.
+/// Opens the database in the state folder; a running kernel notices changes made in it.
 pub(crate) async fn db(global: &Global) -> CliResult<Db> {
     let file = create_folder(global)?.join("state.db");
     let failed = |error| {

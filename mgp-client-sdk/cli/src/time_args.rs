@@ -1,29 +1,29 @@
-//! Times on the command line: `30m`, `12h`, `90d`, or a timestamp as the logs show it.
+//! Parses times on the command line: `30m`, `12h`, `90d`, or a timestamp as the logs show it.
 
 use std::time::{Duration, SystemTime};
 
 use mgp_types::Timestamp;
 
-/// Parses a duration: a number and `ms`, `s`, `m`, `h`, `d` or `w`.
+/// Parses a duration: a number with `ms`, `s`, `m`, `h`, `d` or `w`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     mgp_discovery::parse_duration(text)
         .ok_or_else(|| format!("`{text}` is not a duration; use e.g. 30s, 15m, 12h, 90d or 2w"))
 }
 
-/// Parses a time in the future: a duration from now, or a timestamp.
+/// Parses a future time: a duration from now, or a timestamp.
 pub(crate) fn future(text: &str) -> Result<SystemTime, String> {
     let time = time(text, |duration| SystemTime::now().checked_add(duration))?;
     if time <= SystemTime::now() { Err(format!("`{text}` is in the past")) } else { Ok(time) }
 }
 
-/// Parses a time in the past: a duration before now, or a timestamp.
+/// Parses a past time: a duration before now, or a timestamp.
 pub(crate) fn past(text: &str) -> Result<SystemTime, String> {
     time(text, |duration| SystemTime::now().checked_sub(duration))
 }
 
 fn time(text: &str, from: impl Fn(Duration) -> Option<SystemTime>) -> Result<SystemTime, String> {
     let parse = |text: &str| Timestamp::from(text).to_system_time();
-    // A date alone means its first second.
+    // A date without a time means midnight UTC.
     let exact = parse(text).or_else(|| parse(&format!("{text}T00:00:00Z")));
     match exact {
         Some(time) => Ok(time),

@@ -1,4 +1,4 @@
-//! `mgp demo`: each step checks the real outcome.
+//! Tests of `mgp demo`, whose steps check their real outcome themselves.
 
 use std::process::Command;
 

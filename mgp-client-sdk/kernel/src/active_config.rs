@@ -1,9 +1,10 @@
 //! The configuration in force, and the files from which it was read.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
-use mgp_discovery::{AgentConfig, Config, Sources, Trust};
+use mgp_discovery::{AgentConfig, Config, Sources, Trust, path_in};
 use mgp_security::{Arguments, AuditConfig, FileRetention, Fsync, LogConfig};
 use mgp_toolindex::{ContextPlan, Pins};
 use mgp_types::mgp::{ContextBudget, KernelFinding};
@@ -18,6 +19,8 @@ pub(super) struct ActiveConfig {
     pub(super) origin: Option<ConfigOrigin>,
     /// The findings of the last time that the files were read.
     findings: RwLock<Vec<KernelFinding>>,
+    /// The servers that are switched off, as of the last time that the files were read.
+    disabled: RwLock<Vec<String>>,
     /// Ends the task that watches the files: the sender is dropped with the kernel.
     lifetime: watch::Sender<()>,
     /// Held while a configuration is applied, so that only one is applied at a time.
@@ -55,7 +58,8 @@ impl ActiveConfig {
         interactive.set(&shared.config().agents);
         let lifetime = watch::Sender::new(());
         let (findings, applying) = (RwLock::default(), tokio::sync::Mutex::default());
-        Self { shared, interactive, origin, findings, lifetime, applying }
+        let disabled = RwLock::default();
+        Self { shared, interactive, origin, findings, disabled, lifetime, applying }
     }
 
     pub(super) fn findings(&self) -> Vec<KernelFinding> {
@@ -64,6 +68,14 @@ impl ActiveConfig {
 
     pub(super) fn set_findings(&self, findings: Vec<KernelFinding>) {
         *self.findings.write() = findings;
+    }
+
+    pub(super) fn disabled(&self) -> Vec<String> {
+        self.disabled.read().clone()
+    }
+
+    pub(super) fn set_disabled(&self, disabled: &[String]) {
+        *self.disabled.write() = disabled.to_vec();
     }
 
     /// Returns a channel that is closed when the kernel is dropped.
@@ -152,11 +164,8 @@ pub(super) fn log_config(
 ) -> impl FnOnce(LogConfig) -> LogConfig + Send {
     move |mut log| {
         if let Some(dir) = audit.dir {
-            // A relative path is resolved against the state folder.
-            log.dir = match (dir.strip_prefix("~/"), std::env::home_dir()) {
-                (Some(rest), Some(home)) => home.join(rest),
-                _ => dir.into(),
-            };
+            // A relative path is resolved against the state folder later.
+            log.dir = path_in(Path::new(""), &dir);
         }
         let log = log.fsync(match audit.fsync {
             mgp_discovery::AuditFsync::Always => Fsync::Always,

@@ -21,6 +21,7 @@ use super::active_config::{
     ActiveConfig, ConfigOrigin, InteractiveAgents, SharedConfig, audit_config, context_plan,
     log_config,
 };
+use super::audit_sinks::AuditSinks;
 use super::bounds::CallBounds;
 use super::caller_view::CallerView;
 use super::callers::Callers;
@@ -58,10 +59,11 @@ pub struct KernelBuilder {
     logins: Logins,
 }
 
-/// The audit log, and the database of a kernel in a folder.
+/// The audit log with its sinks, and the database of a kernel in a folder.
 struct KernelStores {
     audit: Option<Arc<dyn EventSource>>,
     db: Option<Db>,
+    sinks: AuditSinks,
 }
 
 impl Default for KernelBuilder {
@@ -172,7 +174,8 @@ impl KernelBuilder {
         let governance = self.governance().audit(Arc::new(audit.clone())).build();
         governance.open().await?;
         let loaded = self.load(&governance).await?;
-        let stores = KernelStores { audit: Some(Arc::new(audit)), db: None };
+        let stores =
+            KernelStores { audit: Some(Arc::new(audit)), db: None, sinks: AuditSinks::default() };
         self.assemble(governance, ToolIndex::new(), loaded, stores).await
     }
 
@@ -202,9 +205,13 @@ impl KernelBuilder {
         let index = |db: Db| async { (ToolIndex::builder().open(db.clone()).await, db) };
         let (governance, (index, db)) = self.governance().in_folder_beside(folder, index).await?;
         let index = index?;
+        let proxy = crate::login::proxy(&self.config.kernel);
+        let sinks = &self.config.kernel.audit.sinks;
+        let sinks = AuditSinks::start(sinks, &governance, &self.expander, &proxy, folder)?;
         let loaded = self.load(&governance).await?;
-        let log = governance.log().cloned().map(|log| Arc::new(log) as Arc<dyn EventSource>);
-        self.assemble(governance, index, loaded, KernelStores { audit: log, db: Some(db) }).await
+        let audit = governance.log().cloned().map(|log| Arc::new(log) as Arc<dyn EventSource>);
+        let stores = KernelStores { audit, db: Some(db), sinks };
+        self.assemble(governance, index, loaded, stores).await
     }
 
     /// Reads the configuration files; the stored approvals decide which project files are used.
@@ -245,22 +252,21 @@ impl KernelBuilder {
         governance: Governance,
         index: ToolIndex,
         loaded: Option<LoadedConfig>,
-        KernelStores { audit, db }: KernelStores,
+        KernelStores { audit, db, sinks }: KernelStores,
     ) -> Result<Kernel, KernelError> {
         let depth = hops::depth();
         if hops::is_too_deep(depth) {
             return Err(KernelError::TooDeep(depth));
         }
-        let Self { config, expander, local, sources, interactive, judge, registration, logins } =
-            self;
+        let Self { config, expander, local, sources, interactive, judge, .. } = self;
+        let (registration, logins) = (self.registration, self.logins);
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         let tenant = Principal::local().tenant().clone();
         for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
             governance.access().groups().set(tenant.as_str(), name, agent.groups.iter().cloned());
         }
         let servers = config.servers.clone();
-        let view = CallerView::new(&governance);
-        let store = Arc::clone(governance.store());
+        let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
@@ -298,7 +304,8 @@ impl KernelBuilder {
         let dispatcher = Dispatcher::new(fleet.clone(), view, sessions, meta_tools, registrations);
         let config = ActiveConfig::new(shared, interactive, origin.clone());
         let process = ProcessInfo::default();
-        let kernel = Kernel(Arc::new(KernelParts { fleet, dispatcher, process, config, audit }));
+        let parts = KernelParts { fleet, dispatcher, process, config, audit, sinks };
+        let kernel = Kernel(Arc::new(parts));
         tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::follow_files(&kernel, origin, &loaded);

@@ -26,6 +26,14 @@ pub enum KernelError {
         /// The reason.
         why: mgp_client_sdk::Error,
     },
+    /// A sink of the audit log cannot be set up.
+    #[error("the sink `kernel.audit.sinks.{sink}` cannot be set up: {why}")]
+    Sink {
+        /// The name of the sink.
+        sink: String,
+        /// The reason, with the remedy.
+        why: String,
+    },
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] mgp_discovery::DiscoveryError),

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_discovery::{OperatorProof, Registrations};
+use mgp_discovery::{HttpAccessConfig, OperatorProof, Registrations};
 use mgp_security::{EventSource, Governance};
 use mgp_toolindex::ToolIndex;
+use mgp_transport::http::Proxy;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{KernelLogLine, KernelServer, ServerState, ShutdownReason};
 use mgp_types::service::ServerId;
 
 use super::active_config::ActiveConfig;
+use super::audit_sinks::AuditSinks;
 use super::clients::Clients;
 use super::dispatch::Dispatcher;
 use super::fleet::{Fleet, describe_all};
@@ -40,6 +42,7 @@ pub(super) struct KernelParts {
     pub(super) config: ActiveConfig,
     /// The audit log, whose records about security become events.
     pub(super) audit: Option<Arc<dyn EventSource>>,
+    pub(super) sinks: AuditSinks,
 }
 
 mgp_types::opaque_debug!(Kernel);
@@ -136,6 +139,18 @@ impl Kernel {
     #[must_use]
     pub fn metrics_address(&self) -> Option<String> {
         self.0.config.config().kernel.metrics.clone()
+    }
+
+    /// Returns the configured proxy of connections to other machines.
+    #[must_use]
+    pub fn proxy(&self) -> Proxy {
+        crate::login::proxy(&self.0.config.config().kernel)
+    }
+
+    /// Returns the configured TLS and access tokens of callers over HTTP.
+    #[must_use]
+    pub fn http_access(&self) -> HttpAccessConfig {
+        self.0.config.config().kernel.http.clone()
     }
 
     /// Returns the time at which the kernel was started.

@@ -9,7 +9,7 @@
 //! - `fleet/`: the servers, each with its supervised client and the lists it last returned.
 //! - `dispatch/`: from a call of a client to the server it is for; `caller_view.rs`: what a caller sees.
 //! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
-//! - `metrics.rs`: figures for operators.
+//! - `metrics.rs`: figures for operators; `audit_sinks.rs`: copies of audit events for other programs.
 //! - `registration.rs`: servers that are registered at run time.
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
@@ -19,6 +19,7 @@
 
 mod active_config;
 mod admin;
+mod audit_sinks;
 mod bounds;
 mod builder;
 mod caller_view;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mgp_security::EventSource as _;
 use mgp_types::RpcError;
 use mgp_types::mgp::ServerState;
 use mgp_types::service::{AgentId, Context, Reply, ServerId};
@@ -105,6 +106,12 @@ impl Kernel {
         series(&mut out, "mgp_server_tools", "gauge", "The tools of a server.", tools);
         let clients = [(String::new(), number(self.clients().list().len() as u64))];
         series(&mut out, "mgp_clients", "gauge", "Connected clients.", clients);
+        let newest: u64 = self.governance().log().map_or(0, |log| *log.newest().borrow());
+        let waiting = self.0.sinks.delivered().map(|(sink, at)| {
+            (format!("sink=\"{}\"", escape(sink)), number(newest.saturating_sub(at)))
+        });
+        let about = "Audit events that a sink has not got yet.";
+        series(&mut out, "mgp_audit_sink_waiting", "gauge", about, waiting);
         let table = metrics.0.by_server.lock().clone();
         let of_table = |denied: bool| {
             table.iter().flat_map(move |(server, calls)| {

@@ -87,6 +87,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
         "enabled" KeyKind::Switch, "true", "Whether the server is used. A disabled one is not started, and keeps its access entries and permissions.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
+        "check_arguments" KeyKind::Switch, "true", "Whether the arguments of calls are checked against the schemas of the tools; a call that does not fit is refused with the member that is wrong. `false` leaves that to the server.";
         "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
         "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
@@ -172,6 +173,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "metrics" KeyKind::Text, "", "An address, e.g. `127.0.0.1:9464`, at which `/metrics` (Prometheus), `/healthz` and `/readyz` are served without authentication.";
         "audit" KeyKind::Table, "", "The audit log.";
         "webhooks" KeyKind::TableMap, "", "URLs to which events are sent, one `[kernel.webhooks.NAME]` each; changes take effect at the next start of the kernel.";
+        "http" KeyKind::Table, "", "TLS and access tokens of `mgp serve --http`.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
         "registration" KeyKind::Table, "", "What a server that an agent registers may run and be given (§15.4); an operator approves each in any case.";
     }
@@ -206,6 +208,29 @@ pub const KEYS: &[ConfigKey] = keys! {
         "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; `always` survives a power cut.";
         "keep" KeyKind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
         "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded.";
+        "sinks" KeyKind::TableMap, "", "Programs and machines that get a copy of each event, by name. What a sink has got is stored under its name, so a sink that was away gets all it missed.";
+    }
+    "kernel.audit.sinks.*": {
+        "file" KeyKind::Text, "", "A file to which each event is added as a line of JSON, relative to the state directory, or to your home with `~/`. It is opened for each event, so that it can be renamed and removed at any time.";
+        "url" KeyKind::Text, "", "A URL that gets each event as JSON in a POST; any status from 200 to 299 confirms it. `${…}` is expanded.";
+        "headers" KeyKind::TextMap, "{}", "HTTP headers sent to `url`. `${…}` is expanded.";
+        "syslog" KeyKind::Text, "", "A syslog receiver (RFC 5424): `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket, e.g. `/dev/log`.";
+    }
+    "kernel.http": {
+        "tls_cert" KeyKind::Text, "", "The file of the certificate chain (PEM) with which `mgp serve --http` serves `https`, relative to the state directory, or to your home with `~/`. A renewed file is used for new connections.";
+        "tls_key" KeyKind::Text, "", "The file of the private key (PEM) of `tls_cert`.";
+        "tokens" KeyKind::Table, "", "Access tokens (JWT) that callers may show instead of API keys.";
+    }
+    "kernel.http.tokens": {
+        "issuer" KeyKind::Text, "", "The issuer (`iss`) of the tokens.";
+        "resource" KeyKind::Text, "", "The URL at which clients reach the kernel, e.g. `https://mgp.example/mcp`; tokens must have it as audience.";
+        "keys" KeyKind::Text, "", "The issuer's keys (JWKS): a URL, or a file relative to the state directory. The default is the URL in the issuer's metadata.";
+        "audience" KeyKind::Texts, "[]", "Other names that tokens may have as audience.";
+        "scopes" KeyKind::Texts, "[]", "Scopes that every token needs.";
+        "operator_scope" KeyKind::Text, "", "The scope that makes a caller an operator; without it no token does.";
+        "agent_claim" KeyKind::Text, "", "The claim with the name of the agent; the default is `client_id`, or `azp`.";
+        "tenant" KeyKind::Text, "", "The tenant of the callers; the default is that of the agents in this file.";
+        "tenant_claim" KeyKind::Text, "", "The claim with the tenant of the caller. A token without it is refused.";
     }
     "limits": {
         "calls_per_minute" KeyKind::Number(0, 4_294_967_295), "", "The calls in a minute of an agent; as many may be made at once after a pause.";

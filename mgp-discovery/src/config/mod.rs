@@ -1,9 +1,11 @@
 //! The keys of `mgp.toml` and their meaning (MGP §15.2).
 
+mod audit;
 mod auth;
 mod bounds;
 mod describe;
 mod finding;
+mod http;
 mod keys;
 mod kind;
 pub mod limits;
@@ -15,20 +17,30 @@ mod reader;
 mod tests;
 mod webhook;
 
+pub use audit::{AuditFsync, AuditLogConfig, AuditSinkConfig, RecordedArguments, SinkHeaders};
 pub use auth::{AuthConfig, AuthGrant, DpopUse, LoginScope};
 pub use bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 pub use describe::{config_markdown, config_schema};
 pub use finding::{ConfigErrors, ConfigFinding, FindingSeverity};
+pub use http::{HttpAccessConfig, TokenConfig, TokenTenant};
 pub use keys::{ConfigKey, KEYS};
 pub use kind::{KeyKind, parse_duration};
 pub(crate) use model::LocalFiles;
 pub use model::{
-    AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfirmLevel, GovernanceConfig,
-    Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RecordedArguments,
-    RegistrationAllowList, RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig,
-    ToolCreationConfig,
+    AgentConfig, CallTimeouts, Config, ConfirmLevel, GovernanceConfig, Isolation, KernelConfig,
+    OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList, RestartConfig, ServerConfig,
+    TargetConfig, ToolBudgetConfig, ToolCreationConfig,
 };
 pub use nearest::nearest;
 pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;
 pub use webhook::WebhookConfig;
+
+/// Returns the path that a key names: below the home with `~/`, else relative to a folder.
+#[must_use]
+pub fn path_in(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
+    match (text.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => folder.join(text),
+    }
+}

@@ -12,8 +12,10 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::{Principal, ServerId};
 
+use super::audit::AuditLogConfig;
 use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
+use super::http::HttpAccessConfig;
 use super::webhook::WebhookConfig;
 use crate::source::Origin;
 
@@ -102,6 +104,8 @@ pub struct ServerConfig {
     /// Names of environment variables that the program inherits, in addition to `kernel.pass_env`; a final `*` is a
     /// wildcard.
     pub pass_env: Vec<String>,
+    /// If set, the arguments of calls are checked against the schemas of the tools.
+    pub check_arguments: bool,
     /// The governance of the server; `None` if MGP is never offered and the defaults apply.
     pub mgp: Option<GovernanceConfig>,
     /// The file that declares the server; messages name it, and `cwd` and `${file:…}` are relative to its folder.
@@ -189,6 +193,7 @@ impl ServerConfig {
             limits: ServerLimits::default(),
             results: ResultLimits::default(),
             pass_env: Vec::new(),
+            check_arguments: true,
             mgp: Some(mgp),
             file,
             origin,
@@ -201,7 +206,7 @@ impl ServerConfig {
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, target, era, enabled, timeouts, limits, results, .. } = self;
-        let Self { health_interval, .. } = self;
+        let Self { health_interval, check_arguments, .. } = self;
         let Self { pass_env, mgp, file, origin, approved_files, .. } = self;
         f.debug_struct("Server")
             .field("id", id)
@@ -213,6 +218,7 @@ impl fmt::Debug for ServerConfig {
             .field("limits", limits)
             .field("results", results)
             .field("pass_env", pass_env)
+            .field("check_arguments", check_arguments)
             .field("mgp", mgp)
             .field("file", file)
             .field("origin", origin)
@@ -413,6 +419,8 @@ pub struct KernelConfig {
     pub audit: AuditLogConfig,
     /// The URLs to which events are sent, by name.
     pub webhooks: BTreeMap<String, WebhookConfig>,
+    /// TLS and access tokens of `mgp serve --http`.
+    pub http: HttpAccessConfig,
     /// The proof that operators at the local socket give before they change anything.
     pub operator_proof: OperatorProof,
     /// The programs and variables that agents may register servers with.
@@ -473,6 +481,7 @@ impl Default for KernelConfig {
             metrics: None,
             audit: AuditLogConfig::default(),
             webhooks: BTreeMap::new(),
+            http: HttpAccessConfig::default(),
             operator_proof: OperatorProof::None,
             registration: RegistrationAllowList::default(),
         }
@@ -497,55 +506,6 @@ impl Default for ToolBudgetConfig {
     fn default() -> Self {
         Self { max_tokens: 8000, pinned_reserve: 2000, discovery_reserve: 3000, cache_limit: 3000 }
     }
-}
-
-/// `[kernel.audit]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AuditLogConfig {
-    /// The folder; `None` for `audit` in the state directory.
-    pub dir: Option<String>,
-    /// The point at which the log is flushed to the disk.
-    pub fsync: AuditFsync,
-    /// The number of files that are kept; `None` for all.
-    pub keep: Option<u32>,
-    /// The part of the arguments that is recorded.
-    pub arguments: RecordedArguments,
-}
-
-impl Default for AuditLogConfig {
-    fn default() -> Self {
-        Self {
-            dir: None,
-            fsync: AuditFsync::OnCheckpoint,
-            keep: None,
-            arguments: RecordedArguments::Redacted,
-        }
-    }
-}
-
-/// The point at which the audit log is flushed to the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AuditFsync {
-    /// Before any event is acknowledged.
-    Always,
-    /// At each checkpoint.
-    OnCheckpoint,
-    /// Never explicitly; the operating system decides.
-    Never,
-}
-
-/// The part of a call's arguments that is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RecordedArguments {
-    /// A digest and the size.
-    Redacted,
-    /// The names of the members as well.
-    Names,
-    /// The complete arguments.
-    Full,
 }
 
 /// `[agents.NAME]`.

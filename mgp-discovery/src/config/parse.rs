@@ -12,16 +12,17 @@ use mgp_types::mgp::{DefaultPolicy, PermissionScope, RestartPolicy, Transport};
 use mgp_types::service::ServerId;
 use toml_edit::{Document, Item, TableLike};
 
+use super::audit::audit_log;
 use super::auth::auth;
 use super::bounds::{self, Surface};
 use super::finding::Report;
+use super::http::http_access;
 use super::reader::Reader;
 use super::webhook;
 use super::{
-    AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
-    ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted, OperatorProof,
-    ProxyConfig, RecordedArguments, RegistrationAllowList, RestartConfig, ServerConfig,
-    TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
+    AgentConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfirmLevel, GovernanceConfig,
+    Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
+    RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
 use crate::source::Origin;
 
@@ -176,6 +177,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let results = reader.below("results", "servers.results");
     let results = results.map(|mut below| bounds::result_limits(&mut below)).unwrap_or_default();
     let pass_env = pass_env(&mut reader);
+    let check_arguments = reader.switch("check_arguments").unwrap_or(true);
     let mgp = match reader.item("mgp") {
         None => Some(GovernanceConfig::default()),
         Some(item) if item.as_bool() == Some(false) => None,
@@ -193,6 +195,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         limits,
         results,
         pass_env,
+        check_arguments,
         mgp,
         file,
         origin,
@@ -400,7 +403,7 @@ fn restart(reader: &mut Reader<'_, '_, '_>) -> RestartConfig {
     }
 }
 
-fn cut(number: u64) -> u32 {
+pub(super) fn cut(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
@@ -456,6 +459,9 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         kernel.audit = audit_log(&mut below);
     }
     kernel.webhooks = webhook::webhooks(&mut reader);
+    if let Some(mut below) = reader.below("http", "kernel.http") {
+        kernel.http = http_access(&mut below);
+    }
     if let Some(mut below) = reader.below("operator", "kernel.operator") {
         kernel.operator_proof = match below.text("proof").as_deref() {
             Some("terminal") => OperatorProof::Terminal,
@@ -467,24 +473,6 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         kernel.registration = registration(&mut below);
     }
     kernel
-}
-
-/// Reads the table of the audit log.
-fn audit_log(below: &mut Reader<'_, '_, '_>) -> AuditLogConfig {
-    AuditLogConfig {
-        dir: below.text("dir"),
-        fsync: match below.text("fsync").as_deref() {
-            Some("always") => AuditFsync::Always,
-            Some("never") => AuditFsync::Never,
-            _ => AuditFsync::OnCheckpoint,
-        },
-        keep: below.number("keep").filter(|keep| *keep > 0).map(cut),
-        arguments: match below.text("arguments").as_deref() {
-            Some("names") => RecordedArguments::Names,
-            Some("full") => RecordedArguments::Full,
-            _ => RecordedArguments::Redacted,
-        },
-    }
 }
 
 /// Reads an address to listen at.

@@ -64,6 +64,14 @@ fn of_url(more: &str) -> String {
     format!("[[servers]]\nid = 'a'\nurl = 'https://a'\n{more}\n")
 }
 
+fn sink(keys: &str) -> String {
+    format!("[kernel.audit.sinks.x]\n{keys}\n")
+}
+
+fn tokens(keys: &str) -> String {
+    format!("[kernel.http.tokens]\nissuer = 'https://i'\nresource = 'https://r/mcp'\n{keys}\n")
+}
+
 /// Returns a file in which only this key differs from the default.
 fn sample(key: &ConfigKey) -> String {
     let value = match key.path().as_str() {
@@ -96,6 +104,22 @@ fn sample(key: &ConfigKey) -> String {
         "servers.auth.client_id" | "servers.auth.issuer" => {
             return of_url(&format!("auth = {{ {} = 'x' }}", key.name));
         }
+        "kernel.audit.sinks" => return sink("file = 'x'"),
+        "kernel.audit.sinks.*.file" | "kernel.audit.sinks.*.url" => {
+            return sink(&format!("{} = 'x'", key.name));
+        }
+        "kernel.audit.sinks.*.headers" => return sink("url = 'x'\nheaders = { x = 'x' }"),
+        "kernel.audit.sinks.*.syslog" => return sink("syslog = '/dev/log'"),
+        "kernel.http" | "kernel.http.tls_cert" | "kernel.http.tls_key" => {
+            return "[kernel.http]\ntls_cert = 'x'\ntls_key = 'y'\n".into();
+        }
+        "kernel.http.tokens" | "kernel.http.tokens.issuer" | "kernel.http.tokens.resource" => {
+            return tokens("");
+        }
+        "kernel.http.tokens.audience" | "kernel.http.tokens.scopes" => {
+            return tokens(&format!("{} = ['x']", key.name));
+        }
+        _ if key.table == "kernel.http.tokens" => return tokens(&format!("{} = 'x'", key.name)),
         "servers.era" => "'legacy'",
         "kernel.proxy" => "'none'",
         "servers.mgp" => "false",
@@ -171,13 +195,30 @@ fn every_key_has_an_effect() {
 }
 
 #[test]
+fn http_access_and_sinks_are_checked() {
+    let at = |text: &str, says: &str| {
+        let errors = Config::parse("mgp.toml", text).unwrap_err().to_string();
+        assert!(errors.contains(says), "{errors}");
+    };
+    at("[kernel.http]\ntls_cert = 'x'", "`kernel.http.tls_cert` needs `tls_key`");
+    at("[kernel.http.tokens]\nissuer = 'x'", "needs `issuer` and `resource`");
+    at(&tokens("tenant = 'a'\ntenant_claim = 'b'"), "`kernel.http.tokens.tenant` conflicts");
+    at(&sink("file = 'x'\nurl = 'y'"), "the only target of its sink");
+    at(&sink(""), "the only target of its sink");
+    at(&sink("syslog = 'udp://host'"), "is not a syslog receiver");
+    let hidden = parsed(&sink("url = 'x'\nheaders = { authorization = 's3cret' }")).config;
+    assert!(!format!("{hidden:?}").contains("s3cret"));
+}
+
+#[test]
 fn written_defaults_are_the_defaults() {
     let mut text = String::from("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let mut table = "servers";
-    // These have a meaning beside `url` only.
+    // These have a meaning beside another key only.
     let is_of_url = |key: &ConfigKey| {
-        ["servers.auth", "kernel.webhooks.*"].contains(&key.table)
-            || ["headers", "login"].contains(&key.name)
+        let tables =
+            ["servers.auth", "kernel.audit.sinks.*", "kernel.http.tokens", "kernel.webhooks.*"];
+        tables.contains(&key.table) || ["headers", "login"].contains(&key.name)
     };
     for key in KEYS.iter().filter(|key| !key.default.is_empty() && !is_of_url(key)) {
         if key.table != table {

@@ -13,6 +13,8 @@ pub use client::{
 pub use credentials::{CredentialRefusal, Credentials, RequestCredentials, RequestTarget};
 pub use guard::{ForbiddenAddress, GuardedFetch, check_address};
 pub use server::{
-    AnswerMode, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService,
+    AnswerMode, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, Listener,
     OpenConnections, listen,
 };
+#[cfg(feature = "tls")]
+pub use server::{ServerTls, ServerTlsError};

@@ -1,5 +1,6 @@
 //! Download of documents by URL (metadata, keys, tokens), for code that has no HTTP client of its own.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub struct FetchRequest {
     /// The absolute URL.
     pub url: String,
     /// Headers, by lower-case name.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// The body; empty for `GET`.
     pub body: Vec<u8>,
 }
@@ -85,8 +86,8 @@ impl FetchRequest {
 
     /// Adds a header.
     #[must_use]
-    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
+    pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
     }
 }

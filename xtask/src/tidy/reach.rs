@@ -1,8 +1,8 @@
-//! Every configuration of a layer crate can be reached by a person, and a test shows its effect.
+//! The rule of `tidy` that users can set every configuration type of a layer crate, and that a test shows its effect.
 
 use super::{Violation, source::Source};
 
-/// The crates whose configurations are meant.
+/// The folders of the crates that the rule applies to.
 const CRATES: [&str; 6] = [
     "mgp-transport/src/",
     "mgp-lifecycle/src/",
@@ -12,15 +12,17 @@ const CRATES: [&str; 6] = [
     "mgp-discovery/src/",
 ];
 
-/// The ends of the names of configurations.
+/// The endings by which the rule recognises the names of configuration types.
 const ENDS: [&str; 6] = ["Config", "Limits", "Limit", "Budget", "Quota", "Timeouts"];
 
-/// The configurations: the key, flag or builder call that reaches each, and a test of its effect.
+/// The configuration types, each with the configuration key, flag or builder call that sets it, and a test of its
+/// effect.
 #[rustfmt::skip]
-const REACHED: [(&str, &str, &str); 40] = [
+const REACHED: [(&str, &str, &str); 43] = [
     ("AgentConfig", "[agents.NAME]", "pinned_tools_are_in_the_list_of_that_agent_only"),
     ("AuditConfig", "kernel.audit.arguments", "the_audit_log_is_kept_as_configured"),
     ("AuditLogConfig", "[kernel.audit]", "the_audit_log_is_kept_as_configured"),
+    ("AuditSinkConfig", "kernel.audit.sinks", "sinks_get_each_audit_event_also_after_they_were_away"),
     ("AuthConfig", "[servers.auth]", "a_kernel_has_credentials_of_its_own_by_configuration"),
     ("CallLimits", "[limits]", "limits_hold_across_a_reload_a_restart_and_a_kill"),
     ("CallTimeouts", "servers.timeout", "a_server_and_a_tool_have_their_own_timeout"),
@@ -32,6 +34,7 @@ const REACHED: [(&str, &str, &str); 40] = [
     ("EventLimits", "EventHub::with_limits", "subscriptions_end_with_their_scope_and_are_bounded"),
     ("GovernanceConfig", "[servers.mgp]", "default_policy_applies_without_an_entry"),
     ("HealthConfig", "Server::health", "a_status_has_real_figures_and_the_checks_of_its_author"),
+    ("HttpAccessConfig", "[kernel.http]", "tls_is_served_and_a_renewed_certificate_is_used_without_a_restart"),
     ("HttpClientConfig", "ClientBuilder::http", "an_oversized_message_fails_its_own_call_only"),
     ("HttpConfig", "HttpServer::config", "stored_events_are_bounded_and_their_ids_show_the_gap"),
     ("KernelConfig", "[kernel]", "permissions_follow_the_configured_policy"),
@@ -55,12 +58,13 @@ const REACHED: [(&str, &str, &str); 40] = [
     ("SizeConfig", "limits.max_arguments", "limits_hold_across_a_reload_a_restart_and_a_kill"),
     ("SuperviseConfig", "servers.mgp.restart_policy", "a_server_is_restarted_as_the_five_keys_configure"),
     ("TargetConfig", "servers.command", "a_program_is_started_as_configured"),
+    ("TokenConfig", "[kernel.http.tokens]", "access_tokens_admit_callers_as_the_agents_they_name"),
     ("ToolBudgetConfig", "[kernel.tool_context_budget]", "an_agent_may_have_a_budget_other_than_that_of_the_kernel"),
     ("WebhookConfig", "[kernel.webhooks.NAME]", "a_webhook_gets_signed_events_in_order_also_after_failures_and_kills"),
     ("ToolCreationConfig", "[tool_creation]", "automatic_approval_of_permissions_creates_no_tool"),
 ];
 
-/// The configurations without such a test; a new one must not be added.
+/// The configuration types that still lack such a test; no name may be added here.
 const UNSHOWN: [&str; 10] = [
     "ConfirmConfig",
     "HistoryConfig",
@@ -74,7 +78,7 @@ const UNSHOWN: [&str; 10] = [
     "Timeouts",
 ];
 
-/// Refuses configurations that are not in the table, and rows without a configuration or test.
+/// Refuses configuration types that are not in the tables, and rows whose type or test does not exist.
 pub(super) fn configurations(sources: &[Source]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut names = Vec::new();
@@ -104,7 +108,7 @@ pub(super) fn configurations(sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// Returns the name of the configuration that a line declares.
+/// Returns the name of the configuration type that a line declares, if any.
 fn configuration(line: &str) -> Option<&str> {
     let declared = line.strip_prefix("pub struct ").or(line.strip_prefix("pub enum "))?;
     let end = declared.find(|c: char| !c.is_alphanumeric()).unwrap_or(declared.len());

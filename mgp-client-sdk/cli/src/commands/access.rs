@@ -1,4 +1,4 @@
-//! `mgp access`: which agent may use which tool (MGP §5).
+//! The command `mgp access`: shows and changes which agent may use which tool (MGP §5).
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use mgp_types::mgp::{
 use serde::Serialize;
 use std::sync::Arc;
 
-use super::known_names::{KnownNames, without_force};
+use super::known_names::{DID_YOU_MEAN, KnownNames, without_force};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::backend::{Backend, operator};
@@ -74,6 +74,9 @@ pub(crate) struct Grant {
     /// Accept a server or tool that does not exist yet
     #[arg(long)]
     force: bool,
+    /// Accept an agent that is not known yet, although its name resembles a known one
+    #[arg(long)]
+    new_agent: bool,
 }
 
 /// `mgp access matrix`.
@@ -248,7 +251,7 @@ pub(crate) async fn run(global: &Global, access: &Access) -> CliResult {
     };
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, access, &backend).await;
-    // A change counts once it is on disk.
+    // Closing writes a change to disk, so the report is printed only afterwards.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -259,10 +262,11 @@ async fn execute(
     backend: &Backend,
 ) -> CliResult<Option<ActionReport>> {
     match access {
-        Access::Grant(Grant { target, deny, no_confirm, expires, because, force }) => {
+        Access::Grant(Grant { target, deny, no_confirm, expires, because, force, new_agent }) => {
             let known = KnownNames::read(global, backend).await?;
             let target = &target.resolve(&known);
-            let mut notes: Vec<String> = known.note_on_agent(&target.agent).into_iter().collect();
+            let note = if *new_agent { None } else { known.check_agent(&target.agent)? };
+            let mut notes: Vec<String> = note.into_iter().collect();
             if !force {
                 notes.extend(target.check(&known).await?);
             }
@@ -295,9 +299,16 @@ async fn execute(
         Access::Query(target) => {
             let known = KnownNames::read(global, backend).await?;
             let target = &target.resolve(&known);
-            // A question about an unknown name has an answer, which would mislead.
+            // An answer about a mistyped name would mislead.
             if let Err(failure) = target.check(&known).await {
-                print_note(global, &format!("mgp: {}", without_force(&failure)));
+                let text = without_force(&failure);
+                if text.contains(DID_YOU_MEAN) {
+                    return Err(Failure::usage(text));
+                }
+                print_note(global, &format!("mgp: {text}"));
+            }
+            if let Some(note) = known.note_on_agent(&target.agent) {
+                print_note(global, &format!("mgp: {note}"));
             }
             let params = query_params(&target.agent, &target.server, target.tool.as_deref());
             let result = backend.query(params).await?;
@@ -312,13 +323,13 @@ async fn execute(
 }
 
 impl Target {
-    /// Returns the target with `SERVER.TOOL` split.
+    /// Returns the target with `SERVER.TOOL` split into server and tool.
     fn resolve(&self, known: &KnownNames) -> Self {
         let (server, tool) = known.resolve(&self.server, self.tool.as_deref());
         Self { agent: self.agent.clone(), server, tool }
     }
 
-    /// Refuses names that do not exist; returns a note on a tool that cannot be checked.
+    /// Refuses names that do not exist; returns a note if the tool cannot be checked.
     async fn check(&self, known: &KnownNames) -> CliResult<Option<String>> {
         known.check_server(&self.server).await?;
         let tool = self.tool.as_ref().map(|tool| known.check_tool(&self.server, tool));
@@ -368,7 +379,7 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
     agents.extend(matrix.agent.iter().cloned());
     agents.extend(["*".to_owned(), "default".to_owned()]);
     let known = match backend {
-        // It may have been started with other files, and has registered servers.
+        // The kernel may have been started with other configuration files, and also has registered servers.
         Backend::Kernel(client) => {
             let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
             all.into_iter().map(|server| server.id).collect()
@@ -377,7 +388,7 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
             config.servers.iter().map(|server| server.id.to_string()).collect::<Vec<_>>()
         }
     };
-    // The kernel's own tools belong to no server.
+    // The kernel's own tools belong to no configured server, so their id is not a leftover.
     let is_left = |id: &String| !known.contains(id) && NameFlaw::check_server(id, []).is_ok();
     let left = held.into_iter().filter(|(id, held)| !held.agents.is_empty() && is_left(id));
     let left: Vec<String> = left.map(|(id, _)| id).collect();
@@ -398,7 +409,7 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
     Ok(AccessMatrix { servers, left, agents: rows })
 }
 
-/// Returns what the default policy of a server decides.
+/// Returns what the `default_policy` of a server decides if no access entry matches.
 fn by_default(config: &Config, server: &str) -> &'static str {
     let policy = config.server(server).and_then(|server| server.mgp.as_ref());
     match policy.map(|mgp| &mgp.default_policy) {

@@ -1,4 +1,4 @@
-//! `mgp approvals`: pending approvals (MGP §3.4, §4.4, §15.4).
+//! The command `mgp approvals`: shows and answers pending approvals (MGP §3.4, §4.4, §15.4).
 
 use std::time::{Duration, SystemTime};
 
@@ -120,7 +120,8 @@ impl Render for ApprovalList {
             for line in open.question.lines() {
                 out.line(format!("  {line}"));
             }
-            if let Some(like) = &open.like {
+            let has_like = open.question.contains("\nCalls like this: ");
+            if let Some(like) = open.like.as_ref().filter(|_| !has_like) {
                 out.line(format!("  Calls like this: {like}"));
             }
             if open.kind == "call" {
@@ -156,7 +157,7 @@ impl Render for WholeApproval {
             out.line(format!("reason     {reason}"));
         }
         out.line(format!("arguments  {} bytes", arguments.len()));
-        // Member by member, in the order in which they are hashed.
+        // Prints each argument on its own line, in the order in which the arguments are hashed.
         match serde_json::from_str::<Extras>(arguments) {
             Ok(members) => members
                 .iter()
@@ -174,7 +175,7 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     };
     let intent = if is_change { Intent::Change } else { Intent::Read };
     if let Approvals::Watch = approvals {
-        // A watch without a kernel would keep others from the state folder.
+        // Watching requires a kernel: without one, the watch would hold the lock of the state folder all the time.
         let client = if is_change {
             control::connect_to_change(global).await?
         } else {
@@ -187,7 +188,7 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     }
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, approvals, &backend).await;
-    // A change counts once it is on disk.
+    // Closing writes a change to disk, so the report is printed only afterwards.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -240,7 +241,7 @@ impl Decision {
     }
 }
 
-/// Prints each question once, and decides it if a person is at the terminal.
+/// Prints each new approval once, and asks for a decision if a person is at the terminal.
 async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliResult {
     let mut seen: Vec<String> = Vec::new();
     loop {
@@ -260,17 +261,21 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
     }
 }
 
-/// Asks the person about one approval; any other answer leaves it open.
+/// Asks the person to decide about one approval; any other answer leaves the approval pending.
 async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) -> CliResult {
     let id = approval.id.clone();
     print(global, &ApprovalList(vec![approval]))?;
     loop {
-        let question = format!("{id}: approve once? [y]es, [n]o, [d]etails, [s]kip: ");
+        let question = format!(
+            "{id}: approve once? [y]es or [n]o, with a reason if you like, [d]etails, [s]kip: "
+        );
         // Reading from a terminal cannot be cancelled; an interrupt ends the process.
         let asked = tokio::task::spawn_blocking(move || prompt::line(&question)).await;
         let typed = asked.map_err(|error| Failure::failed(error.to_string()))??;
-        let params = KernelApprovalDecisionParams::new(id.as_str());
-        let decided = match typed.to_ascii_lowercase().as_str() {
+        let (word, reason) = typed.split_once(char::is_whitespace).unwrap_or((&typed, ""));
+        let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+        let params = Decision { id: id.clone(), because: reason }.params();
+        let decided = match word.to_ascii_lowercase().as_str() {
             "y" | "yes" => backend.approve(&params).await,
             "n" | "no" => backend.deny(&params).await.map(|()| "denied".to_owned()),
             "d" | "details" => {
@@ -280,7 +285,7 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
             }
             _ => return Ok(()),
         };
-        // It may have been decided elsewhere meanwhile.
+        // The request fails if the approval has been decided elsewhere in the meantime.
         let outcome = decided.unwrap_or_else(|failure| failure.to_string());
         print_note(global, &format!("{id}: {outcome}"));
         return Ok(());

@@ -1,4 +1,4 @@
-//! `mgp audit`: reads and verifies the audit log (MGP §6).
+//! The command `mgp audit`: reads and verifies the audit log (MGP §6).
 
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
             let filters = tail.filters.resolve(global).await?;
             let mut reader = reader::EventReader::open(global).await?;
             if tail.follow && !reader.is_live() {
-                // Without a kernel there are no new events, and the folder must stay free for one.
+                // Without a kernel there are no new events, and reading on would hold the lock of the state folder.
                 return Err(Failure::no_kernel(
                     "no kernel is running, so there are no new events; omit --follow, or start one with `mgp serve`",
                 ));
@@ -187,7 +187,7 @@ fn print_lines(global: &Global, events: &[AuditEvent]) -> CliResult {
     Ok(())
 }
 
-/// Reads the files itself: the kernel that wrote a log must not be asked whether it is unchanged.
+/// Verifies the log by reading its files: the kernel that wrote a log cannot be trusted to check it.
 async fn check(global: &Global) -> CliResult {
     let folder = state::folder(global)?;
     let mut verified = VerifyResult { ok: true, records: 0, error: None };

@@ -1,4 +1,4 @@
-//! `mgp completions`: completion scripts for shells.
+//! The command `mgp completions`: prints completion scripts for shells.
 
 use clap::{Args, Command};
 use clap_complete::Shell;

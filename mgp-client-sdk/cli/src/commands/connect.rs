@@ -1,4 +1,4 @@
-//! `mgp connect` and `mgp disconnect`: a host starts `mgp`, or its own servers again.
+//! The command `mgp connect`: edits a host's file so that the host starts `mgp`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use crate::args::Global;
 use crate::config_file::{self, ConfigFile};
 use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, home};
+use crate::operator::admit_edit;
 use crate::output::{Output, Render, print, print_note};
 use crate::{prompt, state};
 
@@ -167,11 +168,11 @@ impl HostTarget {
             }
             (None, Some(host)) => host.user_file(&home()?),
         };
-        // The target of a link is replaced, so that the link stays.
+        // A symbolic link is resolved, so that the edit replaces its target and not the link.
         Ok(file.canonicalize().unwrap_or(file))
     }
 
-    /// Returns the member of the file that has the servers.
+    /// Returns the key under which the host's file lists its servers.
     fn table(&self, text: &str) -> &'static str {
         let has = |table: &str| {
             edit::members(text, &[]).is_ok_and(|all| all.iter().any(|(name, _)| name == table))
@@ -184,16 +185,17 @@ impl HostTarget {
     }
 }
 
-/// The change of a host's file.
+/// The planned change of a host's file.
 struct Change {
-    /// The text without mgp, with all entries of the host.
+    /// The text without the entry of mgp, and with all entries of the host.
     base: String,
-    /// `true` if that is the file as it was before mgp was connected.
+    /// `true` if `base` is byte for byte the file as it was before mgp was connected.
     is_exact: bool,
     after: String,
     record: Option<Record>,
     taken: Vec<record::TakenEntry>,
-    /// The servers of the file that mgp has, by their places in the file.
+    /// The servers of the host's file that the configuration has too: path in the file, name in the file, configured
+    /// id.
     present: Vec<(Vec<String>, String, String)>,
     beside: Vec<String>,
 }
@@ -214,7 +216,8 @@ impl Change {
         let of_table = edit::members(now, &[table.to_owned()]).map_err(unchanged)?;
         let is_connected = of_table.iter().any(|(name, _)| name == ENTRY);
         let record = Record::read(global, file)?.filter(|_| is_connected);
-        // Decided again from the file as it was, so that connecting again changes nothing.
+        // Planned from the file as it was before mgp was connected, so that connecting twice has the same result as
+        // once.
         let restored = record.as_ref().map(|record| record.restore(table, now)).transpose();
         let restored = restored.map_err(unchanged)?;
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
@@ -234,7 +237,7 @@ impl Change {
         Ok(Self { base, is_exact, after, record, taken, present, beside })
     }
 
-    /// Writes the host's file, a back-up beside it, and the record with which it is restored.
+    /// Writes the host's file, a back-up beside it, and the record from which `mgp disconnect` restores the file.
     fn write(self, global: &Global, file: &Path, text: Option<&str>) -> CliResult<Option<PathBuf>> {
         if text == Some(&*self.after) {
             return Ok(None);
@@ -277,7 +280,7 @@ fn present(
     present.collect()
 }
 
-/// Returns the servers that the host starts besides mgp.
+/// Returns the servers that the host will still start besides mgp.
 fn beside(text: &str, table: &str) -> Result<Vec<String>, String> {
     let own = edit::members(text, &[table.to_owned()])?;
     let mut beside: Vec<String> =
@@ -300,15 +303,18 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     let change = Change::plan(global, connect, &file, text.as_deref(), agent)?;
     let config = config(global, connect).await?;
     let servers = chosen(connect, &config, &change)?;
+    admit_edit(global, &connect.config).await?;
     // The question comes before anything is written.
     let own = ConfigFile::open(connect.config.file_to_edit()?)?;
     let interactive = interactive(global, connect, &own, agent)?;
-    own.set_interactive(agent, interactive)?;
+    if let Some(answer) = interactive {
+        own.set_interactive(agent, answer)?;
+    }
     let mut connected = ConnectResult {
         agent: agent.to_owned(),
         file: file.clone(),
         backup: None,
-        interactive,
+        interactive: interactive.unwrap_or_default(),
         replaced: change.taken.iter().map(|entry| entry.name.clone()).collect(),
         beside: change.beside.clone(),
         granted: Vec::new(),
@@ -329,7 +335,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     print(global, &connected)
 }
 
-/// Returns the servers that the agent gets access to.
+/// Returns the servers to which the agent gets access.
 fn chosen<'a>(
     connect: &Connect,
     config: &'a Config,
@@ -354,12 +360,36 @@ fn chosen<'a>(
     Ok(named.into_iter().chain(imported).collect())
 }
 
+/// The servers in a host's file.
+pub(super) struct HostFile {
+    /// The program that the host starts as mgp; `None` if it is not connected.
+    pub(super) program: Option<PathBuf>,
+    /// The servers that the host starts by itself.
+    pub(super) beside: Vec<String>,
+}
+
+/// Returns the servers in the file of a host; `None` if it has no such file.
+pub(super) fn host_file(host: KnownHost, file: &Path) -> CliResult<Option<HostFile>> {
+    let Some(text) = read(file)? else { return Ok(None) };
+    let table = host.servers_key();
+    let unreadable = |reason| Failure::failed(format!("`{}`: {reason}", file.display()));
+    let own = edit::members(&text, &[table.to_owned()]).map_err(unreadable)?;
+    let entry = own.iter().find(|(name, _)| name == ENTRY).map(|(_, entry)| entry);
+    let program = entry.map(|entry| {
+        let entry: Option<serde_json::Value> = serde_json::from_str(entry).ok();
+        let command = entry.as_ref().and_then(|entry| entry.get("command")?.as_str());
+        PathBuf::from(command.unwrap_or_default())
+    });
+    let beside = beside(&text, table).map_err(unreadable)?;
+    Ok(Some(HostFile { program, beside }))
+}
+
 fn read(file: &Path) -> CliResult<Option<String>> {
     let failed = |error| Failure::failed(format!("`{}` cannot be read: {error}", file.display()));
     match fs::metadata(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
-        // Opening a pipe would block.
+        // Checked first, because opening a named pipe would block.
         Ok(metadata) if !metadata.is_file() => {
             Err(Failure::failed(format!("`{}` is not a plain file", file.display())))
         }
@@ -376,15 +406,15 @@ struct HostEntry {
     args: Vec<String>,
 }
 
-/// Builds the server entry for the host's file.
+/// Builds the entry of mgp for the host's file.
 fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResult<HostEntry> {
     let absolute = |path: &Path| -> CliResult<String> {
         Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
     };
-    // Absolute, because hosts have their own PATH.
+    // The path is absolute, because a host may have another PATH.
     let command = absolute(&std::env::current_exe()?)?;
     let mut args = vec!["serve".to_owned(), "--stdio".into(), "--agent".into(), agent.to_owned()];
-    // Written down, because the host has its own environment.
+    // Paths from this shell's environment are written into the entry, because a host may have another environment.
     let config = connect.config.named_file();
     let state = global.state.clone().or_else(state::folder_from_environment);
     for (name, path) in [("--config", config), ("--state", state)] {
@@ -396,35 +426,41 @@ fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResult<HostEntry
     Ok(HostEntry { kind, command, args })
 }
 
-/// Returns whether a person sits at the host: by option, by the configuration, else by asking.
+/// Returns whether a person sits at the host: by option, by the configuration, else by asking; `None` without a
+/// terminal.
 fn interactive(
     global: &Global,
     connect: &Connect,
     own: &ConfigFile,
     agent: &str,
-) -> CliResult<bool> {
+) -> CliResult<Option<bool>> {
     if let Some(answer) = connect.interactive {
-        return Ok(answer == YesNo::Yes);
+        return Ok(Some(answer == YesNo::Yes));
     }
     if let Some(configured) = own.interactive(agent) {
-        return Ok(configured);
+        return Ok(Some(configured));
     }
     let question = format!("Does a person sit at {agent} and confirm dangerous calls there?");
-    prompt::confirm(global, &question)?.ok_or_else(|| {
-        Failure::usage(format!(
-            "there is no terminal to ask whether a person sits at {agent}; use --interactive yes or --interactive no"
-        ))
-    })
+    let answer = prompt::confirm(global, &question)?;
+    if answer.is_none() {
+        print_note(
+            global,
+            &format!(
+                "mgp: there is no terminal to ask whether a person sits at {agent}, so dangerous calls wait in `mgp approvals`; --interactive yes lets {agent} ask"
+            ),
+        );
+    }
+    Ok(answer)
 }
 
-/// Writes the host's file, and a back-up beside it.
+/// Writes the host's file and a back-up beside it; returns the path of the back-up.
 fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<PathBuf>> {
     if before == Some(after) {
         return Ok(None);
     }
     let failed =
         |error| Failure::failed(format!("`{}` cannot be written: {error}", file.display()));
-    // The host may have written the file while the question was open.
+    // The host may have changed the file while the command waited for the person's answer.
     if read(file)?.as_deref() != before {
         let file = file.display();
         return Err(Failure::failed(format!("`{file}` was changed by another program; try again")));
@@ -435,7 +471,7 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<Pat
     config_file::replace_with_backup(file, before, after).map_err(failed)
 }
 
-/// Reads the configuration; without one there is nothing to grant.
+/// Reads the configuration; if it cannot be read, prints a note and grants nothing.
 async fn config(global: &Global, connect: &Connect) -> CliResult<Config> {
     let trust = Trust::new(std::sync::Arc::new(state::db(global).await?));
     let config = match connect.config.sources().load(&trust).await {

@@ -1,4 +1,4 @@
-//! `mgp doctor`: checks everything and names the remedies.
+//! The command `mgp doctor`: checks the installation and names a remedy for each problem.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use clap::Args;
 use mgp_discovery::{Config, FindingSeverity, LoadedConfig, Trust};
 use std::sync::Arc;
 
+use super::known_names::no_server;
 use super::probe::Prober;
 use crate::args::ConfigArg;
 use crate::args::Global;
@@ -17,6 +18,7 @@ pub(crate) use report::Report;
 use report::{Check, Level};
 
 mod environment;
+mod hosts;
 mod kernel;
 mod pins;
 mod report;
@@ -53,7 +55,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     let prober = (!doctor.no_start).then(|| Prober::new(doctor.timeout, kernel, &folder));
     let reports = server::check(global, prober, &selected.config, &running).await;
     let broken = &selected.broken;
-    // With named servers, nothing else is checked.
+    // If servers are named on the command line, only these servers are checked.
     if doctor.server.is_empty() {
         let servers = &selected.config.servers;
         let ids = servers.iter().map(|server| server.id.as_str());
@@ -61,10 +63,12 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(running.check_others(&ids));
         let inventory = pins::ToolInventory::new(servers, &reports, broken, &running);
         checks.extend(environment::check(&selected.config));
+        checks.extend(hosts::check());
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_limited(&selected.config, &inventory));
     }
     let mut report = Report {
+        is_started: !doctor.no_start,
         level: Level::Ok,
         servers: reports.len() + broken.len(),
         broken: reports.iter().filter(|server| server.is_broken()).count() + broken.len(),
@@ -84,14 +88,14 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     }
 }
 
-/// The configuration to check, with the ids of entries that errors exclude from it.
+/// The configuration to check, and the ids of configured servers that an error makes unusable.
 #[derive(Default)]
 struct Selected {
     config: Config,
     broken: Vec<String>,
 }
 
-/// Selects the servers that were named, or all of them.
+/// Selects the servers named on the command line, or all servers.
 fn select(
     doctor: &Doctor,
     loaded: Option<LoadedConfig>,
@@ -106,9 +110,8 @@ fn select(
         broken.contains(id) || config.servers.iter().any(|server| server.id.as_str() == *id)
     };
     if let Some(unknown) = doctor.server.iter().find(|id| !is_known(id)) {
-        return Err(Failure::failed(format!(
-            "there is no server `{unknown}` in the configuration"
-        )));
+        let ids = config.servers.iter().map(|server| server.id.as_str());
+        return Err(no_server(unknown, ids.chain(broken.iter().map(String::as_str))));
     }
     config.servers.retain(|server| doctor.server.iter().any(|id| id == server.id.as_str()));
     broken.retain(|server| doctor.server.contains(server));

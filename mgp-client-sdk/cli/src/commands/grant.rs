@@ -1,6 +1,8 @@
-//! First grants for a new server: access for an agent, and the permissions of its tools that are not dangerous.
+//! The first grants for a new server: access for an agent, and the permissions that the server's tools need and that
+//! are not dangerous.
 //!
-//! They are ordinary entries: recorded, shown and revoked by `mgp access` and `mgp permissions`.
+//! `mgp connect`, `mgp import` and `mgp servers add` make these grants. They are ordinary decisions, which are in the
+//! audit log, and which `mgp access` and `mgp permissions` show and revoke.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -69,7 +71,7 @@ impl GrantResult {
     }
 }
 
-/// The servers that an agent gets access to.
+/// The servers to which an agent gets access.
 pub(super) struct NewAccess<'a> {
     pub(super) agent: String,
     pub(super) servers: Vec<&'a ServerConfig>,
@@ -77,10 +79,10 @@ pub(super) struct NewAccess<'a> {
     pub(super) because: String,
 }
 
-/// Grants agents access to servers, and the servers the permissions of their tools.
+/// Grants agents access to servers, and approves the permissions that the servers' tools need.
 ///
-/// The servers are started before `write` changes any file, and the changes are not interrupted by a signal: a command
-/// that is ended early has done nothing. Servers for which an agent already has an entry are skipped.
+/// The servers are started before `write` changes any file, and a signal does not interrupt the changes. So a command
+/// that is ended early has changed nothing. Servers for which the agent already has an access entry are skipped.
 pub(super) async fn grant_access(
     global: &Global,
     config: &Config,
@@ -91,15 +93,15 @@ pub(super) async fn grant_access(
     for NewAccess { agent, servers, .. } in &mut wanted {
         *servers = without_entry(&backend, agent, servers).await?;
     }
-    // Servers start slowly; a kernel must be able to lock the folder meanwhile.
+    // Starting servers takes time, during which a kernel must be able to lock the folder.
     backend.close().await?;
     let governance = Governance::builder().build();
     let probed = probe_each(global, &config.kernel, &governance, &wanted).await?;
-    // From here on a signal waits for the end: what was begun is completed.
+    // From here on signals are caught, so that the changes are completed.
     let _signals = Signals::new()?;
     let backend = Backend::open(global, Intent::Change).await?;
     write()?;
-    // A running kernel must know the new servers before it decides about them.
+    // A running kernel must know the new servers before it can decide about them.
     backend.reload().await;
     let mut all = Vec::new();
     for NewAccess { agent, servers, because } in &wanted {
@@ -115,7 +117,7 @@ pub(super) async fn grant_access(
     Ok(all)
 }
 
-/// Returns the servers for which an agent has no entry of its own.
+/// Returns the servers for which the agent has no access entry of its own.
 async fn without_entry<'a>(
     backend: &Backend,
     agent: &str,
@@ -132,7 +134,7 @@ async fn without_entry<'a>(
     Ok(new)
 }
 
-/// Returns the servers for which no entry applies to an agent.
+/// Returns the servers for which no access entry applies to the agent.
 pub(super) async fn not_granted(
     global: &Global,
     agent: &str,
@@ -192,7 +194,7 @@ async fn grant_server(
     backend.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
     let (needed, tools, mut error) = match probed {
         Ok(probed) => {
-            // A running kernel records definitions by itself.
+            // A running kernel records tool definitions when it connects to the server.
             if let Backend::Folder(state, _) = backend {
                 state.definitions().observe(&server.id, &probed.raw).await?;
             }
@@ -208,14 +210,14 @@ async fn grant_server(
     });
     let (asked, mut granted): (Vec<_>, Vec<_>) =
         needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
-    // Earlier decisions are not changed.
+    // Decisions that the operator has made before are kept.
     let decided = decided(backend, &server.id).await?;
     granted.retain(|permission| !decided.contains(permission));
     if !granted.is_empty() {
         let mut params = KernelPermissionChangeParams::new(id, granted.clone());
         params.because = Some(because.to_owned());
         let change = backend.decide(PermissionDecision::Approve, params);
-        // A kernel with another configuration does not know the server.
+        // The kernel does not know the server if it was started with another configuration.
         if let Err(failure) = change.await {
             error = Some(format!("its permissions were not approved: {failure}"));
             granted.clear();
@@ -233,7 +235,7 @@ async fn grant_server(
     })
 }
 
-/// Returns the permissions that the kernel will require for its tools.
+/// Returns the permissions that the kernel will require for calls of the server's tools.
 fn needed_permissions(
     governance: &Governance,
     server: &ServerId,

@@ -1,4 +1,4 @@
-//! `mgp import`: copies the servers of other hosts into the configuration (MGP §15.2).
+//! The command `mgp import`: copies the servers of other hosts into the configuration (MGP §15.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,6 +18,7 @@ use crate::args::Global;
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, home};
+use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, print, print_note};
 
 /// `mgp import`.
@@ -177,7 +178,7 @@ impl Render for ImportResult {
     }
 }
 
-/// A file that was read, and the agent name of its host.
+/// A host's file that was read, and the agent name of that host.
 struct Source {
     read: Read,
     agent: String,
@@ -190,11 +191,7 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
         sources.iter_mut().flat_map(|source| remove_mgp(&mut source.read)).collect();
     let reads: Vec<Read> = sources.iter().map(|source| source.read.clone()).collect();
     let plan = Plan::new(&file, &reads)?;
-    let mut after = Config::parse(&file, plan.text())?.config;
-    // The file is the user's own, so that its variables, files and commands are expanded.
-    for server in &mut after.servers {
-        server.origin = Origin::Named;
-    }
+    let after = planned_config(&file, &plan)?;
     servers.extend(plan.lines().iter().map(|line| ServerReport::new(line, &after)));
     let access = if import.no_grant { BTreeMap::new() } else { access(import, &sources, &servers) };
     let mut result = ImportResult {
@@ -205,6 +202,9 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
         access,
         granted: Vec::new(),
     };
+    if import.apply {
+        admit_edit(global, &import.config).await?;
+    }
     if import.apply && import.no_grant {
         result.backup = plan.apply()?;
         control::reload(global).await;
@@ -218,6 +218,16 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
         result.granted = grant::grant_access(global, &after, wanted, write).await?;
     }
     print(global, &result)
+}
+
+/// Returns the configuration that a plan will write.
+pub(super) fn planned_config(file: &Path, plan: &Plan) -> CliResult<Config> {
+    let mut config = Config::parse(file, plan.text())?.config;
+    // The file is the user's own, so that its variables, files and commands are expanded.
+    for server in &mut config.servers {
+        server.origin = Origin::Named;
+    }
+    Ok(config)
 }
 
 /// Returns the servers that each agent gets access to: exactly those of its host.
@@ -250,7 +260,7 @@ fn new_access<'a>(
     each.collect()
 }
 
-/// Removes the entry of `mgp connect`, with which the kernel would start itself.
+/// Removes the entry that `mgp connect` has written, with which the kernel would start itself.
 fn remove_mgp(read: &mut Read) -> Vec<ServerReport> {
     let mut removed = Vec::new();
     let source = read.source.clone();
@@ -273,7 +283,7 @@ fn remove_mgp(read: &mut Read) -> Vec<ServerReport> {
     removed
 }
 
-/// Reads the named files and hosts, or all hosts.
+/// Reads the files and hosts named on the command line, or the files of all hosts.
 fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
     let mut sources = Vec::new();
     if import.from.is_empty() {
@@ -281,7 +291,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
             for file in host_files(host, import)? {
                 match read_host(host, &file) {
                     Ok(source) => sources.push(source),
-                    // A host without servers is skipped.
+                    // Hosts without servers are skipped.
                     Err(failure) if failure.to_string().contains("it has no `") => {}
                     Err(failure) => print_note(global, &failure.to_string()),
                 }
@@ -316,7 +326,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
 
 /// Returns the existing files of a host.
 fn host_files(host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
-    // Files of a project are not written by the user, so they are read only on request.
+    // A project's file may come from other people, so it is read only with `--project`.
     let project = host.project_file(&std::env::current_dir()?).filter(|_| import.project);
     let files = std::iter::once(host.user_file(&home()?)).chain(project);
     Ok(files.filter(|file| file.exists()).collect())
@@ -328,7 +338,7 @@ fn read_host(host: KnownHost, file: &Path) -> CliResult<Source> {
     Ok(Source { read, agent: host.name().to_owned() })
 }
 
-/// Returns the servers of a project's `.mcp.json` that the user has switched off in Claude Code.
+/// Returns the servers of a project's `.mcp.json` that the user has disabled in Claude Code.
 fn switched_off_servers(host: KnownHost, file: &Path) -> Vec<String> {
     let (KnownHost::ClaudeCode, Some(project)) = (host, file.parent()) else { return Vec::new() };
     let settings = project.join(".claude/settings.json");
@@ -363,14 +373,14 @@ pub(super) fn read_text(file: &Path) -> CliResult<String> {
     let failed =
         |reason: String| Failure::failed(format!("`{}` cannot be read: {reason}", file.display()));
     let metadata = fs::metadata(file).map_err(|error| failed(error.to_string()))?;
-    // Opening a pipe would block.
+    // Checked first, because opening a named pipe would block.
     if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(failed("it is not a plain file, or too long".to_owned()));
     }
     fs::read_to_string(file).map_err(|error| failed(error.to_string()))
 }
 
-/// Returns whether a text is a document of the MCP registry.
+/// Returns whether a text is a server document of the MCP registry.
 fn is_registry(text: &str) -> bool {
     let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else { return false };
     let value = value.get("server").unwrap_or(&value);

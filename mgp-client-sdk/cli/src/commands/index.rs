@@ -1,4 +1,4 @@
-//! `mgp index`: the contents of the tool index (MGP §16).
+//! The command `mgp index`: exports the contents of the tool index (MGP §16).
 
 use clap::Subcommand;
 use mgp_toolindex::ToolIndex;

@@ -1,4 +1,4 @@
-//! `mgp init`: a first configuration.
+//! The command `mgp init`: writes a first configuration.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit_of;
 use crate::output::{Output, Render, print};
 
 /// `mgp init`.
@@ -46,8 +47,9 @@ impl Render for InitResult {
     }
 }
 
-pub(crate) fn run(global: &Global, init: &Init) -> CliResult {
+pub(crate) async fn run(global: &Global, init: &Init) -> CliResult {
     let file = if init.project { PathBuf::from("mgp.toml") } else { init.config.file_to_edit()? };
+    admit_edit_of(global, &file).await?;
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let failed =
             |error| Failure::failed(format!("`{}` cannot be created: {error}", folder.display()));
@@ -57,7 +59,7 @@ pub(crate) fn run(global: &Global, init: &Init) -> CliResult {
     options.write(true).create_new(true);
     #[cfg(unix)]
     if !init.project {
-        // The file may contain secrets.
+        // The mode is 0600, because the file may contain secrets.
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     let written = options.open(&file).and_then(|mut file| file.write_all(TEMPLATE.as_bytes()));
@@ -73,7 +75,7 @@ pub(crate) fn run(global: &Global, init: &Init) -> CliResult {
     print(global, &InitResult { file, needs_trust: init.project })
 }
 
-/// The first configuration; `docs/config.md` has all settings.
+/// The configuration that `mgp init` writes; `docs/config.md` describes all settings.
 const TEMPLATE: &str = r#"# The servers behind `mgp`, and how they are governed.
 # Check it with `mgp doctor` after changes; a running kernel reloads it by itself.
 

@@ -1,4 +1,4 @@
-//! `mgp status`, `mgp stop` and `mgp sessions`.
+//! The commands `mgp status`, `mgp stop` and `mgp sessions`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A member of protocol results that commands do not print.
+/// A member of protocol results that the output of commands omits.
 pub(super) const RESULT_TYPE: &str = "resultType";
 
 /// `mgp stop`.
@@ -134,11 +134,12 @@ pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
     if !client.request::<KernelStop>(&params).await?.accepted {
         return Err(Failure::failed("the kernel refuses to stop; see `mgp status`"));
     }
-    // The folder must be free for the next kernel when this command returns.
+    // The command returns only when the state folder is free for the next kernel.
     let limit = stop.timeout.unwrap_or(DRAIN_TIMEOUT).saturating_add(CLOSE_TIMEOUT);
     let free = async {
         client.closed().await;
-        // Connections close before the servers and the log. Another process id is that of the next kernel.
+        // The kernel closes connections first, then stops the servers and closes the log. If another process id holds
+        // the lock, the next kernel has already started.
         while stopping.is_some() && lock_holder(&folder)? == stopping {
             sleep(LOCK_INTERVAL).await;
         }
@@ -151,7 +152,7 @@ pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
     ActionReport::new("kernel", "stopped").print(global)
 }
 
-/// Returns the process that holds the lock of a folder, 0 if its id is unknown.
+/// Returns the id of the process that holds the lock of a folder, 0 if the id is unknown; `None` if the lock is free.
 fn lock_holder(folder: &Path) -> CliResult<Option<u32>> {
     Ok(match lock::try_kernel(folder)? {
         LockAttempt::Acquired(_) => None,

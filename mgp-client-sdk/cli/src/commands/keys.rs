@@ -1,4 +1,4 @@
-//! `mgp keys`: API keys of agents that connect over HTTP.
+//! The command `mgp keys`: manages the API keys of agents that connect over HTTP.
 
 use std::time::SystemTime;
 
@@ -41,6 +41,9 @@ pub(crate) struct Add {
     /// Create a key for an operator, who may change access and permissions
     #[arg(long)]
     admin: bool,
+    /// Tenant of callers with the key: they see nothing of other tenants, and operators change rules of their own only
+    #[arg(long, value_name = "NAME", default_value = "local", value_parser = tenant_name)]
+    tenant: String,
     /// Limit the key to this; may be given several times:
     /// tools.call (and resources and prompts), tools.call:TOOL, tools.list, tools.read:TOOL, admin.read, admin.write;
     /// TOOL is a name, or SERVER.TOOL
@@ -74,6 +77,8 @@ pub(crate) struct KeyInfo {
     id: String,
     /// The agent.
     agent: String,
+    /// The tenant.
+    tenant: String,
     /// `true` if its callers are operators.
     admin: bool,
     /// The permissions it is limited to; empty if it is not limited.
@@ -117,6 +122,7 @@ impl From<&KeyRecord> for KeyInfo {
             agent: principal
                 .as_agent()
                 .map_or_else(|| principal.subject().to_string(), ToString::to_string),
+            tenant: principal.tenant().to_string(),
             admin: principal.authority() == mgp_types::service::Authority::Operator,
             permissions: grant.permissions().to_vec(),
             status,
@@ -139,14 +145,24 @@ impl Render for KeyList {
             [
                 key.id.as_str().into(),
                 key.agent.as_str().into(),
+                key.tenant.as_str().into(),
                 role.into(),
                 Cell::from(key.status).color(color),
                 key.expires.as_ref().map(ToString::to_string).into(),
                 permits.into(),
             ]
         });
-        out.table(["ID", "AGENT", "ROLE", "STATUS", "EXPIRES", "PERMITS"], rows);
+        out.table(["ID", "AGENT", "TENANT", "ROLE", "STATUS", "EXPIRES", "PERMITS"], rows);
     }
+}
+
+/// Parses the name of a tenant.
+fn tenant_name(name: &str) -> Result<String, String> {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if (1..=128).contains(&name.len()) && name.chars().all(is_valid) {
+        return Ok(name.to_owned());
+    }
+    Err("use 1 to 128 letters, digits, `.`, `_` and `-`".to_owned())
 }
 
 pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
@@ -159,7 +175,7 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             print(global, &KeyList(all))
         }
         Keys::Add(add) => {
-            let mut grant = KeyGrant::new("local", "local").agent(&*add.agent);
+            let mut grant = KeyGrant::new(&*add.tenant, "local").agent(&*add.agent);
             if add.admin {
                 grant = grant.operator();
             }
@@ -195,7 +211,7 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
     }
 }
 
-/// Refuses permissions for tools that do not exist, which would permit nothing.
+/// Refuses permissions for tools that do not exist, because they would permit nothing.
 async fn check_tools(global: &Global, permissions: &[String]) -> CliResult {
     let tools = permissions.iter().filter_map(|permission| Some(permission.split_once(':')?.1));
     let mut tools = tools.filter(|tool| !tool.is_empty()).peekable();
@@ -211,7 +227,7 @@ async fn check_tools(global: &Global, permissions: &[String]) -> CliResult {
     Ok(())
 }
 
-/// Checks that a permission limits a key; an unknown one would permit nothing.
+/// Refuses an unknown permission, because a key that is limited to it could do nothing.
 fn check(permission: &str) -> CliResult {
     let known = matches!(permission, "tools.call" | "tools.list" | "admin.read" | "admin.write")
         || ["tools.call:", "tools.read:"]

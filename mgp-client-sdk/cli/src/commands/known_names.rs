@@ -1,4 +1,5 @@
-//! Checks of names on the command line: a decision about a name that nothing has would have no effect.
+//! Checks names on the command line against existing servers, tools and agents, because a decision about a misspelled
+//! name would have no effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,8 +7,9 @@ use std::sync::Arc;
 use mgp_client_sdk::Client;
 use mgp_discovery::{Registrations, Sources, Trust, nearest};
 use mgp_security::ServerHoldings;
+use mgp_security::auth::{ApiKeys, FileKeys};
 use mgp_types::method::{KernelServers, KernelTools, find_kernel_tool};
-use mgp_types::mgp::{KernelServersParams, KernelToolsParams};
+use mgp_types::mgp::{KernelServer, KernelServersParams, KernelToolsParams};
 use mgp_types::service::ServerId;
 use mgp_types::store::Db;
 
@@ -21,19 +23,28 @@ use crate::state;
 /// The server id of the kernel's own tools.
 const KERNEL_ID: &str = "mgp";
 
-/// The way to decide about a name that nothing has yet.
+/// The remedy if a person wants to decide about a name that does not exist yet.
 const FORCE: &str = "add --force to decide about one that comes later";
+
+/// The length from which on a name that resembles another one is probably mistyped.
+const MIN_TYPO_BYTES: usize = 5;
+
+/// Introduces the name that was perhaps meant.
+pub(super) const DID_YOU_MEAN: &str = "; did you mean";
+
+/// The end of a refusal of a name that resembles the one of a known agent.
+const NEW_AGENT: &str = "add --new-agent if it is a new one";
 
 /// The names that exist now.
 pub(super) struct KnownNames {
-    /// The servers and their tools; a server without tools has not listed them yet.
+    /// The servers and their tools; the set is empty if the server has not listed its tools yet.
     servers: BTreeMap<String, BTreeSet<String>>,
     agents: BTreeSet<String>,
     db: Db,
 }
 
 impl KnownNames {
-    /// Reads the names from the running kernel, else from the configuration and the state.
+    /// Reads the names from the running kernel, or from the configuration and the state folder if no kernel runs.
     pub(super) async fn read(global: &Global, backend: &Backend) -> CliResult<Self> {
         let db = state::db(global).await?;
         let held = ServerHoldings::read(&db).await?;
@@ -59,12 +70,13 @@ impl KnownNames {
             agents.extend(settings.groups.iter().map(|group| format!("group:{group}")));
             agents.insert(agent);
         }
+        agents.extend(agents_of_keys(global).await?);
         agents.extend(KnownHost::ALL.map(|host| host.name().to_owned()));
         agents.extend(["*".to_owned(), "default".to_owned()]);
         Ok(Self { servers, agents, db })
     }
 
-    /// Reads the names for a command that uses no backend itself.
+    /// Opens a backend to read the names, for commands that use no backend themselves.
     pub(super) async fn read_alone(global: &Global) -> CliResult<Self> {
         let backend = Backend::open(global, Intent::Read).await?;
         let known = Self::read(global, &backend).await;
@@ -72,7 +84,7 @@ impl KnownNames {
         known
     }
 
-    /// Splits `SERVER.TOOL`, as lists show it, at a known server; the longest one counts.
+    /// Splits `SERVER.TOOL` after the longest prefix that is the id of a known server.
     pub(super) fn split<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
         let dots = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
         let known =
@@ -80,7 +92,7 @@ impl KnownNames {
         dots.rev().find(known)
     }
 
-    /// Returns a server and a tool of it; both may be given as `SERVER.TOOL`.
+    /// Returns a server and optionally one of its tools; either argument may be given as `SERVER.TOOL`.
     pub(super) fn resolve(&self, server: &str, tool: Option<&str>) -> (String, Option<String>) {
         match (tool, self.split(server)) {
             (None, Some((own, tool))) if !self.servers.contains_key(server) => {
@@ -90,7 +102,7 @@ impl KnownNames {
         }
     }
 
-    /// Returns the name of a tool without its server.
+    /// Returns the name of a tool without the prefix of its server.
     fn bare<'a>(&self, server: &str, tool: &'a str) -> &'a str {
         let own = |name: &str| self.servers.get(server).is_some_and(|tools| tools.contains(name));
         let is_whole = own(tool) || (server == KERNEL_ID && find_kernel_tool(tool).is_some());
@@ -108,7 +120,7 @@ impl KnownNames {
         Err(unknown("server", server, self.servers.keys().map(String::as_str)))
     }
 
-    /// Refuses a tool that a server does not have; returns a note if its tools are not known.
+    /// Refuses a tool that the server does not have; returns a note if the server's tools are not known.
     pub(super) fn check_tool(&self, server: &str, tool: &str) -> CliResult<Option<String>> {
         let known = self.servers.get(server).filter(|known| !known.is_empty());
         if server == KERNEL_ID && find_kernel_tool(tool).is_some() {
@@ -125,7 +137,7 @@ impl KnownNames {
         }
     }
 
-    /// Refuses a tool that no server has, by its name or as `SERVER.TOOL`; returns a note if no tools are known.
+    /// Refuses a tool, given by name or as `SERVER.TOOL`, that no server has; returns a note if no tools are known.
     pub(super) fn check_any_tool(&self, name: &str) -> CliResult<Option<String>> {
         if let Some((server, tool)) = self.split(name) {
             return self.check_tool(server, tool);
@@ -140,34 +152,85 @@ impl KnownNames {
         Err(unknown("tool", name, self.servers.values().flatten().map(String::as_str)))
     }
 
+    /// Refuses an agent that nothing knows and whose name is nearly a known one; returns a note about any other new
+    /// agent.
+    pub(super) fn check_agent(&self, agent: &str) -> CliResult<Option<String>> {
+        let Some(note) = self.note_on_agent(agent) else { return Ok(None) };
+        // `agent-2` beside `agent-1` is no mistake, and short names are all alike.
+        let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+        let is_typo = |near: &str| letters(near) != letters(agent);
+        if agent.len() >= MIN_TYPO_BYTES && self.nearest_agent(agent).is_some_and(is_typo) {
+            return Err(Failure::failed(format!("{note} {NEW_AGENT}")));
+        }
+        Ok(Some(note))
+    }
+
     /// Returns a note about an agent that is not known yet.
     pub(super) fn note_on_agent(&self, agent: &str) -> Option<String> {
         if self.agents.contains(agent) {
             return None;
         }
-        let near = nearest(agent, self.agents.iter().map(String::as_str).filter(|one| *one != "*"));
-        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let near = self.nearest_agent(agent);
+        let near = near.map(|near| format!("{DID_YOU_MEAN} `{near}`?")).unwrap_or_default();
         let kind = if agent.starts_with("group:") { "group" } else { "agent" };
         Some(format!("no {kind} `{agent}` is known yet{near}"))
     }
+
+    fn nearest_agent(&self, agent: &str) -> Option<&str> {
+        nearest(agent, self.agents.iter().map(String::as_str).filter(|one| *one != "*"))
+    }
 }
 
-/// Creates the refusal of an unknown name, with the name that was perhaps meant.
+/// Creates the failure for an unknown name, and suggests a similar name.
 pub(super) fn unknown<'a>(
     kind: &str,
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Failure {
-    let near = nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
+    let near = nearest(name, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
     Failure::failed(format!(
         "there is no {kind} `{name}`{} {FORCE}",
         near.unwrap_or_else(|| ";".to_owned())
     ))
 }
 
-/// Returns a refusal as a statement, for commands that change nothing.
+/// Returns the failure's text without the hint at `--force`, for commands that change nothing.
 pub(super) fn without_force(failure: &Failure) -> String {
     failure.to_string().replace(FORCE, "").trim_end_matches([' ', ';']).to_owned()
+}
+
+/// Returns the failure of a command about a server that does not exist, with the name that was perhaps meant.
+pub(super) fn no_server<'a>(id: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
+    let near = nearest(id, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
+    let near = near.unwrap_or_else(|| "; see `mgp servers ls`".to_owned());
+    Failure::usage(format!("there is no server `{id}`{near}"))
+}
+
+/// Refuses a server that the running kernel does not have.
+pub(super) async fn check_running(client: &Client, id: &str) -> CliResult<KernelServer> {
+    let mut all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
+    if let Some(at) = all.iter().position(|server| server.id == id) {
+        return Ok(all.swap_remove(at));
+    }
+    Err(no_server(id, all.iter().map(|server| server.id.as_str())))
+}
+
+/// Returns the failure of a command about a tool that does not exist, with the name that was perhaps meant.
+pub(super) fn no_tool<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
+    let near = nearest(name, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
+    let near = near.unwrap_or_else(|| "; see `mgp tools ls`".to_owned());
+    Failure::usage(format!("there is no tool `{name}`{near}"))
+}
+
+/// Returns the agents that have API keys.
+async fn agents_of_keys(global: &Global) -> CliResult<Vec<String>> {
+    let file = state::folder(global)?.join("keys.json");
+    if !file.exists() {
+        return Ok(Vec::new());
+    }
+    let keys = ApiKeys::open(FileKeys::new(file)).await?.records().await?;
+    let agents = keys.iter().filter_map(|key| key.grant().principal().as_agent().cloned());
+    Ok(agents.map(|agent| agent.to_string()).collect())
 }
 
 async fn read_kernel(

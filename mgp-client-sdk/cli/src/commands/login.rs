@@ -1,4 +1,4 @@
-//! `mgp servers login` and `mgp servers logout`: logins at servers at a URL.
+//! The commands `mgp servers login` and `mgp servers logout`: OAuth logins at servers that have a URL.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -20,19 +20,20 @@ use mgp_types::method::KernelServersRestart;
 use mgp_types::mgp::{KernelServerParams, Transport};
 use mgp_types::service::Principal;
 
+use super::known_names::no_server;
 use super::probe;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, escape_hidden};
 use crate::{control, state, time_args};
 
-/// The redirect of logins whose browser is on another machine; nothing listens there.
+/// The redirect URI of logins whose browser runs on another device; nothing listens at this address.
 const ELSEWHERE: &str = "http://127.0.0.1:8976/callback";
 
-/// The time that the running kernel may take to connect to the server.
+/// The time that the running kernel may take to reconnect to the server.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A pasted address is at most this long.
+/// Maximum length of a pasted address.
 const MAX_PASTED_BYTES: u64 = 16 * 1024;
 
 /// `mgp servers login`.
@@ -76,18 +77,17 @@ impl LoginArg {
         Some(principal.agent(agent))
     }
 
-    /// Returns the server, and the proxy to reach it.
+    /// Returns the configured server, and the proxy through which to reach it.
     async fn server(&self, global: &Global) -> CliResult<(ServerConfig, Proxy)> {
         let trust = Trust::new(Arc::new(state::db(global).await?));
         let config = self.config.sources().load(&trust).await?.config;
         let id = &self.server;
-        let server = config.server(id).cloned().ok_or_else(|| {
-            Failure::failed(format!("there is no server `{id}` in the configuration"))
-        })?;
+        let ids = || config.servers.iter().map(|server| server.id.as_str());
+        let server = config.server(id).cloned().ok_or_else(|| no_server(id, ids()))?;
         Ok((server, mgp_kernel::proxy(&config.kernel)))
     }
 
-    /// Checks that a login can have the owner.
+    /// Checks that the server supports logins, and that its login may belong to this owner.
     fn check_owner(&self, server: &ServerConfig) -> CliResult {
         let id = &self.server;
         let TargetConfig::Url { auth, .. } = &server.target else {
@@ -120,7 +120,7 @@ impl LoginArg {
     }
 }
 
-/// Logs in, stores the tokens, and lets the running kernel use them.
+/// Logs in and stores the tokens; then the running kernel restarts the server, so that the new tokens are used.
 pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
     let (server, proxy) = login.at.server(global).await?;
     login.at.check_owner(&server)?;
@@ -163,7 +163,7 @@ fn is_per_agent(server: &ServerConfig) -> bool {
     matches!(&server.target, TargetConfig::Url { auth, .. } if auth.login == LoginScope::Agent)
 }
 
-/// Connects to the server, which asks for the login, and returns the client with its tokens.
+/// Connects to the server, logs in when the server requires it, and returns the OAuth client that holds the tokens.
 async fn authorize(
     login: &Login,
     server: &ServerConfig,
@@ -204,7 +204,8 @@ async fn authorize(
         _ => builder.connect_url(&url).await,
     };
     match client {
-        // A server may require a login for calls only.
+        // A server may accept the connection without a login and require one only for calls, so the login is made
+        // explicitly.
         Ok(client) => {
             client.close().await;
             oauth.log_in().await.map_err(Failure::failed)?;
@@ -223,7 +224,7 @@ fn create_parent(file: &Path) -> CliResult {
     builder.create(folder).map_err(|error| state::unusable(folder, &error))
 }
 
-/// Restarts the server in the running kernel, so that it uses the new credentials, or none.
+/// Restarts the server in the running kernel, so that the kernel uses the new credentials, or none after a logout.
 async fn restart(global: &Global, server: &str, timeout: Duration) {
     let Ok(client) = control::connect_to_change(global).await else { return };
     let mut params = KernelServerParams::new(server);
@@ -235,12 +236,12 @@ async fn restart(global: &Global, server: &str, timeout: Duration) {
     client.close().await;
 }
 
-/// Shows a text to the person; output is for the result.
+/// Shows a text to the person on standard error; standard output is reserved for the result.
 fn show(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// A browser on another device.
+/// A browser on another device: the person pastes the redirect address back, or enters a code there.
 struct OtherDevice;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The commands besides `serve`: each file has the options, the output and `run` of one group.
+//! All commands except `serve`: one file per group, with the options, the output and the function `run`.
 
 pub(crate) mod access;
 pub(crate) mod approvals;

@@ -1,4 +1,4 @@
-//! `mgp operator`: the passphrase that changes need with `operator.proof = "passphrase"`.
+//! The command `mgp operator`: sets the passphrase that changes require with `operator.proof = "passphrase"`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::operator::{MAX_PASSPHRASE_BYTES, MIN_PASSPHRASE_CHARS, PassphraseFile
 use crate::output::ActionReport;
 use crate::{prompt, state};
 
-/// The time that a wrong passphrase costs.
+/// The delay after a wrong passphrase, which slows down guessing.
 const WRONG_DELAY: Duration = Duration::from_secs(1);
 
 /// `mgp operator`.
@@ -47,7 +47,8 @@ pub(crate) async fn run(global: &Global, operator: &Operator) -> CliResult {
         }
         control::admit_change(global).await?;
     } else {
-        // The first one cannot be asked for, but it is not set from within a host or a server.
+        // No passphrase is set yet that could be asked for. Still, a process below a host or a server must not set the
+        // first one.
         control::admit_reader(global).await?;
     }
     let (method, done) = match change {

@@ -1,4 +1,4 @@
-//! `mgp permissions`: what each server may do (MGP §3).
+//! The command `mgp permissions`: shows and changes what each server may do (MGP §3).
 
 use std::time::SystemTime;
 
@@ -82,11 +82,11 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits; `None` if there are none.
+    /// Returns the limits as a permission scope; `None` if no limit is given.
     fn scope(&self) -> Option<PermissionScope> {
         let mut scope = PermissionScope::default();
         let texts = |values: &[String]| (!values.is_empty()).then(|| values.to_vec().into());
-        // A list that is there and empty would open nothing.
+        // Omitted if empty, because a present but empty list would match no call.
         if let Some(paths) = texts(&self.path) {
             scope.paths = paths;
         }
@@ -151,7 +151,7 @@ pub(crate) async fn run(global: &Global, permissions: &Permissions) -> CliResult
     };
     let backend = Backend::open(global, intent).await?;
     let result = execute(global, permissions, &backend).await;
-    // A change counts once it is on disk.
+    // Closing writes a change to disk, so the report is printed only afterwards.
     backend.close().await?;
     result?.map_or(Ok(()), |report| report.print(global))
 }
@@ -185,7 +185,7 @@ async fn decide(
     change: &Change,
 ) -> CliResult<ActionReport> {
     let Change { server, permissions, tool, limits, expires, because, force } = change;
-    // The approvals of calls are revoked by their ids.
+    // Approvals of single calls are revoked by their ids, which are not names of permissions.
     let is_call = |id: &str| decision == PermissionDecision::Revoke && CallApprovals::is_id(id);
     for permission in permissions.iter().filter(|one| !is_call(one)) {
         check_permission(permission, *force)?;
@@ -221,7 +221,7 @@ async fn decide(
     Ok(ActionReport::new(&**server, status).with_notes(notes))
 }
 
-/// Refuses words that are no permission, and likely misspellings of one; servers may have permissions of their own.
+/// Refuses words that are not permissions, and likely misspellings; a server may define permissions of its own.
 fn check_permission(permission: &str, force: bool) -> CliResult {
     let is_known = Permission::from(permission).is_known();
     let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();

@@ -1,4 +1,4 @@
-//! Starts a server briefly to read its version and its tools.
+//! Starts a server briefly to read its version and its tools, for `mgp doctor` and for first grants.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -31,16 +31,16 @@ mod stderr_tail;
 
 use stderr_tail::StderrTail;
 
-/// The number of servers that start at the same time; more would slow down each of them.
+/// Maximum number of servers that start at the same time; more would slow down each of them.
 const MAX_STARTING: usize = 16;
 
-/// The time after which a server no longer counts as starting.
+/// The time after which a server no longer counts as starting, so that the next one may start.
 const START_DELAY: Duration = Duration::from_secs(2);
 
 /// The time a server may take to exit by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The time to read the standard error of a failed server.
+/// The time to wait for the last lines on a failed server's standard error.
 const STDERR_DELAY: Duration = Duration::from_millis(50);
 
 const MAX_PAGES: usize = 100;
@@ -50,7 +50,7 @@ const MAX_PAGES: usize = 100;
 pub(super) struct ProbedServer {
     pub(super) era: &'static str,
     pub(super) revision: String,
-    /// `true` if it speaks MGP.
+    /// `true` if the server speaks MGP.
     pub(super) mgp: bool,
     pub(super) name: Option<String>,
     pub(super) version: Option<String>,
@@ -58,15 +58,15 @@ pub(super) struct ProbedServer {
     pub(super) tools: Vec<Tool>,
     /// The names of all tools.
     pub(super) listed: Vec<String>,
-    /// All tools as the server wrote them.
+    /// The JSON texts of all tools as the server sent them.
     pub(super) raw: Vec<Payload>,
 }
 
-/// The reason a server cannot be used.
+/// The reason why a server cannot be used.
 #[derive(Debug)]
 pub(super) struct ProbeError {
     pub(super) reason: String,
-    /// The line of its standard error that explains the failure.
+    /// The line of the server's standard error that explains the failure best.
     pub(super) stderr: Option<String>,
 }
 
@@ -79,19 +79,19 @@ impl fmt::Display for ProbeError {
     }
 }
 
-/// Starts servers, few at a time.
+/// Starts servers, with a limit on how many start at the same time.
 #[derive(Debug)]
 pub(super) struct Prober {
     expander: Expander,
     logins: Logins,
     timeout: Option<Duration>,
-    /// The variables that every program inherits besides the basic ones.
+    /// The names of variables that every server inherits in addition to the basic ones.
     pass_env: Vec<String>,
     starts: Semaphore,
 }
 
 impl Prober {
-    /// Creates a prober with a time limit for each server, in place of its `start_timeout`.
+    /// Creates a prober; a `timeout` replaces each server's own `start_timeout`.
     pub(super) fn new(timeout: Option<Duration>, kernel: &KernelConfig, state: &Path) -> Self {
         Self {
             expander: Expander::from_env().secrets(SecretFile::in_folder(state)),
@@ -102,7 +102,7 @@ impl Prober {
         }
     }
 
-    /// Starts a server and lists its tools, which are recorded in the definitions.
+    /// Starts a server, lists its tools, and records their definitions in `definitions`.
     pub(super) async fn probe(
         &self,
         server: &ServerConfig,
@@ -192,14 +192,14 @@ impl Prober {
                 raw,
             }
         });
-        // A server that does not exit is killed when the client is dropped.
+        // If the server does not exit in time, dropping the client kills it.
         let _ = timeout(EXIT_TIMEOUT, client.close()).await;
         probed
     }
 
     async fn connect(&self, server: &ServerConfig, stderr: &StderrTail) -> Result<Client, String> {
         let (expander, own) = (self.expander.clone(), server.clone());
-        // Blocking: variables may read files and run commands.
+        // On a blocking thread, because expanding `${…}` may read files and run commands.
         let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
         let expanded = expanded.map_err(|error| error.to_string())?;
         let expanded = expanded.map_err(|error| error.reasons().join(", "))?;
@@ -231,7 +231,7 @@ impl Prober {
                 let headers = self::headers(&headers)?;
                 let url = url.as_str().to_owned();
                 let login = (!headers.contains_key(AUTHORIZATION)).then(|| {
-                    // With a login for each agent, the list of tools is read with the shared one.
+                    // Even if each agent has a login of its own, the list of tools is read with the shared login.
                     self.logins.credentials(LoginServer { id, url: url.clone(), auth: *auth }, None)
                 });
                 let builder = builder.http(|config| {
@@ -250,12 +250,12 @@ impl Prober {
     }
 }
 
-/// Parses the headers of all requests.
+/// Parses the configured HTTP headers.
 pub(super) fn headers(headers: &BTreeMap<String, Expanded>) -> Result<HeaderMap, String> {
     headers.iter().map(header).collect()
 }
 
-/// Parses a header; its value may be secret and is not part of errors.
+/// Parses one header; errors do not contain the value, which may be a secret.
 fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValue), String> {
     let invalid = |what: &str| format!("`headers.{name}`: {what}");
     let header =
@@ -266,7 +266,7 @@ fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValu
     Ok((header, value))
 }
 
-/// A page of a list; tools stay as written, because fingerprints cover the exact text.
+/// A page of a tool list; the tools stay raw text, because their fingerprints cover the exact text.
 #[derive(Deserialize)]
 struct ToolsPage {
     #[serde(default)]
@@ -291,7 +291,7 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
     Err(format!("it lists more than {MAX_PAGES} pages of tools"))
 }
 
-/// Finds a program as the system does.
+/// Finds a program like the operating system does; errors name the remedy.
 fn find_program(command: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
     if !cwd.is_dir() {
         return Err(format!("its folder `{}` does not exist", cwd.display()));
@@ -328,7 +328,7 @@ fn is_program(file: &Path) -> bool {
     file.is_file()
 }
 
-/// Returns an error and its sources, each sentence once.
+/// Returns the text of an error and of its sources, without repeated sentences.
 pub(super) fn error_chain(error: &mgp_client_sdk::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

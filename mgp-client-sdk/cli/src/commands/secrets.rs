@@ -1,4 +1,4 @@
-//! `mgp secrets`: values for `${keyring:NAME}` in the configuration.
+//! The command `mgp secrets`: stores values for `${keyring:NAME}` in the configuration.
 
 use std::io::{self, IsTerminal as _, Read as _};
 
@@ -11,7 +11,7 @@ use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Output, Render, print};
 use crate::{control, prompt, state};
 
-/// A value on standard input is at most this long.
+/// Maximum length of a value on standard input.
 const MAX_INPUT_BYTES: u64 = 1 << 20;
 
 /// `mgp secrets`.
@@ -71,7 +71,7 @@ pub(crate) async fn run(global: &Global, secrets: &Secrets) -> CliResult {
     }
 }
 
-/// Reads a value without showing it; never from an argument, which other users can see.
+/// Reads a value without echo; it is never a command-line argument, which other users could see in the process list.
 fn value(name: &str) -> CliResult<String> {
     if io::stdin().is_terminal() {
         return prompt::passphrase(&format!("Value of `{name}`: "));

@@ -1,4 +1,4 @@
-//! `mgp servers`: the servers of the kernel.
+//! The command `mgp servers`: lists, adds, removes and controls servers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
 use mgp_discovery::import::{Host, ImportOutcome, Plan, read};
-use mgp_discovery::{Registrations, Sources, Trust};
+use mgp_discovery::{Registrations, Trust};
 use mgp_security::ServerHoldings;
 use mgp_types::method::{
     KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
@@ -17,28 +17,33 @@ use mgp_types::mgp::{
     KernelServerParams, KernelServerResult, KernelServersParams, RegistrationStatus, ServerState,
 };
 use mgp_types::service::ServerId;
-use mgp_types::store::MemoryStore;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::time::{Instant, sleep};
 
 use super::grant::{self, GrantResult, NewAccess};
+use super::import::planned_config;
+use super::known_names::{KnownNames, check_running};
 use super::login::{self, Login, LoginArg};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::backend::Backend;
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
-use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print};
+use crate::operator::admit_edit;
+use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
 use crate::socket_hello::Intent;
 use crate::{control, state, time_args};
 
-/// The time to wait for a start; the server's own `start_timeout` ends it before.
+/// Upper limit of the wait for a start; normally the server's own `start_timeout` expires first.
 const START_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The time a removed server may take to drain.
 const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The state of a server with `enabled = false`.
+const DISABLED: &str = "disabled";
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -123,6 +128,9 @@ pub(crate) struct Add {
     /// Agent that gets access; the default is all agents of your configuration, else `default`
     #[arg(long, value_name = "NAME")]
     agent: Vec<String>,
+    /// Accept an agent that is not known yet, although its name resembles a known one
+    #[arg(long)]
+    new_agent: bool,
     /// Write the configuration only; grant nothing
     #[arg(long)]
     no_grant: bool,
@@ -174,13 +182,14 @@ pub(crate) struct LogLines(Vec<KernelLogLine>);
 
 fn state_cell(state: &ServerState) -> Cell {
     let color = match state {
+        state if state.as_str() == DISABLED => Color::Dim,
         ServerState::Connected => Color::Green,
         ServerState::Error => Color::Red,
         ServerState::Registered | ServerState::Disconnected => Color::Dim,
         _ => Color::Yellow,
     };
     let word = match state {
-        // A server that was registered at run time is another thing.
+        // Shown as `idle`, because people would confuse `registered` with a server that was registered at run time.
         ServerState::Registered => "idle",
         state => state.as_str(),
     };
@@ -198,7 +207,7 @@ impl Render for ServerList {
             return render_server(server, out);
         }
         let rows = self.servers.iter().map(|server| {
-            // A problem, else what the server runs.
+            // Shows the problem if there is one, else the command line or URL of the server.
             let text = server.error.as_ref().or(server.lacks.as_ref()).unwrap_or(&server.reach);
             [
                 server.id.as_str().into(),
@@ -271,17 +280,16 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
         Servers::Ls { server } => {
             let client = control::connect(global).await?;
             let mut params = KernelServersParams::new();
-            params.server_id.clone_from(server);
-            let all = client.request::<KernelServers>(&params).await?.servers;
-            if let (Some(server), true) = (server, all.is_empty()) {
-                return Err(Failure::failed(format!(
-                    "there is no server `{server}`; see `mgp servers ls`"
-                )));
+            if let Some(server) = server {
+                check_running(&client, server).await?;
+                params.server_id = Some(server.clone());
             }
+            let all = client.request::<KernelServers>(&params).await?.servers;
             print(global, &ServerList { servers: all, is_named: server.is_some() })
         }
         Servers::Logs { server, lines } => {
             let client = control::connect(global).await?;
+            check_running(&client, server).await?;
             let mut params = KernelServerLogsParams::new(&**server);
             params.lines = Some(*lines);
             print(global, &LogLines(client.request::<KernelServersLogs>(&params).await?.lines))
@@ -299,6 +307,11 @@ where
 {
     let client =
         control::connect_with_timeout(global, arg.timeout.unwrap_or(START_TIMEOUT)).await?;
+    let server = check_running(&client, &arg.server).await?;
+    if server.status.as_str() == DISABLED {
+        let id = &arg.server;
+        return Err(Failure::failed(format!("`{id}` is disabled; run `mgp servers enable {id}`")));
+    }
     let mut params = KernelServerParams::new(&*arg.server);
     params.timeout_ms = arg.timeout.map(mgp_types::millis);
     let mut status = client.request::<R>(&params).await?.status;
@@ -318,7 +331,7 @@ where
     ActionReport::new(&*arg.server, status.as_str()).print(global)
 }
 
-/// Returns whether a started server has connected or failed.
+/// Returns whether a server has connected or failed after a start.
 fn is_settled(state: &ServerState) -> bool {
     matches!(state, ServerState::Connected | ServerState::Error | ServerState::Restarting)
 }
@@ -351,7 +364,7 @@ async fn add(global: &Global, add: &Add) -> CliResult {
             "`{id}` is not a valid id; use letters, digits, `.`, `_`, `-`"
         )));
     }
-    // Added as an import, so that it is checked and written the same way.
+    // Written as an import of one server, so that the entry gets the same checks and the same format.
     let text = json!({ "mcpServers": { &*add.id: entry(add) } }).to_string();
     let import = read(Host::Generic, Path::new("mgp servers add"), &text)?;
     let plan = Plan::new(&file, &[import])?;
@@ -370,7 +383,7 @@ async fn add(global: &Global, add: &Add) -> CliResult {
             )));
         }
     };
-    plan.apply()?;
+    admit_edit(global, &add.config).await?;
     let mut result = AddResult { id: add.id.clone(), file, notes, granted: Vec::new() };
     if is_registered(global, &add.id).await {
         let id = &add.id;
@@ -379,15 +392,16 @@ async fn add(global: &Global, add: &Add) -> CliResult {
         ));
     }
     if add.no_grant {
+        plan.apply()?;
         // Grants make the kernel reload anyway.
         control::reload(global).await;
     } else {
-        result.granted = grants(global, add, &result.file).await?;
+        result.granted = grants(global, add, (&result.file, &plan)).await?;
     }
     print(global, &result)
 }
 
-/// Returns whether a registered server has this id.
+/// Returns whether a server with this id was registered at run time.
 async fn is_registered(global: &Global, id: &str) -> bool {
     let is_there = state::folder(global).is_ok_and(|folder| folder.join("state.db").exists());
     if !is_there {
@@ -409,7 +423,8 @@ fn entry(add: &Add) -> Value {
     };
     let mut entry = Map::new();
     if let Some((command, args)) = add.command.split_first() {
-        // At a terminal a path starts at the folder of the shell, in the file at the folder of the file.
+        // A path on the command line is relative to the shell's folder, but the kernel resolves a path in the
+        // configuration from the folder of the configuration file.
         let is_path = command.contains(std::path::is_separator);
         entry.insert(
             "command".to_owned(),
@@ -431,36 +446,53 @@ fn entry(add: &Add) -> Value {
     entry.into()
 }
 
-/// Returns a path of the command line as an absolute one, unless it begins with `~` or `$`.
+/// Returns a path from the command line as an absolute path, unless it begins with `~` or `$`.
 fn absolute(path: &str) -> String {
     let full =
         std::path::absolute(path).ok().and_then(|full| full.into_os_string().into_string().ok());
     full.filter(|_| !path.starts_with(['~', '$'])).unwrap_or_else(|| path.to_owned())
 }
 
-async fn grants(global: &Global, add: &Add, file: &Path) -> CliResult<Vec<GrantResult>> {
-    // No approvals are needed: the file is the user's own.
-    let trust = Trust::new(Arc::new(MemoryStore::new()));
-    let config = Sources::single(file).load(&trust).await?.config;
-    let Some(server) = config.server(&add.id) else { return Ok(Vec::new()) };
+/// Writes the configuration once the server was tried, and grants agents access.
+async fn grants(
+    global: &Global,
+    add: &Add,
+    (file, plan): (&Path, &Plan),
+) -> CliResult<Vec<GrantResult>> {
+    let config = planned_config(file, plan)?;
+    let server = config.server(&add.id).ok_or_else(|| Failure::failed("nothing was added"))?;
     let agents: Vec<String> = if add.agent.is_empty() {
         config.agents.keys().cloned().collect()
     } else {
         add.agent.clone()
     };
     let agents = if agents.is_empty() { vec!["default".to_owned()] } else { agents };
+    let new = agents.iter().filter(|agent| !config.agents.contains_key(*agent));
+    let new: Vec<&String> = new.filter(|_| !add.new_agent && !add.agent.is_empty()).collect();
+    if !new.is_empty() {
+        let known = KnownNames::read_alone(global).await?;
+        for agent in new {
+            if let Some(note) = known.check_agent(agent)? {
+                print_note(global, &format!("mgp: {note}"));
+            }
+        }
+    }
     let access =
         |agent| NewAccess { agent, servers: vec![server], because: "mgp servers add".to_owned() };
-    grant::grant_access(global, &config, agents.into_iter().map(access).collect(), || Ok(())).await
+    let write = || {
+        plan.apply()?;
+        Ok(())
+    };
+    grant::grant_access(global, &config, agents.into_iter().map(access).collect(), write).await
 }
 
-/// Switches a server on or off in the configuration.
+/// Enables or disables a server in the configuration.
 async fn set_enabled(global: &Global, arg: &Rm, is_enabled: bool) -> CliResult {
-    let (id, file) = (&arg.server, arg.config.file_to_edit()?);
-    if !ConfigFile::open(file.clone())?.set_enabled(id, is_enabled)? {
-        let file = file.display();
-        return Err(Failure::failed(format!("there is no server `{id}` in {file}")));
-    }
+    let id = &arg.server;
+    let own = ConfigFile::open(arg.config.file_to_edit()?)?;
+    own.check_server(id)?;
+    admit_edit(global, &arg.config).await?;
+    own.set_enabled(id, is_enabled)?;
     control::reload(global).await;
     ActionReport::new(&**id, if is_enabled { "enabled" } else { "disabled" }).print(global)
 }
@@ -468,24 +500,29 @@ async fn set_enabled(global: &Global, arg: &Rm, is_enabled: bool) -> CliResult {
 async fn remove(global: &Global, rm: &Rm) -> CliResult {
     let id = &rm.server;
     let removed = ActionReport::new(&**id, "removed");
-    if let Some(pins) = ConfigFile::open(rm.config.file_to_edit()?)?.remove_server(id)? {
+    let own = ConfigFile::open(rm.config.file_to_edit()?)?;
+    let in_file = own.check_server(id);
+    if in_file.is_ok() {
+        admit_edit(global, &rm.config).await?;
+        let pins = own.remove_server(id)?;
         let mut notes = forget(global, rm).await?;
         if !pins.is_empty() {
             notes.push(format!("removed with it: the pins {}", pins.join(", ")));
         }
         return removed.with_notes(notes).print(global);
     }
-    // Without an entry in the file, it may be a registered server.
+    // If the configuration file has no such server, it may be a registered one.
     let client = match control::connect_to_change(global).await {
         Ok(client) => client,
         Err(failure) if failure.is_no_kernel() => {
-            return Err(Failure::failed(format!(
-                "there is no server `{id}` in {}; a registered server can be removed only while a kernel is running",
-                rm.config.file_to_edit()?.display()
+            let failure = in_file.err().unwrap_or(failure);
+            return Err(Failure::usage(format!(
+                "{failure}; a registered server can be removed only while a kernel is running"
             )));
         }
         Err(failure) => return Err(failure),
     };
+    check_running(&client, id).await?;
     let result = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
     let end = Instant::now() + REMOVE_TIMEOUT;
     let mut is_there = result.status != RegistrationStatus::Deregistered;
@@ -502,7 +539,7 @@ async fn remove(global: &Global, rm: &Rm) -> CliResult {
     removed.print(global)
 }
 
-/// Deletes the decisions about a server that was removed, so that no later server of its id inherits them.
+/// Deletes the decisions about a removed server, so that a later server with the same id does not inherit them.
 async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
     let id = &rm.server;
     if !state::folder(global)?.join("state.db").exists() {
@@ -519,7 +556,7 @@ async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
             client.request::<KernelReload>(&params).await?.forgotten.contains(id)
         }
         Backend::Folder(governance, _) => {
-            // The file of a project may have a server of this id too.
+            // A project's configuration may define another server with this id, which keeps the decisions.
             let is_gone = rm.config.sources().load(&trust).await?.config.server(id).is_none();
             if is_gone {
                 governance.remove_server(&ServerId::from(&**id)).await?;

@@ -1,4 +1,4 @@
-//! `mgp trust`: approves the exact content of a project's configuration (MGP §15.2).
+//! The command `mgp trust`: approves the exact content of a project's configuration (MGP §15.2).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -116,7 +116,7 @@ impl TrustResult {
         }
     }
 
-    /// Returns the lines that a person must see before the decision.
+    /// Returns the lines that a person must read before approving the project.
     fn lines(&self, review: &ProjectReview) -> Vec<String> {
         let mut lines = vec![self.file.display().to_string()];
         for (server, reviewed) in self.servers.iter().zip(&review.servers) {
@@ -167,7 +167,7 @@ impl Render for ApprovalList {
     }
 }
 
-/// Opens the approvals; decisions are recorded.
+/// Opens the approvals of project configurations, and records each decision in the audit log.
 fn recorded_trust(audit: &OfflineAudit) -> Trust {
     Trust::new(Arc::clone(audit.store())).recorded(audit.sink())
 }
@@ -222,7 +222,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
         }
     }
     control::admit_change(global).await?;
-    // Opened after the question, so that a kernel can start meanwhile.
+    // Opened after the person's answer: while open, the log locks the state folder against a starting kernel.
     let audit = OfflineAudit::open(global).await?;
     let approved = recorded_trust(&audit).approve(&review, &operator).await;
     audit.close().await?;

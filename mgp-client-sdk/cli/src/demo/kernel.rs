@@ -1,4 +1,4 @@
-//! The setting of the demo: a kernel with its own folder, an agent, and an operator.
+//! The environment of the demo: a kernel with a temporary state folder, an agent that calls tools, and an operator.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -46,21 +46,21 @@ impl DemoKernel {
         self.kernel.governance()
     }
 
-    /// Connects another client to the kernel.
+    /// Connects a further client, with the given principal, to the demo's kernel.
     pub(super) async fn connect(&self, principal: Principal) -> Result<Client, String> {
         connect(&self.stack, principal).await.map_err(|failure| failure.to_string())
     }
 
-    /// Calls a tool as the agent.
+    /// Calls a tool as the demo's agent.
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<CallToolResult, Error> {
         self.agent.call(tool).args(arguments).await
     }
 
-    /// Stops the kernel and removes its folder.
+    /// Stops the kernel and removes its state folder.
     pub(super) async fn close(self) {
         self.agent.close().await;
         self.kernel.stop().await;
-        // An error does not matter: the log is removed with the folder.
+        // An error while closing the log does not matter, because the log is removed with the folder.
         if let Some(log) = self.kernel.governance().log() {
             let _ = log.clone().close().await;
         }
@@ -70,7 +70,7 @@ impl DemoKernel {
     }
 }
 
-/// Connects to the kernel in this process as a host does over its streams.
+/// Connects a client to the kernel in this process over an in-memory stream, as a host connects over stdio.
 async fn connect(stack: &Stack, principal: Principal) -> CliResult<Client> {
     let (here, there) = duplex();
     let connection =
@@ -84,7 +84,7 @@ fn failed(error: &RpcError) -> Failure {
 }
 
 fn config(program: &Path) -> String {
-    // A JSON string is a TOML string too.
+    // The path is formatted as a JSON string, because every JSON string is also a valid TOML string.
     let program = Value::from(program.to_string_lossy().into_owned());
     format!(
         r#"

@@ -1,6 +1,6 @@
-//! `mgp demo`: shows what the kernel does, with built-in servers.
+//! The command `mgp demo`: runs a kernel with built-in example servers and shows what the kernel does.
 //!
-//! Each step checks the real outcome; a step that fails its check fails the demo.
+//! Each step checks the real outcome; if the check fails, the step and the demo fail.
 
 mod kernel;
 mod printer;
@@ -13,7 +13,7 @@ use crate::exit::{CliResult, Failure};
 use kernel::DemoKernel;
 use printer::Printer;
 
-/// Runs all steps; fails if one of them fails.
+/// Runs all steps of the demo; fails if any step fails.
 pub(crate) async fn run(global: &Global) -> CliResult {
     let mut printer = Printer::new(global.json);
     let mut kernel = DemoKernel::open().await?;

@@ -1,4 +1,4 @@
-//! Output of the demo.
+//! Prints the progress and the result of `mgp demo`.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::steps::{Step, StepResult};
 
-/// Prints the steps: to people as they happen, as JSON at the end.
+/// A printer of the demo's steps: as text while they run, or as one JSON document at the end.
 pub(super) struct Printer {
-    /// The finished steps, for JSON.
+    /// The finished steps with `--json`; `None` if steps are printed as text.
     steps: Option<Vec<Value>>,
     number: usize,
     color: bool,
@@ -73,7 +73,7 @@ impl Printer {
     }
 }
 
-/// Prints a line; a closed output is ignored.
+/// Prints a line, and ignores an error if the reader has closed standard output.
 fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

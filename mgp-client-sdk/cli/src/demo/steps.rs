@@ -1,4 +1,4 @@
-//! The steps of the demo, in order.
+//! The steps of `mgp demo`, in the order in which they run.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use tokio::time::{sleep, timeout};
 
 use super::kernel::{DemoKernel, TIMEOUT};
 
-/// A sentence about what was seen, or about what went wrong.
+/// The result of a step: a sentence about the observed behaviour, or about what went wrong.
 pub(super) type StepResult = Result<String, String>;
 
-/// A step of the demo.
+/// A step of the demo: its title, its benefit, and the function that runs it.
 pub(super) struct Step {
     pub(super) title: &'static str,
-    /// The benefit for a user.
+    /// The benefit for the user, in one sentence.
     pub(super) why: &'static str,
     pub(super) run: fn(&mut DemoKernel) -> BoxFuture<'_, StepResult>,
 }
@@ -234,7 +234,7 @@ async fn the_record(kernel: &mut DemoKernel) -> StepResult {
     ))
 }
 
-/// Waits until the kernel knows a tool.
+/// Waits until the kernel has indexed a tool of a server.
 async fn wait_for_tool(kernel: &DemoKernel, server: &str, tool: &str) -> Result<(), String> {
     let known = timeout(TIMEOUT, async {
         while kernel.kernel.index().get(server, tool).is_none() {
@@ -244,7 +244,7 @@ async fn wait_for_tool(kernel: &DemoKernel, server: &str, tool: &str) -> Result<
     known.await.map_err(|_| format!("the server `{server}` did not list its tools"))
 }
 
-/// Returns the refusal of a call, as an error or as a result.
+/// Calls a tool and returns its refusal, which is an error response or a tool result marked as an error.
 async fn refusal(kernel: &DemoKernel, tool: &str, arguments: Value) -> Result<Error, String> {
     match kernel.call(tool, arguments).await.and_then(mgp_client_sdk::ToolResult::into_result) {
         Ok(result) => Err(format!("`{tool}` ran and answered `{}`", result.to_text())),

@@ -1,14 +1,14 @@
-//! Built-in example servers, for the demo and for trying things out.
+//! Built-in example servers, which `mgp demo` and tests start as child processes.
 
 mod notes;
 mod unruly;
 
 use crate::exit::{CliResult, Failure};
 
-/// The names of the example servers.
+/// The names of all example servers, for the error message.
 const NAMES: &str = "notes, unruly";
 
-/// Serves an example over stdio until its host disconnects.
+/// Serves an example server over stdio until its client disconnects.
 pub(crate) async fn run(name: &str) -> CliResult {
     let server = match name {
         "notes" => notes::server(),

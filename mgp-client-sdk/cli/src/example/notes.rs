@@ -1,6 +1,6 @@
-//! A server that keeps notes: tools with their own state, and a tool that uses state of the server.
+//! An example server that stores notes: its tools share a value of their own, and read state of the server.
 //!
-//! The tools take microseconds, so they run `inline`, without a task for each call.
+//! The tools take microseconds, so they run `inline`, i.e. without a task for each call.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mgp_server_sdk::prelude::*;
 use mgp_types::sync::Mutex;
 
-/// Notes by title, in a mutex because tools run concurrently.
+/// Notes by title; in a mutex, because tools run concurrently.
 #[derive(Default)]
 struct Notes(Mutex<BTreeMap<String, String>>);
 
@@ -51,7 +51,7 @@ struct Titles {
     titles: Vec<String>,
 }
 
-/// The number of changes: state of the server, for every tool that asks for it.
+/// The number of stored notes: server state that any tool can request with `State`.
 #[derive(Default)]
 struct Changes(AtomicU64);
 
@@ -61,7 +61,7 @@ fn changes(State(changes): State<Changes>) -> String {
     changes.0.load(Ordering::Relaxed).to_string()
 }
 
-/// Creates the server.
+/// Creates the example server `notes`.
 pub(crate) fn server() -> Server {
     Server::new("notes", env!("CARGO_PKG_VERSION"))
         .state(Changes::default())

@@ -1,6 +1,6 @@
-//! A server that misbehaves on request, to show how the kernel reacts.
+//! An example server that misbehaves on request, so that `mgp demo` can show how the kernel reacts.
 //!
-//! One tool is dangerous, one changes the definition of another, one ends the process, one is slow.
+//! One tool is dangerous, one changes the definition of another tool, one ends the process, one is slow.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_server_sdk::Tools;
 use mgp_server_sdk::prelude::*;
 
-/// The number of calls of `wipe`.
+/// The number of calls of the tool `wipe`.
 #[derive(Default)]
 struct Wiped(AtomicU32);
 
@@ -55,7 +55,7 @@ async fn slow(
     format!("done after {ms} ms")
 }
 
-/// Creates the server.
+/// Creates the example server `unruly`.
 pub(crate) fn server() -> Server {
     let server = Server::new("unruly", env!("CARGO_PKG_VERSION"))
         .tool(wipe())

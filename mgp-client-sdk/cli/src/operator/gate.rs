@@ -1,9 +1,9 @@
-//! The decision about a peer of the local socket: its role, and the proof it gave.
+//! Decides about each process that connects to the local socket: its role, and whether it has given the required proof.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_discovery::OperatorProof;
+use mgp_discovery::{OperatorProof, Sources};
 use mgp_kernel::Kernel;
 use mgp_security::Event;
 use mgp_types::service::{CredentialGrant, Principal};
@@ -15,27 +15,30 @@ use super::{OUTSIDE_REMEDY, PASSPHRASE_REMEDY, PassphraseFile, SERVER_REMEDY, TE
 use crate::peer::{Hosts, Peer, Place};
 use crate::socket_hello::{Hello, HelloReply, HelloRole};
 
-/// The name of the attempt in the audit log.
+/// The name under which the audit log records a refused connection of an operator or an agent.
 const ATTEMPT: &str = "operator.connect";
 
-/// The attempts with a wrong passphrase that cost no waiting time.
+/// The number of wrong passphrases in a row after which further attempts still need not wait.
 const FREE_ATTEMPTS: u32 = 2;
 
+/// The waiting times after further wrong passphrases.
 const ATTEMPT_DELAYS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
 
-/// An accepted peer.
+/// An accepted process at the local socket, with its principal.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) principal: Principal,
-    /// The credentials of an operator who gave no proof, and so only reads.
+    /// The reduced rights of an operator who gave no proof and may only read; `None` if nothing is reduced.
     pub(crate) pass: Option<CredentialGrant>,
 }
 
-/// The decision about peers of the local socket.
+/// The admission check for processes that connect to the local socket.
 #[derive(Debug)]
 pub(crate) struct OperatorGate {
     hosts: Hosts,
     passphrase: PassphraseFile,
+    /// The configuration files that the kernel follows, whether or not they exist.
+    sources: Sources,
     /// Held while a passphrase is checked, so that attempts do not run beside each other.
     attempts: Mutex<Attempts>,
 }
@@ -47,19 +50,20 @@ struct Attempts {
     closed_until: Option<Instant>,
 }
 
-/// A refused peer.
+/// A refused process, and the reply to it.
 struct Refused {
     principal: Principal,
-    /// A word for the audit log; `None` if the refusal is only the question for the passphrase.
+    /// The cause for the audit log; `None` if the kernel only asks for the passphrase, which is not recorded.
     cause: Option<&'static str>,
     reply: HelloReply,
 }
 
 impl OperatorGate {
-    pub(crate) fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path, sources: Sources) -> Self {
         Self {
             hosts: Hosts::default(),
             passphrase: PassphraseFile::in_folder(folder),
+            sources,
             attempts: Mutex::new(Attempts {
                 failed: 0,
                 delays: ATTEMPT_DELAYS,
@@ -68,12 +72,12 @@ impl OperatorGate {
         }
     }
 
-    /// Records the process that started this kernel and speaks to it over standard streams.
+    /// Records the process that started this kernel, and is connected to it over stdio, as a known host.
     pub(crate) fn admit_own_host(&self, agent: &str) {
         self.hosts.admit_own_host(agent);
     }
 
-    /// Admits a peer, or records the refusal and returns the reply to it.
+    /// Admits a process, or records the refusal in the audit log and returns the reply for the process.
     pub(crate) async fn admit(
         &self,
         kernel: &Kernel,
@@ -82,7 +86,10 @@ impl OperatorGate {
     ) -> Result<Admission, HelloReply> {
         let decided = match hello.role() {
             HelloRole::Agent { name, is_shim } => self.admit_agent(peer, name, is_shim),
-            HelloRole::Operator { changes, passphrase } => {
+            HelloRole::Operator { file: Some(file), .. } if !self.follows(file) => {
+                return Err(HelloReply::unrelated());
+            }
+            HelloRole::Operator { changes, passphrase, .. } => {
                 let principal = through(Principal::local().operator(), peer);
                 let proof = kernel.operator_proof();
                 self.admit_operator(peer, principal, proof, changes, passphrase).await
@@ -96,6 +103,11 @@ impl OperatorGate {
             record(kernel, &principal, cause).await;
         }
         Err(reply)
+    }
+
+    /// Returns whether the kernel loads a file, which is named by its real path.
+    fn follows(&self, file: &str) -> bool {
+        self.sources.files().any(|own| real_path(own).to_string_lossy() == file)
     }
 
     fn admit_agent(
@@ -137,7 +149,7 @@ impl OperatorGate {
             Place::Inside(reason) if proof != OperatorProof::Passphrase => {
                 return refuse("inside host", &reason, OUTSIDE_REMEDY);
             }
-            // Outside, reading needs no proof.
+            // A process outside all hosts and servers may read without a proof.
             Place::Outside { .. } if proof != OperatorProof::None && !changes => {
                 let pass = Some(CredentialGrant::new(["admin.read"], || true));
                 return Ok(Admission { principal, pass });
@@ -156,7 +168,7 @@ impl OperatorGate {
         Ok(Admission { principal, pass: None })
     }
 
-    /// Checks a passphrase; after some wrong ones, each further one closes the gate for a longer time.
+    /// Checks a passphrase; after several wrong ones, all attempts are refused for a time that grows with each failure.
     async fn check_passphrase(
         &self,
         passphrase: Option<&str>,
@@ -198,7 +210,7 @@ impl OperatorGate {
 }
 
 impl Attempts {
-    /// Returns the time for which no attempt is accepted.
+    /// Returns how long attempts are still refused; `None` if they are accepted now.
     fn closed_for(&self) -> Option<Duration> {
         self.closed_until?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
@@ -217,6 +229,16 @@ impl Attempts {
     }
 }
 
+/// Returns the path of a file without links; the file itself need not exist.
+pub(super) fn real_path(file: &Path) -> PathBuf {
+    let in_real_folder = || {
+        let folder = file.parent()?.canonicalize().ok()?;
+        Some(folder.join(file.file_name()?))
+    };
+    let real = file.canonicalize().ok().or_else(in_real_folder);
+    real.unwrap_or_else(|| file.to_owned())
+}
+
 fn through(principal: Principal, peer: &Peer) -> Principal {
     match peer.process() {
         Some(process) => principal.through(process.clone()),
@@ -230,7 +252,7 @@ async fn record(kernel: &Kernel, principal: &Principal, cause: &'static str) {
     let process = principal.process();
     tracing::warn!(?principal, ?process, cause, "denied at the local socket");
     if let Err(error) = kernel.governance().audit().record(event.build()).await {
-        // It is refused all the same.
+        // The connection is refused even if the refusal cannot be recorded.
         tracing::error!(%error, "a refused connection could not be recorded");
     }
 }

@@ -1,24 +1,26 @@
-//! The right to act as an operator: where a process runs, and the proof that a change needs.
+//! Checks whether a process may act as an operator: where the process runs, and the proof that changes require.
 
+mod files;
 #[cfg(unix)]
 mod gate;
 mod offline;
 mod passphrase;
 
+pub(crate) use files::{admit_edit, admit_edit_of};
 #[cfg(unix)]
 pub(crate) use gate::{Admission, OperatorGate};
 pub(crate) use offline::{admit_offline, check_place};
 pub(crate) use passphrase::{MAX_PASSPHRASE_BYTES, MIN_PASSPHRASE_CHARS, PassphraseFile};
 
-/// The remedy for a process below a host.
+/// The remedy for a process that a host started.
 const OUTSIDE_REMEDY: &str = "run it in a terminal outside the host, or set `operator.proof = \"passphrase\"` under `[kernel]`";
 
-/// The remedy for a process below a server.
+/// The remedy for a process that a server started.
 const SERVER_REMEDY: &str = "only a process that no server started can be an operator";
 
-/// The remedy without a terminal.
+/// The remedy for a process without a terminal.
 const TERMINAL_REMEDY: &str =
     "changes need a terminal (`operator.proof = \"terminal\"`); run it in the foreground of one";
 
-/// The remedy without a passphrase.
+/// The remedy if no passphrase is set.
 const PASSPHRASE_REMEDY: &str = "changes need the passphrase (`operator.proof = \"passphrase\"`), but none is set; run `mgp operator passphrase set`";

@@ -1,10 +1,9 @@
-//! The proof of a command that changes the state folder itself, without a kernel.
+//! Checks the operator's proof for a command that changes the state folder while no kernel runs.
 //!
-//! It protects against mistakes only: a process of the same user can write the files.
+//! The check protects against mistakes only: any process of the same user can write the files directly.
 
-use std::sync::Arc;
-
-use mgp_discovery::{OperatorProof, Sources, Trust};
+use mgp_discovery::{Config, DiscoveryError, OperatorProof, Sources, Trust};
+use mgp_types::store::MemoryStore;
 
 use super::{OUTSIDE_REMEDY, PASSPHRASE_REMEDY, PassphraseFile, SERVER_REMEDY, TERMINAL_REMEDY};
 use crate::args::Global;
@@ -12,11 +11,19 @@ use crate::exit::{CliResult, Failure};
 use crate::peer::{Place, own_place};
 use crate::{prompt, state};
 
-/// Refuses a change by a command below a server, or without the configured proof.
-pub(crate) async fn admit_offline(global: &Global) -> CliResult {
+/// Refuses a change by a command below a server, or without the proof that one of these configurations asks for.
+pub(crate) async fn admit_offline(
+    global: &Global,
+    configs: impl IntoIterator<Item = Sources>,
+) -> CliResult {
     check_place()?;
-    let trust = Trust::new(Arc::new(state::db(global).await?));
-    let proof = Sources::from_env().load(&trust).await?.config.kernel.operator_proof;
+    let mut proof = OperatorProof::None;
+    for sources in configs {
+        match (configured_proof(&sources).await?, proof) {
+            (OperatorProof::None, _) | (_, OperatorProof::Passphrase) => {}
+            (stricter, _) => proof = stricter,
+        }
+    }
     match (proof, own_place()) {
         (OperatorProof::Passphrase, _) => check_passphrase(global),
         (_, Place::Inside(reason)) => Err(Failure::failed(format!("{reason}; {OUTSIDE_REMEDY}"))),
@@ -24,6 +31,18 @@ pub(crate) async fn admit_offline(global: &Global) -> CliResult {
             Err(Failure::failed(TERMINAL_REMEDY))
         }
         _ => Ok(()),
+    }
+}
+
+/// Returns the proof that the user's own configuration, or a named file, asks for.
+async fn configured_proof(sources: &Sources) -> CliResult<OperatorProof> {
+    // Without approvals the file of a project does not count.
+    let no_approvals = Trust::new(std::sync::Arc::new(MemoryStore::new()));
+    match sources.load(&no_approvals).await {
+        Ok(loaded) => Ok(loaded.config.kernel.operator_proof),
+        // It is about to be created.
+        Err(DiscoveryError::Missing { .. }) => Ok(Config::default().kernel.operator_proof),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The passphrase of the operator: `operator.json` in the state folder holds a salted, slow hash of it.
+//! The operator's passphrase: `operator.json` in the state folder stores a salted, slow hash of it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,15 +18,15 @@ const MAX_FILE_BYTES: u64 = 4096;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The revision of the file, which implies the cost of the hash.
+/// The format revision of the file; it also fixes the cost parameters of the hash.
 const REVISION: u8 = 1;
 
-/// The memory of one hash; with two passes it takes some tens of milliseconds.
+/// The memory for one hash; with two passes a hash takes some tens of milliseconds.
 const MEMORY_KIB: u32 = 19 * 1024;
 
 const PASSES: u32 = 2;
 
-/// The file with the hash.
+/// The file that stores the hash of the passphrase.
 #[derive(Clone, Debug)]
 pub(crate) struct PassphraseFile(PrivateFile);
 
@@ -47,7 +47,7 @@ impl PassphraseFile {
         Ok(self.read()?.is_some())
     }
 
-    /// Sets the passphrase, or replaces it.
+    /// Sets the passphrase, or replaces the previous one.
     pub(crate) fn set(&self, passphrase: &str) -> CliResult {
         let mut salt = [0; 16];
         getrandom::fill(&mut salt)
@@ -57,7 +57,7 @@ impl PassphraseFile {
         Ok(self.0.replace(&turn, &serde_json::to_vec(&stored)?)?)
     }
 
-    /// Removes the passphrase; returns whether there was one.
+    /// Removes the passphrase, and returns whether one was set.
     pub(crate) fn remove(&self) -> CliResult<bool> {
         let _turn = self.0.lock(LOCK_TIMEOUT)?;
         match std::fs::remove_file(self.0.path()) {
@@ -67,7 +67,9 @@ impl PassphraseFile {
         }
     }
 
-    /// Compares a passphrase in constant time; returns `None` if none is set. Takes tens of milliseconds.
+    /// Compares a passphrase with the stored hash in constant time; returns `None` if no passphrase is set.
+    ///
+    /// Blocks for tens of milliseconds.
     pub(crate) fn verify(&self, passphrase: &str) -> CliResult<Option<bool>> {
         let Some(stored) = self.read()? else { return Ok(None) };
         let is_equal = hash(passphrase, &stored.salt)?.ct_eq(&stored.hash);

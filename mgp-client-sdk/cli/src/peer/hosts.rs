@@ -1,6 +1,8 @@
-//! The hosts that shims serve, and the processes that may not act as an operator or as another agent.
+//! The hosts that the kernel serves, and the checks that keep them and their child processes from acting as an operator
+//! or as another agent.
 //!
-//! A host is the parent of its shim; it stays known while it lives, because an agent with a shell can end the shim.
+//! A host starts `mgp serve --stdio`, the shim, as a child process. The kernel remembers the host until the host exits,
+//! and not only until the shim exits: an agent with a shell could end the shim.
 
 use std::fmt;
 use std::path::Path;
@@ -8,43 +10,44 @@ use std::path::Path;
 use super::stat::{ProcessId, ProcessStat};
 use super::table::{ProcessTable, lives};
 
-/// The bound of known hosts that live; shims of further ones are refused.
+/// Upper limit of known hosts that still run; beyond it, further shims are refused.
 const MAX_HOSTS: usize = 1024;
 
-/// The name that the main thread of each keeper has.
+/// The thread name by which keeper processes are recognized.
 const KEEPER_NAME: &str = "mgp-keeper";
 
-/// The programs that start what a person or a host asks for, and are no host themselves.
+/// Shells: they start programs for a person or a host, and are not hosts themselves.
 const SHELLS: &[&str] =
     &["bash", "busybox", "csh", "dash", "fish", "ksh", "nu", "sh", "tcsh", "xonsh", "zsh"];
 
-/// The programs that adopt orphans.
+/// The programs that adopt orphaned processes.
 const INITS: &[&str] = &["init", "launchd", "systemd"];
 
-/// A host, with what its shim was started as.
+/// A known host, with the facts recorded when its shim connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Host {
     /// The process that started the shim.
     process: ProcessId,
-    /// The topmost ancestor of the same program, e.g. the main process of an editor whose extensions run in another.
+    /// The topmost ancestor that runs the same program, e.g. the main process of an editor that runs extensions in a
+    /// child.
     root: ProcessId,
     name: String,
     control_groups: Option<String>,
     agent: String,
 }
 
-/// The known hosts.
+/// All known hosts.
 #[derive(Debug, Default)]
 pub(crate) struct HostTable(Vec<Host>);
 
-/// The reason why a process cannot act as an operator.
+/// The reason why a process is not accepted as an operator; for a process of a host, the passphrase may override it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
     /// A governed server started the process.
     Server,
-    /// A host, or a process of a host, started the process.
+    /// The process is a host, or was started by one.
     Host { name: String, pid: i32 },
-    /// The process has left its parents, and may have been started by a host.
+    /// The process was detached from its parents, and a host may have started it.
     Detached { name: String, pid: i32 },
 }
 
@@ -64,7 +67,7 @@ impl fmt::Display for Inside {
 }
 
 impl HostTable {
-    /// Returns why a process is not an operator's; `None` if nothing speaks against it.
+    /// Returns the reason why a process may not act as an operator; `None` if there is none.
     pub(crate) fn inside(
         &self,
         table: &impl ProcessTable,
@@ -84,7 +87,7 @@ impl HostTable {
         Some(Inside::Detached { name: host.name.clone(), pid: host.root.pid })
     }
 
-    /// Admits an agent, and records the host if the process is a shim; returns the reason of a refusal.
+    /// Admits an agent, and records its host if the process is a shim; returns the reason if the agent is refused.
     pub(crate) fn admit_agent(
         &mut self,
         table: &impl ProcessTable,
@@ -101,7 +104,7 @@ impl HostTable {
         self.check_name(chain, agent, own.as_ref())?;
         let Some(own) = own else { return Ok(()) };
         if !self.0.iter().any(|host| host.process == own.process) {
-            // Of the ended processes of one program, one is enough.
+            // If several recorded processes of one program have exited, one entry for them is enough.
             let is_same = |host: &Host| host.root == own.root && host.agent == own.agent;
             self.0.retain(|host| !is_same(host) || lives(table, host.process));
             if self.0.len() >= MAX_HOSTS {
@@ -112,7 +115,7 @@ impl HostTable {
         Ok(())
     }
 
-    /// Refuses a name that the host above was not started with.
+    /// Refuses an agent name that differs from the name with which the host of this process was started.
     fn check_name(
         &self,
         chain: &[ProcessStat],
@@ -125,7 +128,7 @@ impl HostTable {
         } else {
             let is_below = |host: &&Host| chain.iter().any(|one| one.id == host.root);
             let Some(host) = self.0.iter().find(is_below) else { return Ok(()) };
-            // Another window of the same program may be another agent.
+            // Two windows of one program, i.e. two processes below one root, may act as different agents.
             let is_host_itself = own.is_some_and(|own| own.root == host.root);
             let mut siblings = self.0.iter().filter(|other| other.root == host.root);
             (host, is_host_itself || siblings.any(|other| other.agent == agent))
@@ -140,15 +143,16 @@ impl HostTable {
     }
 }
 
-/// Returns whether the kernel or a keeper is among the ancestors.
+/// Returns whether the kernel or a keeper is among a process and its ancestors, i.e. whether a server started it.
 fn is_below_server(chain: &[ProcessStat], kernel: i32) -> bool {
     chain.iter().any(|one| one.id.pid == kernel || one.name == KEEPER_NAME)
 }
 
-/// Returns the host of a shim; `None` if a person started the shim in a terminal, or its parent has ended.
+/// Returns the host of a shim; `None` if a person started the shim in a terminal, or its parent has exited.
 fn host_of(table: &impl ProcessTable, chain: &[ProcessStat], agent: &str) -> Option<Host> {
     let [shim, ancestors @ ..] = chain else { return None };
-    // A wrapper, e.g. of a package manager, passes its own standard input on; the host has the other end of the pipe.
+    // A wrapper, e.g. `npx`, passes its own standard input on to the shim; the host holds the other end of that pipe.
+    // So ancestors that share the shim's standard input are wrappers, and the first other ancestor is the host.
     let input = table.input(shim.id.pid);
     let is_wrapper = |one: &ProcessStat| input.is_some() && table.input(one.id.pid) == input;
     let skipped = ancestors.iter().take_while(|one| is_wrapper(one)).count();
@@ -176,10 +180,10 @@ fn host_of(table: &impl ProcessTable, chain: &[ProcessStat], agent: &str) -> Opt
     })
 }
 
-/// Returns whether a process may be one that a host has started and let go.
+/// Returns whether a host may have started a process and detached it.
 ///
-/// Its topmost ancestor that the system knows to belong to the host's control group is then younger than the host. A
-/// process in the foreground of a terminal, whose shell is above it, is a person's.
+/// The topmost ancestor in the host's control group is then younger than the host. A process in the foreground of a
+/// terminal whose shell is among its ancestors is a person's, and is not detached.
 fn is_detached(table: &impl ProcessTable, chain: &[ProcessStat], host: &Host) -> bool {
     if is_at_terminal(chain) {
         return false;
@@ -188,11 +192,12 @@ fn is_detached(table: &impl ProcessTable, chain: &[ProcessStat], host: &Host) ->
         one.id.pid != 1 && table.control_groups(one.id.pid) == host.control_groups
     };
     let Some(top) = chain.iter().rev().find(is_of_group) else { return false };
-    // A parent of 0 is outside the container that the process entered.
+    // With a parent id of 0, the process entered the container from outside, so no host in the container has started
+    // it.
     top.parent != 0 && top.id.started >= host.root.started
 }
 
-/// Returns whether a process runs in the foreground of a terminal whose first process is above it.
+/// Returns whether a process runs in the foreground of a terminal, and the terminal's first process is its ancestor.
 pub(crate) fn is_at_terminal(chain: &[ProcessStat]) -> bool {
     let Some(first) = chain.first() else { return false };
     let leader = chain.iter().find(|one| one.id.pid == first.session);

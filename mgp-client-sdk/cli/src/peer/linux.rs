@@ -1,4 +1,4 @@
-//! The process at the other end of the socket, read from `/proc`.
+//! The process at the other end of the local socket; its ancestors are read from `/proc`.
 
 use std::os::fd::AsFd;
 
@@ -14,7 +14,7 @@ use super::hosts::{HostTable, Inside, is_at_terminal};
 use super::stat::ProcessStat;
 use super::table::{Proc, ProcessTable as _, ancestry};
 
-/// The process that opened a connection.
+/// The process that opened a connection to the local socket.
 #[derive(Debug)]
 pub(crate) struct Peer {
     process: Option<PeerProcess>,
@@ -23,32 +23,33 @@ pub(crate) struct Peer {
 
 #[derive(Debug)]
 enum Lineage {
-    /// The process and its ancestors, the nearest first.
+    /// The process and its ancestors, starting with the process.
     Known(Vec<ProcessStat>),
-    /// The process is in another container, which sees this one's files.
+    /// The process runs in another container that shares the state folder.
     Elsewhere,
     /// The process has ended, or `/proc` does not show it.
     Unknown,
 }
 
-/// The known hosts; a shared table.
+/// The known hosts, shared by all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts(Mutex<HostTable>);
 
 impl Peer {
-    /// Returns the process that opened a connection; to be called when the connection is accepted.
+    /// Identifies the process that opened a connection; must be called as soon as the connection is accepted.
     pub(crate) fn of(stream: &UnixStream) -> Self {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid()).unwrap_or_default();
         let Some(raw) = Pid::from_raw(pid) else {
             return Self { process: None, lineage: Lineage::Elsewhere };
         };
-        // A descriptor of the process itself. Before Linux 6.5 it can be had by the id alone, which may be a reused one
-        // if the process ended before its connection was accepted.
+        // A pidfd of the process. Before Linux 6.5 it is opened by process id, which the system may have reused if the
+        // process ended before its connection was accepted.
         let descriptor = getsockopt(stream, sockopt::PeerPidfd).ok();
         let descriptor = descriptor.or_else(|| pidfd_open(raw, PidfdFlags::empty()).ok());
         let chain = ancestry(&Proc, pid);
         let process = chain.as_deref().map(process_of);
-        // As long as the process has not ended, its id is not reused.
+        // While the process behind the pidfd runs, its id cannot be reused, so the ancestors that were just read are
+        // its own.
         let lineage = match (chain, descriptor) {
             (Some(chain), Some(descriptor)) if !has_ended(&descriptor) => Lineage::Known(chain),
             _ => Lineage::Unknown,
@@ -56,14 +57,14 @@ impl Peer {
         Self { process, lineage }
     }
 
-    /// Returns the process, for the record.
+    /// Returns the process for the audit log.
     pub(crate) fn process(&self) -> Option<&PeerProcess> {
         self.process.as_ref()
     }
 }
 
 impl Hosts {
-    /// Returns the place of a process among the servers and hosts.
+    /// Returns where a process runs in relation to servers and hosts.
     pub(crate) fn place(&self, peer: &Peer) -> Place {
         match &peer.lineage {
             Lineage::Known(chain) => place(&self.0.lock(), chain),
@@ -76,7 +77,7 @@ impl Hosts {
         }
     }
 
-    /// Admits an agent, and records the host of a shim; returns the reason of a refusal.
+    /// Admits an agent, and records its host if the process is a shim; returns the reason if the agent is refused.
     pub(crate) fn admit_agent(
         &self,
         peer: &Peer,
@@ -92,17 +93,18 @@ impl Hosts {
         }
     }
 
-    /// Records the process that started this one and speaks to it over standard streams.
+    /// Records the process that started this kernel, and is connected to it over stdio, as a known host.
     pub(crate) fn admit_own_host(&self, agent: &str) {
         let Some(chain) = ancestry(&Proc, own_pid()) else { return };
-        // This process is the shim here; as the first of the chain it must not count as a kernel above.
+        // This process plays the part of the shim here. Kernel id 0, so that this process, the first of the chain, does
+        // not count as a kernel that started the shim.
         if let Err(reason) = self.0.lock().admit_agent(&Proc, &chain, agent, true, 0) {
             tracing::warn!(%reason, "host not recorded");
         }
     }
 }
 
-/// Returns the place of this process, for a command that works without a kernel.
+/// Returns where this process runs, for a command that works without a kernel.
 pub(crate) fn own_place() -> Place {
     match ancestry(&Proc, own_pid()) {
         Some(chain) => place(&HostTable::default(), &chain[1..]).at(is_at_terminal(&chain)),
@@ -141,7 +143,7 @@ fn process_of(chain: &[ProcessStat]) -> PeerProcess {
     process
 }
 
-/// Returns whether the process of a descriptor has ended.
+/// Returns whether the process behind a pidfd has ended.
 fn has_ended(process: &impl AsFd) -> bool {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

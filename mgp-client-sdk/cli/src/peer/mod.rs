@@ -1,4 +1,4 @@
-//! The process at the other end of the local socket: its program, its ancestors, and the hosts among them.
+//! Identifies the process at the other end of the local socket: its program, its ancestors, and the hosts among them.
 //!
 //! On Linux the ancestors are read from `/proc` when the connection is accepted; elsewhere only the user is checked.
 
@@ -18,19 +18,19 @@ pub(crate) use self::linux::{Hosts, Peer, own_place};
 #[cfg(all(unix, not(target_os = "linux")))]
 pub(crate) use self::other::{Hosts, Peer};
 
-/// Returns the place of this process, which is not known here.
+/// Returns the place of this process; on this system it is unknown, so the process counts as outside of any terminal.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn own_place() -> Place {
     Place::Outside { is_at_terminal: false }
 }
 
-/// The place of a process, as far as it decides about an operator.
+/// The place of a process among hosts and servers, which decides whether it may act as an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Neither below a server nor below a host; in the foreground of a terminal or not.
+    /// No server and no host started the process; it may be in the foreground of a terminal.
     Outside { is_at_terminal: bool },
-    /// Below a host, or of unknown ancestors, for this reason; a passphrase may still open the door.
+    /// A host started the process, or its ancestors are unknown; a passphrase can still admit it. Holds the reason.
     Inside(String),
-    /// Below a server, or of ancestors that cannot be checked, for this reason.
+    /// A server started the process, or its ancestors cannot be checked; it is always refused. Holds the reason.
     Barred(String),
 }

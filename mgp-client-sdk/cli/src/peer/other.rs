@@ -1,33 +1,33 @@
-//! The process at the other end of the socket on systems without `/proc`: only its id is known.
+//! The process at the other end of the local socket on systems without `/proc`, where only its process id is known.
 
 use mgp_types::service::PeerProcess;
 use tokio::net::UnixStream;
 
 use super::Place;
 
-/// The process that opened a connection.
+/// The process that opened a connection to the local socket.
 #[derive(Debug)]
 pub(crate) struct Peer(Option<PeerProcess>);
 
-/// The known hosts; they are not distinguished here.
+/// The known hosts; this system does not distinguish them.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts(());
 
 impl Peer {
-    /// Returns the process that opened a connection.
+    /// Identifies the process that opened a connection.
     pub(crate) fn of(stream: &UnixStream) -> Self {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         Self(pid.and_then(|pid| u32::try_from(pid).ok()).map(PeerProcess::new))
     }
 
-    /// Returns the process, for the record.
+    /// Returns the process for the audit log.
     pub(crate) fn process(&self) -> Option<&PeerProcess> {
         self.0.as_ref()
     }
 }
 
 impl Hosts {
-    /// Returns the place of a process: every process of the user is outside.
+    /// Returns the place of a process: on this system every process of the user counts as outside of hosts and servers.
     pub(crate) fn place(&self, _: &Peer) -> Place {
         super::own_place()
     }
@@ -37,6 +37,6 @@ impl Hosts {
         Ok(())
     }
 
-    /// Records nothing.
+    /// Does nothing, because this system does not distinguish hosts.
     pub(crate) fn admit_own_host(&self, _: &str) {}
 }

@@ -1,32 +1,33 @@
-//! One process, as a line of `/proc` describes it.
+//! One process as a line of `/proc/PID/stat` describes it.
 
-/// A process id and the time the process was started, in clock ticks since boot; never reused as a pair.
+/// A process id with the start time of the process, in clock ticks since boot. The system reuses ids, but never the
+/// pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId {
     pub(crate) pid: i32,
     pub(crate) started: u64,
 }
 
-/// A process and its place among the others.
+/// A process: its id, name, parent, session and terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessStat {
     pub(crate) id: ProcessId,
-    /// The first 15 bytes of the name of its program, or a name it chose.
+    /// The first 15 bytes of the program's name, or a name that the process has set itself.
     pub(crate) name: String,
     pub(crate) parent: i32,
     pub(crate) group: i32,
-    /// The process id of the leader of its session.
+    /// The process id of the session leader.
     pub(crate) session: i32,
-    /// The number of its controlling terminal; 0 if it has none.
+    /// The device number of the controlling terminal; 0 if the process has none.
     pub(crate) terminal: i32,
-    /// The group in the foreground of that terminal.
+    /// The process group in the foreground of that terminal.
     pub(crate) foreground: i32,
 }
 
 impl ProcessStat {
-    /// Reads `/proc/PID/stat`.
+    /// Parses a line of `/proc/PID/stat`.
     pub(crate) fn parse(stat: &str) -> Option<Self> {
-        // The name in parentheses may contain anything, parentheses included.
+        // The name in parentheses may contain any bytes, even parentheses, so the line is split at the last `) `.
         let (begin, rest) = stat.rsplit_once(") ")?;
         let (pid, name) = begin.split_once(" (")?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -42,12 +43,12 @@ impl ProcessStat {
         })
     }
 
-    /// Returns whether it leads a session with a terminal, as the first shell of a terminal does.
+    /// Returns whether the process leads a session with a terminal, like the first shell in a terminal.
     pub(crate) fn leads_terminal(&self) -> bool {
         self.terminal != 0 && self.session == self.id.pid
     }
 
-    /// Returns whether it runs in the foreground of a terminal.
+    /// Returns whether the process runs in the foreground of a terminal.
     pub(crate) fn is_in_foreground(&self) -> bool {
         self.terminal != 0 && self.group == self.foreground
     }

@@ -1,30 +1,30 @@
-//! The processes of the system.
+//! The process table of the system, read from `/proc`.
 
 use std::path::PathBuf;
 
 use super::stat::{ProcessId, ProcessStat};
 
-/// The bound of a chain of parents; longer ones are refused.
+/// Maximum number of ancestors of a process; a longer chain is refused.
 const MAX_ANCESTORS: usize = 512;
 
-/// The attempts to read a chain of parents that changes meanwhile.
+/// The number of times a chain of ancestors is read again if it changes while it is read.
 const ATTEMPTS: usize = 8;
 
-/// The facts about the processes of the system.
+/// A source of facts about processes: `/proc`, or a made-up table in tests.
 pub(crate) trait ProcessTable {
     fn stat(&self, pid: i32) -> Option<ProcessStat>;
 
-    /// Returns the path of the program.
+    /// Returns the path of the program that a process runs.
     fn program(&self, pid: i32) -> Option<PathBuf>;
 
-    /// Returns the name of the pipe or socket that is the standard input.
+    /// Returns the name of the pipe or socket that is the standard input of a process.
     fn input(&self, pid: i32) -> Option<PathBuf>;
 
-    /// Returns the control groups.
+    /// Returns the control groups of a process.
     fn control_groups(&self, pid: i32) -> Option<String>;
 }
 
-/// The processes that `/proc` shows.
+/// The process table that `/proc` shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proc;
 
@@ -49,10 +49,11 @@ impl ProcessTable for Proc {
     }
 }
 
-/// Returns a process and its ancestors, the nearest first; `None` if they cannot be read.
+/// Returns a process and its ancestors, starting with the process; `None` if they cannot be read.
 ///
-/// Process ids are reused, so each step is read again: while a child still names its parent, the parent's id is not
-/// reused, and a parent is never younger than its child.
+/// The system may reuse a process id while the chain is read. So each child is read again after its parent: while the
+/// child still names the parent, the parent's id has not been reused. Besides, a parent is never younger than its
+/// child.
 pub(crate) fn ancestry(table: &impl ProcessTable, pid: i32) -> Option<Vec<ProcessStat>> {
     (0..ATTEMPTS).find_map(|_| read_ancestry(table, pid))
 }
@@ -60,7 +61,7 @@ pub(crate) fn ancestry(table: &impl ProcessTable, pid: i32) -> Option<Vec<Proces
 fn read_ancestry(table: &impl ProcessTable, pid: i32) -> Option<Vec<ProcessStat>> {
     let mut child = table.stat(pid)?;
     let mut chain = Vec::new();
-    // The parent of the first process, and of one that entered a container, is 0.
+    // The parent id of the first process, and of a process that entered the container from outside, is 0.
     while child.parent != 0 {
         let parent = table.stat(child.parent)?;
         let again = table.stat(child.id.pid)?;
@@ -86,18 +87,18 @@ pub(crate) mod fake {
 
     use super::*;
 
-    /// Processes that a test makes up.
+    /// A process table that a test makes up.
     #[derive(Default)]
     pub(crate) struct FakeTable {
         pub(crate) stats: RefCell<HashMap<i32, ProcessStat>>,
         programs: HashMap<i32, PathBuf>,
         inputs: HashMap<i32, PathBuf>,
         groups: HashMap<i32, String>,
-        /// Runs after a process was read.
+        /// Called after each read of a process.
         pub(crate) after: Option<AfterRead>,
     }
 
-    /// Changes the table after a process was read.
+    /// A callback that changes the table after a process was read.
     pub(crate) type AfterRead = Box<dyn Fn(&FakeTable, i32)>;
 
     pub(crate) fn process(pid: i32, parent: i32, started: u64) -> ProcessStat {
@@ -107,7 +108,7 @@ pub(crate) mod fake {
     }
 
     impl FakeTable {
-        /// Adds a process with a program.
+        /// Adds a process and its program.
         pub(crate) fn with(mut self, stat: ProcessStat, program: &str) -> Self {
             self.programs.insert(stat.id.pid, program.into());
             self.groups.insert(stat.id.pid, "one".to_owned());
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_reused_id_of_a_parent_does_not_become_an_ancestor() {
-        // The server ends after its child was read; its id is given to a process of the operator.
+        // The server exits after its child was read, and its process id is reused for a process of the operator.
         let mut table = table();
         table.after = Some(Box::new(|table, pid| {
             if pid == 20 {
@@ -181,7 +182,8 @@ mod tests {
             }
         }));
         assert_eq!(pids(ancestry(&table, 20)), Some(vec![20, 1]));
-        // Even if the child still named the id, a parent is not younger than its child.
+        // The child still names the reused id here, but the new process is younger than the child, so it cannot be the
+        // parent.
         let reused = table_with_young_parent();
         assert_eq!(pids(ancestry(&reused, 20)), None);
     }

@@ -1,17 +1,17 @@
-//! Reading whole lines from a host or a kernel.
+//! Reads whole lines from a host or a kernel, for the shim.
 
 use std::io::{self, Read};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Lines beyond this are passed on in pieces; no kernel accepts one.
+/// Maximum length of a buffered line; a longer line, which every kernel refuses, is passed on in pieces.
 const MAX_LINE_BYTES: usize = 32 << 20;
 
-/// A reader of whole lines.
+/// A reader that returns whole lines.
 pub(super) struct LineReader<R> {
     input: R,
     buffer: Vec<u8>,
-    /// The end of the lines that were returned last.
+    /// The number of bytes in the buffer that the last call returned.
     taken: usize,
 }
 
@@ -20,7 +20,7 @@ impl<R: Read> LineReader<R> {
         Self { input, buffer: Vec::new(), taken: 0 }
     }
 
-    /// Waits for the next lines, and returns all that were received; `None` at the end of the input.
+    /// Waits for input, and returns all complete lines received so far; `None` at the end of the input.
     pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.buffer.drain(..self.taken);
         self.taken = 0;

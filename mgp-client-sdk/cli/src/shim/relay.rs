@@ -1,4 +1,4 @@
-//! Relaying lines, over one kernel after the other.
+//! Relays lines between a host and a kernel, and moves the session to the next kernel when the kernel exits.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,13 +13,13 @@ use super::lines::LineReader;
 use super::session::{Forward, Session};
 use crate::exit::{CliResult, Failure};
 
-/// Interval at which another kernel is looked for.
+/// The interval at which the relay tries to connect to the next kernel.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The time the next kernel may take to answer the handshake.
+/// The time the next kernel may take to answer the repeated handshake.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The state that both directions share.
+/// The state that the two threads share: one reads from the host, one from the kernel.
 #[derive(Default)]
 struct Relay {
     state: Mutex<State>,
@@ -29,14 +29,16 @@ struct Relay {
 #[derive(Default)]
 struct State {
     session: Session,
-    /// The way to the kernel, while there is one.
+    /// The connection to the kernel, while there is one.
     kernel: Option<Arc<UnixStream>>,
-    /// If set, a line of the host waits for a kernel.
+    /// `true` while a line of the host waits for a kernel.
     is_wanted: bool,
     has_host_left: bool,
 }
 
-/// Relays lines until the host leaves; `connect` looks for the next kernel, and starts it if it is wanted.
+/// Relays lines until the host disconnects.
+///
+/// `connect` connects to the next kernel; if its argument is `true`, it also starts one.
 pub(super) fn run(
     first: UnixStream,
     mut connect: impl FnMut(bool) -> CliResult<Option<UnixStream>>,
@@ -75,7 +77,7 @@ pub(super) fn run(
     }
 }
 
-/// Returns whether an error is that of a host that does not read any more.
+/// Returns whether an error shows that the host no longer reads.
 fn is_host_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
@@ -91,19 +93,22 @@ impl Relay {
         let mut lines = LineReader::new(input);
         while let Ok(Some(received)) = lines.next() {
             let (kernel, out) = self.take_from_host(received);
-            // A failure means that the kernel is gone: its other direction ends too.
+            // If the write fails, the kernel is gone; the thread that reads from the kernel notices this too.
             let _ = (&*kernel).write_all(out.as_deref().unwrap_or(received));
         }
         let mut state = self.state();
         state.has_host_left = true;
         self.changed.notify_all();
         if let Some(kernel) = &state.kernel {
-            // The kernel still answers requests after the host has closed its side.
+            // Only the sending direction is closed: the kernel still answers open requests after the host has closed
+            // its side.
             let _ = kernel.shutdown(Shutdown::Write);
         }
     }
 
-    /// Waits for a kernel, and notes what it receives; returns other lines than those received if some are rewritten.
+    /// Waits until a kernel is connected, and records the host's lines for it.
+    ///
+    /// Returns the kernel, and the lines to send in place of the received ones if some must be rewritten.
     fn take_from_host(&self, received: &[u8]) -> (Arc<UnixStream>, Option<Vec<u8>>) {
         let mut state = self.state();
         loop {
@@ -119,7 +124,7 @@ impl Relay {
     // === From the kernel ===
 
     fn read_kernel(&self, lines: &mut LineReader<UnixStream>, output: &mut File) -> io::Result<()> {
-        // A connection that broke has ended too.
+        // A broken connection counts as ended, like one that the kernel has closed.
         while let Ok(Some(received)) = lines.next() {
             let out = rewrite(received, |line| self.state().session.note_kernel(line));
             output.write_all(out.as_deref().unwrap_or(received))?;
@@ -127,7 +132,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Ends the connection to a kernel; returns the lines for the host, or `None` if the host has left.
+    /// Records the end of a kernel; returns the messages for the host, or `None` if the host has disconnected.
     fn end_kernel(&self) -> Option<Vec<u8>> {
         let mut state = self.state();
         state.kernel = None;
@@ -136,7 +141,8 @@ impl Relay {
 
     // === Another kernel ===
 
-    /// Waits until it is time to look for a kernel; returns whether the host needs one, or `None` if it has left.
+    /// Waits until it is time to look for a kernel; returns whether a message waits for one, or `None` if the host
+    /// left.
     fn wait(&self) -> Option<bool> {
         let state = self.state();
         let is_idle = |state: &mut State| !state.is_wanted && !state.has_host_left;
@@ -145,7 +151,7 @@ impl Relay {
         (!state.has_host_left).then_some(state.is_wanted)
     }
 
-    /// Repeats the handshake and the settings of the host with the next kernel.
+    /// Repeats the host's handshake and settings with the next kernel.
     fn open(&self, stream: UnixStream) -> CliResult<LineReader<UnixStream>> {
         let mut lines = LineReader::new(stream.try_clone()?);
         let opening = self.state().session.opening();
@@ -156,7 +162,8 @@ impl Relay {
                 let Some(received) = lines.next()? else {
                     return Err(Failure::failed("the next kernel ended during the handshake"));
                 };
-                // Nothing else is sent before the end of the handshake.
+                // The kernel sends only the response to the handshake here, which the host must not receive a second
+                // time.
                 let _ = rewrite(received, |line| self.state().session.note_kernel(line));
             }
             stream.set_read_timeout(None)?;
@@ -175,7 +182,7 @@ impl Relay {
     }
 }
 
-/// Returns the lines for the other side, or `None` if all are passed on as they were received.
+/// Returns the lines for the other side, or `None` if all lines are passed on unchanged.
 fn rewrite(received: &[u8], mut note: impl FnMut(&[u8]) -> Forward) -> Option<Vec<u8>> {
     let mut out: Option<Vec<u8>> = None;
     let mut done = 0;

@@ -1,4 +1,5 @@
-//! The conversation of a host with its kernel, as far as another kernel has to continue it.
+//! The part of a session between a host and its kernel that the shim must know to continue the session with another
+//! kernel.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,17 +19,17 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-/// Of a longer line only the two ends are read, and of these this much.
+/// Lines longer than this are not parsed as a whole; only `CUT_BYTES` at each end are read.
 const MAX_PARSED_BYTES: usize = 64 * 1024;
 const CUT_BYTES: usize = 1024;
 
-/// Requests, questions and subscriptions that are remembered, each.
+/// Maximum number of remembered requests, questions (requests of the kernel to the host), and subscriptions, each.
 const MAX_REMEMBERED: usize = 4096;
 
-/// The prefix of the ids of repeated requests, and of questions of later kernels.
+/// Prefix of ids that the shim creates: for repeated requests, and for questions of later kernels.
 const PREFIX: &str = "mgp-shim";
 
-/// The effect of a line on the other side.
+/// The way in which a line is passed on to the other side.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Forward {
     AsReceived,
@@ -36,24 +37,25 @@ pub(super) enum Forward {
     Nothing,
 }
 
-/// The conversation of a host with its kernel.
+/// The session of a host, across one kernel or several in turn.
 #[derive(Default)]
 pub(super) struct Session {
-    /// The number of kernels that were replaced.
+    /// The number of kernels that have been replaced.
     generation: u32,
     initialize: Option<Vec<u8>>,
     initialized: Option<Vec<u8>>,
-    /// The last level and the subscriptions, by method and URI.
+    /// The last log level and the open resource subscriptions, by method and URI.
     settings: BTreeMap<String, Vec<u8>>,
-    /// The requests of the host that are not answered; with its line for one that asks for notifications.
+    /// The host's unanswered requests by id. A `subscriptions/listen` request keeps its line, because the shim repeats
+    /// the request with the next kernel.
     requests: HashMap<Id, Option<Vec<u8>>>,
-    /// The ids of the requests of the kernel that are not answered, as the host knows them.
+    /// The ids, as the host knows them, of unanswered questions, i.e. requests of the kernel to the host.
     questions: HashSet<Id>,
-    /// The ids of repeated requests, whose answers the host does not expect.
+    /// The ids of requests that the shim has repeated, whose responses the host must not receive.
     repeated: HashSet<Id>,
 }
 
-/// A message whose members are not read.
+/// A JSON-RPC message whose members are kept as raw text.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]
@@ -84,7 +86,7 @@ impl Envelope<'_> {
         for (name, value) in
             [("params", self.params), ("result", self.result), ("error", self.error)]
         {
-            // Copied as text: a value may have numbers that no type holds.
+            // Copied as text, because parsing could change a value, e.g. a number with many digits.
             if let Some(value) = value {
                 let _ = write!(line, ",\"{name}\":{}", value.get());
             }
@@ -106,7 +108,7 @@ fn read_ends(line: &[u8]) -> Option<CutMessage> {
 }
 
 impl Session {
-    /// Notes a line of the host.
+    /// Records a line of the host, and returns how to pass it on.
     pub(super) fn note_host(&mut self, line: &[u8]) -> Forward {
         if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
             match read_ends(line) {
@@ -156,7 +158,8 @@ impl Session {
         }
     }
 
-    /// Passes the answer to a question on to the kernel that asked, and to no other.
+    /// Returns how to pass on the host's answer to a question of a kernel: only to the kernel that asked, and under the
+    /// id that this kernel used.
     fn note_answer(&mut self, shown: &Id, message: &Envelope<'_>) -> Forward {
         let is_open = self.questions.remove(shown);
         if self.generation == 0 {
@@ -168,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Notes a line of the kernel.
+    /// Records a line of the kernel, and returns how to pass it on.
     pub(super) fn note_kernel(&mut self, line: &[u8]) -> Forward {
         if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
             match read_ends(line) {
@@ -210,7 +213,8 @@ impl Session {
         if self.generation == 0 { Forward::AsReceived } else { Forward::Rewritten(line()) }
     }
 
-    /// Returns the id of a question for the host: each kernel counts from 1.
+    /// Returns the id under which the host receives a question of the kernel. Each kernel counts from 1, so questions
+    /// of later kernels get an id with a prefix.
     fn shown_id(&self, id: &Id) -> Id {
         match (self.generation, json!(id)) {
             (0, _) => id.clone(),
@@ -218,7 +222,8 @@ impl Session {
         }
     }
 
-    /// Returns the kernel's own id of a question.
+    /// Returns the id that the current kernel itself gave to its question; `None` if an earlier kernel asked the
+    /// question.
     fn own_id(&self, shown: &Id) -> Option<Id> {
         let Id::String(shown) = shown else { return None };
         let own = shown.strip_prefix(&format!("{PREFIX}-{}-", self.generation))?;
@@ -227,7 +232,8 @@ impl Session {
 
     // === Another kernel ===
 
-    /// Ends what the kernel did not finish; returns the lines that tell the host.
+    /// Ends all open requests of the host and questions of the kernel after a kernel has exited; returns the messages
+    /// that report this to the host.
     pub(super) fn end_kernel(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         for id in mem::take(&mut self.questions) {
@@ -248,13 +254,14 @@ impl Session {
         lines
     }
 
-    /// Returns `initialize` for the next kernel, whose answer the host does not get.
+    /// Returns the `initialize` request for the next kernel; the host does not receive the response again.
     pub(super) fn opening(&mut self) -> Option<Vec<u8>> {
         let line = self.initialize.clone().filter(|_| self.initialized.is_some())?;
         Some(self.repeat(&line, "opening"))
     }
 
-    /// Returns what follows the handshake: the settings and the open subscriptions.
+    /// Returns the messages that follow the handshake: log level, resource subscriptions, and requests for
+    /// notifications.
     pub(super) fn settings(&mut self) -> Vec<u8> {
         let mut lines = self.initialized.clone().unwrap_or_default();
         let settings: Vec<_> = self.settings.values().cloned().collect();
@@ -273,12 +280,13 @@ impl Session {
         line
     }
 
-    /// Returns whether the answer to [`opening`](Self::opening) is still expected.
+    /// Returns whether the response to [`opening`](Self::opening) is still expected.
     pub(super) fn is_opening(&self) -> bool {
         !self.repeated.is_empty()
     }
 
-    /// Returns notifications that all lists changed: the next kernel may have others.
+    /// Returns list-changed notifications for the host, because the next kernel may offer other tools, prompts and
+    /// resources.
     pub(super) fn changes(&self) -> Vec<u8> {
         let mut lines = Vec::new();
         if self.initialized.is_some() {
@@ -302,7 +310,7 @@ impl Session {
 const LIST_CHANGES: [&str; 3] =
     [ToolsListChanged::METHOD, PromptsListChanged::METHOD, ResourcesListChanged::METHOD];
 
-/// Returns the changes of lists that a request for notifications asks for.
+/// Returns the list-changed notifications that a `subscriptions/listen` request asks for.
 fn wanted(line: &[u8]) -> impl Iterator<Item = &'static str> {
     let params = read(line)
         .and_then(|message| serde_json::from_str::<ListenParams>(message.params?.get()).ok());
@@ -342,7 +350,8 @@ mod tests {
         String::from_utf8(lines.to_vec()).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Returns a session after the handshake, with one open question and one open call.
+    /// Returns a session after the handshake, with one unanswered question of the kernel and one unanswered call of the
+    /// host.
     fn open() -> Session {
         let mut session = Session::default();
         for text in [

@@ -1,4 +1,4 @@
-//! Queries of a long audit log.
+//! Tests of `mgp audit` with a log so long that one query does not read it to its end.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -11,10 +11,10 @@ use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType};
 
 use crate::world::Home;
 
-/// More than one query reads.
+/// More records than one query reads.
 const MANY: usize = 17_000;
 
-/// A log with many records of one kind, and a grant before and after them.
+/// Creates a home whose audit log has `MANY` records of one kind, and an access grant before and after them.
 fn long() -> Home {
     let home = Home::new();
     let grant = |agent: &str| home.succeed(&["access", "grant", agent, "bench", "--force"]);
@@ -59,7 +59,7 @@ fn queries_read_a_long_log_to_its_end() {
 #[test]
 fn reading_the_log_does_not_prevent_a_kernel_from_starting() {
     let home = long();
-    // Its output is not read, so it blocks with most of the log unread.
+    // The test does not read the output, so the export blocks while most of the log is unread.
     let mut reader = home.command(&["audit", "export"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0];
     reader.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();

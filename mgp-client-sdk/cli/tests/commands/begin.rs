@@ -1,4 +1,4 @@
-//! The first minutes: help, a first configuration, completions, and invalid usage.
+//! Tests of what a new user runs first: help, a first configuration, completions, and invalid usage.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn a_first_configuration_is_written_once() {
     let printed = home.succeed(&["init", "--project"]);
     assert!(printed.contains("mgp trust") && home.path("work/mgp.toml").exists(), "{printed}");
     home.fail(2, &["init", "--project", "--config", "x.toml"], "cannot be used with");
-    // A folder that cannot be created.
+    // A folder that cannot be created, because a file has its name.
     home.write("file", "");
     home.fail(
         1,
@@ -102,6 +102,19 @@ fn a_failure_is_json_where_json_was_asked_for() {
     let (report, code) = home.any_json("error", &["servers", "ls"]);
     assert_eq!((code, &report["code"]), (Some(3), &serde_json::json!(3)));
     assert!(report["error"].as_str().unwrap().contains("mgp serve"), "{report}");
+    for arguments in
+        [&["servers", "lst"][..], &["servers", "add", "a"], &["tools", "pin"], &["keys"]]
+    {
+        let (report, code) = home.any_json("error", arguments);
+        assert_eq!((code, &report["code"]), (Some(2), &serde_json::json!(2)), "{report}");
+        let error = report["error"].as_str().unwrap();
+        assert!(!error.contains("Usage:") && !error.starts_with("error:"), "{report}");
+    }
+    let (report, _) = home.any_json("error", &["servers", "lst"]);
+    assert!(report["error"].as_str().unwrap().contains("similar subcommands exist"), "{report}");
+    // An argument of another program is not an option of this one.
+    let ended = home.run(&["servers", "add", "a", "--no-such", "--", "x", "--json"]);
+    assert_eq!((ended.code, &*ended.out), (Some(2), ""));
     let (report, code) = home.any_json("error", &["access", "grant", "ada", "nothing"]);
     assert_eq!((code, &report["code"]), (Some(1), &serde_json::json!(1)));
 }

@@ -1,4 +1,4 @@
-//! `mgp doctor`.
+//! Tests of `mgp doctor`.
 
 use std::fs;
 
@@ -103,7 +103,7 @@ comand = "x"
 
     let only = home.json("doctor", &["doctor", "bench"]);
     assert_eq!(only["servers"], 1);
-    home.fail(1, &["doctor", "unknown"], "there is no server `unknown`");
+    home.fail(2, &["doctor", "unknown"], "there is no server `unknown`");
     home.fail(2, &["doctor", "--timeout", "soon"], "15m");
 }
 
@@ -222,7 +222,7 @@ fn missing_ambiguous_and_oversized_pins_are_found() {
     let (pins, code) = looked();
     assert_eq!((&pins[0]["level"], code), (&"fail".into(), Some(1)), "{pins:?}");
 
-    // The tools of a server that does not start are unknown.
+    // Pins get no warning while the tools of a server that does not start are unknown.
     write("['gone.read']", "");
     let file = home.path(".config/mgp/servers.toml");
     let text = fs::read_to_string(&file).unwrap();

@@ -1,4 +1,4 @@
-//! `mgp import`.
+//! Tests of `mgp import`.
 
 use std::fs;
 

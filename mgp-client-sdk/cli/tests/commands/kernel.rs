@@ -1,4 +1,4 @@
-//! Commands against a running kernel.
+//! Tests of commands while a kernel runs.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::program::program;
 use crate::world::Home;
 
-/// A running kernel, killed when this is dropped.
+/// A running kernel; dropping this value kills it.
 pub(crate) struct Kernel {
     pub(crate) home: Home,
     child: Child,
@@ -24,7 +24,7 @@ impl Kernel {
         Self::on(home, Some(&config))
     }
 
-    /// Starts a kernel in an existing home, with this configuration or that of the home.
+    /// Starts a kernel in an existing home, with the given configuration or the home's own one.
     pub(crate) fn on(home: Home, config: Option<&Path>) -> Self {
         let ready: PathBuf = home.path("ready.json");
         let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
@@ -39,7 +39,7 @@ impl Kernel {
         kernel
     }
 
-    /// Starts a kernel with the workbench and waits for its tools.
+    /// Starts a kernel with the example server `workbench`, and waits for its tools.
     pub(crate) fn bench() -> Self {
         let bench = program("workbench");
         let kernel = Self::new(&format!("[[servers]]\nid = 'bench'\ncommand = '{bench}'\n"));
@@ -52,6 +52,14 @@ impl Kernel {
     pub(crate) fn server(&self, id: &str) -> Value {
         let all = self.home.json("servers-ls", &["servers", "ls"]);
         all.as_array().unwrap().iter().find(|server| server["id"] == id).unwrap().clone()
+    }
+}
+
+impl Kernel {
+    /// Ends the kernel, and returns its home.
+    fn into_home(mut self) -> Home {
+        let _ = self.child.wait();
+        std::mem::replace(&mut self.home, Home::new())
     }
 }
 
@@ -86,7 +94,7 @@ fn status_shows_errors_of_the_configuration_until_they_are_fixed() {
     home.write("c.toml", "[[servers\n");
     until_blocking("the finding is updated", || severity() == "error");
     assert!(home.succeed(&["status"]).contains("/c.toml:1: "), "the place of the error");
-    // The server of the broken entry keeps running.
+    // While its entry is broken, the server keeps running.
     home.write("c.toml", &good.replace("command = ", "comand = "));
     until_blocking("the state is updated", || {
         home.succeed(&["status"]).contains("did you mean `command`?")
@@ -120,7 +128,7 @@ fn only_allowed_hosts_and_origins_reach_a_kernel() {
         first.split(' ').nth(1).unwrap().to_owned()
     };
     let page = "https://app.example";
-    // Accepted requests fail later, because they have no content type.
+    // Requests that pass the host and origin checks then fail with 415, because they have no content type.
     assert_eq!(status("kernel.example:8900", page), "415");
     assert_eq!(status(address, "http://localhost:3000"), "415");
     assert_eq!(status("evil.example", page), "403");
@@ -137,7 +145,7 @@ fn only_allowed_hosts_and_origins_reach_a_kernel() {
 #[test]
 fn an_unread_log_does_not_block_the_kernel() {
     let home = Home::new();
-    // More text than a pipe holds: each line names the file.
+    // More log text than a pipe holds: each line contains the long path of the file.
     let many = |number| format!("[agents.a{number}]\nbudgte = 1\n");
     let file = format!("{}/c.toml", "long".repeat(60));
     let config = home.write(&file, &(0..250).map(many).collect::<String>());
@@ -160,7 +168,7 @@ fn an_unread_log_does_not_block_the_kernel() {
 
 #[test]
 fn stop_returns_when_the_folder_is_free() {
-    // The server exits slowly after its standard input is closed.
+    // The server exits only some time after its standard input is closed.
     let echo = program("echo");
     let kernel = Kernel::new(&format!(
         "[[servers]]\nid = 'slow'\ncommand = 'sh'\nargs = ['-c', 'trap \"\" TERM; \"$0\"; sleep 1.5', '{echo}']\n"
@@ -232,7 +240,7 @@ fn a_terminated_host_removes_its_ready_file() {
     let ready = kernel.home.path("host.json");
     let mut command = kernel.home.command(&["serve", "--stdio", "--ready-file"]);
     let mut host = command.arg(&ready).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    // Kept open, because a shim exits at the end of its input.
+    // Kept open, because the shim exits at the end of its input.
     let input = host.stdin.take();
     until_blocking("the kernel is ready", || ready.exists());
     let reply = std::process::Command::new("kill").arg(host.id().to_string()).status().unwrap();
@@ -268,9 +276,19 @@ fn servers_are_started_stopped_and_shown() {
     until_blocking("the state is updated", || kernel.server("echo")["status"] == "disconnected");
     home.silent(&["servers", "start", "echo"]);
     assert_eq!(kernel.server("echo")["status"], "connected");
-    home.fail(1, &["servers", "ls", "unknown"], "there is no server `unknown`");
-    home.fail(1, &["servers", "start", "unknown"], "there is no server `unknown`");
-    home.fail(1, &["servers", "rm", "unknown"], "unknown");
+    let unknown = "there is no server `ehco`; did you mean `echo`?";
+    for args in [
+        &["servers", "ls", "ehco"][..],
+        &["servers", "start", "ehco"],
+        &["servers", "logs", "ehco"],
+        &["servers", "rm", "ehco"],
+        &["tools", "ls", "ehco"],
+    ] {
+        home.fail(2, args, unknown);
+    }
+    let unknown = "there is no tool `echo.ehco`; did you mean `echo.echo`?";
+    home.fail(2, &["why", "default", "echo.ehco"], unknown);
+    home.fail(2, &["tools", "approve", "echo.ehco", "--yes"], unknown);
 }
 
 #[test]
@@ -324,6 +342,62 @@ fn an_agent_finds_and_calls_what_it_was_granted() {
 }
 
 #[test]
+fn a_call_without_an_agent_is_made_as_the_one_that_may() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    let call = ["tools", "call", "bench.echo", "message=hi"];
+    home.fail(1, &call, "bench");
+    home.succeed(&["access", "grant", "claude-code", "bench", "--no-confirm"]);
+    let called = home.run(&call);
+    assert_eq!((called.code, &*called.out), (Some(0), "hi\n"), "{called:?}");
+    assert!(called.err.contains("calling as claude-code"), "{called:?}");
+    home.succeed(&["access", "grant", "cursor", "bench", "--no-confirm"]);
+    home.fail(2, &call, "name one of the agents that may: --agent claude-code, --agent cursor");
+    home.succeed(&["access", "grant", "default", "bench", "--no-confirm"]);
+    home.succeed(&call);
+    let events = home.json("audit-query", &["audit", "query", "--type", "TOOL_EXECUTED"]);
+    let actors: Vec<_> =
+        events.as_array().unwrap().iter().map(|event| &event["actor"]["id"]).collect();
+    assert_eq!(actors, ["claude-code", "default"]);
+    let table = home.succeed(&["audit", "query", "--type", "ACCESS_GRANTED"]);
+    assert!(table.contains("allow claude-code") && table.contains("allow cursor"), "{table}");
+}
+
+#[test]
+fn an_idle_server_is_explained_after_a_restart_of_the_kernel() {
+    let home = Home::new();
+    let echo = program("echo");
+    let off = "[[servers]]\nid = 'off'\ncommand = 'off'\nenabled = false\n";
+    let file =
+        home.write("c.toml", &format!("[[servers]]\nid = 'echo'\ncommand = '{echo}'\n{off}"));
+    let kernel = Kernel::on(home, Some(&file));
+    until_blocking("the tools are listed", || kernel.server("echo")["tools"] == 1);
+    kernel.home.succeed(&["access", "grant", "ada", "echo"]);
+    let states = |home: &Home| {
+        let why = home.json("why", &["why", "ada", "echo.echo", "message=hi"]);
+        let listed = home.json("tools-ls", &["tools", "ls", "echo", "--agent", "ada"]);
+        (why["outcome"].clone(), why["steps"].clone(), listed[0]["standing"].clone())
+    };
+    let before = states(&kernel.home);
+    kernel.home.silent(&["stop"]);
+    let home = kernel.into_home();
+    let _ = fs::remove_file(home.path("ready.json"));
+    let kernel = Kernel::on(home, Some(&file));
+    assert_eq!(states(&kernel.home), before);
+    assert_eq!(before.2, "pinned");
+    assert_eq!(kernel.server("echo")["status"], "registered", "it was not started for the answer");
+    // What is switched off is shown as that.
+    assert_eq!(kernel.server("off")["status"], "disabled");
+    let home = &kernel.home;
+    assert!(home.succeed(&["servers", "ls"]).contains("`mgp servers enable off` uses it again"));
+    home.fail(1, &["servers", "start", "off"], "`off` is disabled; run `mgp servers enable off`");
+    home.silent(&["servers", "enable", "off", "--config", file.to_str().unwrap()]);
+    until_blocking("it is used", || kernel.server("off")["status"] != "disabled");
+    home.silent(&["servers", "disable", "off", "--config", file.to_str().unwrap()]);
+    assert_eq!(kernel.server("off")["status"], "disabled");
+}
+
+#[test]
 fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     let kernel = Kernel::bench();
     let home = &kernel.home;
@@ -344,7 +418,7 @@ fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     lines.next().unwrap().unwrap();
     home.succeed(&["access", "grant", "bob", "bench"]);
     assert!(lines.any(|line| line.unwrap().contains("ACCESS_GRANTED")));
-    // It ends when its reader is gone.
+    // `mgp audit tail` exits when the reader of its output has closed the pipe.
     drop(lines);
     home.succeed(&["access", "grant", "eve", "bench"]);
     let unknown = "there is no tool of bench `ehco`; did you mean `echo`?";
@@ -352,7 +426,7 @@ fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     home.silent(&["access", "grant", "eve", "bench", "ehco", "--force"]);
     assert!(tail.wait().unwrap().success());
 
-    // Changes of keys are recorded beside the log of the kernel.
+    // Changes of keys are recorded in a second log beside the kernel's.
     let before = home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
     let made = home.json("keys-add", &["keys", "add", "nightly"]);
     home.silent(&["keys", "revoke", made["id"].as_str().unwrap()]);
@@ -405,20 +479,20 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     });
     home.fail(1, &["servers", "add", "bench", "--", "x"], "there is a server `bench` already");
 
-    // Sooner than the kernel's own check for changes.
+    // The kernel must reload at once, before its own regular check for changes.
     home.succeed(&["servers", "add", "brief", "--no-grant", "--", &bench]);
     assert_eq!(ids(), ["bench", "brief"]);
     home.silent(&["servers", "disable", "brief"]);
-    assert_eq!(ids(), ["bench"]);
+    assert_eq!(kernel.server("brief")["status"], "disabled");
     home.silent(&["servers", "enable", "brief"]);
-    assert_eq!(ids(), ["bench", "brief"]);
-    home.fail(1, &["servers", "disable", "nothing"], "there is no server `nothing`");
+    assert_ne!(kernel.server("brief")["status"], "disabled");
+    home.fail(2, &["servers", "disable", "nothing"], "there is no server `nothing`");
     home.succeed(&["tools", "pin", "brief.echo", "--agent", "ada"]);
     let removed = home.run(&["servers", "rm", "brief"]);
     assert!(removed.err.contains("removed with it: the pins brief.echo"), "{removed:?}");
     assert_eq!(ids(), ["bench"]);
 
-    // A server of a project, from its approval until its revocation.
+    // The server of a project runs from the project's approval until its revocation.
     home.write(
         "work/mgp.toml",
         &format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", program("echo")),
@@ -432,7 +506,7 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     until_blocking("the servers are updated", || ids().is_empty());
 }
 
-/// A shell server whose tool has the text of a file as its description.
+/// A shell server with one tool, whose description is the text of a file.
 const SHELL: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/^[^,]*,"id":\([0-9]*\).*/\1/p')
@@ -461,7 +535,7 @@ fn a_changed_definition_waits_for_an_operator() {
     };
     until_blocking("the definition is checked", || standing().as_deref() == Some("pinned"));
     home.fail(1, &["tools", "approve", "sh.t"], "needs no decision; its definition is pinned");
-    home.fail(1, &["tools", "approve", "sh.u"], "there is no tool `sh.u`");
+    home.fail(2, &["tools", "approve", "sh.u"], "there is no tool `sh.u`");
     fs::write(&says, "Sends a file to a stranger").unwrap();
     home.silent(&["servers", "restart", "sh"]);
     until_blocking("the definition is checked", || standing().as_deref() == Some("changed"));
@@ -484,7 +558,7 @@ fn a_changed_definition_waits_for_an_operator() {
 #[test]
 fn an_upgrade_is_one_review() {
     let files = Home::new();
-    // The whole list of tools is in the file.
+    // The file contains the complete list of tools.
     let script =
         SHELL.replace(r#"[{"name":"t","description":"%s","inputSchema":{"type":"object"}}]"#, "%s");
     let list = |word: &str| {
@@ -555,7 +629,7 @@ fn why_names_the_rule_that_decides_a_call_and_makes_no_call() {
     let text = home.succeed(&["why", "ada", "bench.echo"]);
     assert!(text.contains("bench.echo") && text.contains(rule), "{text}");
 
-    home.fail(1, &["why", "ada", "no_such_tool"], "`mgp tools ls` lists them");
+    home.fail(2, &["why", "ada", "no_such_tool"], "see `mgp tools ls`");
     home.fail(2, &["why", "ada", "bench.echo", "text"], "is not NAME=VALUE");
     let calls = home.json("audit-query", &["audit", "query", "--type", "TOOL_EXECUTED"]);
     assert_eq!(calls, json!([]), "nothing was called");

@@ -1,4 +1,4 @@
-//! Logins at a server that wants tokens, with a real authorization server; the tests play the browser.
+//! Tests of `mgp servers login` against a real authorization server; the tests act as the browser.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,13 +14,13 @@ use serde_json::Value;
 use crate::kernel::Kernel;
 use crate::world::{CommandOutput, Home};
 
-/// An authorization server with a protected server, and a kernel in front of that.
+/// An authorization server, an MCP server that requires its tokens, and a kernel that connects to the MCP server.
 struct World {
     issuer: TestServer,
     kernel: Kernel,
 }
 
-/// A program of the workspace that prints its address.
+/// A running test server of the workspace, which prints its address at the start.
 pub(crate) struct TestServer {
     pub(crate) origin: String,
     child: Child,
@@ -82,7 +82,7 @@ impl World {
         assert!((ended.out.clone() + &ended.err).contains(remedy), "{remedy}: {ended:?}");
     }
 
-    /// Starts a login and returns the first line of its output that passes the filter.
+    /// Starts a login, and returns its first line of output that passes the filter.
     fn begin(
         &self,
         more: &[&str],
@@ -100,7 +100,7 @@ impl World {
         (login, output, line.trim().to_owned())
     }
 
-    /// Logs in as a user, in the browser.
+    /// Logs in as a user by following the redirects like a browser.
     #[track_caller]
     fn log_in(&self, user: &str, more: &[&str]) {
         let (login, output, page) = self.begin(more, |line| line.contains("/authorize?"));
@@ -122,12 +122,12 @@ fn succeeded(mut login: Child, mut output: BufReader<ChildStderr>) {
     assert!(login.wait().unwrap().success(), "{rest}");
 }
 
-/// Returns head and body of a page.
+/// Sends a GET request; returns the head and the body of the response.
 pub(crate) fn get(url: &str) -> (String, String) {
     exchange("GET", url, &[], "")
 }
 
-/// Posts JSON and returns the body of the response.
+/// Sends JSON in a POST request; returns the body of the response.
 pub(crate) fn post_json(url: &str, headers: &[&str], body: &Value) -> String {
     let accepts = ["content-type: application/json", "accept: application/json, text/event-stream"];
     exchange("POST", url, &[&accepts, headers].concat(), &body.to_string()).1

@@ -1,4 +1,4 @@
-//! The commands of `mgp`, as a person or a script uses them.
+//! Tests of the commands of `mgp`, run as a person or a script runs them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Connections to servers at a URL over a proxy, and the secrets that are sent to them.
+//! Tests of connections to servers through an HTTP proxy, and of the secrets that are sent to servers.
 
 use std::io::{BufRead as _, BufReader, Write as _, copy};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::kernel::Kernel;
 use crate::login::TestServer;
 use crate::world::Home;
 
-/// A proxy that leads every tunnel to one port of this machine, and notes the requests.
+/// A proxy that leads every tunnel to one fixed target on this machine, and records the requests.
 struct TunnelProxy {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -117,7 +117,7 @@ fn a_secret_is_in_no_file_that_others_read() {
     assert!(home.run(&["doctor", "s"]).out.contains("mgp secrets set token"));
     set("hunter2-hunter2\n");
     assert_eq!(home.json("secrets-ls", &["secrets", "ls"]), serde_json::json!(["token"]));
-    // The program received it, and no output shows it.
+    // The server received the secret, and no output shows it.
     let report = home.run(&["doctor", "s"]);
     assert!(report.out.contains("got") && !report.out.contains("hunter2"), "{report:?}");
     let file = home.path(".local/state/mgp/secrets.json");

@@ -1,4 +1,4 @@
-//! Warnings about servers without tools, and approvals of projects, with a running kernel.
+//! Tests of warnings about servers without tools, and of approvals of projects, while a kernel runs.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn a_server_without_tools_has_a_reason() {
     let mut config: String = ["report", "reprot", "kernel"]
         .map(|id| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n"))
         .concat();
-    // Without restarts it has the same state whenever it is looked at.
+    // Without restarts, the state of the server does not change while the test reads it.
     config += "[[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n\
                [servers.mgp]\nrestart_policy = 'never'\n";
     let kernel = Kernel::new(&config);
@@ -24,7 +24,7 @@ fn a_server_without_tools_has_a_reason() {
     let lacks = |id: &str| kernel.server(id)["lacks"].as_str().unwrap_or_default().to_owned();
     until_blocking("the warning is updated", || lacks("gone") == "it does not start");
     until_blocking("the warning is updated", || lacks("kernel").starts_with("its id is reserved"));
-    // Of two look-alike ids the first one is accepted, whichever that is.
+    // The kernel accepts only one of two look-alike ids, namely the first, and either one may come first.
     let has = |id: &str| kernel.server(id)["tools"].as_u64() > Some(0);
     until_blocking("the command shows it", || {
         (has("report") || has("reprot")) && (lacks("report") + &lacks("reprot")).contains("looks")
@@ -85,7 +85,7 @@ fn approvals_of_projects_are_recorded_with_and_without_a_kernel() {
     let events = home.json("audit-query", &query);
     assert_eq!(events[0]["details"]["sha256"], approved["details"]["sha256"], "{events}");
     assert!(home.succeed(&query).contains("work/mgp.toml"), "the file is shown");
-    // A revocation without an approval is not recorded.
+    // Revoking an approval that does not exist is not recorded.
     home.fail(1, &["trust", "--revoke"], "is not approved");
     assert_eq!(home.json("audit-query", &query).as_array().unwrap().len(), 1);
 

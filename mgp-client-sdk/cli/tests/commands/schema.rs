@@ -1,11 +1,11 @@
-//! Checks documents against the schemas, with the parts of JSON Schema that they use.
+//! Checks JSON output against the schemas in `docs/schema/cli`; supports only the schema keywords that these use.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Compares a document with `docs/schema/cli/NAME.json`.
+/// Checks a document against the schema `docs/schema/cli/NAME.json`.
 #[track_caller]
 pub(crate) fn check(name: &str, value: &Value) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/cli");

@@ -1,4 +1,4 @@
-//! Servers of the older HTTP+SSE transport behind the kernel.
+//! Tests of servers with the older HTTP+SSE transport behind a kernel.
 
 use mgp_testkit::until_blocking;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `mgp trust`.
+//! Tests of `mgp trust`.
 
 use std::fs;
 

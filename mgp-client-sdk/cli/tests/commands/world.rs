@@ -1,4 +1,4 @@
-//! A temporary home folder, and commands in it.
+//! The fixture of these tests: a temporary home folder, and commands that run in it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// A home folder with a working folder.
+/// A temporary home folder that contains a working folder.
 pub(crate) struct Home(TempDir);
 
 /// The exit code and the output of a command.
@@ -27,7 +27,7 @@ impl Home {
         home
     }
 
-    /// Creates a home whose configuration has these servers.
+    /// Creates a home whose configuration has servers with these ids.
     pub(crate) fn with_servers(ids: &[&str]) -> Self {
         let home = Self::new();
         let server = |id: &&str| format!("[[servers]]\nid = '{id}'\ncommand = '{id}'\n");
@@ -43,7 +43,7 @@ impl Home {
         self.path("work")
     }
 
-    /// Returns the user's own configuration.
+    /// Returns the path of the user's own configuration.
     pub(crate) fn own(&self) -> PathBuf {
         self.path(".config/mgp/servers.toml")
     }
@@ -67,7 +67,7 @@ impl Home {
         command
     }
 
-    /// Runs a command to its end.
+    /// Runs a command and waits for its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
         let output = self.command(arguments).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -78,7 +78,7 @@ impl Home {
         }
     }
 
-    /// Runs a command that must succeed, and returns its output.
+    /// Runs a command that must succeed, and returns its standard output.
     #[track_caller]
     pub(crate) fn succeed(&self, arguments: &[&str]) -> String {
         let ended = self.run(arguments);
@@ -86,14 +86,14 @@ impl Home {
         ended.out
     }
 
-    /// Runs a command that must succeed without output.
+    /// Runs a command that must succeed and print nothing.
     #[track_caller]
     pub(crate) fn silent(&self, arguments: &[&str]) {
         let ended = self.run(arguments);
         assert_eq!((ended.code, &*ended.out, &*ended.err), (Some(0), "", ""), "{arguments:?}");
     }
 
-    /// Runs a command that must fail with this code and error.
+    /// Runs a command that must fail with this exit code, and with a message that contains this text.
     #[track_caller]
     pub(crate) fn fail(&self, code: i32, arguments: &[&str], error: &str) {
         let ended = self.run(arguments);
@@ -103,7 +103,7 @@ impl Home {
         assert!(code == 2 || last.starts_with("mgp: "), "{arguments:?}: {ended:?}");
     }
 
-    /// Runs a command that must succeed, and returns its JSON, which must fit its schema.
+    /// Runs a command that must succeed, and returns its JSON after checking it against the schema `name`.
     #[track_caller]
     pub(crate) fn json(&self, name: &str, arguments: &[&str]) -> Value {
         let (value, code) = self.any_json(name, arguments);
@@ -111,11 +111,11 @@ impl Home {
         value
     }
 
-    /// Runs a command that may fail, and returns its JSON and its exit code.
+    /// Runs a command that may fail, and returns its JSON, checked against the schema `name`, and its exit code.
     #[track_caller]
     pub(crate) fn any_json(&self, name: &str, arguments: &[&str]) -> (Value, Option<i32>) {
         let mut all = arguments.to_vec();
-        // First, because arguments after `--` belong to another program.
+        // Inserted at the front, because arguments after `--` belong to another program.
         all.insert(0, "--json");
         let ended = self.run(&all);
         let value = serde_json::from_str(&ended.out);

@@ -1,4 +1,4 @@
-//! Requests for tools that no server has (MGP §16.6), and for tools that need a permission.
+//! Tests of `mgp_tools_request` for tools that no server has (MGP §16.6), and for tools that need a permission.
 
 use mgp_client_sdk::Client;
 use mgp_types::mcp::Era;
@@ -33,7 +33,7 @@ async fn no_tool_is_created_and_the_answer_has_the_reason() {
             !on["notes"][0].as_str().unwrap().contains("not enabled")
         })
         .await;
-        // The status is never `creating`, because no tool is created.
+        // The status is never `creating`, because the kernel creates no tools.
         assert_eq!(on["status"], "unavailable");
         let why = on["notes"][0].as_str().unwrap();
         assert!(why.contains("there is no code safety to judge it yet"), "{why}");

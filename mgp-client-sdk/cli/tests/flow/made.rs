@@ -1,5 +1,5 @@
-//! A tool that an agent adds at run time: an operator approves it, its server is sandboxed, and it is only in the
-//! session of that agent.
+//! Test of a server that an agent registers at run time: an operator approves it, the server is sandboxed, and its tool
+//! is only in the session of that agent.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::model::{Model, Speaks, Way};
 use crate::world::World;
 use mgp_testkit::until;
 
-/// Only the terminal, with automatic approval of permissions.
+/// A configuration with only the server `tool.terminal`, and with automatic approval of permissions.
 const ALONE: &str = r#"
 [[servers]]
 id = "tool.terminal"
@@ -45,7 +45,7 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
     let none = request(&mut ada).await;
     assert_eq!(none["status"], "unavailable", "{none}");
 
-    // Registration needs a grant; automatic approval of permissions does not replace it.
+    // Registration requires an access grant; automatic approval of permissions does not replace it.
     let asks = json!({
         "id": "made", "command": mgp_testkit::program("desk"), "args": ["data"], "justification": "statistics",
         "mgp": {"trust_level": "trusted"},
@@ -67,7 +67,7 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
     let servers = world.json(&["servers", "ls", "made"]);
     assert_eq!(servers[0]["trust_level"], "sandboxed", "{servers}");
 
-    // An approved server still needs a grant of access.
+    // After its approval, the server still needs an access grant for the agent.
     assert_eq!(request(&mut ada).await["status"], "unavailable");
     let before = ada.changes.load(Ordering::Relaxed);
     world.quietly(&["access", "grant", "ada", "made", "analyze_csv", "--no-confirm"]);
@@ -83,14 +83,14 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
     let session: Value = session.structured_content.unwrap().get().unwrap();
     assert!(session["cached"].as_array().unwrap().contains(&json!("analyze_csv")), "{session}");
 
-    // No other agent has it.
+    // Other agents neither list nor find the tool.
     let names: Vec<_> = bob.list_tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
     assert!(!names.contains(&"analyze_csv".to_owned()), "{names:?}");
     let found =
         bob.call("mgp_tools_discover").arg("query", "statistics on CSV data").await.unwrap();
     assert!(!serde_json::to_string(&found).unwrap().contains("analyze_csv"));
 
-    // It is removed with its server.
+    // The tool is removed together with its server.
     world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.deregister"]);
     ada.host.call("mgp_discovery_deregister").arg("id", "made").await.unwrap();
     until("the server is removed", async || !ada.look().await.contains(&"analyze_csv".to_owned()))

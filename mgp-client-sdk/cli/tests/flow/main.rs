@@ -1,4 +1,4 @@
-//! Finding and requesting tools, as a model does that knows only its tool list (MGP §16.5, §16.6).
+//! Tests of finding and requesting tools, with a scripted model that knows only its tool list (MGP §16.5, §16.6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Mode A: the user wants something, and the model looks for a tool (§16.5, the flow diagram).
+//! Mode A: the user asks for something, and the model searches a tool for it (MGP §16.5, the flow diagram).
 
 use std::sync::atomic::Ordering;
 
@@ -9,14 +9,14 @@ use crate::model::{Model, SEARCH, Speaks, Way};
 use crate::world::{DESK, ERAS, World};
 use mgp_testkit::until;
 
-/// The wish of the user: "show me what is in this file".
+/// The user's request: "show me what is in this file".
 const WISH: &str = "このファイルの中身を見せて";
 
 #[tokio::test]
 async fn a_file_is_shown_by_a_model_that_knows_only_how_to_find_tools() {
     let world = World::new(&format!("{DESK}{SEARCH}"));
     let file = world.write("work/haiku.txt", "古池や 蛙飛び込む 水の音\n");
-    // The first search must not race with the servers, so all tools are known before it.
+    // The test waits until all tools are known, because the first search must not race with the start of the servers.
     let first = world.host("ada", Era::Legacy, mgp_client_sdk::Client::builder("host", "1")).await;
     world.knows(5).await;
     for era in ERAS {
@@ -41,7 +41,7 @@ async fn a_file_is_shown_by_a_model_that_knows_only_how_to_find_tools() {
                 assert_eq!(text, "古池や 蛙飛び込む 水の音\n", "{case}");
 
                 if era == Era::Legacy {
-                    // A host that handles list changes lists the tool from now on.
+                    // A host that handles list changes can list the found tool from now on.
                     let changes = model.changes.clone();
                     let reply = async || changes.load(Ordering::Relaxed) > 0;
                     until("the list has changed", reply).await;

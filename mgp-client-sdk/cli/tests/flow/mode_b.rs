@@ -1,4 +1,4 @@
-//! Mode B: a model lacks a tool in the middle of a task, and asks for one (§16.6, the flow diagram).
+//! Mode B: in the middle of a task, the model lacks a tool and requests it (MGP §16.6, the flow diagram).
 
 use std::fs;
 use std::sync::atomic::Ordering;
@@ -33,13 +33,13 @@ async fn a_task_of_four_steps_gets_the_tool_that_its_third_step_lacks() {
                 }
                 assert!(!listed.iter().any(|name| name.contains("analy")), "{listed:?}");
 
-                // Steps 1 and 2: with the tools of the list.
+                // Steps 1 and 2 use tools of the list.
                 let csv = model.calls("read_file", json!({"path": file})).await;
                 let rows: Value =
                     model.calls("parse_csv", json!({"text": csv})).await.parse().unwrap();
                 assert_eq!(rows["columns"], json!(["city", "rain"]));
 
-                // Step 3: a missing tool.
+                // Step 3 needs a tool that is not in the list.
                 let request = json!({
                     "reason": "capability_gap",
                     "context": "need statistical analysis",
@@ -62,7 +62,7 @@ async fn a_task_of_four_steps_gets_the_tool_that_its_third_step_lacks() {
                 let figures: Value = figures.parse().unwrap();
                 assert_eq!((&figures["count"], &figures["mean"]), (&json!(3), &json!(11.0)));
 
-                // Step 4: again with the tools of the list.
+                // Step 4 uses tools of the list again.
                 let report = world.path("work/report.md");
                 let text = format!("It rained {} mm on average.\n", figures["mean"]);
                 model.look().await;
@@ -76,7 +76,7 @@ async fn a_task_of_four_steps_gets_the_tool_that_its_third_step_lacks() {
     first.close().await;
 }
 
-/// Checks that a loaded tool is listed, in the era that has sessions.
+/// Checks that a loaded tool is listed; only in the legacy era, which has sessions.
 async fn lists(model: &mut Model, era: Era, before: usize) {
     if era == Era::Legacy {
         let changes = model.changes.clone();

@@ -1,4 +1,4 @@
-//! A scripted model, which calls only tools that it has been listed or given.
+//! A scripted model in a host; it calls only tools that were in its tool list or in an answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// Lists the tools to find tools, however few tools there are.
+/// Configuration with which the kernel lists only the discovery tools, even if there are few other tools.
 pub(crate) const SEARCH: &str = "[kernel]\nsurface = \"search\"\n";
 
-/// The way a host lets its model call a tool that was found.
+/// The way in which a host lets its model call a tool that the model has found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {
-    /// By the name of the tool.
+    /// Directly, by the name of the tool.
     ByName,
-    /// By `mgp_tools_call`, because only listed tools may be called.
+    /// Through `mgp_tools_call`, because the host permits only calls of listed tools.
     Through,
 }
 
-/// The protocol of a host.
+/// The protocol that a host speaks: MCP only, or MCP with MGP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Speaks {
     Plain,
     Mgp,
 }
 
-/// A model in a host.
+/// A scripted model and the host that it runs in.
 pub(crate) struct Model {
     pub(crate) host: Client,
-    /// The tools it knows, with the schemas of their arguments.
+    /// The tools that the model knows, with their input schemas.
     knows: BTreeMap<String, Value>,
-    /// The number of list changes that its host has received.
+    /// The number of list changes that the host has received.
     pub(crate) changes: Arc<AtomicUsize>,
     way: Way,
 }
@@ -53,7 +53,7 @@ impl Model {
         model
     }
 
-    /// Reads its list of tools, and forgets all other tools.
+    /// Reads the tool list; the model then forgets all tools that are not in it.
     pub(crate) async fn look(&mut self) -> Vec<String> {
         let tools = self.host.list_tools().await.unwrap();
         let entry = |tool: &mgp_types::mcp::Tool| {
@@ -63,7 +63,7 @@ impl Model {
         self.knows.keys().cloned().collect()
     }
 
-    /// Calls a tool and returns its text.
+    /// Calls a tool that the model knows, and returns the text of the result.
     pub(crate) async fn calls(&mut self, tool: &str, arguments: Value) -> String {
         let schema =
             self.knows.get(tool).unwrap_or_else(|| panic!("the model does not know `{tool}`"));
@@ -83,7 +83,7 @@ impl Model {
         result.to_text()
     }
 
-    /// Calls a tool that returns tools, and remembers them.
+    /// Calls a tool whose answer contains tools under the key `reply`; the model then knows these too.
     pub(crate) async fn learns(&mut self, tool: &str, arguments: Value, reply: &str) -> Value {
         let answer: Value = serde_json::from_str(&self.calls(tool, arguments).await).unwrap();
         for tool in answer[reply].as_array().unwrap() {

@@ -1,4 +1,5 @@
-//! Listing of `mgp_tools_request`: by `[kernel] tools_request`, and by the extension `tool_discovery`.
+//! Tests of when `mgp_tools_request` is listed: with `[kernel] tools_request`, or if the host negotiated
+//! `tool_discovery`.
 
 use mgp_client_sdk::Client;
 use mgp_toolindex::TokenCounter;
@@ -37,7 +38,7 @@ async fn it_is_listed_by_configuration_and_to_hosts_that_negotiated_tool_discove
         host.close().await;
     }
 
-    // A new configuration applies to connected hosts.
+    // A changed configuration applies to hosts that are already connected.
     world.configure(&format!("{DESK}{ALL}"));
     for host in &plain {
         until("all are listed", async || listed(host).await == three).await;

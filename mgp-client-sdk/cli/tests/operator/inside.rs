@@ -1,4 +1,4 @@
-//! Servers, and what a host starts, are no operators.
+//! Tests that a server, or a process that a host started, cannot act as an operator.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,12 +11,13 @@ use crate::setting::{GRANT, Setting};
 use crate::wire::OPERATOR;
 use crate::world::{World, within};
 
-/// Names of variables that make a test the program of a server.
+/// Environment variables with which this test program runs itself as a server.
 const SOCKET: &str = "MGP_TEST_HELLO_SOCKET";
 const HELLOS: &str = "MGP_TEST_HELLO_LINES";
 const REPLIES: &str = "MGP_TEST_HELLO_REPLIES";
 
-/// Starts a kernel whose server `evil` runs a script; `MGP` is the program with the state of the kernel.
+/// Starts a kernel whose server `evil` runs a script; in the script, `MGP` is the `mgp` program with the kernel's
+/// state.
 fn with_evil(script: &str) -> Setting {
     let world = World::empty();
     let mgp = format!("{} --state {}", env!("CARGO_BIN_EXE_mgp"), world.state().display());
@@ -44,7 +45,7 @@ fn a_server_cannot_grant_itself_access() {
 
 #[test]
 fn a_grandchild_of_a_server_that_left_its_session_is_refused() {
-    // The parent of the script's shell ends at once, and the shell is the first of another session.
+    // The script's subshell is orphaned at once, and `setsid` makes it the leader of a new session.
     let grant =
         "MGP access grant eve files >DIR/part 2>&1; echo $? >>DIR/part; mv DIR/part DIR/out";
     let setting = with_evil(&format!("(setsid sh -c 'sleep 0.3; {grant}' &) "));
@@ -56,7 +57,7 @@ fn a_grandchild_of_a_server_that_left_its_session_is_refused() {
 #[test]
 fn the_first_line_of_a_server_opens_no_connection() {
     let Ok(socket) = env::var(SOCKET) else { return the_first_lines_are_refused() };
-    // This is the server.
+    // In this process, the test program is the server.
     let reply = |hello: &str| {
         let mut stream = within(|| UnixStream::connect(&socket).ok());
         stream.write_all(format!("{hello}\n").as_bytes()).unwrap();
@@ -122,7 +123,7 @@ fn a_shell_of_the_host_approves_nothing_and_an_operators_shell_does() {
     assert!(!setting.is_granted());
     let causes: Vec<_> = setting.refusals().into_iter().map(|(cause, _)| cause).collect();
     assert!(causes.iter().filter(|cause| *cause == "inside host").count() >= 3, "{causes:?}");
-    // This process has started both the kernel and the host, and is below neither.
+    // The test process has started both the kernel and the host; neither is its ancestor, so it may act as an operator.
     setting.succeed(&GRANT);
     assert!(setting.is_granted());
     let granted = &setting.events("ACCESS_GRANTED")[0];
@@ -131,6 +132,6 @@ fn a_shell_of_the_host_approves_nothing_and_an_operators_shell_does() {
     assert_eq!(process["parent"], env::current_exe().unwrap().to_str().unwrap(), "{granted}");
     drop(host.stdin.take());
     host.wait().unwrap();
-    // The test itself is not a host either, though it uses the socket.
+    // The test process does not count as a host, although it uses the socket.
     setting.world.connect(OPERATOR).unwrap();
 }

@@ -1,8 +1,9 @@
-//! Operators at the local socket: which processes are, and what they must show before they change anything.
+//! Tests of operators at the local socket: which processes may act as one, and the proof that changes require.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod edits;
 #[path = "../world/host.rs"]
 mod host;
 mod inside;

@@ -1,4 +1,4 @@
-//! The proof that changes need: a terminal, or a passphrase.
+//! Tests of the proof that changes require: a terminal, or a passphrase.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -10,12 +10,12 @@ use crate::setting::{GRANT, Setting, mgp};
 use crate::wire::{OPERATOR, agent};
 use crate::world::{World, text, within};
 
-const PASSPHRASE: &str = "correct horse";
+pub(crate) const PASSPHRASE: &str = "correct horse";
 
-const WITH_PASSPHRASE: &str = "[kernel]\noperator.proof = \"passphrase\"\n\n";
+pub(crate) const WITH_PASSPHRASE: &str = "[kernel]\noperator.proof = \"passphrase\"\n\n";
 
 /// Sets the passphrase in a terminal.
-fn set_passphrase(command: &Command) {
+pub(crate) fn set_passphrase(command: &Command) {
     let mut terminal = Terminal::run(command);
     terminal.answer("New passphrase:", PASSPHRASE);
     terminal.answer("Again:", PASSPHRASE);
@@ -24,7 +24,7 @@ fn set_passphrase(command: &Command) {
     assert!(!shown.contains(PASSPHRASE), "{shown}");
 }
 
-/// Runs a command in a terminal and types the passphrase; returns the exit code and what was shown.
+/// Runs a command in a terminal and types the passphrase; returns the exit code and the output.
 fn with_passphrase(setting: &Setting, args: &[&str], passphrase: &str) -> (Option<i32>, String) {
     let mut terminal = Terminal::run(&setting.mgp(args));
     terminal.answer("Passphrase of the operator:", passphrase);
@@ -37,12 +37,12 @@ fn with_a_terminal_as_proof_changes_need_one_and_reads_do_not() {
     setting.succeed(&["status"]);
     let refused = setting.refused(&GRANT);
     assert!(refused.contains("not in the foreground of a terminal"), "{refused}");
-    // Nor does a connection that only asked to read.
+    // A connection that announced only reads may not change anything either.
     let grant = json!({"entry_type": "server_grant", "agent_id": "eve", "server_id": "files", "permission": "allow"});
     let refused = setting.world.wire(OPERATOR).ask("mgp/access/grant", &grant).unwrap_err();
     assert_eq!(refused["code"], 1000, "{refused}");
     assert!(!setting.is_granted());
-    // A terminal that something below a host has made proves nothing.
+    // A terminal that a process below a host has created does not count as proof.
     let grant =
         "script -qec 'MGP access grant eve files' /dev/null >tried; echo $? >>tried; mv tried out";
     let mut host = setting.host(grant);
@@ -94,7 +94,7 @@ fn guessing_the_passphrase_closes_the_gate_for_a_while() {
     let refused: Vec<_> = (0..4).map(|guess| hello(&format!("guess {guess}")).unwrap()).collect();
     assert_eq!(refused[..3], ["wrong passphrase"; 3]);
     assert!(refused[3].contains("try again in"), "{}", refused[3]);
-    // Even the right one has to wait.
+    // While the gate is closed, the correct passphrase is refused too.
     assert!(hello(PASSPHRASE).unwrap().contains("too many wrong passphrases"));
     crate::world::within(|| hello(PASSPHRASE).is_none().then_some(()));
 }
@@ -103,7 +103,7 @@ fn guessing_the_passphrase_closes_the_gate_for_a_while() {
 fn a_person_in_the_terminal_of_a_host_shows_the_passphrase() {
     let setting = Setting::new(WITH_PASSPHRASE);
     set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
-    // Below a host even reading needs it, and there is no terminal to ask on.
+    // Below a host, reading needs the passphrase too, and here there is no terminal to ask for it.
     let mut host = setting.host(
         "setsid MGP status 2>read </dev/null; echo $? >>read
          mkfifo type; (sleep 1; echo 'correct horse'; sleep 5) >type &
@@ -154,14 +154,19 @@ fn a_watch_in_a_terminal_answers_in_place() {
     let mut eve = setting.world.wire(&agent("eve"));
     let asked = json!({"name": "files.echo", "arguments": {"message": "hello"}});
     let call = std::thread::spawn(move || eve.ask("tools/call", &asked));
+    within(|| setting.succeed(&["approvals", "ls"]).contains("hello").then_some(()));
+    let listed = setting.succeed(&["approvals", "ls"]);
+    assert_eq!(listed.matches("Calls like this").count(), 1, "{listed}");
     let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
     watch.answer("[s]kip:", "d");
     watch.answer("message = \"hello\"", "");
     call.is_finished().then(|| panic!("it must wait"));
     drop(watch);
-    // What was skipped stays open, and another watch asks again.
+    // A skipped approval stays pending, and the next watch asks about it again.
     let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
-    watch.answer("[s]kip:", "y");
+    watch.answer("[s]kip:", "y  as Ann asked");
     let ran = call.join().unwrap().unwrap();
     assert_eq!(ran["content"][0]["text"], "hello", "{ran}");
+    let listed = setting.succeed(&["--json", "approvals", "ls"]);
+    assert!(listed.contains("\"as Ann asked\""), "{listed}");
 }

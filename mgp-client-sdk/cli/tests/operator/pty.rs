@@ -1,4 +1,4 @@
-//! A command in a terminal of its own, and the person who types there.
+//! Runs a command in a new terminal, with the test as the person who types there.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -17,7 +17,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a command of `mgp` in a terminal.
+    /// Runs a command of `mgp` in a new terminal, through `script`.
     pub(crate) fn run(command: &Command) -> Self {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
@@ -43,7 +43,7 @@ impl Terminal {
         Self { child, input, pieces, shown: String::new() }
     }
 
-    /// Types a line once the terminal has shown a text, which the next one must show again.
+    /// Waits until the terminal shows a text, then types a line; the next call waits for output after this one.
     #[track_caller]
     pub(crate) fn answer(&mut self, question: &str, line: &str) {
         within(|| {
@@ -51,11 +51,11 @@ impl Terminal {
             self.shown.find(question)
         });
         self.shown.clear();
-        // The echo is switched off before the question is shown.
+        // The command turns the echo off before it shows the question.
         self.input.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Waits for the end; returns the exit code and what was shown since the last answer.
+    /// Waits until the command exits; returns its exit code and the output since the last answer.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = within(|| self.child.try_wait().unwrap());
         thread::sleep(Duration::from_millis(50));

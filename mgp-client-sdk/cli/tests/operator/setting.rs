@@ -1,4 +1,4 @@
-//! A kernel at an address, a governed server `files`, and commands of an operator beside them.
+//! The fixture of these tests: a kernel that serves HTTP, a governed server `files`, and commands of an operator.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::program::program;
 use crate::world::{World, kill, text, within};
 
-/// The arguments of the change that must not be made.
+/// The arguments of the change that the tests attempt: access to `files` for the agent `eve`.
 pub(crate) const GRANT: [&str; 4] = ["access", "grant", "eve", "files"];
 
 /// A running kernel and its folder.
@@ -19,7 +19,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Starts a kernel with the server `files` and more lines of configuration.
+    /// Starts a kernel with the server `files` and further lines of configuration.
     pub(crate) fn new(more: &str) -> Self {
         let world = World::empty();
         Self::configured(world, more)
@@ -37,7 +37,7 @@ impl Setting {
         mgp(&self.world, args)
     }
 
-    /// Runs a command that must succeed.
+    /// Runs a command that must succeed, and returns its standard output.
     #[track_caller]
     pub(crate) fn succeed(&self, args: &[&str]) -> String {
         let output = self.output(args);
@@ -65,14 +65,14 @@ impl Setting {
         query["entries"].as_array().unwrap().iter().any(|entry| entry["permission"] == "allow")
     }
 
-    /// Returns the recorded events of a type.
+    /// Returns the recorded audit events of a type.
     #[track_caller]
     pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
         let found = self.succeed(&["--json", "audit", "query", "--type", kind]);
         serde_json::from_str::<Value>(&found).unwrap().as_array().unwrap().clone()
     }
 
-    /// Returns the causes of the refused attempts, with the program of each.
+    /// Returns the cause and the program of each refused attempt.
     #[track_caller]
     pub(crate) fn refusals(&self) -> Vec<(String, String)> {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -87,7 +87,7 @@ impl Setting {
         self.world.folder.join(name)
     }
 
-    /// Waits for a file whose last line is an exit code or JSON, and returns its text.
+    /// Waits for a file whose last line is an exit code or JSON, and returns the file's text.
     pub(crate) fn wait_for(&self, name: &str) -> String {
         let path = self.path(name);
         let is_whole = |text: &String| {
@@ -97,7 +97,7 @@ impl Setting {
         within(|| fs::read_to_string(&path).ok().filter(is_whole))
     }
 
-    /// Starts a shell as a host, with a shim below it, that then runs a script.
+    /// Starts a shell as a host: it starts a shim as its child, then runs a script.
     pub(crate) fn host(&self, script: &str) -> Child {
         let mgp = env!("CARGO_BIN_EXE_mgp");
         let (folder, state) = (self.world.folder.display(), self.world.state());

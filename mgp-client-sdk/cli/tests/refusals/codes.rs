@@ -1,6 +1,6 @@
-//! Rows of `docs/errors.md` over `mgp serve`: 1002, 1003, 4001, 4003, 4004, 4100 to 4102, 5000 to 5002.
+//! Tests of rows of `docs/errors.md` over `mgp serve`: 1002, 1003, 4001, 4003, 4004, 4100 to 4102, 5000 to 5002.
 //!
-//! `recorded.rs` has 4002.
+//! The test of 4002 is in `recorded.rs`.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::serving::Serving;
 use crate::world::{ERAS, World};
 use mgp_testkit::until;
 
-/// Two servers with the same tools, and one whose tools fail.
+/// Two servers with the same tools, and one server whose tools fail.
 const CONFIG: &str = r#"
 [[servers]]
 id = "one"
@@ -44,7 +44,7 @@ default_policy = "opt-out"
 risk = { forecast = "safe", radar = "safe", tides = "safe" }
 "#;
 
-/// A server whose tools fail with different codes.
+/// A shell script of a server whose tools fail with different codes.
 const GATEWAY: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
 while IFS= read -r line; do
@@ -60,7 +60,7 @@ while IFS= read -r line; do
 done
 "#;
 
-/// Hosts of both eras, with and without MGP.
+/// Starts hosts of both eras, with and without MGP.
 async fn hosts(world: &World) -> Vec<(Era, bool, Client)> {
     let mut hosts = Vec::new();
     for era in ERAS {
@@ -130,7 +130,7 @@ async fn failures_behind_a_server_are_passed_on() {
     }
 }
 
-/// Starts a server at a URL whose tool answers with status 500.
+/// Starts an HTTP server whose tool answers with status 500; returns its URL.
 async fn broken() -> String {
     async fn answer(message: String) -> Response {
         let message: Value = message.parse().unwrap();
@@ -169,7 +169,7 @@ async fn invalid_registrations_are_refused() {
     world.write("gateway.sh", GATEWAY);
     let hosts = hosts(&world).await;
     world.knows(11).await;
-    // Each host is an agent of its own, because registrations are rate-limited.
+    // Each host acts as an agent of its own, because registrations are limited per agent.
     for agent in 0..hosts.len() {
         for tool in ["mgp.discovery.register", "mgp.discovery.deregister"] {
             world.quietly(&["access", "grant", &format!("ada{agent}"), "mgp", tool]);
@@ -196,7 +196,7 @@ async fn invalid_registrations_are_refused() {
     assert_eq!(servers.as_array().unwrap().len(), 3, "{servers}");
 }
 
-/// Calls a method by its name; returns the code and the message of a refusal.
+/// Sends a request with this method; returns the code and the message if it is refused.
 async fn ask(host: &Client, method: &str, params: &Value) -> Result<(), (i32, String)> {
     let params = Params::split(method, params.to_string().into()).unwrap();
     let call = Call::request(Method::of(method), params, host.context());
@@ -208,7 +208,7 @@ async fn ask(host: &Client, method: &str, params: &Value) -> Result<(), (i32, St
 async fn missing_wrong_and_expired_credentials_are_refused() {
     let world = World::new("");
     let serving = Serving::new(&world).await;
-    // Missing and unknown keys: the answer, byte by byte.
+    // Missing and unknown keys; the raw HTTP response is checked.
     for shown in ["", "Authorization: Bearer mgp_0123_wrong\r\n", "Authorization: Basic YTpi\r\n"] {
         let answer = asked(&serving.url, shown).await;
         assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
@@ -225,7 +225,7 @@ async fn missing_wrong_and_expired_credentials_are_refused() {
     let brief = world.json(&["keys", "add", "ada", "--expires", "4s"]);
     let brief = brief["key"].as_str().unwrap();
     let last = serving.comes(brief).await;
-    // An expired key has another code than an unknown one.
+    // An expired key is refused with another code than an unknown key.
     let until_now = tokio::time::Instant::now() + Duration::from_secs(10);
     loop {
         match last.list_tools().await {
@@ -244,7 +244,7 @@ async fn missing_wrong_and_expired_credentials_are_refused() {
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
 }
 
-/// Sends a request with a header and returns the whole response.
+/// Sends a raw HTTP request with a header, and returns the whole response.
 async fn asked(url: &str, header: &str) -> String {
     let place = url.strip_prefix("http://").unwrap();
     let (address, path) = place.split_once('/').unwrap();

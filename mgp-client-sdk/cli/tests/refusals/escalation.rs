@@ -1,5 +1,5 @@
-//! An agent with access to one tool tries everything that only operators may do: every method, as a tool in every
-//! spelling, over every connection.
+//! Tests that an agent with access to a single tool cannot do what only operators may do: it tries every method, and
+//! every spelling of the method as a tool name, over every connection.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -29,7 +29,7 @@ command = "{MGP}"
 args = ["__example", "unruly"]
 "#;
 
-/// The methods of operators, with parameters that would be useful to an attacker.
+/// Returns the methods for operators, with parameters that an attacker might use.
 fn tries() -> Vec<(&'static str, Value)> {
     let params = json!({
         "server_id": "unruly", "tool": "wipe", "tool_name": "wipe", "agent_id": "ada", "id": "unruly",
@@ -53,12 +53,12 @@ fn tries() -> Vec<(&'static str, Value)> {
     tries
 }
 
-/// Returns the code of a refusal, from an error or a result.
+/// Returns the code of a refusal, which is an error response or a tool result marked as an error.
 fn refused(answer: Result<mgp_types::mcp::CallToolResult, mgp_client_sdk::Error>) -> i32 {
     answer.and_then(ToolResult::into_result).expect_err("the call is refused").code().0
 }
 
-/// Everything that an operator can read, without values that may change.
+/// Returns everything that an operator can read, except values that may change by themselves.
 fn state(world: &World) -> Value {
     let mut servers = world.json(&["servers", "ls"]);
     for server in servers.as_array_mut().unwrap() {
@@ -67,7 +67,7 @@ fn state(world: &World) -> Value {
     }
     let mut tools = world.json(&["tools", "ls"]);
     for tool in tools.as_array_mut().unwrap() {
-        // An estimate until the tokens are counted.
+        // The tokens are an estimate until the kernel has counted them.
         tool.as_object_mut().unwrap().remove("tokens");
     }
     json!([
@@ -123,7 +123,7 @@ async fn one_granted_tool_gives_nothing_else() {
             assert!(found.clone().all(|tool| tool["name"] == "notes.list"), "{way} {query}");
         }
     }
-    // Every attempt is recorded, and nothing has changed.
+    // Each attempt is in the audit log, and the state is unchanged.
     let query =
         ["audit", "query", "--type", "PERMISSION_DENIED", "--agent", "ada", "--limit", "9999"];
     let mut denied = Value::Null;
@@ -138,11 +138,11 @@ async fn one_granted_tool_gives_nothing_else() {
     assert_eq!(verified["ok"], true, "{verified}");
 }
 
-/// Tries methods that are no tools of agents; returns how many refusals are recorded.
+/// Tries methods that agents cannot call as tools; returns how many refusals should be in the audit log.
 async fn unserved(way: &str, host: &Client) -> usize {
     let mut tried = 0;
     for (name, params) in others() {
-        // Answers about permissions are not served as tools; a shutdown is one for operators.
+        // Names with these prefixes are refused with 1000, which is recorded; other methods are unknown as tool names.
         let kept = ["mgp/callback/", "mgp/lifecycle/"];
         let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
         for spelling in [name.replace('/', "."), tool_spelling(name)] {
@@ -167,7 +167,7 @@ async fn unserved(way: &str, host: &Client) -> usize {
     tried
 }
 
-/// Answers that an agent might forge, and servers that it might stop.
+/// Returns requests with answers that an agent might forge, and shutdowns of servers that it might try to stop.
 fn others() -> [(&'static str, Value); 6] {
     let answer = json!({
         "callback_id": "1", "response": "yes", "request_id": "1", "decision": "approved",
@@ -188,7 +188,7 @@ fn others() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// Sends the methods as raw messages, with and without MGP; returns how many refusals are recorded.
+/// Sends the methods as raw messages, with and without MGP; returns how many refusals should be in the audit log.
 async fn raw(world: &World) -> usize {
     let mut recorded = 0;
     for speaks in [false, true] {
@@ -207,14 +207,14 @@ async fn raw(world: &World) -> usize {
                     let is_kept = name == LifecycleShutdown::METHOD && code == 1000;
                     recorded += usize::from(is_kept);
                 }
-                // Servers that the agent cannot see do not exist for it.
+                // For the agent, servers that it may not see do not exist.
                 Ok(reply) => {
                     assert_eq!(reply["accepted"], false, "{name}: {reply}");
                     assert_eq!(reply["status"], "not_found", "{name}: {reply}");
                 }
             }
         }
-        // Unsolicited responses decide nothing.
+        // Responses to requests that the kernel never sent must have no effect.
         for id in 0..20 {
             raw.send(&json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept"}})).await;
         }

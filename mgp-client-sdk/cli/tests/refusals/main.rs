@@ -1,7 +1,8 @@
-//! Refusals of the kernel, as callers, the operator and the audit log see them (MGP §3–§6, §14).
+//! Tests of the kernel's refusals, as callers, operators and the audit log see them (MGP §3–§6, §14).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod callers;
 mod codes;
 mod escalation;
 #[path = "../world/host.rs"]

@@ -1,4 +1,4 @@
-//! A call that a person decides about: what the caller reads, what the log records, what the inbox holds (MGP §4.4).
+//! Tests of calls that a person must confirm: the answer to the caller, the audit log, and the inbox (MGP §4.4).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::refusal::Refused;
 use crate::word::TINY;
 use crate::world::{ERAS, World};
 
-/// Waiting for a person takes longer here than a tool may.
+/// A configuration in which a person may take longer to confirm a call than a tool may take to run.
 const CONFIG: &str = r#"
 [kernel]
 timeout = "1s"
@@ -36,7 +36,7 @@ era = "legacy"
 default_policy = "opt-out"
 "#;
 
-/// A host whose person acts by the last word of the path.
+/// A host whose simulated person answers each form as the last word of the path demands.
 struct Desk {
     agent: String,
     era: Era,
@@ -48,7 +48,7 @@ fn world() -> World {
     world_of(CONFIG)
 }
 
-/// Calls without a form are refused at once, and may be repeated after the approval.
+/// Creates a world in which a call from a host without forms is refused almost at once; it runs after its approval.
 fn quick_world() -> World {
     world_of(&CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#))
 }
@@ -112,7 +112,7 @@ impl Desk {
         world.json(&query).as_array().unwrap().clone()
     }
 
-    /// The approval of a path, by its state.
+    /// Returns the latest approval of this agent that mentions a path.
     fn approval(&self, world: &World, path: &str) -> Value {
         let listed = world.json(&["approvals", "ls"]);
         let mut mine = listed.as_array().unwrap().iter().filter(|one| {
@@ -122,13 +122,14 @@ impl Desk {
     }
 }
 
-/// The action of the person, the words that the caller reads (none if the call runs), and the state in the inbox.
+/// The person's behaviour (last word of the path), the text that the caller reads (`None` if the call runs), and the
+/// resulting state in the inbox.
 const FORMS: [(&str, Option<&str>, &str); 7] = [
     ("/srv/a/quick", None, "used"),
     ("/srv/a/slow", None, "used"),
-    ("/srv/a/reason", Some("and a person denied it (“not today”)"), "settled"),
-    ("/srv/a/unticked", Some("and a person denied it"), "settled"),
-    ("/srv/a/decline", Some("and a person denied it"), "settled"),
+    ("/srv/a/reason", Some("and a person denied it (“not today”)"), "denied"),
+    ("/srv/a/unticked", Some("and a person denied it"), "denied"),
+    ("/srv/a/decline", Some("and a person denied it"), "denied"),
     ("/srv/a/cancel", Some("and the question was closed without an answer; approval"), "open"),
     ("/srv/a/never", Some("and nobody confirmed it in time; approval"), "open"),
 ];
@@ -144,7 +145,8 @@ async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not()
                 (desk.events(&world, "TOOL_EXECUTED").len(), desk.forms.load(Ordering::SeqCst));
             let about = format!("{era:?} {path}");
             if path.ends_with("never") && era == Era::Modern {
-                // The host has the question; the kernel cannot tell how long its person thinks.
+                // The host holds the question, and the kernel does not know how long the person will take, so the call
+                // stays open.
                 let waits = tokio::time::timeout(Duration::from_secs(2), desk.write(path)).await;
                 assert!(waits.is_err(), "{about}");
             } else {
@@ -159,7 +161,7 @@ async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not()
                     other => panic!("{about}: {other:?}"),
                 }
             }
-            // The permission and the call are one question.
+            // The permission and the call are confirmed with a single form.
             assert_eq!(desk.forms.load(Ordering::SeqCst), asked + 1, "{about}");
             let approval = desk.approval(&world, path);
             assert_eq!(approval["state"], state, "{about}");
@@ -177,7 +179,7 @@ async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not()
         }
         let blocked = desk.events(&world, "TOOL_BLOCKED").len();
         assert_eq!(blocked, if desk.era == Era::Legacy { 5 } else { 4 });
-        // Nothing was kept: the same call asks again, unless an operator has answered meanwhile.
+        // A denial is not remembered: the same call asks again, except where an operator has answered in the meantime.
         desk.write("/srv/a/unticked").await.unwrap_err();
         assert_eq!(desk.forms.load(Ordering::SeqCst), 8);
         let open = desk.approval(&world, "/srv/a/cancel");
@@ -232,6 +234,33 @@ async fn a_call_that_its_host_gives_up_while_a_person_reads_did_not_run() {
 }
 
 #[tokio::test]
+async fn a_kernel_that_stops_waits_for_no_person() {
+    for (has_form, text) in [(true, "closed without an answer; approval"), (false, "approval")] {
+        // Nothing here ends by itself.
+        let slow = CONFIG.replace(r#"form_timeout = "4s""#, "").replace(r#""5s""#, r#""2m""#);
+        let world = world_of(&slow);
+        let desk = Desk::new(&world, Era::Legacy, has_form).await;
+        world.knows(1).await;
+        let stop = async {
+            let listed = || world.json(&["approvals", "ls"]).to_string();
+            until("it waits", async || listed().contains("/srv/a/never")).await;
+            let mut stop = tokio::process::Command::from(world.command(&["stop"]));
+            let begun = tokio::time::Instant::now();
+            assert!(stop.status().await.unwrap().success());
+            begun.elapsed()
+        };
+        let (refused, took) = tokio::join!(desk.write("/srv/a/never"), stop);
+        let refused = refused.unwrap_err();
+        assert!(took < Duration::from_secs(15), "{took:?}");
+        assert_eq!(refused.code, 1000, "{refused:?}");
+        assert!(refused.reason.contains("`write_file` did not run"), "{refused:?}");
+        assert!(refused.reason.contains(text), "{refused:?}");
+        // The question stays open for the next kernel.
+        assert_eq!(desk.approval(&world, "/srv/a/never")["state"], "open");
+    }
+}
+
+#[tokio::test]
 async fn calls_like_an_approved_one_run_and_others_wait() {
     for era in ERAS {
         let world = quick_world();
@@ -252,7 +281,7 @@ async fn calls_like_an_approved_one_run_and_others_wait() {
         for path in elsewhere {
             desk.write(path).await.unwrap_err();
         }
-        // It is listed with its limits, and gone once it is revoked.
+        // The approval is listed with its limits, and no longer applies once it is revoked.
         let listed = world.json(&["permissions", "ls", "files"]);
         let kept = &listed[0];
         assert_eq!((&kept["limits"], &kept["agent_id"]), (&json!(like), &json!(desk.agent)));
@@ -260,13 +289,13 @@ async fn calls_like_an_approved_one_run_and_others_wait() {
         world.quietly(&["permissions", "revoke", "files", id]);
         desk.write("/srv/notes/c.txt").await.unwrap_err();
 
-        // For a time all calls of the tool run, of this agent alone.
+        // With `--for`, all calls of the tool by this agent run for a time; those of other agents do not.
         ran("/srv/x/a.txt", &["--for", "1h"]).await;
         desk.write("/srv/y/b.txt").await.unwrap();
         let other = Desk::new(&world, era, true).await;
         other.write("/srv/y/unticked").await.unwrap_err();
         assert_eq!(other.forms.load(Ordering::SeqCst), 1);
-        // Who revokes the permission ends it, too.
+        // Revoking the permission also ends the approval of calls that need it.
         world.quietly(&["permissions", "revoke", "files", "filesystem.write"]);
         desk.write("/srv/y/c.txt").await.unwrap_err();
     }

@@ -1,4 +1,4 @@
-//! Clients as the operator sees them: keys, sessions and single callers, over every carrier.
+//! Tests of the clients that `mgp status` shows, i.e. keys, sessions and single callers, over every transport.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ async fn a_key_that_was_revoked_is_refused_by_a_running_kernel_at_once() {
     host.list_tools().await.unwrap();
     world.quietly(&["keys", "revoke", made["id"].as_str().unwrap()]);
     let (revoked, bound) = (Instant::now(), Duration::from_millis(250));
-    // After the bound every request is refused.
+    // Calls that start after the bound must be refused.
     loop {
         let began = revoked.elapsed();
         let answer = host.call("mgp_tools_discover").arg("query", "notes").await;

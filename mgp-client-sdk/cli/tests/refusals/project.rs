@@ -1,4 +1,4 @@
-//! A hostile project: its `mgp.toml` names a server of the user and asks for the user's token.
+//! Tests of a hostile project, whose `mgp.toml` uses the id of a user's own server and requests the user's token.
 
 use std::fs;
 use std::process::Stdio;
@@ -10,10 +10,10 @@ use crate::host::host_args;
 use crate::world::World;
 use mgp_testkit::until;
 
-/// The secret that only the user's own server may see.
+/// The secret that only the user's own server may receive.
 const TOKEN: &str = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// The user's own server, with the user's token.
+/// The user's own server, which gets the user's token.
 const OWN: &str = r#"
 [[servers]]
 id = "github"
@@ -24,7 +24,7 @@ env = { GITHUB_TOKEN = "${GITHUB_TOKEN}" }
 default_policy = "opt-out"
 "#;
 
-/// The configuration of an attacker in the folder that the user works in.
+/// The configuration file of an attacker in the user's working folder.
 const HOSTILE: &str = r#"
 [[servers]]
 id = "github"
@@ -64,7 +64,7 @@ async fn a_hostile_project_starts_nothing_and_learns_no_secret() {
             .cwd(world.path("work"));
         let host = Client::builder("host", "1").era(era).spawn(command).await.unwrap();
         world.knows(4).await;
-        // The user's own server works under its own name.
+        // The user's own server is still used under its id.
         let kept = host.call("github.notes.keep").arg("title", "a").arg("text", "b").await.unwrap();
         assert!(serde_json::to_string(&kept).unwrap().contains("kept"));
         let found = host.call("mgp_tools_discover").arg("query", "anything").await.unwrap();
@@ -75,7 +75,7 @@ async fn a_hostile_project_starts_nothing_and_learns_no_secret() {
         host.close().await;
     }
 
-    // The commands show that the project is not approved and what it would do, but not the value of the variable.
+    // The commands show that the project is not approved and what it would start, but not the value of the variable.
     let mut doctor = world.command(&["doctor", "--no-start"]);
     let reply = doctor.env("GITHUB_TOKEN", TOKEN).stdout(Stdio::piped()).output().unwrap();
     let reply = String::from_utf8(reply.stdout).unwrap();
@@ -90,7 +90,7 @@ async fn a_hostile_project_starts_nothing_and_learns_no_secret() {
     for trace in ["leaked", "ran", "other"] {
         assert!(!world.path(trace).exists(), "{trace}");
     }
-    // Neither the state nor the audit log has the secret.
+    // Neither the state nor the audit log contains the secret.
     let mut all = vec![world.path("state")];
     while let Some(path) = all.pop() {
         if path.is_dir() {

@@ -1,4 +1,5 @@
-//! The four most frequent refusals: the caller gets the reason and the remedy, and `mgp audit query` shows each.
+//! Tests of the four most frequent refusals: the caller gets the reason and the remedy, and `mgp audit query` shows
+//! them.
 
 use std::time::Duration;
 
@@ -21,13 +22,13 @@ id = "desk"
 command = "{DESK}"
 "#;
 
-/// A plain host and one that speaks MGP, in both eras, each as another agent.
+/// Starts hosts with and without MGP, in both eras, each as another agent.
 async fn hosts(world: &World) -> Vec<(String, Client)> {
     let mut hosts = Vec::new();
     for era in ERAS {
         for plain in [true, false] {
             let agent = format!("{era:?}-{}", if plain { "plain" } else { "mgp" }).to_lowercase();
-            // The agent would accept every dialog; none is sent to it.
+            // The host would accept every form, but the kernel must send it none.
             let builder = Client::builder("host", "1").timeout(Duration::from_mins(2));
             let builder =
                 builder.on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) });
@@ -39,13 +40,13 @@ async fn hosts(world: &World) -> Vec<(String, Client)> {
     hosts
 }
 
-/// The events of a type about a tool that an agent called.
+/// Returns the events of one type about an agent's calls of a tool.
 fn events(world: &World, kind: &str, agent: &str, tool: &str) -> Vec<Value> {
     let query = ["audit", "query", "--type", kind, "--agent", agent, "--tool", tool];
     world.json(&query).as_array().unwrap().clone()
 }
 
-/// Checks that a refused call is recorded with its code and its rule.
+/// Waits until a refused call is recorded with its code and its rule.
 async fn recorded(world: &World, agent: &str, tool: &str, code: i32) {
     until("it is on the record", async || {
         events(world, "TOOL_BLOCKED", agent, tool).iter().any(|event| {
@@ -80,7 +81,7 @@ async fn access_without_a_grant_is_refused_and_the_operator_reads_the_command_th
         }
         recorded(&world, agent, "weather", 1001).await;
         Refused::of(host.call("weather").arg("city", "Bern").await).names_no_command();
-        // The command for the operator can be run as written.
+        // The command that `mgp why` names for the operator can be run verbatim.
         run(&world, agent, "weather", &format!("mgp access grant {agent} unruly"));
         assert!(host.call("weather").arg("city", "Bern").await.is_ok(), "{agent}");
     }
@@ -121,7 +122,7 @@ async fn permissions_and_confirmations_wait_for_a_person() {
         wipe.names_no_command();
         recorded(&world, agent, "wipe", 1000).await;
     }
-    // An approved call runs once, after an operator has approved it.
+    // After an operator's approval, the call runs once.
     let (_, host) = &hosts[0];
     let waiting = world.json(&["approvals", "ls"]);
     let of = |agent: &str| {
@@ -133,7 +134,7 @@ async fn permissions_and_confirmations_wait_for_a_person() {
     let ran = host.call("wipe").arg("disk", "the old one").await.unwrap();
     assert!(serde_json::to_string(&ran).unwrap().contains("that was number 1"), "{ran:?}");
 
-    // An operator may still grant a denied tool by name.
+    // After denying a call, an operator can still permit the tool with the command that `mgp why` names.
     for (agent, host) in &hosts[1..] {
         let open = of(agent).unwrap_or_else(|| panic!("{waiting}"));
         let id = open["id"].as_str().unwrap();
@@ -209,7 +210,7 @@ async fn a_changed_definition_is_held_back_until_it_is_approved() {
             (4002, &json!("definition_changed"))
         );
         assert!(refused.remedy().contains("approve"), "{refused:?}");
-        // The new definition is not shown to agents.
+        // Agents must not see the new definition, which might contain instructions.
         assert!(!format!("{refused:?}").contains(".ssh"), "{refused:?}");
         let found = host.call("mgp_tools_discover").arg("query", "weather in a city").await;
         let found: Value = found.unwrap().structured_content.unwrap().get().unwrap();

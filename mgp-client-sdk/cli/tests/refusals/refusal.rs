@@ -1,10 +1,10 @@
-//! Refusals as a caller receives them, as an error or as a tool result.
+//! Reads refusals as a caller receives them: as an error response, or as a tool result marked as an error.
 
 use mgp_client_sdk::{Error, ToolResult};
 use mgp_types::mcp::CallToolResult;
 use serde_json::Value;
 
-/// A refusal: its code, its reason and its facts.
+/// A refusal: its code, its reason and its details.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) code: i32,
@@ -18,7 +18,7 @@ impl Refused {
         let error = answer.and_then(ToolResult::into_result).expect_err("the call is refused");
         let (code, reason) = (error.code().0, error.message().into_owned());
         let details = if let Some(result) = error.as_tool_result() {
-            // A plain host gets the same as text for its model and as structured content.
+            // A host without MGP gets the refusal as text for its model, and the same as structured content.
             let reply: Value = result.structured_content.as_ref().unwrap().get().unwrap();
             assert!(reason.contains(&code.to_string()), "{reason}");
             assert!(reason.contains(reply["reason"].as_str().unwrap()), "{reply}");
@@ -30,13 +30,13 @@ impl Refused {
         Self { code, reason, details }
     }
 
-    /// Returns the remedy.
+    /// Returns the remedy in the details.
     #[track_caller]
     pub(crate) fn remedy(&self) -> &str {
         self.details["remedy"].as_str().unwrap_or_else(|| panic!("no remedy: {self:?}"))
     }
 
-    /// Checks that the caller, which may be a model with a shell, reads no command that lets its call run.
+    /// Checks that the refusal contains no `mgp` command: the caller may be a model with a shell, which could run it.
     #[track_caller]
     pub(crate) fn names_no_command(&self) {
         assert!(!format!("{self:?}").contains("`mgp "), "{self:?}");

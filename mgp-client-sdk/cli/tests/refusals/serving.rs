@@ -1,4 +1,4 @@
-//! A kernel at an address, and hosts with keys.
+//! A kernel that serves HTTP, and hosts that connect to it with API keys.
 
 use std::process::{Child, Stdio};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::world::World;
 use mgp_testkit::until;
 
-/// `mgp serve --http`, killed when this is dropped.
+/// A running `mgp serve --http`; dropping this value kills it.
 pub(crate) struct Serving {
     child: Child,
     pub(crate) url: String,
@@ -25,7 +25,7 @@ impl Serving {
         Self { child, url: line["http"].as_str().unwrap().to_owned() }
     }
 
-    /// Connects a host with or without a key.
+    /// Connects a host, with or without a key.
     pub(crate) async fn host(&self, key: Option<&str>) -> Result<Client, Error> {
         let builder = Client::builder("host", "1");
         let builder = match key {
@@ -35,7 +35,7 @@ impl Serving {
         builder.connect_url(&self.url).await
     }
 
-    /// Connects a host with a new key; the kernel reads new keys four times a second.
+    /// Connects a host with a new key, retrying because the kernel reads new keys only four times a second.
     pub(crate) async fn comes(&self, key: &str) -> Client {
         let mut host = None;
         until("the key is known", async || {

@@ -1,4 +1,4 @@
-//! The claims of a server decide nothing alone (MGP §3.4, §4): they may only add checks.
+//! Tests that a server's own claims cannot remove checks, but only add some (MGP §3.4, §4).
 
 use mgp_client_sdk::Client;
 use mgp_testkit::until;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::refusal::Refused;
 use crate::world::World;
 
-/// A legacy server in the form that real ones have: it declares its permissions for all of its tools.
+/// A shell script of a legacy server that, like many real ones, declares its permissions for all of its tools.
 pub(crate) const TINY: &str = r#"
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),.*/\1/p')
@@ -32,7 +32,7 @@ era = "legacy"
 default_policy = "opt-out"
 "#;
 
-/// Starts a kernel with the server, and a host of it.
+/// Starts a kernel with this server, and a host that uses it.
 async fn tiny(capability: &Value, tools: &Value) -> (World, Client) {
     let world = World::new(CONFIG);
     let script = TINY.replace("CAPABILITY", &capability.to_string());
@@ -49,7 +49,7 @@ fn echo() -> Value {
     })
 }
 
-/// The states of the open questions about permissions.
+/// Returns the number of pending permission requests.
 fn open(world: &World) -> usize {
     let listed = world.json(&["approvals", "ls"]);
     let listed = listed.as_array().unwrap().iter();
@@ -63,7 +63,7 @@ async fn a_permission_denied_to_a_server_stops_all_of_its_tools() {
     until("the server has asked", async || open(&world) > 0).await;
 
     world.quietly(&["permissions", "deny", "tiny", "network.outbound"]);
-    // The question does not stay open after it was decided.
+    // A decision by command also settles the pending request.
     assert_eq!(open(&world), 0, "{}", world.json(&["approvals", "ls"]));
     let refused = Refused::of(host.call("echo").arg("text", "a").await);
     assert_eq!(refused.code, 1000, "{refused:?}");
@@ -77,7 +77,7 @@ async fn a_permission_denied_to_a_server_stops_all_of_its_tools() {
     world.quietly(&["permissions", "approve", "tiny", "network.outbound"]);
     host.call("echo").arg("text", "a").await.unwrap();
 
-    // A configuration that denies everything counts as well.
+    // A policy in the configuration that denies everything also stops the tools.
     world.quietly(&["permissions", "revoke", "tiny", "network.outbound"]);
     world.configure(&format!("{CONFIG}permission_policy = \"deny_all\"\n"));
     until("the policy is in force", async || {
@@ -95,7 +95,7 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
     world.quietly(&["permissions", "approve", "tiny", "filesystem.write", "filesystem.read"]);
     host.call("echo").arg("text", "a").await.unwrap();
 
-    // More than an approver can read is not asked about.
+    // Arguments too long for an approver to read are refused, without asking.
     let long = json!({"path": "/x", "z": "z".repeat(70_000)});
     let refused = Refused::of(host.call("wipe").args(long).await);
     assert_eq!(
@@ -104,7 +104,7 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
         "{refused:?}"
     );
 
-    // Members before and behind the path hide it in the question, and not from who asks for the whole.
+    // So many other members surround the path that the shortened question omits it; `approvals show` prints them all.
     let mut arguments = json!({"path": "/home/ada"});
     for at in 0..90 {
         arguments[format!("a{at:03}")] = json!("a pad of some letters");
@@ -138,7 +138,7 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
     let (host, answer) = asking.await.unwrap();
     answer.unwrap();
 
-    // The operator's word for the server is enough, in either form.
+    // An operator can exempt the server from confirmations, by grant or by trust level.
     world.quietly(&["access", "grant", "ada", "tiny", "--no-confirm"]);
     host.call("wipe").arg("path", "/home/eve").await.unwrap();
     world.configure(&format!("{CONFIG}trust_level = \"trusted\"\n"));
@@ -158,7 +158,7 @@ async fn a_server_does_not_take_a_call_for_one_that_is_not_there() {
     let mut look_alike = echo();
     look_alike["name"] = json!("clock.now");
     let (world, host) = tiny(&json!({"version": "0.6.0"}), &json!([look_alike])).await;
-    // While no server has that id, it is a name like others.
+    // While no server has the id `clock`, the name `clock.now` is an ordinary tool name.
     host.call("clock.now").arg("text", "a").await.unwrap();
     let clock = "[[servers]]\nid = \"clock\"\ncommand = \"{DESK}\"\n";
     world.configure(&format!("{CONFIG}{clock}"));
@@ -170,7 +170,7 @@ async fn a_server_does_not_take_a_call_for_one_that_is_not_there() {
     })
     .await;
     assert!(taken().await, "the call is not for another server");
-    // Its name was found to be another server's, so an operator looks at it first.
+    // The name was found to address another server, so an operator must review the tool first.
     world.quietly(&["tools", "approve", "tiny.clock.now", "--yes"]);
     host.call("tiny.clock.now").arg("text", "a").await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Limits of registration: who may register, what, and how often.
+//! Tests of the limits of registration: which agents may register, which programs, and how often.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn an_agent_with_one_tool_cannot_register_in_any_spelling() {
     register(&operator, &world.asks("made")).await.unwrap();
     world.knows("made").await;
     world.grant("eve", "made", "say").await;
-    // Access to a server with the id of the kernel does not include the kernel's own tools.
+    // An access entry for a server with the kernel's own id, `mgp`, does not cover the kernel's own tools.
     let whole = mgp_types::mgp::AccessGrantParams::allow("eve", "mgp");
     let by = mgp_types::service::Principal::local().operator();
     world.kernel.governance().access().grant(&by, whole).await.unwrap();
@@ -50,7 +50,7 @@ async fn an_agent_with_the_grant_can_register_by_the_name_of_a_tool() {
     world.end().await;
 }
 
-/// A judge that accepts every script.
+/// A code judge that accepts every script.
 struct Lenient;
 
 #[async_trait]

@@ -1,4 +1,5 @@
-//! Precedence of the configuration: its ids cannot be registered, and its entries replace registered servers.
+//! Tests that the configuration takes precedence: its ids cannot be registered, and its entries replace registered
+//! servers.
 
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{DeregisterParams, RegistrationStatus, ServerState};
@@ -48,7 +49,7 @@ async fn a_registered_server_is_inactive_while_the_configuration_has_its_id() {
     let made = world.server("made").unwrap();
     assert_ne!(made.source, "registered");
     assert_eq!(world.runs("made"), 1);
-    // The same after a restart, and with a broken entry.
+    // The configured entry also wins after a restart, and even if the entry is broken.
     drop(operator);
     world.restart().await;
     assert_ne!(world.server("made").unwrap().source, "registered");

@@ -1,4 +1,4 @@
-//! Registrations outlive the kernel, and only approved programs run.
+//! Tests that registrations survive the kernel, and that only approved programs run.
 
 use mgp_types::method::{DiscoveryList, KernelApprovalsApprove, KernelServersStop};
 use mgp_types::mgp::{
@@ -50,7 +50,7 @@ async fn a_changed_program_needs_a_new_approval_before_it_runs() {
     assert!(waits[0].expires_at.is_none(), "it does not expire");
     assert_eq!(world.runs("made"), 1, "it does not run");
 
-    // The next kernel neither runs it nor finds its tools.
+    // The next kernel neither starts the changed program nor lists its tools.
     drop((ada, operator));
     world.restart().await;
     let (ada, operator) = (world.agent("ada").await, world.operator().await);
@@ -60,7 +60,7 @@ async fn a_changed_program_needs_a_new_approval_before_it_runs() {
     assert_eq!(listed.servers[0].status, ServerState::Registered);
     assert_eq!(world.runs("made"), 1);
 
-    // After the approval it runs, with its earlier grants.
+    // After an operator has approved the changed program, the server runs and keeps its earlier grants.
     let params = KernelApprovalDecisionParams::new(waiting(&operator).await[0].id.as_str());
     operator.request::<KernelApprovalsApprove>(&params).await.unwrap();
     world.knows("made").await;
@@ -77,7 +77,7 @@ async fn a_crashed_server_is_not_restarted_after_its_program_changed() {
     world.approve("made").await;
     world.knows("made").await;
     world.change_program();
-    // The kernel restarts crashed servers.
+    // A kill makes the kernel restart the server, unless its program has changed.
     let pid = world.server("made").unwrap().pid.unwrap();
     std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
     for _ in 0..1_000 {

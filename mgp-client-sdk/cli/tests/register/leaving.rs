@@ -1,4 +1,4 @@
-//! Deregistration: running calls finish, and nothing is left for the next server with that id.
+//! Tests of deregistration: running calls finish, and a later server with the same id inherits nothing.
 
 use mgp_security::AuditQuery;
 use mgp_types::ErrorCode;
@@ -52,7 +52,7 @@ async fn a_running_call_finishes_and_then_everything_of_the_server_is_removed() 
     let session = ada.request::<ToolsSession>(&SessionParams::new()).await.unwrap();
     assert_eq!(session.cached.len(), 0);
 
-    // The next server with that id has no grants, and its definitions are new.
+    // The next server with this id has no grants, and its tool definitions count as new.
     register(&ada, &world.asks("made")).await.unwrap();
     world.approve("made").await;
     world.knows("made").await;
@@ -98,7 +98,7 @@ async fn only_the_registering_agent_and_operators_can_deregister() {
     let reply = operator.mgp().discovery_deregister(&params).await.unwrap();
     assert_eq!(reply.status, RegistrationStatus::Deregistered);
     assert!(world.server("made").is_none());
-    // A second deregistration does not find it.
+    // Deregistering twice fails, because the server is no longer found.
     let gone = operator.mgp().discovery_deregister(&params).await.unwrap_err();
     assert_eq!(gone.code(), ErrorCode::RESOURCE_NOT_FOUND);
     world.end().await;

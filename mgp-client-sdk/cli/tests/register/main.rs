@@ -1,4 +1,4 @@
-//! Servers registered at run time: requested, approved, run, deregistered.
+//! Tests of servers registered at run time: requested, approved, used, deregistered.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "tests")]

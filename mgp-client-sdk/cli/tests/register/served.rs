@@ -1,4 +1,4 @@
-//! Registration over `mgp serve`: refusals, commands of the operator, and what survives a killed kernel.
+//! Tests of registration over `mgp serve`: refusals, commands of the operator, and recovery after the kernel is killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::wire::{OPERATOR, Wire, agent};
 use crate::world::{SERVER, allowing, asks, folder};
 
-/// `mgp serve` in a temporary folder.
+/// A running `mgp serve` in a temporary folder.
 struct Served {
     folder: TempDir,
     child: Child,
@@ -53,7 +53,7 @@ impl Served {
         self.folder.path().join(name)
     }
 
-    /// Runs a command of an operator.
+    /// Runs a command of `mgp` as an operator.
     fn mgp(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
         command.arg("--state").arg(self.path("state")).args(arguments);
@@ -92,7 +92,7 @@ fn serve(folder: &Path) -> Child {
 }
 
 impl Wire {
-    /// Sends a request that is refused; returns the code and the remedy.
+    /// Sends a request that must be refused; returns the code and the remedy.
     #[track_caller]
     fn refused(&mut self, method: &str, params: &Value) -> (i64, Value) {
         let error = self.ask(method, params).unwrap_err();
@@ -189,7 +189,7 @@ fn an_operator_approves_and_removes_a_registered_server() {
     assert_eq!(again.status.code(), Some(1), "{again:?}");
     assert!(String::from_utf8_lossy(&again.stderr).contains("no server `made`"), "{again:?}");
 
-    // The approval of a server that does not start reports that.
+    // If an approved server does not start, the command that approved it reports this.
     let mut broken = params.clone();
     broken["args"] = json!(["-c", "exit 3"]);
     broken["mgp"] = json!({"restart_policy": "never"});
@@ -218,7 +218,7 @@ fn an_entry_with_the_id_of_a_registered_server_adds_a_note() {
         note.contains("`made` is also a registered server, which this entry replaces"),
         "{note}"
     );
-    // The entry replaces the server until it is removed.
+    // The configured entry replaces the registered server until the entry is removed.
     until_blocking("the expected state", || {
         served.operator().server("made")["source"] == config.to_str().unwrap()
     });
@@ -227,7 +227,7 @@ fn an_entry_with_the_id_of_a_registered_server_adds_a_note() {
     until_blocking("the expected state", || {
         served.operator().server("made")["source"] == "registered"
     });
-    // The same without a kernel.
+    // The note is also given if no kernel runs.
     served.kill();
     assert!(add(&served, "made").contains("is also a registered server"));
 }
@@ -237,13 +237,13 @@ fn a_kernel_killed_between_approval_and_start_loses_nothing() {
     let mut served = Served::new("");
     served.operator().grant("ada", "mgp", "mgp.discovery.register");
     for id in ["one", "two", "three"] {
-        // The server does not start before this file is removed.
+        // The server's script waits until this file is removed.
         let late = served.path(&format!("{id}.late"));
         fs::write(&late, "").unwrap();
         let params = serde_json::to_value(asks(served.folder.path(), id)).unwrap();
         let reply = served.agent("ada").ask("mgp/discovery/register", &params).unwrap();
         let approval = json!({"id": reply["approval_id"]});
-        // Pending registrations survive too.
+        // Pending registrations must survive a kill too.
         served.kill();
         served.restart();
         let mut operator = served.operator();
@@ -255,7 +255,7 @@ fn a_kernel_killed_between_approval_and_start_loses_nothing() {
         let mut operator = served.operator();
         until_blocking("the expected state", || operator.server(id)["status"] == "connected");
         assert_eq!(served.runs(id), 1);
-        // A deregistered server stays removed after a kill.
+        // A deregistered server must not come back after a kill.
         if id == "two" {
             operator.ask("mgp/discovery/deregister", &json!({"id": id})).unwrap();
             served.kill();
@@ -266,7 +266,7 @@ fn a_kernel_killed_between_approval_and_start_loses_nothing() {
             assert_eq!(all["approvals"], json!([]));
         }
     }
-    // The others are known, and start on their first call.
+    // After the restart, the other servers are known, and start on their first call.
     let mut operator = served.operator();
     assert_eq!(operator.server("one")["source"], "registered");
     assert_eq!(operator.server("three")["status"], "connected");

@@ -1,4 +1,4 @@
-//! From the request of an agent to a call of the new tool.
+//! Tests of the whole sequence, from an agent's registration request to a call of the new tool.
 
 use mgp_client_sdk::{Client, ServerChange};
 use mgp_types::ErrorCode;
@@ -64,7 +64,7 @@ async fn a_requested_server_is_approved_and_its_tools_are_found_and_called() {
     let server = world.server("made").unwrap();
     assert_eq!((server.source.as_str(), server.trust_level.as_str()), ("registered", "sandboxed"));
 
-    // It has no rights without a grant.
+    // A registered server is not accessible to agents without a grant.
     assert_eq!(text(&ada, "say").await, Err(ErrorCode::ACCESS_DENIED.0));
     world.grant("ada", "made", "say").await;
     let found = ada.call("mgp_tools_discover").arg("query", "word of wisdom").await.unwrap();
@@ -88,7 +88,7 @@ async fn a_denied_registration_is_not_asked_again_and_one_of_an_operator_runs_at
     let again = register(&ada, &world.asks("made")).await.unwrap();
     assert_eq!(again.status, RegistrationStatus::Rejected);
     assert!(waiting(&operator).await.is_empty());
-    // A denied registration is no longer pending.
+    // A denied registration is no longer pending, so it cannot be approved.
     assert!(operator.request::<KernelApprovalsApprove>(&params).await.is_err());
     assert_eq!(world.runs("made"), 0);
 
@@ -134,7 +134,7 @@ async fn permissions_denied_by_the_sandbox_cannot_be_granted_later() {
     permissions.approve(&Principal::local().operator(), change).await.unwrap();
     assert!(missing("other", Permission::ShellExecute), "nor does an operator afterwards");
 
-    // Other policies apply to it too, and the sandbox still denies it.
+    // Other permission policies apply to the sandboxed server too, and the sandbox still denies its permissions.
     world.write("[kernel]\npermission_policy = 'deny_all'\n");
     world.kernel.reload().await.unwrap();
     assert!(missing("other", Permission::FilesystemRead));

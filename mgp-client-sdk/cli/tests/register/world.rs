@@ -1,4 +1,4 @@
-//! Kernels with a configuration file, a program that can be registered, and clients.
+//! The fixture of these tests: kernels with a configuration file, a program to register, and clients.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,7 +18,8 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::Principal;
 
-/// A server with two tools; it appends a line to a file at each start, and one tool waits for the file `go`.
+/// A shell script of a server with two tools. Each start appends a line to a file, and one tool waits for the file
+/// `go`.
 pub(crate) const SERVER: &str = r#"
 until [ ! -e "$1/$0.late" ]; do sleep 0.02; done
 echo "$$" >> "$1/$0.runs"
@@ -52,20 +53,21 @@ pub(crate) struct World {
     _temp: TempDir,
 }
 
-/// Creates a folder with a program to register: a shell under another name, so that it does not count as a script.
+/// Creates a folder with the program to register: a copy of the shell under another name, so that the kernel does not
+/// treat it as a script interpreter.
 pub(crate) fn folder() -> TempDir {
     let folder = mgp_testkit::temp_dir();
     fs::copy("/bin/sh", folder.path().join("teller")).unwrap();
     folder
 }
 
-/// Adds to a configuration that agents may register the program of a folder.
+/// Returns a configuration extended so that agents may register the program in a folder.
 pub(crate) fn allowing(config: &str, folder: &Path) -> String {
     let teller = folder.join("teller");
     format!("{config}\n[kernel.registration]\nprograms = ['{}']\n", teller.display())
 }
 
-/// Returns the registration of the program of a folder under an id.
+/// Returns a request to register the program in a folder under an id.
 pub(crate) fn asks(folder: &Path, id: &str) -> RegisterParams {
     let mut params = RegisterParams::new(id);
     params.command = Some(folder.join("teller").display().to_string());
@@ -76,7 +78,7 @@ pub(crate) fn asks(folder: &Path, id: &str) -> RegisterParams {
 }
 
 impl World {
-    /// Starts a kernel with this configuration file.
+    /// Starts a kernel with this configuration.
     pub(crate) async fn new(config: &str) -> Self {
         Self::with(config, |builder| builder).await
     }
@@ -98,7 +100,7 @@ impl World {
         fs::write(self.folder.join("mgp.toml"), allowing(config, &self.folder)).unwrap();
     }
 
-    /// Stops the kernel and starts another one with the same state.
+    /// Stops the kernel, and starts another one with the same state.
     pub(crate) async fn restart(&mut self) {
         self.kernel.stop().await;
         drop(std::mem::replace(&mut self.kernel, Kernel::builder().build().await.unwrap()));
@@ -110,7 +112,7 @@ impl World {
                     self.kernel = kernel;
                     return;
                 }
-                // The folder is free when the kernel before has ended.
+                // The state folder stays locked until the previous kernel has ended.
                 Err(error) => in_use = error.to_string(),
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -128,12 +130,12 @@ impl World {
         runs.map_or(0, |runs| runs.lines().count())
     }
 
-    /// Replaces the program by another one.
+    /// Replaces the program with a different one.
     pub(crate) fn change_program(&self) {
         let program = self.folder.join("teller");
         let mut bytes = fs::read(&program).unwrap();
         bytes.push(0);
-        // A running program cannot be overwritten.
+        // Removed first, because the file of a running program cannot be overwritten.
         fs::remove_file(&program).unwrap();
         fs::write(&program, bytes).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -143,7 +145,7 @@ impl World {
         self.kernel.servers().into_iter().find(|server| server.id == id)
     }
 
-    /// Waits until the tools of a server are known.
+    /// Waits until the kernel knows the tools of a server.
     pub(crate) async fn knows(&self, id: &str) {
         until("its tools are known", async || self.kernel.index().tools_of(id).len() == 2).await;
     }
@@ -164,7 +166,7 @@ impl World {
         builder.era(EraChoice::Legacy).connect(here.reader, here.writer).await.unwrap()
     }
 
-    /// Grants an agent a tool, without confirmations.
+    /// Grants an agent access to a tool, without confirmations.
     pub(crate) async fn grant(&self, agent: &str, server: &str, tool: &str) {
         let mut grant =
             AccessGrantParams::new(EntryType::ToolGrant, agent, server, AccessPermission::Allow);
@@ -174,7 +176,7 @@ impl World {
         self.kernel.governance().access().grant(&operator, grant).await.unwrap();
     }
 
-    /// Connects an agent that may register and deregister servers.
+    /// Connects the agent `ada`, which may register and deregister servers.
     pub(crate) async fn registrar(&self) -> Client {
         self.grant("ada", "mgp", "mgp.discovery.register").await;
         self.grant("ada", "mgp", "mgp.discovery.deregister").await;
@@ -204,13 +206,13 @@ pub(crate) async fn register(
     client.mgp().discovery_register(params).await
 }
 
-/// Returns the open approvals.
+/// Returns the pending approvals.
 pub(crate) async fn waiting(operator: &Client) -> Vec<KernelApproval> {
     let all = operator.request::<KernelApprovals>(&KernelApprovalsParams::new()).await.unwrap();
     all.approvals.into_iter().filter(|one| one.state == "open").collect()
 }
 
-/// Calls a tool; returns its text or the code of its refusal.
+/// Calls a tool; returns the text of the result, or the code of the refusal.
 pub(crate) async fn text(client: &Client, tool: &str) -> Result<String, i32> {
     let result = client.call(tool).await.map_err(|error| error.code().0)?;
     let text = serde_json::to_value(&result).unwrap();

@@ -1,5 +1,5 @@
-//! Two hundred servers, most of them broken in fifteen ways: the others work, and doctor names a remedy for each
-//! broken one.
+//! Test of two hundred servers, most of which are broken in one of fifteen ways: the other servers work, and `mgp
+//! doctor` names a remedy for each broken one.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,20 +14,20 @@ use crate::chaos::{A_CHECK, rounds};
 use crate::program::program;
 use crate::world::{Host, World, text, within, within_time};
 
-/// The number of broken servers of each kind: a few in a test run, ten in the acceptance check.
+/// Returns the number of broken servers of each kind: few in an ordinary test run, ten in the acceptance check.
 fn of_a_kind() -> usize {
     if rounds() < A_CHECK { 3 } else { 10 }
 }
 
-/// The number of working servers.
+/// Returns the number of working servers.
 fn work() -> usize {
     of_a_kind() * WORK
 }
 
-/// The number of working servers for one of each kind; their ids are short, because longer ones could look alike.
+/// The number of working servers per broken server of one kind; their ids are short, because long ids could look alike.
 const WORK: usize = 5;
 
-/// The kinds of broken servers, with their entries.
+/// The kinds of broken servers, with their configuration entries.
 const BROKEN: [(&str, &str); 15] = [
     ("nowhere", r#"command = "no-such-program-of-ours""#),
     ("path", r#"command = "/no/such/program""#),
@@ -74,7 +74,7 @@ url = "http://127.0.0.1:9/mcp""#,
     ),
 ];
 
-/// Configures all servers, mixed.
+/// Writes a configuration with all servers, mixed.
 fn configured(world: &World) {
     fs::write(world.folder.join("plain.txt"), "no program").unwrap();
     let echo = program("echo");

@@ -1,5 +1,5 @@
-//! SIGKILL of the kernel, of its child and of the keeper of the child during calls: acknowledged changes survive,
-//! everything works again soon, and no process is left behind.
+//! Test that kills the kernel, its server and the server's keeper with SIGKILL during calls: acknowledged changes
+//! survive, calls soon work again, and no process is left behind.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -23,27 +23,30 @@ use crate::world::{Host, World, kill, lives, stat, within};
 /// The number of concurrent clients.
 const CLIENTS: usize = 8;
 
-/// The rounds per state folder, so that recovery is tested with long logs too.
+/// The number of rounds per state folder; several, so that recovery is also tested with long logs.
 const A_FOLDER: usize = 20;
 
-/// The rounds from which on this is the acceptance check with its bounds; fewer run beside other tests.
+/// From this number of rounds on, the test is the acceptance check and enforces its time bounds; an ordinary run has
+/// fewer.
 pub(crate) const A_CHECK: usize = 100;
 
-/// Two tools of one server: `echo` is harmless, the other may write files.
+/// Configuration of the server's two tools: `echo` is harmless, the other one may write files.
 const MORE: &str = "risk = { tool_00000 = \"moderate\" }\npermissions = [\"filesystem.read\", \"filesystem.write\"]\n[kernel.registration]\nprograms = [\"/bin/cat\"]\nenv = [\"MGP_TEST_*\"]\n";
 
-/// The target of a round.
+/// The process that a round kills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kill {
     Child,
     Kernel,
     Keeper,
-    /// The kernel, while it handles the exit of its child.
+    /// The kernel, while it handles the exit of its server.
     Both,
 }
 
 impl Kill {
-    /// A child is killed once in the life of a kernel, so that it is started again after the shortest wait.
+    /// Returns the target of a round.
+    ///
+    /// A kernel restarts its server only once in its life, so that the restart has the shortest back-off delay.
     fn of(round: usize) -> Self {
         [Self::Child, Self::Kernel, Self::Keeper, Self::Both][round % 4]
     }
@@ -53,20 +56,21 @@ impl Kill {
     }
 }
 
-/// Acknowledged changes, as words that the log contains; that of a call is its trace.
+/// The changes that the kernel has acknowledged, as words that the audit log must contain; a call's word is its trace
+/// id.
 #[derive(Default)]
 struct Acknowledged {
-    /// Grants, decisions, and calls with side effects: each is recorded before its answer.
+    /// Grants, decisions, and calls with side effects: each is recorded before its response is sent.
     kept: Mutex<Vec<String>>,
-    /// Harmless calls, in the order of each client; they are recorded after their answer.
+    /// Harmless calls, in the order of each client; they are recorded after their response is sent.
     quick: Mutex<BTreeMap<String, Vec<String>>>,
     grants: Mutex<Vec<String>>,
-    /// The last acknowledged decision, and the last requested one.
+    /// The number of the last acknowledged decision, and of the last requested one.
     decided: Mutex<(usize, usize)>,
     registered: Registered,
 }
 
-/// The figures of all rounds.
+/// The totals of all rounds.
 #[derive(Default)]
 struct Figures {
     kept: usize,
@@ -79,7 +83,7 @@ struct Figures {
     ready: Vec<Duration>,
 }
 
-/// The number of rounds.
+/// Returns the number of rounds, from the environment variable `ROUNDS`.
 pub(crate) fn rounds() -> usize {
     std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4)
 }
@@ -150,18 +154,18 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
     figures.approvals += approvals;
 }
 
-/// A kernel from its start until it is killed, with its clients.
+/// A kernel from its start until it is killed, and its clients.
 struct Life {
     kernel: u32,
     hosts: Vec<Host>,
-    /// The host that checks whether calls work.
+    /// The host that measures when calls work again.
     probe: Host,
-    /// Set if the kernel also serves HTTP; half of the clients then use it.
+    /// Set if the kernel also serves HTTP, over which half of the clients then call.
     serving: Option<Serving>,
 }
 
 impl Life {
-    /// Starts a kernel and waits until a call is answered.
+    /// Starts a kernel, and waits until it answers a call.
     fn begin(world: &World, number: usize) -> Self {
         let serving = number.is_multiple_of(2).then(|| Serving::start(world, &["--no-auth"]));
         let hosts = if serving.is_some() { CLIENTS / 2 } else { CLIENTS };
@@ -179,7 +183,9 @@ impl Life {
         fs::read_dir(format!("/proc/{}/fd", self.kernel)).map_or(usize::MAX, Iterator::count)
     }
 
-    /// Kills a process during calls and decisions; returns the time until a call is answered again.
+    /// Kills a process during calls and decisions.
+    ///
+    /// Returns the time until a call is answered again; `None` if the kernel itself is killed.
     fn round(
         &mut self,
         world: &World,
@@ -209,7 +215,7 @@ impl Life {
                 let kept = |word| acknowledged.kept.lock().unwrap().push(word);
                 acknowledged.registered.load(world, hands, round, ends, kept)
             });
-            // Varies the moment of the kill.
+            // Varies the moment of the kill from round to round.
             thread::sleep(Duration::from_millis(60 + (round as u64 * 37) % 90));
             let begun = Instant::now();
             let ready = match killed {
@@ -234,7 +240,7 @@ impl Life {
         })
     }
 
-    /// The keeper and the server.
+    /// Returns the process ids of the keeper and of the server.
     fn child(&self, world: &World) -> (u32, u32) {
         let both = within(|| Some(Self::pair(world)).filter(|both| both.len() == 2));
         let is_keeper = |pid: &&u32| stat(**pid).is_some_and(|(_, of)| of == self.kernel);
@@ -242,7 +248,7 @@ impl Life {
         (keeper, *both.iter().find(|pid| **pid != keeper).unwrap())
     }
 
-    /// The processes of configured servers.
+    /// Returns the processes of configured servers, without those of registered ones.
     fn pair(world: &World) -> Vec<u32> {
         let mut all = world.marked();
         all.retain(|pid| {
@@ -252,7 +258,7 @@ impl Life {
         all
     }
 
-    /// Checks that nothing is left of it.
+    /// Checks that the killed kernel has left behind no processes and only its state files.
     fn ends(mut self, world: &World) {
         world.nothing_is_left();
         for host in self.hosts.iter_mut().chain([&mut self.probe]) {
@@ -260,7 +266,7 @@ impl Life {
         }
         drop(self.serving.take());
         within(|| (!lives(self.kernel)).then_some(()));
-        // Only state, locks, and a socket that the next kernel replaces.
+        // Only state and lock files may be left, and a socket that the next kernel replaces.
         for entry in fs::read_dir(world.state()).unwrap().flatten() {
             let name = entry.file_name().into_string().unwrap();
             let known = ["audit", "digest.key", "kernel.l", "mgp.sock", "start.lock", "state.db"];
@@ -269,7 +275,7 @@ impl Life {
     }
 }
 
-/// A caller, until the round ends.
+/// A client that calls tools until the round ends.
 struct Caller<'a> {
     name: String,
     acknowledged: &'a Acknowledged,
@@ -284,7 +290,7 @@ impl Caller<'_> {
             match host.call_as(&word, tool, &arguments) {
                 Ok(answer) => self.answered(call, word, &answer),
                 Err(Value::Null) => return,
-                // The server is restarting.
+                // The call failed, because the server is restarting.
                 Err(_) => thread::sleep(Duration::from_millis(5)),
             }
             if self.ends.load(Ordering::Acquire) {
@@ -297,7 +303,7 @@ impl Caller<'_> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let client = Client::builder("http", "1").connect_url(url).await;
-            // The kernel may be dead already.
+            // The connection fails if the kernel has already been killed.
             let Ok(client) = client else { return };
             for call in 0_u64.. {
                 let word = format!("{}-{call}", self.name);
@@ -339,7 +345,7 @@ fn asked(call: u64, word: &str) -> (&'static str, Value) {
     ("tool_00000", json!({"path": word, "mode": "read"}))
 }
 
-/// Grants access until the round ends.
+/// Grants access to new agents until the round ends.
 fn grant(mut operator: Wire, round: usize, acknowledged: &Acknowledged, ends: &AtomicBool) {
     for number in 0.. {
         let agent = format!("w-agent-{round}-{number}");
@@ -383,7 +389,7 @@ fn because(number: usize) -> String {
     format!("w-because-{number}")
 }
 
-/// The words that the log contains.
+/// The words that the audit log contains.
 #[derive(Default)]
 struct Log {
     bytes: usize,
@@ -391,7 +397,7 @@ struct Log {
 }
 
 impl Log {
-    /// Reads new records.
+    /// Reads the records that were added since the last call.
     fn read(&mut self, world: &World) {
         let mut files: Vec<_> =
             fs::read_dir(world.state().join("audit")).unwrap().flatten().collect();
@@ -405,8 +411,10 @@ impl Log {
     }
 }
 
-/// Checks that the state and the log contain every acknowledged change; returns the number of records, and of
-/// harmless calls that are missing, which must be the last ones of their callers.
+/// Checks that the state and the log contain every acknowledged change.
+///
+/// Returns the number of records, and the number of harmless calls that are not recorded; these must be the last calls
+/// of their client.
 async fn nothing_is_lost(
     world: &World,
     acknowledged: &Acknowledged,
@@ -425,7 +433,7 @@ async fn nothing_is_lost(
     let decisions = governance.permissions().list(&operator, Some(&echo)).await.unwrap();
     let (decided, tried) = *acknowledged.decided.lock().unwrap();
     let last = decisions.first().and_then(|decision| decision.justification.clone());
-    // A request without an answer may have been carried out.
+    // The kernel may have carried out a request that it could no longer answer.
     let mut may = (decided..=tried).map(because);
     assert!(
         decided == 0 || may.any(|one| last.as_ref() == Some(&one)),

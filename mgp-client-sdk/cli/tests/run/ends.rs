@@ -1,4 +1,4 @@
-//! The end of the kernel and of its children.
+//! Tests of the end of a kernel, of its servers, and of their child processes.
 
 use std::fs;
 use std::process::Stdio;
@@ -10,26 +10,26 @@ use tokio::time::Instant;
 use crate::program::program;
 use crate::world::{World, exists, kill, lives, rss, stat, within};
 
-/// A server whose processes leave their group, their session and their parent.
+/// Returns the script of a server whose child processes leave its process group, its session, and their parent.
 fn stubborn() -> String {
     format!("setsid sleep 301 & (setsid sleep 302 &) ; sleep 303 & exec {}", program("echo"))
 }
 
-/// A configuration with such a server.
+/// Creates a world whose configuration has such a server.
 fn grown() -> World {
     let world = World::empty();
     world.config(&world.server("echo", &stubborn()));
     world
 }
 
-/// The number of processes: the server, three others, and the keeper.
+/// The number of processes per server: the server, its three child processes, and the keeper.
 const ALL: usize = 5;
 
 fn all(world: &World) -> Vec<u32> {
     within(|| Some(world.marked()).filter(|all| all.len() == ALL))
 }
 
-/// Returns the keeper and the server.
+/// Returns the process ids of the keeper and of the server.
 fn keeper(world: &World, kernel: u32) -> (u32, u32) {
     let all = all(world);
     let parent = |pid: u32| stat(pid).map(|(_, parent)| parent);
@@ -60,7 +60,7 @@ fn nothing_outlives_a_kernel_that_is_killed() {
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
-/// The sockets of a process.
+/// Returns the open sockets of a process.
 fn sockets(pid: u32) -> Vec<String> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let open = open.filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -90,7 +90,7 @@ fn a_call_whose_kernel_is_killed_is_answered_and_the_lists_are_reported_as_chang
     host.echoes("there");
     let kernel = world.kernel().unwrap();
     for pid in world.marked() {
-        // The next call is not answered.
+        // The server is suspended, so that the next call gets no response.
         kill("-STOP", pid);
     }
     let killing = std::thread::spawn(move || {
@@ -142,7 +142,7 @@ async fn a_signal_or_the_end_of_input_stops_the_kernel_in_order() {
         };
         assert_eq!(ended.code(), Some(0), "{how}");
         println!("{how}: {:?}", begun.elapsed());
-        // Already, not some time later.
+        // Checked immediately, because everything must have ended before the kernel exits.
         assert!(world.marked().is_empty(), "{how}");
         assert!(!exists(&file) && !exists(&world.socket()), "{how}");
         assert!(Governance::verify(world.state()).await.unwrap() > 0, "{how}");
@@ -160,7 +160,7 @@ fn a_second_signal_ends_a_slow_stop() {
     host.echoes("there");
     let kernel = host.child.id();
     kill("-TERM", kernel);
-    // Two signals at the same time are merged by the system.
+    // The test waits between the signals, because the system merges two equal pending signals.
     within(|| (!exists(&world.socket())).then_some(()));
     std::thread::sleep(Duration::from_millis(100));
     kill("-TERM", kernel);

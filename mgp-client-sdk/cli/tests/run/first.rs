@@ -1,4 +1,4 @@
-//! The first ten minutes: each error is one clear line with the remedy.
+//! Tests of errors that a new user is likely to meet: each must be one clear line with the remedy.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::world::{Host, World, exists, kill, lives, text, within};
 
-/// Runs `mgp serve` to its end and checks its exit code and its one line of error.
+/// Runs `mgp serve` until it exits; checks its exit code and that its only line of output contains the texts.
 #[track_caller]
 fn check(world: &World, args: &[&str], code: i32, expected: &[&str]) {
     reply(&world.output(args), code, expected);
@@ -31,7 +31,7 @@ fn reply(output: &Output, code: i32, expected: &[&str]) {
     }
 }
 
-/// Builds a command with the state of this folder.
+/// Builds a command of `mgp` with the state of this world.
 fn command(world: &World, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
     command.args(args).arg("--state").arg(world.state()).stdin(Stdio::null());
@@ -43,7 +43,7 @@ fn as_a_person(world: &World, way: &[&str]) -> Output {
     let mut command = world.mgp(way);
     if rustix::process::geteuid().is_root() {
         let unprivileged = 65_534;
-        // The build folder may be private to its owner.
+        // Copied, because the build folder may not be accessible to other users.
         let program = world.config_file().with_file_name("mgp");
         if !program.exists() {
             fs::copy(env!("CARGO_BIN_EXE_mgp"), &program).unwrap();
@@ -58,12 +58,12 @@ fn as_a_person(world: &World, way: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// Makes a folder readable for all and writable for none.
+/// Makes a folder readable for all users and writable for none.
 fn sealed(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
 }
 
-/// The three modes, which report the same errors.
+/// The three modes of `mgp serve`, which must report the same errors.
 const WAYS: [&[&str]; 3] =
     [&["--stdio"], &["--stdio", "--standalone"], &["--http", "127.0.0.1:0", "--no-auth"]];
 
@@ -133,7 +133,7 @@ fn a_socket_that_a_dead_kernel_left() {
     let world = World::new("");
     fs::create_dir(world.state()).unwrap();
     fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
-    // The file of a dropped listener stays.
+    // Dropping a listener does not remove its socket file, so the file looks as if a killed kernel had left it.
     drop(UnixListener::bind(world.socket()).unwrap());
     for way in [&["--standalone"][..], &["--linger", "0"]] {
         let mut host = world.host(way);
@@ -194,7 +194,7 @@ fn two_kernels_on_one_folder() {
     for way in &WAYS[1..] {
         check(&world, way, 1, &["uses", &pid, "mgp stop", "--state DIR"]);
     }
-    // A host uses the running kernel.
+    // With plain `--stdio`, a second host shares the running kernel.
     let mut second = world.host(&[]);
     second.echoes("shared");
 }
@@ -291,7 +291,7 @@ fn a_state_of_another_user() {
 fn a_configuration_that_may_not_be_read() {
     let world = World::new("");
     fs::set_permissions(world.config_file(), fs::Permissions::from_mode(0o000)).unwrap();
-    // Every user can create the state, and none can read the configuration.
+    // Every user can create the state in this folder, but no user can read the configuration.
     fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o777)).unwrap();
     for way in WAYS {
         reply(&as_a_person(&world, way), 1, &["may not read", "mgp.toml", "chmod u+r"]);
@@ -344,7 +344,7 @@ fn an_agent_that_was_granted_nothing() {
     let refused = host.call("mgp_tools_call", &asked).unwrap_err().to_string();
     assert!(refused.contains("`ada` has no access to `echo`"), "{refused}");
     assert!(refused.contains("ask an operator for access"), "{refused}");
-    // The operator sees the same, with the reason and the command.
+    // `mgp why` shows the operator the same reason, and the command that grants access.
     let why = command(&world, &["why", "ada", "echo.echo"]).output().unwrap();
     assert!(text(&why.stdout).contains("`mgp access grant ada echo`"), "{why:?}");
     let output = command(&world, &["tools", "ls", "--agent", "ada"]).output().unwrap();

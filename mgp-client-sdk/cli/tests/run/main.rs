@@ -1,4 +1,5 @@
-//! `mgp serve` as people and hosts use it: one kernel for many hosts, its end, the end of its children, and its errors.
+//! Tests of `mgp serve` as people and hosts use it: one kernel for many hosts, the end of kernel and servers, and
+//! errors.
 
 #![cfg(target_os = "linux")]
 #![expect(

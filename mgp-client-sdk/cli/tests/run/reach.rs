@@ -1,4 +1,4 @@
-//! The bounds of `mgp.toml` as a host meets them: results, listed tools, and calls.
+//! Tests of the limits in `mgp.toml` as a host notices them: on results, listed tools, and calls.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::serving::Serving;
 use crate::world::{Host, World, kill, within, within_time};
 
-/// A server whose tools return the content of files.
+/// A shell script of a server whose tools return the contents of files.
 const SERVER: &str = r#"
 while IFS= read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -30,7 +30,7 @@ while IFS= read -r line; do
 done
 "#;
 
-/// Creates a world whose server has these tools with their results, and more lines of configuration.
+/// Creates a world whose server has these tools with these results, and further lines of configuration.
 fn world(tools: &[(&str, Value)], more: &str) -> World {
     let world = World::empty();
     let folder = &world.folder;
@@ -62,7 +62,7 @@ fn call(host: &mut Host, tool: &str, arguments: &Value) -> Result<Value, Value> 
     host.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
-/// Returns the blocks of a result without the note, and the handle in the note.
+/// Returns the content of a result without the note that the kernel appends, and the handle in that note.
 fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
     let mut blocks = result["content"].as_array().unwrap().clone();
     let note = blocks.last().and_then(|last| last["text"].as_str()).unwrap_or_default();
@@ -75,7 +75,7 @@ fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
     (blocks, Some(handle))
 }
 
-/// Calls a tool and reads its result to the end; no part may exceed the limits.
+/// Calls a tool and reads its result to the end, and checks that no part exceeds the limits.
 fn read_all(host: &mut Host, tool: &str, max_text: usize, max_data: usize) -> Vec<Value> {
     let mut result = call(host, tool, &json!({})).unwrap();
     let mut all = Vec::new();
@@ -94,7 +94,7 @@ fn read_all(host: &mut Host, tool: &str, max_text: usize, max_data: usize) -> Ve
         assert!(notes < 600, "{notes}");
         all.extend(part);
         let Some(handle) = handle else { return all };
-        // Hosts let a model call listed tools only.
+        // Alternates between a direct call and `mgp_tools_call`, because some hosts let a model call only listed tools.
         result = if all.len() % 2 == 0 {
             call(host, "mgp_read_more", &json!({"handle": handle})).unwrap()
         } else {
@@ -108,7 +108,7 @@ fn text(value: &str) -> Value {
     json!({"content": [{"type": "text", "text": value}]})
 }
 
-/// The default limits of results.
+/// The default limits of a result, for text and for binary data.
 const TEXT: usize = 64 << 10;
 const DATA: usize = 4 << 20;
 
@@ -200,7 +200,7 @@ fn a_small_catalogue_is_listed_as_it_is_and_a_large_one_is_searched() {
     configure(&world, "[kernel]\nsurface = \"search\"\n[agents.bob]\nsurface = \"direct\"\n");
     within(|| (listed(&mut ann) == meta).then_some(()));
     assert_eq!(listed(&mut agent(&world, "bob")), all);
-    // Beyond the limit all tools are listed only while that is shorter.
+    // Beyond `direct_tokens`, all tools are listed only while their list is shorter than that of the discovery tools.
     configure(&world, "[kernel]\ndirect_tokens = 0\n");
     within(|| (listed(&mut ann) == all).then_some(()));
     let many: Vec<_> = (0..200).map(|n| json!({"name": format!("tool_{n}"), "description": "Does one of many things", "inputSchema": {"type": "object"}})).collect();
@@ -214,7 +214,7 @@ fn calls(world: &World) -> usize {
     fs::read_to_string(world.folder.join("calls")).unwrap_or_default().lines().count()
 }
 
-/// Calls until a call is refused; returns the number of answers and the refusal.
+/// Repeats a call until it is refused; returns the number of answered calls and the refusal.
 fn exhaust(host: &mut Host, tool: &str) -> (usize, Value) {
     for answered in 0..50 {
         match call(host, tool, &json!({})) {
@@ -227,7 +227,7 @@ fn exhaust(host: &mut Host, tool: &str) -> (usize, Value) {
 
 #[test]
 fn limits_hold_across_a_reload_a_restart_and_a_kill() {
-    // Not across a change of the hour, at which the counts begin again.
+    // Counts start again at each full hour, so the test does not run across one.
     let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     while seconds() % 3600 > 3540 {
         std::thread::sleep(Duration::from_secs(5));
@@ -278,7 +278,7 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     refused(&error, 3000, "limits.calls_per_minute");
 }
 
-/// Returns the response to a request of a page, or an empty text if nothing listens.
+/// Sends a GET request and returns the response; empty if nothing listens at the address.
 fn get(address: &str, path: &str) -> String {
     let Ok(mut stream) = TcpStream::connect(address) else { return String::new() };
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -339,10 +339,41 @@ fn a_server_that_hangs_is_restarted() {
     let before = pid();
     let file = fs::read_to_string(world.config_file()).unwrap();
     world.config(&file.replace("[servers.mgp]", "health_interval = \"1s\"\n[servers.mgp]"));
-    // A change of the interval restarts the server.
+    // Changing the interval makes the kernel restart the server.
     let hung = within(|| pid().filter(|pid| Some(*pid) != before));
     within(|| ann.call("log", &json!({})).ok());
     kill("-STOP", u32::try_from(hung).unwrap());
     within_time(Duration::from_mins(1), || pid().filter(|pid| *pid != hung));
     within(|| ann.call("log", &json!({})).ok());
+}
+
+#[test]
+fn arguments_and_results_that_do_not_fit_their_schemas_are_refused_with_the_member() {
+    let rows = json!({"content": [], "structuredContent": {"rows": "many"}});
+    let world = world(&[("log", text("a")), ("rows", rows)], "");
+    let read_only = json!({"readOnlyHint": true});
+    let limited = json!({"type": "object", "properties": {"limit": {"type": "integer"}}, "required": ["limit"]});
+    let counted = json!({"type": "object", "properties": {"rows": {"type": "integer"}}});
+    let tools = json!({"tools": [
+        {"name": "log", "description": "Returns a file", "inputSchema": limited, "annotations": read_only},
+        {"name": "rows", "description": "Returns a file", "inputSchema": {"type": "object"}, "outputSchema": counted, "annotations": read_only},
+    ]});
+    fs::write(world.folder.join("tools.json"), tools.to_string()).unwrap();
+    let mut host = agent(&world, "ann");
+    within(|| host.call("log", &json!({"limit": 3})).ok());
+    let before = calls(&world);
+    let refused = |host: &mut Host, tool: &str, arguments: &Value, words: &str| {
+        let answer = call(host, tool, arguments).map_or_else(|error| error, |result| result);
+        let answer = answer.to_string();
+        assert!(answer.contains(words), "{answer}");
+    };
+    refused(&mut host, "log", &json!({"limit": "three"}), "`/limit`: ");
+    refused(&mut host, "log", &json!({}), "is a required property");
+    assert_eq!(calls(&world), before, "a refused call reached the server");
+    refused(&mut host, "rows", &json!({}), "output schema of `rows`: `/rows`: ");
+    configure(&world, "");
+    let config = fs::read_to_string(world.config_file()).unwrap();
+    world.config(&config.replace("[servers.mgp]", "check_arguments = false\n[servers.mgp]"));
+    within(|| host.call("log", &json!({})).ok());
+    within(|| call(&mut host, "rows", &json!({})).ok().filter(|result| result["isError"] != true));
 }

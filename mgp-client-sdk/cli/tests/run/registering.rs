@@ -1,4 +1,5 @@
-//! An agent registers servers and an operator approves them, while the kernel is killed.
+//! The registrations of the chaos test: an agent registers servers and an operator approves them while kernels are
+//! killed.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -9,13 +10,13 @@ use serde_json::{Value, json};
 use crate::wire::{Wire, agent};
 use crate::world::World;
 
-/// The number of servers that stay registered.
+/// The number of approved servers that are not deregistered again.
 const STAY: usize = 2;
 
-/// A variable of processes of registered servers.
+/// An environment variable that marks the processes of registered servers.
 pub(crate) const OTHER: &str = "MGP_TEST_OTHER=1";
 
-/// Acknowledged registrations.
+/// The acknowledged registrations, approvals and deregistrations.
 #[derive(Default)]
 pub(crate) struct Registered(Mutex<Known>);
 
@@ -28,7 +29,7 @@ struct Known {
     approvals: usize,
 }
 
-/// The connections of an operator and of the agent.
+/// The connections of an operator and of the agent that registers servers.
 pub(crate) struct Hands {
     operator: Wire,
     maker: Wire,
@@ -41,7 +42,7 @@ impl Hands {
 }
 
 impl Registered {
-    /// Registers, approves and deregisters until the round ends or the kernel is gone.
+    /// Registers, approves and deregisters servers until the round ends or the kernel is gone.
     pub(crate) fn load(
         &self,
         world: &World,
@@ -66,7 +67,7 @@ impl Registered {
                 return None;
             }
             let id = format!("w-registered-{round}-{number}");
-            // It never answers, but can be registered.
+            // `/bin/cat` never answers MCP messages, but it can be registered.
             let mark = world.folder.to_str();
             let asked = json!({
                 "id": id, "command": "/bin/cat", "justification": "chaos",
@@ -92,7 +93,7 @@ impl Registered {
                     known.approved.insert(server.unwrap().to_owned())
                 });
             }
-            // It may be removed at once.
+            // A server may be deregistered right after its approval.
             while let Some(id) = self.change(|known| {
                 let more = known.approved.len() > STAY;
                 if more { known.approved.pop_first() } else { None }
@@ -122,7 +123,7 @@ impl Registered {
             assert!(runs.contains(id), "the approval of {id} is lost: {servers}");
         }
         for id in &known.waiting {
-            // An approval without an answer may have been carried out.
+            // The kernel may have carried out an approval that it could no longer answer.
             assert!(waits.contains(id) || runs.contains(id), "{id} is lost: {waiting} {servers}");
         }
         for id in &known.gone {
@@ -130,7 +131,7 @@ impl Registered {
         }
     }
 
-    /// Returns the number of acknowledged registrations and approvals.
+    /// Returns the numbers of acknowledged registrations and approvals.
     pub(crate) fn count(&self) -> (usize, usize) {
         let known = self.0.lock().unwrap();
         (known.registrations, known.approvals)

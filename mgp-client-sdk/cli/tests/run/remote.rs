@@ -1,5 +1,5 @@
-//! A server at a URL that is away, restarts, loses sessions, refuses, fails and hangs: it comes back by itself, and
-//! meanwhile the list of servers has the reason.
+//! Tests of an HTTP server that is down, restarts, loses sessions, refuses, fails or hangs: the kernel reconnects by
+//! itself, and meanwhile `mgp servers ls` shows the reason.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,9 +13,10 @@ use tokio::time::Instant;
 use crate::wire::Wire;
 use crate::world::{Host, World, within};
 
-/// The time in which a server that is well again must answer calls.
+/// The time within which calls must work again after the server has recovered.
 const BACK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A way in which the server misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ailment {
     Away,
@@ -23,7 +24,7 @@ enum Ailment {
     Hangs,
 }
 
-/// A legacy server with sessions, which behaves as the script has it.
+/// A legacy HTTP server with sessions, which misbehaves as the test demands.
 struct RemoteServer {
     address: SocketAddr,
     script: Arc<Mutex<Script>>,
@@ -32,33 +33,33 @@ struct RemoteServer {
 #[derive(Default)]
 struct Script {
     ailment: Option<Ailment>,
-    /// The number of starts, which is in the id of each session.
+    /// The number of starts, which is part of each session id.
     starts: u32,
-    /// The requests that were received.
+    /// The number of received requests.
     requests: u32,
 }
 
 impl RemoteServer {
-    /// Reserves an address; nothing is there yet.
+    /// Reserves an address without listening on it.
     fn new() -> Self {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let script = Script { ailment: Some(Ailment::Away), ..Script::default() };
         Self { address, script: Arc::new(Mutex::new(script)) }
     }
 
-    /// Sets what is wrong with the server.
+    /// Makes the server misbehave, or work again with `None`.
     fn suffer(&self, ailment: Option<Ailment>) {
         let before = std::mem::replace(&mut self.script.lock().unwrap().ailment, ailment);
         if before == Some(Ailment::Away) && ailment != before {
             self.start();
         } else if ailment == Some(Ailment::Away) && before != ailment {
-            // Wakes the listener, which then ends.
+            // A connection wakes the listener thread, which then ends.
             let _ = TcpStream::connect(self.address);
             within(|| TcpStream::connect(self.address).is_err().then_some(()));
         }
     }
 
-    /// Starts the server again, which forgets all sessions.
+    /// Restarts the server, which thereby forgets all sessions.
     fn restart(&self) {
         self.suffer(Some(Ailment::Away));
         self.suffer(None);
@@ -135,7 +136,7 @@ fn answer(head: &str, body: &Value, session: &str) -> (u16, Value) {
         }));
     }
     if !head.contains(&format!("mcp-session-id: {session}\r")) {
-        // As the official SDKs answer a session they do not know.
+        // The official SDKs answer an unknown session with this error.
         let error = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
         return (400, json!({"jsonrpc": "2.0", "id": null, "error": error}));
     }
@@ -170,7 +171,7 @@ fn hail(host: &mut Host) -> Result<String, Value> {
     host.call("far.hail", &json!({}))
 }
 
-/// Calls the tool until it answers, and returns how long that took.
+/// Calls the tool until it succeeds, and returns the time this took.
 fn is_back(host: &mut Host) -> Duration {
     let begun = Instant::now();
     within(|| hail(host).ok());

@@ -1,4 +1,4 @@
-//! A kernel at an address.
+//! A kernel that serves HTTP.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::world::World;
 
-/// `mgp serve --http` at a free port, killed when this is dropped.
+/// A running `mgp serve --http` at a free port; dropping this value kills it.
 pub(crate) struct Serving {
     pub(crate) kernel: Child,
     ready: Value,
 }
 
 impl Serving {
-    /// Starts it and waits until it serves.
+    /// Starts the kernel, and waits until it serves.
     pub(crate) fn start(world: &World, args: &[&str]) -> Self {
-        // Left by a killed kernel.
+        // A killed kernel may have left its ready file.
         let _ = fs::remove_file(world.ready_file());
         let kernel = world
             .mgp(&["--http", "127.0.0.1:0", "--ready-file"])

@@ -1,4 +1,4 @@
-//! One kernel for many hosts.
+//! Tests of one kernel that many hosts share.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -25,7 +25,7 @@ fn hosts_that_start_together_share_one_kernel_which_stops_after_them() {
     for host in &mut hosts {
         host.echoes("hello");
     }
-    // One kernel, one child.
+    // All hosts share one kernel, which has started the server once.
     assert_eq!(world.kernel(), Some(kernel));
     let keepers =
         world.marked().iter().filter(|pid| crate::world::stat(**pid).unwrap().1 == kernel).count();
@@ -185,7 +185,7 @@ fn a_shim_reports_the_kernel_it_found() {
     fs::write(&other, "").unwrap();
     let mut command = world.mgp(&["--stdio", "--ready-file", world.ready_file().to_str().unwrap()]);
     let command = command.arg("--config").arg(&other).stdin(Stdio::piped()).stdout(Stdio::null());
-    // The option is given twice.
+    // The command already has a `--config`, and clap refuses the option a second time.
     assert_eq!(command.stderr(Stdio::null()).status().unwrap().code(), Some(2));
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mgp"));
     let mut shim = command
@@ -228,7 +228,7 @@ fn a_host_that_still_writes_when_its_kernel_ends_is_served_by_the_next_one() {
         input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n").unwrap();
         input
     });
-    // Unread answers fill the shim, so the writes of the host block too.
+    // The test reads no output of the shim, so the shim's buffers fill up and the host's writes block.
     let mut before = 0;
     within(|| {
         thread::sleep(Duration::from_millis(200));

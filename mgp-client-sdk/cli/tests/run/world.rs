@@ -1,4 +1,4 @@
-//! A state folder, hosts on standard streams, and the processes of the system.
+//! The fixture of these tests: a state folder, hosts that run `mgp serve --stdio`, and functions about processes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,14 +18,14 @@ use crate::wire::{OPERATOR, Wire, initialize_params};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A folder with a configuration and a state; dropping it ends the kernel.
+/// A folder with a configuration and a state; dropping this value kills the kernel.
 pub(crate) struct World {
     pub(crate) folder: PathBuf,
     _temp: TempDir,
 }
 
 impl World {
-    /// Creates a folder with the server `echo`, open to every agent, and more lines of configuration.
+    /// Creates a folder with the server `echo`, open to every agent, and further lines of configuration.
     pub(crate) fn new(more: &str) -> Self {
         let script = format!("exec {}", program("echo"));
         let this = Self::empty();
@@ -58,7 +58,7 @@ impl World {
         self.folder.join("ready.json")
     }
 
-    /// Returns the entry of a server that is a shell script; all its processes carry our mark.
+    /// Returns the entry of a server that runs a shell script; an environment variable marks all its processes.
     pub(crate) fn server(&self, id: &str, script: &str) -> String {
         let mark = self.folder.display();
         format!(
@@ -72,26 +72,26 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
         command.arg("serve").arg("--config").arg(self.config_file());
         command.arg("--state").arg(self.state()).args(args);
-        // Settings of the environment of the tests must not apply.
+        // Settings in the environment of the test run must not apply.
         for name in ["MGP_STATE", "MGP_CONFIG", "MGP_CONFIG_PATH", "MGP_LOG"] {
             command.env_remove(name);
         }
         command
     }
 
-    /// Runs it to its end, without a host.
+    /// Runs `mgp serve` without a host until it exits.
     pub(crate) fn output(&self, args: &[&str]) -> Output {
         self.mgp(args).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Starts a host and initializes MCP.
+    /// Starts a host, and performs the MCP handshake.
     pub(crate) fn host(&self, args: &[&str]) -> Host {
         let mut host = Host::start(self, args);
         host.hello();
         host
     }
 
-    /// Returns the kernel that uses the state.
+    /// Returns the process id of the kernel that uses the state folder.
     pub(crate) fn kernel(&self) -> Option<u32> {
         let pid = fs::read_to_string(self.state().join("kernel.lock")).ok()?.trim().parse().ok()?;
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -100,7 +100,7 @@ impl World {
         (lives(pid) && line.windows(state.len()).any(|part| part == state)).then_some(pid)
     }
 
-    /// Returns the processes that our servers have started, and their keepers.
+    /// Returns the processes that this world's servers have started, and their keepers.
     pub(crate) fn marked(&self) -> Vec<u32> {
         let mark = format!("MGP_TEST_MARK={}", self.folder.display());
         let mut marked = Vec::new();
@@ -117,22 +117,22 @@ impl World {
         marked
     }
 
-    /// Waits until no process of our servers is left.
+    /// Waits until no process of this world's servers is left.
     pub(crate) fn nothing_is_left(&self) {
         within(|| self.marked().is_empty().then_some(()));
     }
 
-    /// Waits for the ready file and returns its line.
+    /// Waits for the ready file, and returns its content.
     pub(crate) fn ready(&self) -> Value {
         within(|| fs::read_to_string(self.ready_file()).ok()).parse().unwrap()
     }
 
-    /// Connects to the socket; returns the reply as an error if it is a refusal.
+    /// Connects to the local socket; returns the kernel's reply as an error if it refuses.
     pub(crate) fn connect(&self, hello: &str) -> Result<Wire, Value> {
         Wire::connect(&self.socket(), hello)
     }
 
-    /// Connects and initializes MCP.
+    /// Connects to the local socket, and performs the MCP handshake.
     pub(crate) fn wire(&self, hello: &str) -> Wire {
         Wire::open(&self.socket(), hello)
     }
@@ -150,7 +150,7 @@ impl Drop for World {
     }
 }
 
-/// A host that started `mgp serve --stdio`.
+/// A host that has started `mgp serve --stdio`.
 pub(crate) struct Host {
     pub(crate) child: Child,
     input: Option<ChildStdin>,
@@ -163,12 +163,13 @@ impl Host {
     pub(crate) fn start(world: &World, args: &[&str]) -> Self {
         let mut command = world.mgp(&["--stdio"]);
         command.args(args);
-        // Tests signal a standalone kernel as their child.
+        // A standalone kernel must be a direct child, so that tests can send it signals.
         let is_kernel = args.contains(&"--standalone");
         Self::spawn(if is_kernel { command } else { below_host(&command) })
     }
 
-    /// Starts a kernel below a host that is not this process, which can then act as an operator.
+    /// Starts a standalone kernel below a host that is not the test process, so that the test process may act as an
+    /// operator.
     pub(crate) fn standalone(world: &World, args: &[&str]) -> Self {
         let mut command = world.mgp(&["--stdio", "--standalone"]);
         let mut host = Self::spawn(below_host(command.args(args)));
@@ -202,7 +203,7 @@ impl Host {
         self.input.as_mut().is_some_and(|input| input.write_all(line.as_bytes()).is_ok())
     }
 
-    /// Sends a request; returns its result or its error, which is null if the peer is gone.
+    /// Sends a request; returns its result or its error, which is null if the peer has exited.
     pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
         self.next += 1;
         let line = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
@@ -227,12 +228,12 @@ impl Host {
         }
     }
 
-    /// Calls a tool; returns its text or its error.
+    /// Calls a tool; returns the text of its result, or its error.
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Result<String, Value> {
         self.called(&json!({"name": tool, "arguments": arguments}))
     }
 
-    /// Calls a tool with a trace, which is recorded in the audit log.
+    /// Calls a tool with a trace id, which the audit log then contains.
     pub(crate) fn call_as(
         &mut self,
         trace: &str,
@@ -249,12 +250,12 @@ impl Host {
         if result["isError"] == true { Err(result) } else { Ok(text) }
     }
 
-    /// Returns the methods of the notifications that were read so far.
+    /// Returns the methods of the notifications received since the last call.
     pub(crate) fn notified(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notified)
     }
 
-    /// Makes `echo` repeat a word, as soon as the tool is listed.
+    /// Calls `echo` with a word until the tool answers, and checks the answer.
     pub(crate) fn echoes(&mut self, word: &str) {
         let until = Instant::now() + TIMEOUT;
         loop {
@@ -266,12 +267,12 @@ impl Host {
         }
     }
 
-    /// Closes its input, and waits for its exit.
+    /// Closes the standard input of `mgp serve`, and waits until it exits.
     pub(crate) fn leave(mut self) -> ExitStatus {
         self.end()
     }
 
-    /// Closes the input of a host that is still used, and waits for its exit.
+    /// Does the same as [`leave`](Self::leave), but does not consume the host.
     pub(crate) fn end(&mut self) -> ExitStatus {
         self.input = None;
         self.wait()
@@ -289,13 +290,13 @@ impl Drop for Host {
     }
 }
 
-/// Waits until a value exists.
+/// Waits until the closure returns a value.
 #[track_caller]
 pub(crate) fn within<T>(look: impl FnMut() -> Option<T>) -> T {
     within_time(TIMEOUT, look)
 }
 
-/// Waits as [`within`], with another time limit.
+/// Waits like [`within`], with another time limit.
 #[track_caller]
 pub(crate) fn within_time<T>(timeout: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + timeout;
@@ -325,7 +326,7 @@ pub(crate) fn kill(signal: &str, pid: u32) {
     let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
-/// Returns the resident and the anonymous memory of a process in KiB.
+/// Returns the resident and the anonymous memory of a process, in KiB.
 pub(crate) fn rss(pid: u32) -> Option<(u64, u64)> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let figure = |name: &str| {

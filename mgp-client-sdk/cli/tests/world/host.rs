@@ -1,18 +1,20 @@
-//! A host as a process of its own: the kernel refuses operators below the parent of a shim.
+//! Starts programs below a host process, because the kernel refuses operators whose ancestor started a shim, and the
+//! test process must be able to act as an operator.
 
 use std::process::Command;
 
-/// Passes the standard streams on to its one child; its own input is another, so it does not count as a wrapper.
+/// A script that starts a program as its only child and gives it the standard streams.
 ///
-/// In a subshell, because some shells redirect themselves while a command runs.
+/// The shell's own input is redirected, because a parent that shares its child's input counts as a wrapper, not as a
+/// host. The redirection is in a subshell, because some shells redirect themselves while a command runs.
 const SCRIPT: &str = "exec 3<&0 </dev/null; (exec \"$@\" <&3 3<&-); exit $?";
 
-/// Returns the arguments of `/bin/sh` that make it the host of a program.
+/// Returns the arguments with which `/bin/sh` becomes the host of a program.
 pub(crate) fn host_args(program: &str) -> [&str; 4] {
     ["-c", SCRIPT, "host", program]
 }
 
-/// Returns a command whose parent is a host, and not the process of the test.
+/// Returns a command whose parent is a host process and not the test process.
 pub(crate) fn below_host(command: &Command) -> Command {
     let mut host = Command::new("/bin/sh");
     host.args(host_args(command.get_program().to_str().unwrap())).args(command.get_args());

@@ -1,9 +1,9 @@
-//! The example servers of the workspace.
+//! Finds the example servers of the workspace.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Returns the path of an example of the server SDK; builds it if it does not exist.
+/// Returns the path of an example of `mgp-server-sdk`; builds the example if the file does not exist.
 pub(crate) fn program(name: &str) -> String {
     let folder = Path::new(env!("CARGO_BIN_EXE_mgp")).parent().unwrap();
     let path = folder.join("examples").join(name);

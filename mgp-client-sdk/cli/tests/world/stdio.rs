@@ -1,4 +1,5 @@
-//! A folder with a configuration and a state, hosts that run `mgp serve --stdio`, and commands of an operator.
+//! A fixture: a folder with a configuration and a state, hosts that run `mgp serve --stdio`, and commands of an
+//! operator.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use crate::host::host_args;
 
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
-/// The two servers of the flows; no call needs an approval.
+/// Configuration of the two servers that the tests use; calls of their tools need no approval.
 pub(crate) const DESK: &str = r#"
 [[servers]]
 id = "tool.terminal"
@@ -33,13 +34,13 @@ args = ["data"]
 default_policy = "opt-out"
 "#;
 
-/// The folder of a kernel; dropping it ends the kernel.
+/// The folder of a kernel; dropping this value kills the kernel.
 pub(crate) struct World {
     folder: TempDir,
 }
 
 impl World {
-    /// Creates a folder with a configuration; `{DIR}` is the folder, `{DESK}` and `{MGP}` are programs.
+    /// Creates a folder with a configuration, in which `{DIR}` is the folder, and `{DESK}` and `{MGP}` are programs.
     pub(crate) fn new(config: &str) -> Self {
         let this = Self { folder: mgp_testkit::temp_dir() };
         fs::create_dir(this.path("work")).unwrap();
@@ -53,7 +54,7 @@ impl World {
             .replace("{DIR}", self.folder.path().to_str().unwrap())
             .replace("{DESK}", mgp_testkit::program("desk").to_str().unwrap())
             .replace("{MGP}", env!("CARGO_BIN_EXE_mgp"));
-        // In one step, so that the kernel never reads half of it.
+        // Renamed in one step, so that the kernel never reads a half-written file.
         let new = self.write("mgp.toml.new", &config);
         fs::rename(new, self.path("mgp.toml")).unwrap();
     }
@@ -69,7 +70,7 @@ impl World {
         path
     }
 
-    /// Starts a host of an era as an agent.
+    /// Starts a host of an era that acts as an agent.
     pub(crate) async fn host(&self, agent: &str, era: Era, builder: ClientBuilder) -> Client {
         let era = if era == Era::Legacy { EraChoice::Legacy } else { EraChoice::Modern };
         let command = ChildCommand::new("/bin/sh")
@@ -82,7 +83,7 @@ impl World {
         builder.era(era).spawn(command).await.unwrap()
     }
 
-    /// Builds a command of an operator.
+    /// Builds a command of `mgp` that runs as an operator.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
         command
@@ -96,13 +97,13 @@ impl World {
         command
     }
 
-    /// Runs a command that must succeed without output.
+    /// Runs a command that must succeed and print nothing.
     #[track_caller]
     pub(crate) fn quietly(&self, arguments: &[&str]) {
         assert_eq!(self.stdout(arguments), "", "{arguments:?}");
     }
 
-    /// Runs a command and returns its JSON.
+    /// Runs a command that must succeed, and returns its JSON.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let mut all = vec!["--json"];
@@ -124,7 +125,7 @@ impl World {
         until("its tools are known", async || known()).await;
     }
 
-    /// Returns the process that uses the state.
+    /// Returns the id of the process that uses the state folder.
     fn kernel(&self) -> Option<String> {
         let pid = fs::read_to_string(self.path("state/kernel.lock")).ok()?.trim().to_owned();
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;

@@ -1,4 +1,4 @@
-//! A client of the local socket that writes and reads single lines.
+//! A client of the local socket that sends and receives single lines.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) const OPERATOR: &str = "{\"mgp\":1,\"as\":\"operator\"}\n";
 
-/// A connection to the socket.
+/// A connection to the local socket.
 pub(crate) struct Wire {
     stream: UnixStream,
     reader: BufReader<UnixStream>,
@@ -19,11 +19,11 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Connects and writes a first line; returns the reply as an error if it is a refusal.
+    /// Connects and sends a first line; returns the kernel's reply as an error if it refuses.
     pub(crate) fn connect(socket: &Path, hello: &str) -> Result<Self, Value> {
         let mut stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
-        // A kernel that refuses the connection does not read; its reply has the reason.
+        // The write may fail: a kernel that refuses a connection closes without reading; its reply has the reason.
         let _ = stream.write_all(hello.as_bytes());
         let reader = BufReader::new(stream.try_clone().unwrap());
         let mut wire = Self { stream, reader, next: 0 };
@@ -33,7 +33,7 @@ impl Wire {
         if reply["ok"] == true { Ok(wire) } else { Err(reply) }
     }
 
-    /// Connects and initializes MCP.
+    /// Connects, and performs the MCP handshake.
     pub(crate) fn open(socket: &Path, hello: &str) -> Self {
         let mut wire = Self::connect(socket, hello).unwrap();
         wire.ask("initialize", &initialize_params()).unwrap();
@@ -66,7 +66,7 @@ impl Wire {
     }
 }
 
-/// Returns the first line of an agent.
+/// Returns the first line that an agent sends.
 pub(crate) fn agent(name: &str) -> String {
     format!("{{\"mgp\":1,\"as\":\"agent\",\"agent\":\"{name}\"}}\n")
 }

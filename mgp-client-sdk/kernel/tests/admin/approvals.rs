@@ -1,4 +1,4 @@
-//! Calls that wait for an operator, decided by the kernel's own methods.
+//! Tests of calls that wait for an operator, who decides with the kernel's own methods.
 
 use mgp_testkit::until;
 use mgp_types::ErrorCode;
@@ -24,7 +24,7 @@ async fn an_approved_call_runs_once() {
         .await;
         open.unwrap()
     };
-    // The call waits for the decision.
+    // The call waits until the operator decides.
     let deciding = async {
         let open = opened().await;
         assert_eq!((open.tool.as_deref(), open.agent_id.as_deref()), (Some("wipe"), Some("ada")));
@@ -39,11 +39,11 @@ async fn an_approved_call_runs_once() {
     assert!(ran.unwrap().is_error != Some(true));
     assert_eq!(list().await[0].state, "used");
 
-    // The next call needs another decision; a denial refuses it.
+    // The approval was for one call only: the next call needs another decision, and a denial refuses that call.
     let denying = async {
         let open = opened().await;
         let params = KernelApprovalDecisionParams::new(open.id.as_str());
-        // The caller cannot decide about its own call.
+        // The caller must not decide about its own call.
         let own = agent.request::<KernelApprovalsDeny>(&params).await.unwrap_err();
         assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED);
         operator.request::<KernelApprovalsDeny>(&params).await.unwrap();

@@ -1,4 +1,4 @@
-//! Decisions about definitions and permissions, and their records.
+//! Tests of operators' decisions about definitions and permissions, and of the audit events that record them.
 
 use std::sync::atomic::Ordering;
 
@@ -78,7 +78,7 @@ async fn permissions_are_approved_listed_and_revoked() {
     let mut query = KernelAuditParams::new();
     (query.server_id, query.newest_first) = (Some("clock".to_owned()), Some(true));
     query.limit = Some(1);
-    // The log contains everything that was answered.
+    // Every change is in the log before its response is sent, so the query finds it.
     let page = operator.request::<KernelAudit>(&query).await.unwrap();
     assert_eq!(page.events[0].event_type.as_str(), "PERMISSION_REVOKED");
     assert!(page.next.is_some());

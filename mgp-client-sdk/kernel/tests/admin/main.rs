@@ -1,4 +1,4 @@
-//! The methods for operators, `mgp/kernel/*`: their effects, and the refusal of all other callers.
+//! Tests of the methods for operators, `mgp/kernel/*`: their effects, and the refusal of all other callers.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,5 @@
-//! An agent calls every method for operators, in every spelling and with invalid params: 1000, on the record.
+//! Tests that an agent cannot call any method for operators: in every spelling and with invalid params, the call gets
+//! code 1000 and is recorded.
 
 use mgp_security::AuditQuery;
 use mgp_types::method::{KernelServers, Kind, methods, tool_spelling};
@@ -38,7 +39,7 @@ async fn an_agent_is_refused_every_operator_method_in_every_spelling() {
     let found = agent.call("mgp_tools_discover").arg("query", "stop kernel server").await.unwrap();
     assert!(!serde_json::to_string(&found).unwrap().contains("mgp_kernel"));
 
-    // Nothing was changed, and every attempt was recorded.
+    // The attempts changed nothing, and every one of them is in the audit log.
     assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
     let log = world.kernel.governance().log().unwrap();
     log.flush().await.unwrap();
@@ -87,7 +88,7 @@ async fn a_key_that_only_reads_shuts_nothing_down() {
     }
     assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
 
-    // A key without limits does, and no call starts the server again.
+    // An operator's key without limits may shut the server down, and no call starts it again.
     let operator = world.operator().await;
     assert!(operator.mgp().lifecycle_shutdown(&clock).await.unwrap().accepted);
     world
@@ -129,11 +130,11 @@ async fn a_method_that_is_not_served_is_refused_in_every_spelling_on_the_record(
                 let error = agent.call(&spelling).args(arguments).await.unwrap_err();
                 assert_eq!(error.code().0, 1000, "{spelling}: {error}");
             }
-            // An operator gets another error: the method is not served.
+            // For an operator, the method fails with another code, because the kernel does not serve it.
             let error = operator.call(&spelling).args(json!({})).await.unwrap_err();
             assert_ne!(error.code().0, 1000, "{spelling}: {error}");
         }
-        // As a method it is unknown, because its extension was not negotiated.
+        // Sent as a method, the name is unknown, because the client has not negotiated the method's extension.
         let params = Params::split(name, answer.to_string().into()).unwrap();
         let call = Call::request(Method::of(name), params, agent.context());
         assert_ne!(agent.stack().send(call).await.unwrap_err().code().0, 1000, "{name}");

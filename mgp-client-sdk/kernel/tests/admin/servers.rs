@@ -1,4 +1,4 @@
-//! Starts and stops of servers, and the description of the kernel.
+//! Tests of starting and stopping servers through the kernel's methods, and of the kernel's description of itself.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Kernels with a server in this process, and their clients.
+//! The fixture of these tests: a kernel with a server in this process, and clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use mgp_types::service::{CredentialGrant, Principal, Stack};
 pub(crate) struct World {
     _folder: mgp_testkit::TempDir,
     pub(crate) kernel: Kernel,
-    /// Gives the tool `now` another description from the next start on.
+    /// If `true`, the tool `now` has another description from the next start of the server on.
     pub(crate) has_new_text: Arc<AtomicBool>,
 }
 
@@ -62,7 +62,7 @@ impl World {
         self.connect_with(principal, None).await
     }
 
-    /// Connects with the credentials of a key.
+    /// Connects a client with the rights of an API key.
     pub(crate) async fn connect_with(
         &self,
         principal: Principal,

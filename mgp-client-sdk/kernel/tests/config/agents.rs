@@ -1,4 +1,4 @@
-//! `[agents.NAME]`, and the budget of `[kernel]`.
+//! Tests of `[agents.NAME]`, and of the budget in `[kernel]`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,7 +75,7 @@ async fn only_an_interactive_agent_is_asked_to_confirm() {
     .await;
     world.knows("a").await;
     let local = |name: &str| Principal::local().agent(name);
-    // The key is about the local user's agent, not about one of another tenant with its name.
+    // `[agents.ada]` configures the local user's agent `ada`, not an agent of another tenant with the same name.
     let other = Principal::new("acme", "ann").agent("ada");
     for (agent, expected) in [(local("ada"), 1), (local("bob"), 0), (other, 0)] {
         let asked = Arc::new(AtomicUsize::new(0));

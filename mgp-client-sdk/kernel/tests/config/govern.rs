@@ -1,4 +1,4 @@
-//! The keys of `[servers.mgp]` and `[kernel]` for rules and records of calls.
+//! Tests of the keys in `[servers.mgp]` and `[kernel]` that set rules for calls and for the audit log.
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_security::AuditQuery;
@@ -15,7 +15,7 @@ fn open(mgp: &str, more: &str) -> String {
     )
 }
 
-/// Calls a tool and returns the code of the refusal; 0 if there is none, and 1000 if the call waits.
+/// Calls a tool and returns the code of its refusal: 0 if the call runs, 1000 also if the call waits for a person.
 async fn code_of_call(world: &World, tool: &str) -> i32 {
     let agent = world.agent("ada").await;
     let call = async { agent.call(tool).arg("url", "https://example.com").await };
@@ -71,7 +71,8 @@ async fn permissions_follow_the_configured_policy() {
     }
 }
 
-/// `permissions_required` of the file was listed and decided nothing: only a handshake was believed.
+/// Regression test: `permissions_required` of the configuration was listed, but only a server's handshake had an
+/// effect.
 #[tokio::test]
 async fn a_permission_the_file_requires_is_needed_before_the_first_handshake() {
     let safe = "risk = { look = 'safe' }\npermissions_required = ['camera']\n";
@@ -99,7 +100,7 @@ async fn auto_approve_asks_for_shell_and_code_all_the_same() {
 #[tokio::test]
 async fn risk_confirm_and_validators_apply_to_single_tools() {
     for (keys, tool, expected) in [
-        // A tool with a dangerous name needs a confirmation, and the agent is not interactive.
+        // The name of the tool suggests danger, so it needs a confirmation, and the agent is not interactive.
         ("", "wipe_disk", false),
         ("risk = { wipe_disk = 'safe' }", "wipe_disk", true),
         ("risk = { look = 'moderate' }", "look", true),

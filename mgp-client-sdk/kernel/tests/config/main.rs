@@ -1,4 +1,4 @@
-//! Every key of `mgp.toml` and its effect in a kernel (MGP §15.2).
+//! Tests of the keys of `mgp.toml`, and of their effects in a kernel (MGP §15.2).
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "tests")]

@@ -1,4 +1,4 @@
-//! Reloads of the configuration, and servers that are known without a start.
+//! Tests of reloading the configuration, and of servers whose tools the kernel knows without starting them.
 
 use mgp_security::AuditQuery;
 use mgp_types::method::{KernelReload, ToolsSession};
@@ -18,19 +18,19 @@ async fn a_change_of_the_file_touches_only_what_changed() {
     let agent = world.agent("ada").await;
     assert!(agent.call("look").await.is_ok());
 
-    // Another server, and other rules for the first, which keeps running.
+    // The new file adds a second server and changes the rules of the first one, which keeps running.
     world.write(&format!("{}{B}", A.replace("opt-out", "opt-in")));
     until("the new server is there", || world.kernel.servers().len() == 2).await;
     world.knows("b").await;
     assert_eq!(agent.call("a.look").await.unwrap_err().code().0, 1001, "in force at once");
     assert_eq!(world.server("a").pid, Some(pid));
 
-    // An invalid file changes nothing.
+    // A file that is not valid changes nothing.
     world.write("[[servers\n");
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert_eq!((world.kernel.servers().len(), world.server("a").pid), (2, Some(pid)));
 
-    // Another command for the first server, and the second is removed.
+    // The new file changes the command of the first server, and removes the second one.
     world.write(&A.replace("{SERVER}", "command = 'sh'\nargs = ['{DIR}/server.sh', 'second']"));
     until("one server is left", || world.kernel.servers().len() == 1).await;
     until("the new command is used", || {
@@ -88,7 +88,7 @@ async fn a_known_server_is_not_started_before_its_first_call() {
     assert_eq!(world.server("a").status, ServerState::Connected);
     agent.close().await;
 
-    // A server with a changed entry may have other tools.
+    // The changed entry may mean other tools, so the kernel starts the server to read them.
     world.write(&A.replace("{SERVER}", "{SERVER}\nenv = { VALUE = 'new' }"));
     world.restart().await;
     until("it is started to read its tools again", || {
@@ -100,7 +100,7 @@ async fn a_known_server_is_not_started_before_its_first_call() {
 
 #[tokio::test]
 async fn a_reload_completes_even_if_the_caller_disconnects() {
-    // A server that stops slowly.
+    // The script runs for another second after its standard input is closed, so stopping the server is slow.
     let slow =
         A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 1']");
     let world = World::new(&slow).await;

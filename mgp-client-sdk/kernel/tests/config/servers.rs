@@ -1,4 +1,4 @@
-//! `[[servers]]`, and the keys of `[servers.mgp]` for starts, offers and restarts.
+//! Tests of `[[servers]]`, and of the keys in `[servers.mgp]` for starts, offered capabilities and restarts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use mgp_types::mgp::{DiscoveryListParams, ServerState, ServerSummary, TrustLevel
 
 use crate::world::{World, until};
 
-/// Starts a kernel, and returns the description by its server of how it was started.
+/// Starts a kernel; returns the text in which its server describes how it was started.
 async fn start(config: &str) -> (World, String) {
     let world = World::new(config).await;
     world.knows("a").await;
@@ -18,7 +18,8 @@ async fn start(config: &str) -> (World, String) {
 
 #[tokio::test]
 async fn a_program_is_started_as_configured() {
-    // Not in the folder of the kernel, which is that of any host.
+    // By default, servers start in the user's home folder, because the kernel's own folder is that of an arbitrary
+    // host.
     let home = std::env::home_dir().unwrap();
     for (keys, expected) in [
         ("{SERVER}", format!("{}  ", home.display())),
@@ -40,7 +41,7 @@ async fn a_server_is_offered_what_is_configured() {
     for (keys, has, lacks) in [
         ("", "\"security\"", "\"no such\""),
         ("mgp = false", "\"initialize\"", "dev.cloto"),
-        // What the kernel does nothing with is not offered.
+        // The kernel offers no capability that it does not handle.
         ("", "\"tool_security\"", "\"events\""),
         ("", "\"lifecycle\"", "\"code_safety\""),
         ("[servers.mgp]\nextensions = ['streaming']", "\"streaming\"", "\"security\""),
@@ -162,7 +163,7 @@ async fn no_more_than_eight_start_at_once() {
     world.end().await;
 }
 
-/// The entry of a server that needs a permission and sends a version of its own.
+/// Returns the entry of a server that requires a permission and announces an MGP version of its own.
 fn needing_camera(keys: &str) -> String {
     let mgp: &str = r#"{"version":"0.6.1","extensions":["permissions","lifecycle"],"permissions_required":["camera"]}"#;
     format!(
@@ -188,7 +189,7 @@ async fn the_version_of_a_server_is_the_one_it_sent_also_while_it_rests() {
         world.kernel.stop_server(&"a".into()).await.unwrap();
     }
     world.end().await;
-    // A plain server has no version.
+    // A server without MGP has no MGP version.
     let (world, _) = start("[[servers]]\nid = 'a'\n{SERVER}").await;
     assert!(summary(&world).await.mgp_version.is_none());
     world.end().await;
@@ -201,7 +202,7 @@ async fn a_server_without_its_permissions_is_closed_if_the_file_says_so() {
         (deny.to_owned(), false),
         (format!("{deny}on_ungranted = 'proceed'"), false),
         (format!("{deny}on_ungranted = 'close'"), true),
-        // There is no decision in time.
+        // The permission request times out at once.
         ("permission_timeout_ms = 0\non_ungranted = 'close'".to_owned(), true),
         ("permissions = ['camera']\non_ungranted = 'close'".to_owned(), false),
     ] {

@@ -1,10 +1,10 @@
-//! The keys that limit the time of calls, and the environment that servers inherit.
+//! Tests of the keys that limit how long calls may take, and of the environment variables that servers inherit.
 
 use mgp_client_sdk::ToolResult as _;
 
 use crate::world::{World, until};
 
-/// A server that needs two seconds for a call, and the settings of its entry.
+/// Returns a configuration with a server that needs two seconds for a call, with further keys for its entry.
 fn slow(entry: &str, env: &str) -> String {
     format!(
         "[kernel]\ntimeout = '1s'\nmax_timeout = '5s'\n\
@@ -13,7 +13,7 @@ fn slow(entry: &str, env: &str) -> String {
     )
 }
 
-/// Returns the text of a call's result or of its refusal.
+/// Calls the tool; returns the text of the result or of the error.
 async fn call(world: &World) -> String {
     world.knows("a").await;
     match world.agent("ada").await.call("look").await {
@@ -78,7 +78,7 @@ async fn a_server_inherits_the_variables_that_are_passed() {
         assert_eq!(log.contains("of mgp-kernel"), passed, "{config}: {log}");
         world.end().await;
     }
-    // It applies from the next start of the server on.
+    // The change applies from the next start of the server on.
     let world = World::new(&entry("", "")).await;
     world.knows("a").await;
     world.write(&entry("", "pass_env = ['CARGO_PKG_NAME']"));

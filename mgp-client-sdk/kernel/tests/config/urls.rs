@@ -1,4 +1,4 @@
-//! Servers at a URL, which run for others too.
+//! Tests of servers at a URL, which may also have users other than this kernel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use mgp_types::service::{Call, HeaderParams, Principal, gate, mock};
 
 use crate::world::{World, until};
 
-/// The requests that a server has received.
+/// Counts of the requests that a server has received.
 #[derive(Default)]
 struct Seen {
     shutdowns: AtomicUsize,
@@ -32,7 +32,7 @@ fn server() -> Server {
     Server::new("far", "1").tool(look("pinned")).tool(look("other"))
 }
 
-/// Serves at a URL, and returns its configuration.
+/// Serves over HTTP, and returns the configuration of a kernel that uses the server.
 async fn serve(server: Server, era: &str) -> String {
     let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let url = format!("http://{}/mcp", bound.local_addr());
@@ -87,7 +87,7 @@ async fn a_header_that_differs_from_its_argument_does_not_pass_the_kernel() {
         ("pinned", Some("us"), Some(-32020)),
         ("pinned", None, Some(-32020)),
         ("other", Some("us"), Some(-32020)),
-        // Its caller may not have seen the definition.
+        // An agent without a pin may not have seen the definition, so a missing header is accepted.
         ("other", None, None),
     ] {
         let mut caller = mock::client(world.kernel.server().into_stack().unwrap());

@@ -1,4 +1,4 @@
-//! Kernels that are configured by a file, their servers, and their clients.
+//! The fixture of these tests: kernels configured by a file, their servers, and their clients.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,8 @@ use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::KernelServer;
 use mgp_types::service::Principal;
 
-/// A server whose tools describe how it was started; it writes what it is offered to its standard error.
+/// A shell script of a server whose tools describe how it was started; it writes the client's `initialize` to standard
+/// error.
 const SERVER: &str = r#"
 echo "$0 begins as $$ of $CARGO_PKG_NAME" >&2
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
@@ -41,17 +42,18 @@ while IFS= read -r line; do
 done
 "#;
 
-/// Time after which a call counts as waiting for a person.
+/// The time after which a call without an answer counts as waiting for a person.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A kernel with its configuration and state in a temporary folder.
+/// A kernel whose configuration and state are in a temporary folder.
 pub(crate) struct World {
     folder: TempDir,
     pub(crate) kernel: Kernel,
 }
 
 impl World {
-    /// Starts a kernel; in the configuration `{DIR}` is its folder, and `{SERVER}` starts the server of these tests.
+    /// Starts a kernel. In the configuration, `{DIR}` is the kernel's folder, and `{SERVER}` starts the script
+    /// `SERVER`.
     pub(crate) async fn new(config: &str) -> Self {
         let folder = mgp_testkit::temp_dir();
         fs::create_dir(folder.path().join("below")).unwrap();
@@ -66,11 +68,11 @@ impl World {
         write(self.folder(), config);
     }
 
-    /// Stops the kernel and starts another one with the same state.
+    /// Stops the kernel, and starts another one with the same state.
     pub(crate) async fn restart(&mut self) {
         self.kernel.stop().await;
         self.kernel = Kernel::builder().build().await.unwrap();
-        // The folder stays in use until all tasks of the kernel before have ended.
+        // The state folder stays locked until all tasks of the previous kernel have ended.
         mgp_testkit::until("the state folder is free", async || {
             let started = start(self.folder.path()).await;
             started.map(|kernel| self.kernel = kernel).is_ok()
@@ -86,13 +88,13 @@ impl World {
         self.kernel.servers().into_iter().find(|server| server.id == id).unwrap()
     }
 
-    /// Returns what a server wrote to its standard error.
+    /// Returns the text that a server has written to its standard error.
     pub(crate) fn log(&self, id: &str) -> String {
         let lines = self.kernel.server_log(&id.into()).unwrap();
         lines.into_iter().map(|line| line.text + "\n").collect()
     }
 
-    /// Waits until the tools of a server are known.
+    /// Waits until the kernel knows the tools of a server.
     pub(crate) async fn knows(&self, id: &str) {
         until("its tools are known", || !self.kernel.index().tools_of(id).is_empty()).await;
     }

@@ -1,4 +1,4 @@
-//! The expected error of a call, byte for byte: `error.data._mgp` for MGP peers, a tool result for plain ones.
+//! The expected error of a call, compared exactly: `error.data._mgp` for MGP peers, a tool result for plain peers.
 
 use mgp_types::mcp::Era;
 use mgp_types::service::Stack;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::page::{Page, Row};
 use crate::peer::{Dialect, PEERS, Peer};
 
-/// The error of a tool call that each peer must get.
+/// The error that each peer must get for a tool call.
 #[must_use]
 pub(crate) struct ExpectedError {
     code: ErrorCode,
@@ -16,19 +16,19 @@ pub(crate) struct ExpectedError {
     recovery: Value,
     texts: Vec<&'static str>,
     details: Vec<&'static str>,
-    /// The member `started` of the details, if there is one.
+    /// The expected value of the member `started` of the details; `None` if there must be no such member.
     started: Option<bool>,
 }
 
 impl ExpectedError {
-    /// Expects the default hints of a code and no details.
+    /// Expects the default recovery hints of a code, and no details.
     pub(crate) fn new(code: ErrorCode) -> Self {
         let row = Page::read().row(code);
         let recovery = serde_json::to_value(Recovery::default_for(code).unwrap()).unwrap();
         Self { code, row, recovery, texts: Vec::new(), details: Vec::new(), started: None }
     }
 
-    /// Expects these texts in the message.
+    /// Expects the message to contain these texts.
     pub(crate) fn message(mut self, texts: impl IntoIterator<Item = &'static str>) -> Self {
         self.texts.extend(texts);
         self
@@ -40,26 +40,26 @@ impl ExpectedError {
         self
     }
 
-    /// Expects a hint that differs from the default of the code.
+    /// Expects a recovery hint that differs from the default of the code.
     pub(crate) fn hint(mut self, name: &str, value: Value) -> Self {
         self.recovery[name] = value;
         self
     }
 
-    /// Expects the member `started` in the details, beside the others.
+    /// Expects the member `started` in the details, in addition to the other members.
     pub(crate) fn started(mut self, started: bool) -> Self {
         self.started = Some(started);
         self
     }
 
-    /// Expects that the call must not be repeated, against the default of the code.
+    /// Expects a hint that the call must not be repeated, unlike the default of the code.
     pub(crate) fn no_retry(mut self) -> Self {
         let hints = Recovery::default_for(self.code).unwrap().no_retry();
         self.recovery = serde_json::to_value(hints).unwrap();
         self
     }
 
-    /// Expects that the call may be repeated after a second, against the default of the code.
+    /// Expects a hint that the call may be repeated after a second, unlike the default of the code.
     pub(crate) fn after_a_second(self) -> Self {
         let (wait, attempts) = (json!(1000), json!(5));
         let strategy = json!("fixed_delay");
@@ -69,7 +69,7 @@ impl ExpectedError {
             .hint("max_retries", attempts)
     }
 
-    /// Expects the hints of a tool that may run twice.
+    /// Expects the hints for a tool that may safely run twice.
     pub(crate) fn of_repeatable(mut self) -> Self {
         let hints = json!({
             "category": self.recovery["category"], "retryable": true, "retry_after_ms": 1000,
@@ -79,7 +79,7 @@ impl ExpectedError {
         self
     }
 
-    /// Calls a tool as each of the four peers and checks the answers.
+    /// Calls a tool as each of the four kinds of peers, and checks the answers.
     pub(crate) async fn check_all_peers(&self, stack: &Stack, tool: &str) {
         for kind in PEERS {
             let mut peer = Peer::join(stack, kind).await;
@@ -88,7 +88,7 @@ impl ExpectedError {
         }
     }
 
-    /// Checks an answer, and that the page documents it.
+    /// Checks an answer, and that `docs/errors.md` documents the details in it.
     #[track_caller]
     pub(crate) fn check(&self, peer: &Peer, answer: &Value) {
         match peer.dialect {
@@ -145,7 +145,7 @@ impl ExpectedError {
         }
     }
 
-    /// Also finds members that are unexpected or undocumented.
+    /// Checks the members of the details; an unexpected or undocumented member fails the test.
     #[track_caller]
     fn check_details(&self, details: &Value) {
         let mut names: Vec<&str> =

@@ -1,4 +1,4 @@
-//! 5000 to 5099: services and servers behind a server.
+//! Tests of the codes 5000 to 5099: failures of services and servers behind a server.
 
 use mgp_client_sdk::{Client, RetryConfig};
 use mgp_server_sdk::prelude::*;
@@ -27,7 +27,7 @@ async fn code_5000_upstream_error() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // A server behind a gateway that fails, or closes the connection: the call may have run.
+    // The server behind a gateway fails, or closes the connection, so the call may have run.
     for (hangs_up, words) in
         [(false, "the server failed (HTTP 502"), (true, "broke before the answer")]
     {
@@ -62,13 +62,13 @@ async fn code_5002_upstream_unavailable() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // The authorisation server that verifies credentials is unreachable.
+    // The authorization server that verifies credentials is unreachable.
     let answer = with_token(Some("early")).await;
     assert_eq!((answer.status, &answer.body["error"]["code"]), (503, &json!(5002)));
     assert!(answer.head.contains("retry-after: 5"), "{answer:?}");
     assert!(answer.body["error"].get("data").is_none(), "nothing was negotiated: {answer:?}");
 
-    // A server that was unreachable several times in a row gets no calls for a while.
+    // After a server was unreachable several times in a row, the client sends it no calls for a while.
     tokio::time::pause();
     let mut config = RetryConfig::default();
     (config.max_retries, config.circuit.failures) = (0, 1);

@@ -1,4 +1,4 @@
-//! A gateway in front of a server that fails or is missing.
+//! A gateway in front of a server that fails or is missing, for the tests of errors.
 
 use mgp_client_sdk::{Client, ClientBuilder, Hop, ToolRouter};
 use mgp_server_sdk::Server;
@@ -7,7 +7,7 @@ use mgp_types::method::{Request, ToolsCall, ToolsList};
 use mgp_types::service::{Router, Stack};
 use tokio::task::AbortHandle;
 
-/// Returns a server that passes on `tools/list` and calls of the tool `t`.
+/// Returns a gateway that forwards `tools/list` and calls of the tool `t` to a client's server.
 pub(crate) fn to(client: Client) -> Server {
     let hop = Hop::new("below", client);
     let board = ToolRouter::new().route("t", hop.clone());
@@ -22,7 +22,7 @@ pub(crate) async fn client(server: Server) -> Client {
     through(Client::builder("gateway", "1"), server).await.0
 }
 
-/// Connects a client to a server that ends when its task is aborted.
+/// Connects a client to a server in this process; aborting the returned handle ends the server.
 pub(crate) async fn through(builder: ClientBuilder, server: Server) -> (Client, AbortHandle) {
     let (here, there) = duplex();
     let serving = tokio::spawn(server.serve(there.reader, there.writer));

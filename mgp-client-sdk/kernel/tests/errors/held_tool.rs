@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mgp_server_sdk::Tool;
 use tokio::sync::Notify;
 
-/// The handle of the tool.
+/// A handle with which a test waits for a call of the tool and ends it.
 #[derive(Clone, Default)]
 pub(crate) struct HeldTool {
     begun: Arc<Notify>,
@@ -13,7 +13,7 @@ pub(crate) struct HeldTool {
 }
 
 impl HeldTool {
-    /// Returns the tool.
+    /// Creates the tool.
     pub(crate) fn tool(&self, name: &str) -> Tool {
         let held = self.clone();
         Tool::new(name, "Runs until it is released", move || {
@@ -26,12 +26,12 @@ impl HeldTool {
         })
     }
 
-    /// Waits until a call runs.
+    /// Waits until a call of the tool runs.
     pub(crate) async fn begun(&self) {
         self.begun.notified().await;
     }
 
-    /// Lets the call end.
+    /// Ends the running call.
     pub(crate) fn release(&self) {
         self.end.notify_one();
     }

@@ -1,4 +1,4 @@
-//! One HTTP request as bytes, and its answer.
+//! Sends single HTTP requests as text, and reads the answers.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A request to call a tool in the modern era, by a client that offers MGP.
+/// The body of a `tools/call` request in the modern era, from a client that offers MGP.
 pub(crate) const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"now","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["streaming"]}}}}}}"#;
 
 /// The headers of that request.
@@ -19,7 +19,7 @@ pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("Mcp-Name", "now"),
 ];
 
-/// An answer.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
-/// Sends a request with these headers and closes the connection after the answer.
+/// Sends a request with these headers on a connection of its own, and returns the response.
 pub(crate) async fn post(to: SocketAddr, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut text = format!(
         "POST /mcp HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Length: {}\r\n",

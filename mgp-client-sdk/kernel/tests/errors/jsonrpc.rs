@@ -1,4 +1,4 @@
-//! Codes of JSON-RPC and MCP: the same for every peer, and never with hints (MGP §14.2).
+//! Tests of the codes of JSON-RPC and MCP: equal for every peer, and without recovery hints (MGP §14.2).
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Resource};
@@ -19,7 +19,7 @@ fn stack() -> Stack {
     Server::new("s", "1").tool(boom).tool(sign_in).resource(note).into_stack().unwrap()
 }
 
-/// Checks the code of an error without hints, and returns its message.
+/// Checks that an error has this code and no recovery hints, and returns its message.
 #[track_caller]
 fn coded(answer: &Value, code: ErrorCode) -> &str {
     assert_eq!(answer["error"]["code"], code.0, "{answer}");
@@ -35,7 +35,7 @@ async fn code_minus_32700_parse_error() {
         let answer = peer.receive().await;
         assert!(coded(&answer, ErrorCode::PARSE_ERROR).starts_with("parse error: "));
         assert_eq!(answer["id"], Value::Null);
-        // The connection stays open.
+        // The connection stays open after the error.
         let answer = peer.ask("tools/list", json!({})).await;
         assert!(answer["result"]["tools"].is_array(), "{answer}");
     }
@@ -60,7 +60,7 @@ async fn code_minus_32601_method_not_found() {
         let answer = peer.ask("no/such", json!({})).await;
         assert_eq!(coded(&answer, ErrorCode::METHOD_NOT_FOUND), "unknown method `no/such`");
     }
-    // Methods of MGP do not exist for a peer that did not offer it.
+    // Methods of MGP are unknown to a peer that has not offered MGP.
     let mut peer = Peer::join(&stack(), (Era::Legacy, Dialect::Plain)).await;
     let answer = peer.ask("mgp/access/query", json!({})).await;
     assert_eq!(coded(&answer, ErrorCode::METHOD_NOT_FOUND), "unknown method `mgp/access/query`");
@@ -121,7 +121,7 @@ async fn code_minus_32020_header_mismatch() {
 
 #[tokio::test]
 async fn code_minus_32021_missing_client_capability() {
-    // The error names the capabilities that a modern client lacks.
+    // The error names the capabilities that the modern client lacks.
     let mut peer = Peer::join(&stack(), (Era::Modern, Dialect::Plain)).await;
     let answer = peer.ask("mgp/health/ping", json!({})).await;
     coded(&answer, ErrorCode::MISSING_CLIENT_CAPABILITY);

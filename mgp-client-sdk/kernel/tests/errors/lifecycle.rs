@@ -1,4 +1,4 @@
-//! 2000 to 2099: servers that are not connected.
+//! Tests of the codes 2000 to 2099: servers that are not connected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::held_tool::HeldTool;
 use crate::peer::{PEERS, Peer};
 use crate::script;
 
-/// An audit log that was closed.
+/// An audit log that is closed, so that recording fails.
 struct Closed;
 
 impl AuditSink for Closed {
@@ -35,7 +35,7 @@ impl AuditSink for Closed {
 
 #[tokio::test]
 async fn code_2000_server_not_ready() {
-    // The server behind a gateway has ended.
+    // The server behind a gateway has exited.
     let client = gateway::client(Server::new("below", "1")).await;
     client.close().await;
     let stack = gateway::to(client).into_stack().unwrap();
@@ -44,7 +44,7 @@ async fn code_2000_server_not_ready() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // A call that cannot be recorded does not run.
+    // A call that cannot be recorded must not run.
     let tool = Tool::new("t", "Does something", || async { "done" });
     let audit = AuditLayer::new(Arc::new(Closed)).server("s");
     let stack = Server::new("s", "1").tool(tool).layer(audit).into_stack().unwrap();
@@ -53,7 +53,7 @@ async fn code_2000_server_not_ready() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // A supervised server that was not started yet.
+    // The supervised server has never been started.
     let builder = Client::builder("gateway", "1").server_id("files");
     let config = SuperviseConfig::default();
     let files = builder.supervise(ChildCommand::new("no-such-program"), config).unwrap();
@@ -79,7 +79,7 @@ async fn code_2000_server_not_ready() {
             .await;
     }
 
-    // The server ends during a call: it may have run, and the details contain that.
+    // The server exits during a call. The call may have run, and the member `started` of the details reports this.
     for kind in PEERS {
         let held = HeldTool::default();
         let below = Server::new("below", "1").tool(held.tool("t"));
@@ -98,7 +98,7 @@ async fn code_2000_server_not_ready() {
     }
 }
 
-/// Returns a server behind a gate that reports a state.
+/// Returns a server behind a `ReadyLayer` with this state.
 fn in_state(state: StateHandle) -> Stack {
     let tool = Tool::new("t", "Does something", || async { "done" });
     let gate = ReadyLayer::new(state).server("files");
@@ -107,7 +107,7 @@ fn in_state(state: StateHandle) -> Stack {
 
 #[tokio::test]
 async fn code_2001_server_draining() {
-    // A draining server: a retry helps only if the server will be back.
+    // A draining server refuses calls; a retry helps only if the server will be back.
     for (reason, comes_back, words) in [
         (
             ShutdownReason::OperatorRequest,
@@ -142,13 +142,13 @@ async fn code_2001_server_draining() {
             expected = expected.after_a_second();
         }
         expected.check_all_peers(&stack, "t").await;
-        // Calls in flight at the start of the drain run to their end.
+        // Calls that were running when the drain began run to their end.
         held.release();
         let answer = first.answer(running).await;
         assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
     }
 
-    // The gate of a client in front of a draining server.
+    // A client's `ReadyLayer` refuses calls for a draining server.
     for (reason, comes_back) in [("operator_request", false), ("configuration_change", true)] {
         let state = StateHandle::new(ServerState::Connected);
         state.enter(ServerState::Draining, reason).unwrap();
@@ -165,7 +165,7 @@ async fn code_2001_server_draining() {
 
 #[tokio::test]
 async fn code_2002_server_restarting() {
-    // The server behind a gateway forgets each session as soon as it is used.
+    // The server behind a gateway forgets each session as soon as the client uses it.
     let server =
         script::Server::legacy(|seen| (seen.method() == "tools/call").then(|| script::status(404)))
             .await;

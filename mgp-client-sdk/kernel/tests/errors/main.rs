@@ -1,6 +1,7 @@
-//! Every error code as bytes, for peers that negotiated MGP and for plain ones (MGP §14).
+//! Tests of every error code on the wire, for peers that negotiated MGP and for plain ones (MGP §14).
 //!
-//! `docs/errors.md` has a row for each code and names its test here; `page.rs` compares the two.
+//! `docs/errors.md` has a row for each code, which names the test of the code in this folder; `page.rs` compares the
+//! two.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! `docs/errors.md` agrees with the code: every code has a row with its hints, a section and a test that exists.
+//! Tests that `docs/errors.md` agrees with the code: every code has a row with its hints, a section, and an existing
+//! test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::Path;
 use mgp_types::{ErrorCode, Recovery};
 use serde_json::Value;
 
-/// The page.
+/// The page `docs/errors.md`.
 pub(crate) struct Page {
     text: String,
 }
@@ -15,11 +16,11 @@ pub(crate) struct Page {
 /// The row and the section of one code.
 pub(crate) struct Row {
     cells: Vec<String>,
-    /// The text under the heading of the code; codes of JSON-RPC and MCP have none.
+    /// The text under the heading of the code; empty for codes of JSON-RPC and MCP, which have no section.
     section: String,
 }
 
-/// The prefix of a cell with something that is still missing.
+/// The prefix of a table cell whose subject is still missing in the code.
 const OPEN: &str = "**open**: ";
 
 impl Page {
@@ -28,7 +29,7 @@ impl Page {
         Self { text: fs::read_to_string(path).unwrap() }
     }
 
-    /// Returns the row of a code.
+    /// Returns the row and the section of a code.
     #[track_caller]
     pub(crate) fn row(&self, code: ErrorCode) -> Row {
         let mut rows = self.rows().filter(|row| number(&row[0]) == code.0.to_string());
@@ -41,7 +42,7 @@ impl Page {
         Row { cells, section }
     }
 
-    /// Returns the cells of all rows that begin with a code.
+    /// Returns the cells of all table rows that begin with a code.
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         self.text.lines().filter_map(|line| {
             let inner = line.strip_prefix('|')?.strip_suffix('|')?;
@@ -59,7 +60,7 @@ impl Row {
     }
 }
 
-/// Returns the code in the first cell, which may be a link to its section.
+/// Returns the code in the first cell of a row, which may be a link to the section of the code.
 fn number(cell: &str) -> &str {
     cell.trim_start_matches('[').split(']').next().unwrap_or_default()
 }
@@ -140,7 +141,7 @@ fn the_hints_of_every_row_are_those_of_the_code() {
     }
 }
 
-/// Returns the lines of code of all crates that name an error code, each with its file.
+/// Returns all lines of code that name an error code, in all crates, each with the path of its file.
 fn code_lines() -> Vec<(String, String)> {
     fn search(folder: &Path, found: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -174,7 +175,7 @@ fn code_lines() -> Vec<(String, String)> {
     found
 }
 
-/// Returns the files that raise a code, as far as a search for words finds them.
+/// Returns the files in which a code is raised, as far as a text search finds them.
 fn raised_in<'a>(name: &str, lines: &'a [(String, String)]) -> BTreeSet<&'a str> {
     let words = ["=> ", "= ", "(", "{ "].map(|before| format!("{before}ErrorCode::{name}"));
     let first = format!("ErrorCode::{name},");
@@ -196,7 +197,7 @@ fn no_code_is_raised_that_the_page_calls_unused() {
             );
         }
     }
-    // The search itself works.
+    // Checks that the search itself finds something.
     let found = raised_in("TOOL_DISABLED", &lines);
     assert!(found.len() >= 2, "{found:?}");
 }

@@ -1,4 +1,4 @@
-//! Known members of the wrong type, for every method that a server and a kernel answer (MCP, MGP §14.3).
+//! Tests of known members with the wrong type, for every method that a server or a kernel serves (MCP, MGP §14.3).
 
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::peer::{Dialect, PEERS, Peer};
 
-/// Invalid params of methods of MCP; all are −32602.
+/// Invalid params of methods of MCP; the code is always −32602.
 const MCP: &[(&str, &str)] = &[
     ("tools/list", r#"{"cursor":7}"#),
     ("tools/list", r#"{"cursor":"p9"}"#),
@@ -46,18 +46,18 @@ const MCP: &[(&str, &str)] = &[
     ("tasks/update", r#"{"taskId":7}"#),
 ];
 
-/// Invalid params of methods of MGP that every server answers.
+/// Invalid params of methods of MGP that every server serves, with the expected code.
 const MGP: &[(&str, &str, i32)] = &[
     ("mgp/health/ping", r#"{"timestamp":7}"#, -32602),
     ("mgp/health/ping", r#"{"server_id":7}"#, -32602),
     ("mgp/health/status", r#"{"server_id":7}"#, -32602),
     ("mgp/stream/cancel", "{}", -32602),
     ("mgp/stream/cancel", r#"{"request_id":{}}"#, -32602),
-    // Who may not shut a server down is refused before its params are read.
+    // A caller that may not shut the server down is refused before its params are parsed.
     ("mgp/lifecycle/shutdown", r#"{"timeout_ms":"x"}"#, 1000),
 ];
 
-/// Invalid params of methods of MGP that a server with permissions answers.
+/// Invalid params of methods of MGP that only a server with permissions serves.
 const PERMISSIONS: &[(&str, &str, i32)] = &[
     ("mgp/permission/request", "{}", -32602),
     ("mgp/permission/request", r#"{"request_id":"p","permissions":7}"#, -32602),
@@ -67,7 +67,7 @@ const PERMISSIONS: &[(&str, &str, i32)] = &[
     ("mgp/permission/grant", "{}", -32602),
 ];
 
-/// Invalid params of methods that a kernel answers; that only operators may call a method is decided first.
+/// Invalid params of methods that a kernel serves; methods for operators refuse other callers before parsing params.
 const KERNEL: &[(&str, &str, i32)] = &[
     ("completion/complete", "{}", -32602),
     ("completion/complete", r#"{"ref":7,"argument":{"name":"a","value":"b"}}"#, -32602),
@@ -101,7 +101,7 @@ fn sdk() -> Stack {
     server.into_stack().unwrap()
 }
 
-/// Sends every row of a table to a stack, and returns the answers that differ.
+/// Sends every row of a table to a stack, and returns the answers with an unexpected code.
 async fn differing(stack: &Stack, rows: &[(&str, &str, i32)]) -> Vec<String> {
     let mut all = Vec::new();
     for kind in PEERS {
@@ -112,7 +112,7 @@ async fn differing(stack: &Stack, rows: &[(&str, &str, i32)]) -> Vec<String> {
             if !info.is_in_era(kind.0) || !is_spoken {
                 continue;
             }
-            // A modern client must offer tasks first.
+            // A modern client must offer tasks before it may use their methods, and these peers do not.
             let is_offered = kind.0 == Era::Legacy || !method.starts_with("tasks/");
             let code = if is_offered { *code } else { -32021 };
             let answer = peer.ask(method, serde_json::from_str(params).unwrap()).await;
@@ -153,7 +153,7 @@ async fn initialize_needs_its_members() {
                 let mut peer = Peer::connect(&stack, PEERS[0]);
                 let answer = peer.ask("initialize", params.clone()).await;
                 assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
-                // The session has not begun, and the client may try again.
+                // The failed `initialize` has not begun a session, so the client may try again.
                 let answer = peer.ask("initialize", whole.clone()).await;
                 assert!(answer["result"].is_object(), "{answer}");
             }
@@ -191,7 +191,7 @@ async fn a_method_that_nobody_serves_is_unknown_and_not_a_lack_of_the_client() {
             assert_eq!(answer["error"].get("data"), None::<&Value>, "{answer}");
         }
     }
-    // What the server serves, and the client did not offer, is named.
+    // If the server serves a method whose extension the client has not offered, the error names that extension.
     let mut peer = Peer::join(&sdk(), (Era::Modern, Dialect::Plain)).await;
     let answer = peer.ask("mgp/health/ping", json!({})).await;
     assert_eq!(answer["error"]["code"], -32021, "{answer}");
@@ -204,7 +204,7 @@ async fn a_method_is_marked_open_exactly_if_neither_a_server_nor_a_kernel_serves
     for info in methods().filter(|info| info.is_mgp() && info.kind == Kind::Request) {
         let mut is_served = false;
         for stack in &stacks {
-            // One connection each: a method may end it.
+            // Each method has a connection of its own, because some methods end the connection.
             let mut peer = Peer::join(stack, (Era::Legacy, Dialect::Mgp)).await;
             let answer = peer.ask(info.name, json!({})).await;
             is_served |= answer["error"]["code"] != -32601;

@@ -1,4 +1,4 @@
-//! A peer without an SDK that writes and reads lines, in either era, with MGP or without.
+//! A peer without an SDK that reads and writes lines of JSON, in either era, with or without MGP.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::io::{
 };
 use tokio::time::timeout;
 
-/// The protocol of a peer.
+/// The protocol that a peer speaks: MCP only, or MCP with MGP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Mgp,
@@ -26,7 +26,7 @@ pub(crate) const PEERS: [(Era, Dialect); 4] = [
     (Era::Modern, Dialect::Plain),
 ];
 
-/// Longer than every time-out of a server, because the clock of tests is paused.
+/// Longer than every timeout of a server: the clock of the tests is paused, so waiting takes no real time.
 const LINE_TIMEOUT: Duration = Duration::from_hours(1);
 
 pub(crate) struct Peer {
@@ -40,7 +40,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Connects as a caller that is not an operator, and initializes the session.
+    /// Connects as a caller who is not an operator, and initializes the session.
     pub(crate) async fn join(stack: &Stack, (era, dialect): (Era, Dialect)) -> Self {
         let mut peer = Self::connect(stack, (era, dialect));
         if era == Era::Legacy {
@@ -87,7 +87,7 @@ impl Peer {
         }
     }
 
-    /// Writes a line.
+    /// Sends a line.
     pub(crate) async fn line(&mut self, text: &str) {
         self.writer.write_all(format!("{text}\n").as_bytes()).await.unwrap();
     }
@@ -113,7 +113,7 @@ impl Peer {
         id
     }
 
-    /// Waits for the answer of a request, and ignores other messages.
+    /// Waits for the response to a request, and ignores other messages.
     pub(crate) async fn answer(&mut self, id: u64) -> Value {
         loop {
             let message = self.receive().await;
@@ -123,7 +123,7 @@ impl Peer {
         }
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its response.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params).await;
         self.answer(id).await

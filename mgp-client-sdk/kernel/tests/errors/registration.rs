@@ -1,4 +1,4 @@
-//! 4004 and 4100 to 4102: registration and deregistration of servers (MGP §15).
+//! Tests of the codes 4004 and 4100 to 4102: registration and deregistration of servers (MGP §15).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::expected_error::ExpectedError;
 use crate::peer::{Dialect, PEERS, Peer};
 
-/// A configuration with the server `files`; no server runs.
+/// A kernel whose configuration has the server `files`, and which never starts a server.
 struct Configured;
 
 impl ServerCatalog for Configured {
@@ -54,7 +54,7 @@ impl ServerRunner for Configured {
     }
 }
 
-/// Returns registrations with this rule of access, and their audit log.
+/// Creates registrations with this access rule, and the audit log in which they are recorded.
 fn registrations(may: impl Visibility + 'static) -> (Registrations, MemoryAudit) {
     let audit = MemoryAudit::new();
     let registrations = Registrations::builder(Arc::new(MemoryStore::new()), Arc::new(Configured))
@@ -64,7 +64,7 @@ fn registrations(may: impl Visibility + 'static) -> (Registrations, MemoryAudit)
     (registrations, audit)
 }
 
-/// Returns a server with the methods, as methods and as tools.
+/// Returns a server that serves the registration methods, both as methods and as tools.
 fn kernel(registrations: &Registrations, audit: &MemoryAudit) -> Stack {
     Server::new("kernel", "1")
         .endpoints(registrations.router())
@@ -84,7 +84,7 @@ fn registrar() -> Stack {
     kernel(&registrations, &audit)
 }
 
-/// Sends a request as each peer; the method is unknown to plain ones.
+/// Sends a request as each kind of peer, and checks the error; for plain peers the method is unknown.
 async fn check_mgp_peers(expected: ExpectedError, method: &str, params: &Value) {
     let stack = registrar();
     for kind in PEERS {
@@ -127,7 +127,7 @@ async fn code_4101_server_already_registered() {
         .details(["server_id", "remedy"]);
     check_mgp_peers(expected, "mgp/discovery/register", &taken).await;
 
-    // A registration that waits for an operator takes its id too.
+    // The id of a pending registration counts as taken too.
     let stack = registrar();
     let mut peer = Peer::join(&stack, PEERS[0]).await;
     let params = json!({ "id": "made", "command": "cat" });
@@ -166,7 +166,7 @@ async fn as_tools_the_methods_answer_the_same_in_every_spelling_and_are_recorded
                 .check(&peer, &answer);
         }
 
-        // A caller without a grant is refused, and only the audit of the call records it.
+        // A caller without a grant is refused; only the audit layer around the call records the refusal.
         let (registrations, audit) =
             registrations(visibility(|_, _, _| Err(Hidden::new("no entry"))));
         let mut peer = Peer::join(&kernel(&registrations, &audit), PEERS[0]).await;
@@ -178,7 +178,7 @@ async fn as_tools_the_methods_answer_the_same_in_every_spelling_and_are_recorded
         let events = audit.events();
         let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
         assert_eq!(types, ["TOOL_BLOCKED", "PERMISSION_DENIED"]);
-        // The method itself is recorded by its handler.
+        // If the method is called directly and not as a tool, its handler records the refusal.
         peer.ask("mgp/discovery/deregister", json!({ "id": "files" })).await;
         assert_eq!(audit.events()[2].event_type.as_str(), "PERMISSION_DENIED");
         assert_eq!(audit.events().len(), 3);

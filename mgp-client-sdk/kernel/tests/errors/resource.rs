@@ -1,4 +1,4 @@
-//! 3000 to 3099: limits and time-outs.
+//! Tests of the codes 3000 to 3099: limits and timeouts.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn code_3000_rate_limited() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // The kernel's own limit returns the time of the next call, to the millisecond.
+    // The server's own rate limit returns the time until the next permitted call, to the millisecond.
     tokio::time::pause();
     let details = ["limit", "window_secs", "burst", "current", "by"];
     let limit = RateLimit::per_hour(1).by(RateKey::Tool);
@@ -46,7 +46,7 @@ async fn code_3000_rate_limited() {
         .check_all_peers(&stack, "now")
         .await;
 
-    // With a limit of zero a retry never helps.
+    // With a limit of zero, a retry never helps.
     let none = Server::new("s", "1").tool(now()).rate(RateLimit::per_minute(0));
     ExpectedError::new(ErrorCode::RATE_LIMITED)
         .message(["no call may come"])
@@ -73,12 +73,12 @@ async fn code_3001_resource_exhausted() {
         .message(["too many tool calls are running and waiting; try again in a moment"])
         .check_all_peers(&stack, "hold")
         .await;
-    // A refused call takes no room from running ones.
+    // A refused call does not affect the running ones.
     held.release();
     let answer = first.answer(running).await;
     assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
 
-    // A retry does not make a value smaller. A result is refused after the call has run.
+    // A retry does not make a value smaller. The size of a result is checked after the call has run.
     let sized = |arguments, result| {
         let server = Server::new("s", "1").tool(now());
         server.max_arguments(arguments).max_result(result).into_stack().unwrap()
@@ -109,7 +109,7 @@ async fn code_3002_quota_exceeded() {
         .check_all_peers(&stack, "now")
         .await;
 
-    // Units that a tool charges itself; the call has begun by then.
+    // The tool itself charges units during the call, so the call has begun when it is refused.
     let costly = Tool::new("costly", "Charges", |cx: Context| async move {
         Quota::charge(&cx, 10)?;
         Ok::<_, RpcError>("done")
@@ -148,7 +148,7 @@ async fn code_3003_timeout() {
         .of_repeatable()
         .check_all_peers(&stack, "reads")
         .await;
-    // A tool with an output schema cannot return a refusal as its result.
+    // Structured content must match the tool's output schema, so the refusal is only in the text of the result.
     for kind in PEERS.into_iter().filter(|(_, dialect)| *dialect == Dialect::Plain) {
         let typed = Tool::new("typed", "Never ends", || async {
             std::future::pending::<()>().await;
@@ -161,7 +161,7 @@ async fn code_3003_timeout() {
         assert!(answer["result"].get("structuredContent").is_none(), "{answer}");
     }
 
-    // A call that still runs at the end of a drain has begun, and the details contain that.
+    // The call still runs when the drain times out, and the member `started` of the details reports this.
     for kind in PEERS {
         let held = HeldTool::default();
         let server = Server::new("s", "1").tool(held.tool("hold"));
@@ -178,7 +178,7 @@ async fn code_3003_timeout() {
             .check(&peer, &answer);
     }
 
-    // A call that waited too long for its turn has not begun.
+    // A call that timed out while it waited for its turn has not begun.
     let held = HeldTool::default();
     let mut limit = LimitConfig::default();
     (limit.max_running, limit.max_waiting) = (1, 9);

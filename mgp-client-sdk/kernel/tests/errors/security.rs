@@ -1,4 +1,4 @@
-//! 1000 to 1099: permission, access, credentials, validators.
+//! Tests of the codes 1000 to 1099: permissions, access, credentials, validators.
 
 use async_trait::async_trait;
 use mgp_security::auth::{
@@ -16,7 +16,7 @@ use crate::expected_error::ExpectedError;
 use crate::http::{Answer, CALL, HEADERS, post};
 use crate::peer::{Dialect, PEERS, Peer};
 
-/// Returns rules with access for all callers, no permissions, and no approver.
+/// Returns a governance that grants access to all callers, but has no permissions and no approver.
 pub(crate) fn open_to_all() -> Governance {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
@@ -33,7 +33,7 @@ fn governed(governance: &Governance, tool: Tool) -> Stack {
 
 #[tokio::test]
 async fn code_1000_permission_denied() {
-    // A dangerous call without anyone to confirm it.
+    // A dangerous call, without a person who could confirm it.
     let stack = governed(&open_to_all(), tool("wipe").risk(RiskLevel::Dangerous));
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)
         .message(["`wipe` did not run", "there is nobody to ask", "ask an operator"])
@@ -41,7 +41,7 @@ async fn code_1000_permission_denied() {
         .check_all_peers(&stack, "wipe")
         .await;
 
-    // A call without a permission it requires, at a governed client.
+    // The call requires a permission that was not approved; the gate in front of the server refuses it.
     let snap = tool("snap").risk(RiskLevel::Safe).permissions([Permission::Camera]);
     let stack = governed(&open_to_all(), snap);
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)
@@ -50,7 +50,7 @@ async fn code_1000_permission_denied() {
         .check_all_peers(&stack, "snap")
         .await;
 
-    // The same at a server whose client denied the permission.
+    // The client has denied the permission to the server, which refuses the call itself.
     let snap = tool("snap").permissions([Permission::Camera]);
     let own = Server::new("disk", "1").tool(snap).into_stack().unwrap();
     for kind in PEERS.into_iter().filter(|(_, dialect)| *dialect == Dialect::Mgp) {
@@ -73,7 +73,7 @@ async fn code_1000_permission_denied() {
             .check(&peer, &answer);
     }
 
-    // A method for operators, called by another caller; it is unknown to plain peers.
+    // A caller who is not an operator calls a method for operators; for plain peers the method is unknown.
     for kind in PEERS {
         let mut peer = Peer::join(&stack, kind).await;
         let grant = json!({
@@ -106,7 +106,7 @@ async fn code_1001_access_denied() {
         .await;
 }
 
-/// An authenticator with fixed tokens.
+/// A token verifier with a fixed reply for each token.
 struct Tokens;
 
 #[async_trait]
@@ -124,7 +124,7 @@ impl TokenVerifier for Tokens {
     }
 }
 
-/// Returns the answer of a server at a URL to these credentials.
+/// Returns the response of an HTTP server to a call with these credentials.
 pub(crate) async fn with_token(token: Option<&str>) -> Answer {
     let auth = AuthLayer::new().keys(ApiKeys::new()).tokens(Tokens);
     let server = Server::new("clock", "1").tool(tool("now"));
@@ -162,7 +162,7 @@ async fn code_1003_auth_expired() {
     assert!(response.contains("expired; get a new one"), "{answer:?}");
     assert!(answer.body["error"].get("data").is_none(), "nothing was negotiated: {answer:?}");
 
-    // Credentials that expire during a connection: the gates refuse the next call.
+    // The credentials expire during the connection, and the gates refuse the next call.
     let governance = open_to_all();
     let ended = around(|mut call: Call, next: Stack| async move {
         call.cx_mut().extensions.insert(CredentialGrant::new(["tools.call"], || false));
@@ -174,7 +174,7 @@ async fn code_1003_auth_expired() {
         .message(["the credentials no longer hold; get new ones"])
         .check_all_peers(&stack, "look")
         .await;
-    // Only a tool call can return a refusal as its result.
+    // Only the refusal of a tool call can be a result; other refusals are errors.
     for kind in PEERS {
         let mut peer = Peer::join(&stack, kind).await;
         let answer = peer.ask("prompts/get", json!({ "name": "p" })).await;
@@ -187,7 +187,7 @@ async fn code_1003_auth_expired() {
     }
 }
 
-/// A check that always fails.
+/// A validator that always fails.
 struct Never;
 
 impl Validate for Never {
@@ -206,7 +206,7 @@ async fn code_1010_validation_blocked() {
         .check_all_peers(&stack, "run")
         .await;
 
-    // A custom check that fails.
+    // A custom validator refuses the call.
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
     let governance = Governance::builder()

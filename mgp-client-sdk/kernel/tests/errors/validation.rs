@@ -1,4 +1,4 @@
-//! 4000 to 4199: invalid calls.
+//! Tests of the codes 4000 to 4199: invalid calls.
 
 use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
@@ -55,7 +55,7 @@ async fn code_4001_tool_not_found() {
             if peer.dialect == Dialect::Mgp {
                 ExpectedError::new(ErrorCode::TOOL_NOT_FOUND).message([""]).check_mgp(&answer);
             } else {
-                // MCP has its own code.
+                // Plain peers get the code that MCP defines.
                 assert_eq!(answer["error"]["code"], -32602, "{answer}");
                 assert!(answer["error"].get("data").is_none(), "{answer}");
             }
@@ -63,7 +63,7 @@ async fn code_4001_tool_not_found() {
             assert!(message.starts_with(words) && message.len() < 200, "{message}");
         }
     }
-    // Governance does not repeat unknown names.
+    // The governance layer does not repeat an unknown name, which may be very long, in its message.
     let governed = Server::new("s", "1").governed(&open_to_all(), "s").into_stack().unwrap();
     let mut peer = Peer::join(&governed, PEERS[0]).await;
     let answer = peer.call(&"x".repeat(3000)).await;
@@ -87,7 +87,7 @@ async fn code_4002_tool_disabled() {
     let answer = Peer::join(&stack, PEERS[0]).await.call("now").await;
     assert_eq!(answer["result"]["content"][0]["text"], "noon", "{answer}");
 
-    // A tool whose definition differs from the approved one.
+    // The tool's definition differs from the approved one.
     let look = |text: &'static str| Tool::new("t", text, || async { "seen" }).risk(RiskLevel::Safe);
     let below = Server::new("below", "1").tool(look("Looks at a file."));
     let tools = below.tools();

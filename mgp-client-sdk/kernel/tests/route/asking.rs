@@ -1,4 +1,4 @@
-//! Questions of servers reach the caller they belong to, in the four pairs of eras.
+//! Tests that questions of servers reach the right caller, for all four pairs of eras of host and server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -136,7 +136,7 @@ async fn a_caller_that_offers_forms_only_gets_no_url() {
     }
 }
 
-/// Returns a server that asks for the roots whenever they change, as many do when they start.
+/// Returns a server that asks for the client's roots whenever they change, as many servers do.
 fn looking(seen: &Arc<Mutex<Vec<String>>>) -> Server {
     let seen = Arc::clone(seen);
     let router = Router::new().on_notification::<RootsListChanged, _, _>(move |cx, _| {
@@ -175,7 +175,7 @@ async fn roots_outside_of_calls_come_from_the_only_client_that_offers_them() {
             async move { has }
         }
     };
-    // The server is notified when a client with roots connects, and when its roots change.
+    // The server is notified when a client with roots connects, and when that client's roots change.
     let ann = host(&kernel, "ann", host_of(Era::Legacy).roots([Root::new("file:///ann")])).await;
     until("the roots of ann", has("file:///ann")).await;
     seen.lock().unwrap().clear();

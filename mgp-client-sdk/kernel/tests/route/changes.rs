@@ -1,4 +1,4 @@
-//! Notifications: changed lists, and updated resources.
+//! Tests of notifications about changed lists and updated resources.
 
 use std::sync::{Arc, Mutex};
 
@@ -52,14 +52,14 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
             .await;
         resources.add(Resource::text("test://b", "b", "text")).unwrap();
         until(&format!("resources {pair}"), has(ServerChange::Resources)).await;
-        // The first notification may be that of the first list.
+        // The first notification may still be about the first list, so the test waits until both entries are listed.
         until(&format!("both resources {pair}"), || async {
             host.resources().await.unwrap().len() == 2
         })
         .await;
         prompts.add(Prompt::new("q", "Another", || async { "hello" }));
         until(&format!("prompts {pair}"), has(ServerChange::Prompts)).await;
-        // The first notification may be that of the first list.
+        // The first notification may still be about the first list, so the test waits until both entries are listed.
         until(&format!("both prompts {pair}"), || async {
             host.prompts().await.unwrap().len() == 2
         })

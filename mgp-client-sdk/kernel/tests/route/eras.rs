@@ -1,4 +1,4 @@
-//! Servers that serve both eras but ask in the legacy one only, as those on several SDKs.
+//! Tests of servers that serve both eras but ask questions only in the legacy one, as servers on several SDKs do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ struct Guest {
 
 const TOOLS: [&str; 4] = ["form", "era", "asks", "touch"];
 
-/// Returns a server of both eras that asks its modern callers nothing.
+/// Returns a server of both eras that asks callers of the modern era nothing.
 fn apart() -> Server {
     let server = Server::new("a", "1").offer(|offer| {
         if let Some(mgp) = &mut offer.mgp {
@@ -50,7 +50,7 @@ fn apart() -> Server {
     server.tool(form).tool(era).tool(asks).tool(touch).resource(news)
 }
 
-/// A kernel with a server, and the number of times that it was started.
+/// Starts a kernel with a server; also returns the number of times that the server was started.
 async fn world(create: fn() -> Server) -> (Kernel, Arc<AtomicUsize>) {
     let starts: Arc<AtomicUsize> = Arc::default();
     let counts = Arc::clone(&starts);
@@ -136,7 +136,7 @@ async fn a_server_is_told_only_what_its_caller_can_answer() {
     let (kernel, _) = world(apart).await;
     for (era, asks) in [
         (Era::Modern, "true false false"),
-        // A legacy session is shared, so it declares everything.
+        // Several hosts may share the legacy session, so the kernel declares capabilities in it that this host lacks.
         (Era::Legacy, "true true true"),
     ] {
         let able = host(&kernel, "ann", answering(era)).await;
@@ -160,7 +160,7 @@ async fn a_legacy_host_is_notified_of_resources_in_its_own_era() {
     let host = host(&kernel, "ann", builder).await;
     host.subscribe("test://news").await.unwrap();
     assert_eq!(starts.load(Ordering::SeqCst), 2);
-    // The tool runs in the process of the legacy session, so its notification comes from there.
+    // The tool runs in the process of the legacy session, so the notification comes from that process.
     assert_eq!(text(&host, "touch").await, "done");
     until("the host is notified", || async { updates.load(Ordering::SeqCst) > 0 }).await;
     kernel.stop_server(&"a".into()).await;
@@ -192,7 +192,7 @@ async fn a_question_keeps_its_key_while_nothing_else_has_it() {
         let reply = caller.call("tools/call", &params).await.unwrap();
         let Reply::InputRequired(needed) = reply else { panic!("{reply:?}") };
         let key = needed.asks[0].0.as_str();
-        // A legacy server names no key.
+        // A legacy server sends no keys with its questions, so the kernel makes up a key.
         assert!(key == "user_name" || below == Era::Legacy && !key.contains("user_name"), "{key}");
         kernel.stop().await;
     }

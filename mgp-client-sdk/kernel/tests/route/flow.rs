@@ -1,4 +1,4 @@
-//! Progress, chunks, log messages and cancellation, in the four pairs of eras.
+//! Tests of progress, chunks, log messages and cancellation, for all four pairs of eras of host and server.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
-/// Notifies when it is dropped with its call.
+/// A guard that notifies when the call that holds it is dropped.
 struct NotifyOnDrop(Arc<Notify>);
 
 impl Drop for NotifyOnDrop {

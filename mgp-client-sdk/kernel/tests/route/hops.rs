@@ -1,4 +1,4 @@
-//! Kernels behind kernels.
+//! Tests of kernels that are servers of other kernels, or of themselves.
 
 use std::sync::{Arc, OnceLock};
 
@@ -70,7 +70,7 @@ async fn the_lists_of_a_kernel_behind_itself_stop_growing() {
     let kernel = build(builder).await;
     own.set(kernel.clone()).unwrap();
     let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
-    // Each list that grows is announced, read again, and grows again.
+    // Each grown list is announced, so the kernel reads its own list again, which then grows again.
     let mut deepest = 0;
     for _ in 0..100 {
         let resources = host.resources().await.unwrap();

@@ -1,4 +1,4 @@
-//! Resources, prompts and completion of several servers: their names, and the way of their calls.
+//! Tests of resources, prompts and completion with several servers: how the kernel names entries and routes calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ async fn an_agent_sees_the_entries_of_the_servers_it_has_access_to() {
     let kernel = build(builder).await;
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     until("rain is listed", || async { ann.resources().await.unwrap().len() == 2 }).await;
-    // An entry of only one visible server keeps its name.
+    // An entry that only one visible server has keeps its original name.
     assert_eq!(uris(&ann).await, ["file:///readme", "only://rain"].map(str::to_owned).into());
     assert_eq!(ann.prompts().await.unwrap()[0].name, "plan");
     let read = ann.read_resource("file:///readme").await.unwrap();
@@ -188,13 +188,13 @@ async fn a_list_is_known_to_the_next_kernel_without_a_start() {
         ann.resources().await.unwrap().len() == 2 && ann.prompts().await.unwrap().len() == 1
     })
     .await;
-    // Lists are stored after they were returned.
+    // The kernel stores a list only some time after it has returned the list.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     first.stop().await;
     drop((ann, first));
     let before = made.load(Ordering::SeqCst);
 
-    // The folder stays in use until all tasks of the kernel before have ended.
+    // The state folder stays locked until all tasks of the previous kernel have ended.
     let mut second = None;
     until("the state folder is free", async || {
         second = builder().in_folder(folder.path()).await.ok();
@@ -266,7 +266,7 @@ async fn lists_for_modern_hosts_have_a_ttl() {
             let expected = (above == Era::Modern).then_some(CacheScope::Private);
             assert_eq!((ttl.is_some(), scope), (above == Era::Modern, expected), "{above:?}");
         }
-        // A called tool joins the list of its caller, so that no caller may cache the list.
+        // A called tool is added to the list of its caller, so callers must not cache the list.
         assert_eq!(tools.ttl_ms, (above == Era::Modern).then_some(0));
         kernel.stop().await;
     }

@@ -1,4 +1,4 @@
-//! Calls other than tool calls through a kernel, between hosts and servers in this process.
+//! Tests of requests and notifications through a kernel, between hosts and servers in this process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Members of MGP in lists and calls of a kernel: the server of a tool, the session of a request, and the security
-//! metadata of tools (MGP §4.2, §16.5, §16.7).
+//! Tests of MGP members in lists and calls of a kernel: the server of a tool, the session handle of a request, and the
+//! security metadata of tools (MGP §4.2, §16.5, §16.7).
 
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
@@ -31,7 +31,7 @@ async fn world() -> Kernel {
     kernel
 }
 
-/// A modern client whose requests have a scope each, as over HTTP.
+/// A modern client that gives each request a scope of its own, as over HTTP.
 struct Requests(mock::Client);
 
 impl Requests {
@@ -64,7 +64,7 @@ async fn a_call_names_its_server_in_mgp() {
     }
     let unknown = client.ask("tools/call", call(json!("c"))).await.unwrap_err();
     assert_eq!(unknown.code(), ErrorCode::TOOL_NOT_FOUND);
-    // Without it, the name of two servers is refused with both.
+    // A name that two servers have is ambiguous without the server, so the call is refused.
     let ambiguous = json!({ "name": "which", "arguments": {} });
     let refused = client.ask("tools/call", ambiguous).await.unwrap_err();
     assert_eq!(refused.code().0, 4003, "{refused}");
@@ -81,7 +81,7 @@ async fn a_session_handle_counts_for_lists_and_calls() {
     };
     let wish = json!({ "requirements": { "capabilities": ["the time of a day"] } });
     let mut answer = client.ask("mgp/tools/request", wish.clone()).await;
-    // The first one builds the tokenizer, which may take longer than its time limit on a busy machine.
+    // The first request builds the tokenizer, which may exceed the time limit on a busy machine.
     for _ in 0..10 {
         if answer.is_ok() {
             break;
@@ -95,13 +95,13 @@ async fn a_session_handle_counts_for_lists_and_calls() {
     let before = listed(client.ask("tools/list", json!({})).await.unwrap());
     let loaded = listed(client.ask("tools/list", with.clone()).await.unwrap());
     assert!(loaded.len() > before.len(), "{before:?} {loaded:?}");
-    // A used tool joins the session.
+    // A tool that was called is added to the session.
     let call = |handle: &Value| json!({ "name": "a.which", "arguments": {}, "_mgp": { "session_handle": handle } });
     let answer = client.ask("tools/call", call(&handle)).await.unwrap();
     assert_eq!(answer["content"][0]["text"], "a", "{answer}");
     let used = listed(client.ask("tools/list", with).await.unwrap());
     assert!(used.contains(&"a.which".to_owned()), "{used:?}");
-    // A guessed one is refused before the tool runs.
+    // A guessed session handle is refused before the tool runs.
     for method in ["tools/list", "tools/call"] {
         let refused = client.ask(method, call(&json!("0123456789abcdef"))).await.unwrap_err();
         assert!(refused.message().contains("unknown `session_handle`"), "{refused}");

@@ -1,4 +1,5 @@
-//! Health, shutdown and cancellation through a kernel: as methods with a `server_id`, and as tools (MGP §11, §12.7).
+//! Tests of health, shutdown and cancellation through a kernel: as methods with a `server_id`, and as tools (MGP §11,
+//! §12.7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
-/// Returns a kernel with an MGP server `new` and a plain server `old`.
+/// Starts a kernel with the MGP server `new` and the plain server `old`.
 async fn world(era: Era) -> Kernel {
     let now = |name: &str| Tool::new(name.to_owned(), "The time", || async { "noon" });
     let new = move || limit_era(Server::new("new", "1").tool(now("new_time")), era);
@@ -65,7 +66,7 @@ async fn a_plain_server_and_a_resting_one_are_pinged_without_an_error() {
             assert_eq!(answer.server_id.as_deref(), Some(server), "{answer:?}");
             assert_eq!(status_of(&host, Some(server)).await.tools_total, Some(1), "{server}");
         }
-        // An operator stops one: no call starts it, and the answer reports that.
+        // After an operator has stopped the server, a ping does not start it, and the answer reports its state.
         kernel.stop_server(&ServerId::from("new")).await.unwrap();
         let answer = host.request::<HealthPing>(&ping_of("new")).await.unwrap();
         assert_eq!(answer.status, HealthStatus::Degraded, "{answer:?}");
@@ -116,7 +117,7 @@ async fn only_an_operator_shuts_a_server_down_by_a_tool() {
         let refused = host.call("mgp.lifecycle.shutdown").args(arguments).await.unwrap_err();
         assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED, "{refused}");
     }
-    // The kernel still answers.
+    // The refused calls have not shut the kernel down.
     assert_eq!(host.call("new_time").await.unwrap().to_text(), "noon");
     host.close().await;
     kernel.stop().await;
@@ -147,7 +148,7 @@ async fn a_call_is_cancelled_by_a_tool() {
     let caller = host.clone();
     let waiting = tokio::spawn(async move { caller.call("waits").await });
     begun.notified().await;
-    // The id of the call is one of the first of this connection.
+    // The test does not know the id of the call, which is one of the first of this connection.
     until("the call is cancelled", async || {
         for id in 1..20 {
             let answer = structured(&host, "mgp.stream.cancel", json!({ "request_id": id })).await;
@@ -164,7 +165,7 @@ async fn a_call_is_cancelled_by_a_tool() {
     kernel.stop().await;
 }
 
-/// Notifies when it is dropped with its call.
+/// A guard that notifies when the call that holds it is dropped.
 struct NotifyOnDrop(Arc<Notify>);
 
 impl Drop for NotifyOnDrop {
@@ -173,7 +174,7 @@ impl Drop for NotifyOnDrop {
     }
 }
 
-/// The kernel announced no state of the servers behind it; a host saw only that calls failed.
+/// Regression test: the kernel did not announce the states of its servers, so a host only noticed that calls failed.
 #[tokio::test]
 async fn a_state_of_a_server_behind_is_announced_to_those_who_see_it() {
     let mut closed = GovernanceConfig::default();
@@ -221,7 +222,7 @@ async fn a_result_of_the_kernels_own_tool_names_its_source_to_mgp_peers_only() {
             let own = host.call("mgp.health.ping").args(json!({})).await.unwrap();
             let text = serde_json::to_string(&own).unwrap();
             assert_eq!(text.contains(r#""_mgp":{"source":"kernel"}"#), expected, "{text}");
-            // That of a server does not claim it.
+            // The result of a server's tool must not contain that source.
             let other = host.call("new.new_time").await.unwrap();
             let text = serde_json::to_string(&other).unwrap();
             assert!(!text.contains(r#""source""#), "{text}");

@@ -1,4 +1,4 @@
-//! Calls that become tasks of the kernel, and tools of servers that only run as tasks.
+//! Tests of calls that the kernel turns into tasks, and of servers' tools that run only as tasks.
 
 use std::sync::Arc;
 use std::time::Duration;

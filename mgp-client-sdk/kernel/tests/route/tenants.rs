@@ -1,4 +1,4 @@
-//! Two hosts of one server with equal ids and tokens: no host gets a message of the other.
+//! Tests of two hosts that use one server with equal ids and tokens: neither host receives a message of the other.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -200,7 +200,8 @@ async fn isolated_instances_ask_both_hosts() {
             ann.call("ask").arg("who", "ann").into_future(),
             bob.call("ask").arg("who", "bob").into_future()
         );
-        // In the modern era the tool runs again after the answer, and passes the barrier again.
+        // Behind a modern server the tool runs again after the answer and waits at the barrier again, so only the
+        // results of legacy servers are checked.
         if below == Era::Legacy {
             assert_eq!(one.unwrap().to_text(), "ann", "{above:?} {below:?}");
             assert_eq!(two.unwrap().to_text(), "bob", "{above:?} {below:?}");
@@ -257,7 +258,7 @@ async fn an_unused_instance_is_stopped_to_make_room() {
     kernel.stop().await;
 }
 
-/// Counts servers that were dropped.
+/// A guard that decrements a count of running servers when it is dropped.
 struct CountOnDrop(Arc<AtomicUsize>);
 
 impl Drop for CountOnDrop {
@@ -303,7 +304,7 @@ async fn a_log_message_after_calls_of_two_principals_is_dropped() {
     goes.notify_one();
     until("ann gets the log message of her call", has("of ann")).await;
 
-    // The host of bob does not stay connected, so only ann could get it.
+    // A modern host has no session, so after the call of `bob` only the host of `ann` could receive the message.
     let (bob, _) = tenant(&kernel, "bob", Era::Modern).await;
     bob.call("later").arg("who", "of bob").await.unwrap();
     goes.notify_one();

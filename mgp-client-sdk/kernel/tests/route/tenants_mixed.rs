@@ -1,6 +1,6 @@
-//! A host on standard streams and one over HTTP that give their requests the same ids and the same progress tokens.
+//! Tests of a host over streams and a host over HTTP that use the same request ids and progress tokens.
 //!
-//! Both are written by hand, so that no SDK makes their numbers differ.
+//! Both hosts write their messages without an SDK, which would make the ids differ.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ struct Shared {
     ends: Notify,
 }
 
-/// A running call; counted until it is dropped.
+/// A guard that counts a running call until it is dropped.
 struct RunningCall(Arc<Shared>);
 
 impl Drop for RunningCall {
@@ -83,7 +83,7 @@ fn hello() -> Value {
     }})
 }
 
-/// Returns a request that is equal for both hosts except for their names.
+/// Returns a request that is equal for both hosts except for the host's name.
 fn call(tool: &str, who: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {
         "name": tool, "arguments": {"who": who}, "_meta": {"progressToken": "same"},
@@ -94,7 +94,7 @@ fn notification(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-/// A host on streams.
+/// A host over streams.
 struct Streams {
     writer: Box<dyn tokio::io::AsyncWrite + Send + Unpin>,
     lines: mpsc::UnboundedReceiver<String>,
@@ -125,7 +125,7 @@ impl Streams {
         self.writer.write_all((message.to_string() + "\n").as_bytes()).await.unwrap();
     }
 
-    /// Reads everything up to the next answer.
+    /// Reads all messages up to and including the next response, and returns their text.
     async fn answer(&mut self) -> String {
         let mut all = String::new();
         while let Some(line) = self.lines.recv().await {
@@ -138,7 +138,7 @@ impl Streams {
     }
 }
 
-/// A host over HTTP, with a connection for each request.
+/// A host over HTTP that opens a connection for each request.
 struct Posts {
     address: String,
     session: String,
@@ -222,7 +222,7 @@ async fn a_cancellation_by_one_host_leaves_the_call_of_the_other() {
         until("both run", runs(2)).await;
         ann.send(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
         until("one was cancelled", runs(1)).await;
-        // A host cannot cancel a call of another one.
+        // The same request id now exists only at the other host, whose call must not be cancelled.
         ann.send(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
         ann.send(&json!({"jsonrpc": "2.0", "id": 8, "method": "ping"})).await;
         while !ann.answer().await.contains("\"id\":8") {}

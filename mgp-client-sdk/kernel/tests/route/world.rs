@@ -1,4 +1,4 @@
-//! Kernels, servers and hosts of the tests.
+//! The fixture of these tests: kernels, servers and hosts.
 
 use mgp_client_sdk::{Client, ClientBuilder};
 use mgp_discovery::{Config, GovernanceConfig};
@@ -11,7 +11,7 @@ use mgp_types::mcp::{Era, Revision};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
 use mgp_types::service::Principal;
 
-/// The four pairs of eras: of the host, and of the servers.
+/// All four pairs of eras: that of the host, and that of the servers.
 pub(crate) const PAIRS: [(Era, Era); 4] = [
     (Era::Legacy, Era::Legacy),
     (Era::Legacy, Era::Modern),
@@ -19,7 +19,7 @@ pub(crate) const PAIRS: [(Era, Era); 4] = [
     (Era::Modern, Era::Modern),
 ];
 
-/// Returns settings of a server that all callers may use, with these safe tools.
+/// Returns settings for a server that all callers may use, with these tools marked as safe.
 pub(crate) fn open(tools: &[&str]) -> GovernanceConfig {
     let mut mgp = GovernanceConfig::default();
     mgp.default_policy = DefaultPolicy::OptOut;
@@ -34,7 +34,7 @@ pub(crate) fn limit_era(server: Server, era: Era) -> Server {
     server.offer(|offer| offer.revisions.retain(|revision: &Revision| revision.era() == era))
 }
 
-/// Returns a configuration that lists the tools to find tools, however few tools there are.
+/// Returns a configuration with which the kernel lists only the discovery tools, even if there are few other tools.
 pub(crate) fn search() -> Config {
     Config::parse("mgp.toml", "[kernel]\nsurface = 'search'").unwrap().config
 }
@@ -59,7 +59,7 @@ pub(crate) fn host_of(era: Era) -> ClientBuilder {
     Client::builder("host", "1").era(choice)
 }
 
-/// Waits until this number of a server's tools is in the index.
+/// Waits until the index has this number of tools of a server.
 pub(crate) async fn wait_for_tools(kernel: &Kernel, server: &str, tools: usize) {
     until("its tools are known", || async { kernel.index().tools_of(server).len() == tools }).await;
 }

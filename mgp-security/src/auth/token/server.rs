@@ -48,6 +48,7 @@ pub struct ResourceServer {
     verified: VerifiedTokens,
     tenant: Tenant,
     operator_scope: Option<String>,
+    agent_claim: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -76,6 +77,7 @@ impl ResourceServer {
             verified: VerifiedTokens::default(),
             tenant: Tenant::Issuer,
             operator_scope: None,
+            agent_claim: None,
         })
     }
 
@@ -92,6 +94,14 @@ impl ResourceServer {
     /// The fetcher decides which hosts may be reached; it should insist on `https`.
     pub fn keys_from(mut self, url: impl Into<String>, fetcher: SharedFetch) -> Self {
         self.keys = KeySource::fetched(url, fetcher);
+        self
+    }
+
+    /// Reads the URL of the issuer's keys from its metadata (RFC 8414, or `OpenID` Connect Discovery), on demand.
+    ///
+    /// The keys are used as with [`keys_from`](Self::keys_from).
+    pub fn keys_from_issuer(mut self, fetcher: SharedFetch) -> Self {
+        self.keys = KeySource::of_issuer(self.issuer.clone().unwrap_or_default(), fetcher);
         self
     }
 
@@ -139,6 +149,13 @@ impl ResourceServer {
     /// Use it only if the issuer controls the claim, and if its values differ from the tenants of API keys.
     pub fn tenant_claim(mut self, name: impl Into<String>) -> Self {
         self.tenant = Tenant::Claim(name.into());
+        self
+    }
+
+    /// Sets the claim that contains the name of the agent, instead of `client_id` and `azp`; a token without it is
+    /// refused.
+    pub fn agent_claim(mut self, name: impl Into<String>) -> Self {
+        self.agent_claim = Some(name.into());
         self
     }
 
@@ -216,9 +233,16 @@ impl ResourceServer {
         if !required.iter().all(|scope| scopes.contains(scope)) {
             return Err(AuthRefused::InsufficientScope { needed: required.join(" ") });
         }
+        let agent = match &self.agent_claim {
+            None => client.clone(),
+            Some(name) => match claims.text(name)? {
+                Some(agent) => Some(agent),
+                None => return no("the token names no agent"),
+            },
+        };
         let mut principal = Principal::new(tenant, subject);
-        if let Some(client) = &client {
-            principal = principal.agent(client.as_str());
+        if let Some(agent) = agent {
+            principal = principal.agent(agent);
         }
         if self.operator_scope.as_ref().is_some_and(|scope| scopes.contains(scope)) {
             principal = principal.operator();

@@ -33,11 +33,26 @@ pub(super) enum KeySource {
 ///
 /// A fetch runs in its own task: a caller that disconnects does not cancel it for the others.
 pub(super) struct FetchedKeys {
-    url: String,
+    place: KeysPlace,
     fetcher: SharedFetch,
     cached: Mutex<CachedKeys>,
     /// Held while keys are fetched.
     fetching: Arc<AsyncMutex<()>>,
+}
+
+/// The place of an issuer's keys.
+#[derive(Debug)]
+enum KeysPlace {
+    Url(String),
+    /// The URL is in the metadata of this issuer.
+    Issuer(String),
+}
+
+/// The members of an issuer's metadata that are used (RFC 8414).
+#[derive(serde::Deserialize)]
+struct IssuerMetadata {
+    issuer: String,
+    jwks_uri: String,
 }
 
 #[derive(Default)]
@@ -59,18 +74,25 @@ enum FetchKeysError {
     Bad(#[from] BadJwks),
     #[error("none of the keys can be used")]
     Empty,
+    #[error("no metadata of the issuer; configure the URL of its keys")]
+    NoMetadata,
 }
 
 // === impl KeySource ===
 
 impl KeySource {
     pub(super) fn fetched(url: impl Into<String>, fetcher: SharedFetch) -> Self {
-        Self::Fetched(Arc::new(FetchedKeys {
-            url: url.into(),
-            fetcher,
-            cached: Mutex::default(),
-            fetching: Arc::default(),
-        }))
+        Self::at(KeysPlace::Url(url.into()), fetcher)
+    }
+
+    /// Returns the keys that the metadata of an issuer names.
+    pub(super) fn of_issuer(issuer: impl Into<String>, fetcher: SharedFetch) -> Self {
+        Self::at(KeysPlace::Issuer(issuer.into()), fetcher)
+    }
+
+    fn at(place: KeysPlace, fetcher: SharedFetch) -> Self {
+        let (cached, fetching) = (Mutex::default(), Arc::default());
+        Self::Fetched(Arc::new(FetchedKeys { place, fetcher, cached, fetching }))
     }
 
     /// Returns the current keys.
@@ -133,7 +155,7 @@ impl FetchedKeys {
                 Ok(set) => this.cached.lock().set = Some((Arc::new(set), Instant::now())),
                 Err(error) => tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    url = mgp_types::service::shown_url(&this.url),
+                    url = mgp_types::service::shown_url(this.place.as_str()),
                     "failed to fetch the keys of the issuer"
                 ),
             }
@@ -143,20 +165,72 @@ impl FetchedKeys {
     }
 
     async fn download(&self) -> Result<JwkSet, FetchKeysError> {
-        let request = FetchRequest::get(self.url.as_str()).header("accept", "application/json");
+        let body = match &self.place {
+            KeysPlace::Url(url) => self.get(url).await?,
+            KeysPlace::Issuer(issuer) => self.get(&self.keys_url(issuer).await?).await?,
+        };
+        let set = JwkSet::parse(&body)?;
+        if set.is_empty() { Err(FetchKeysError::Empty) } else { Ok(set) }
+    }
+
+    /// Reads the URL of the keys from the metadata of the issuer.
+    async fn keys_url(&self, issuer: &str) -> Result<String, FetchKeysError> {
+        for url in metadata_urls(issuer) {
+            let body = match self.get(&url).await {
+                Ok(body) => body,
+                Err(FetchKeysError::Status(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            let metadata = serde_json::from_slice::<IssuerMetadata>(&body);
+            // Another issuer's document is not used (RFC 8414 §3.3).
+            if let Some(metadata) = metadata.ok().filter(|metadata| metadata.issuer == issuer) {
+                return Ok(metadata.jwks_uri);
+            }
+        }
+        Err(FetchKeysError::NoMetadata)
+    }
+
+    async fn get(&self, url: &str) -> Result<Vec<u8>, FetchKeysError> {
+        let request = FetchRequest::get(url).header("accept", "application/json");
         let answer = timeout(FETCH_TIMEOUT, self.fetcher.fetch(request));
         let answer = answer.await.map_err(|_| FetchKeysError::TooSlow)??;
         if answer.status != 200 {
             return Err(FetchKeysError::Status(answer.status));
         }
-        let set = JwkSet::parse(&answer.body)?;
-        if set.is_empty() { Err(FetchKeysError::Empty) } else { Ok(set) }
+        Ok(answer.body)
     }
+}
+
+impl KeysPlace {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Url(url) | Self::Issuer(url) => url,
+        }
+    }
+}
+
+/// Returns the URLs at which an issuer may serve its metadata (RFC 8414 §3; `OpenID` Connect Discovery §4).
+pub(super) fn metadata_urls(issuer: &str) -> Vec<String> {
+    let issuer = issuer.trim_end_matches('/');
+    let (origin, path) = issuer
+        .find("://")
+        .and_then(|scheme| {
+            issuer[scheme + 3..].find('/').map(|at| issuer.split_at(scheme + 3 + at))
+        })
+        .unwrap_or((issuer, ""));
+    let mut urls = vec![
+        format!("{origin}/.well-known/oauth-authorization-server{path}"),
+        format!("{issuer}/.well-known/openid-configuration"),
+    ];
+    if !path.is_empty() {
+        urls.push(format!("{origin}/.well-known/openid-configuration{path}"));
+    }
+    urls
 }
 
 impl fmt::Debug for FetchedKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "keys at {}", self.url)
+        write!(f, "keys at {:?}", self.place)
     }
 }
 

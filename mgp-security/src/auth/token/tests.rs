@@ -380,6 +380,18 @@ async fn the_tenant_is_the_issuer_unless_configured() {
 }
 
 #[tokio::test]
+async fn the_agent_is_the_client_unless_a_claim_is_configured() {
+    let token = ed25519().sign(&ed25519().header(), &but("agent", json!("nightly")));
+    let agent = async |server: ResourceServer| {
+        let caller = verify(&server, &token).await;
+        caller.map(|caller| caller.principal().as_agent().map(ToString::to_string))
+    };
+    assert_eq!(agent(server()).await.unwrap().unwrap(), "host");
+    assert_eq!(agent(server().agent_claim("agent")).await.unwrap().unwrap(), "nightly");
+    assert!(agent(server().agent_claim("other")).await.is_err());
+}
+
+#[tokio::test]
 async fn a_duplicate_member_is_refused() {
     let signer = ed25519();
     let (header, claims) = (signer.header().to_string(), good().to_string());

@@ -149,7 +149,7 @@ impl GuardedFetch {
             .map_err(|_| failed(format!("`{}` is not a valid method", request.method)))?;
         *sent.uri_mut() = uri;
         for (name, value) in request.headers {
-            let name = HeaderName::try_from(name);
+            let name = HeaderName::try_from(&*name);
             let value = HeaderValue::try_from(value);
             match (name, value) {
                 (Ok(name), Ok(value)) if name != HOST => {

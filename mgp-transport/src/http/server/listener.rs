@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -24,6 +25,7 @@ use tower_service::Service;
 
 use super::address_limit::AddressCounts;
 use super::refusal::Refusal;
+use super::tls::ServerTls;
 use super::tracking::{Activity, TimeoutSocket, TrackedService};
 
 /// Limits of the connections of a listener.
@@ -102,12 +104,35 @@ const MAX_REJECTIONS: usize = 64;
 /// Maximum time for answering one rejected connection.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A bound address, with or without TLS.
+#[derive(Debug)]
+pub struct Listener {
+    tcp: TcpListener,
+    tls: Option<ServerTls>,
+}
+
+impl From<TcpListener> for Listener {
+    fn from(tcp: TcpListener) -> Self {
+        Self { tcp, tls: None }
+    }
+}
+
+impl Listener {
+    /// Serves TLS on all connections.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: ServerTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+}
+
 /// Serves connections until `stop` completes, then lets the running answers finish.
 ///
 /// # Cancel safety
 /// Dropping the future ends all connections at once.
 pub async fn listen<S, R>(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     service: S,
     limits: ConnectionLimits,
     stop: impl Future<Output = ()>,
@@ -118,6 +143,7 @@ pub async fn listen<S, R>(
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    let Listener { tcp: listener, tls } = listener.into();
     let room = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
     let addresses = Arc::new(AddressCounts::new(&limits));
     let rejections = Arc::new(Semaphore::new(MAX_REJECTIONS));
@@ -140,7 +166,10 @@ pub async fn listen<S, R>(
             Ok((socket, from)) => {
                 let Some(counted) = addresses.count(from.ip()) else {
                     tracing::debug!(%from, "rejected a connection: too many from this address");
-                    if let Ok(rejection) = Arc::clone(&rejections).try_acquire_owned() {
+                    // A TLS client could not read the answer.
+                    let answers =
+                        tls.is_none().then(|| Arc::clone(&rejections).try_acquire_owned());
+                    if let Some(Ok(rejection)) = answers {
                         connections.spawn(async move {
                             reject(socket).await;
                             drop((rejection, permit));
@@ -148,13 +177,9 @@ pub async fn listen<S, R>(
                     }
                     continue;
                 };
-                let serving = serve(socket, service.clone(), limits.clone(), stopped.clone());
-                let open = limits.open.enter();
-                connections.spawn(async move {
-                    let _open = open;
-                    serving.await;
-                    drop((counted, permit));
-                });
+                let guards = (limits.open.enter(), counted, permit);
+                let serving = (service.clone(), limits.clone(), stopped.clone());
+                spawn(&mut connections, (socket, from, tls.clone()), guards, serving);
             }
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
@@ -165,6 +190,39 @@ pub async fn listen<S, R>(
     drop(listener);
     stopping.send_replace(true);
     drain(connections, limits.drain_timeout).await;
+}
+
+/// Starts the task of a connection, which keeps `guards` until it ends.
+fn spawn<S, R>(
+    connections: &mut JoinSet<()>,
+    (socket, from, tls): (TcpStream, SocketAddr, Option<ServerTls>),
+    guards: impl Send + 'static,
+    (service, limits, stopped): (S, ConnectionLimits, watch::Receiver<bool>),
+) where
+    S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    // Small answers are sent at once.
+    let _ = socket.set_nodelay(true);
+    let Some(tls) = tls else {
+        let serving = serve(socket, service, limits, stopped);
+        connections.spawn(async move {
+            serving.await;
+            drop(guards);
+        });
+        return;
+    };
+    connections.spawn(async move {
+        let accepting = timeout(limits.head_timeout, tls.accept(socket)).await;
+        match accepting.unwrap_or_else(|elapsed| Err(elapsed.into())) {
+            Ok(socket) => serve(socket, service, limits, stopped).await,
+            Err(error) => tracing::debug!(%error, %from, "TLS handshake failed"),
+        }
+        drop(guards);
+    });
 }
 
 async fn drain(mut connections: JoinSet<()>, grace: Duration) {
@@ -195,20 +253,19 @@ async fn reject(mut socket: TcpStream) {
     let _ = timeout(REJECTION_TIMEOUT, answering).await;
 }
 
-async fn serve<S, R>(
-    socket: TcpStream,
+async fn serve<T, S, R>(
+    socket: T,
     service: S,
     limits: ConnectionLimits,
     mut stopped: watch::Receiver<bool>,
 ) where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send + 'static,
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    // Small answers are sent at once.
-    let _ = socket.set_nodelay(true);
     let activity = Arc::<Activity>::default();
     let io = TokioIo::new(TimeoutSocket::new(socket, &limits, Arc::clone(&activity)));
     let connection = http1::Builder::new()

@@ -17,6 +17,7 @@ mod post;
 mod refusal;
 mod request_body;
 mod stream;
+mod tls;
 mod tracking;
 
 use std::convert::Infallible;
@@ -38,10 +39,12 @@ use self::event_body::{EventBody, StreamReader};
 use self::handle_scopes::HandleScopes;
 use self::headers::RequestHeaders;
 use self::legacy::{Session, Sessions};
-pub use self::listener::{ConnectionLimits, OpenConnections, listen};
+pub use self::listener::{ConnectionLimits, Listener, OpenConnections, listen};
 use self::load::Load;
 use self::refusal::{Refusal, clip_text, empty, events};
 use self::stream::{EventBudget, EventId};
+#[cfg(feature = "tls")]
+pub use self::tls::{ServerTls, ServerTlsError};
 
 /// HTTP service that passes requests to a stack. Mount it in a router, or pass it to [`listen`].
 ///

@@ -15,7 +15,6 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
@@ -147,8 +146,8 @@ impl<R: Body> Body for TrackedBody<R> {
 }
 
 /// Socket that fails if the peer sends no request, or does not read an answer, in time.
-pub(super) struct TimeoutSocket {
-    socket: TcpStream,
+pub(super) struct TimeoutSocket<T> {
+    socket: T,
     head_timeout: Duration,
     stall: Duration,
     activity: Arc<Activity>,
@@ -168,12 +167,8 @@ pub(super) struct TimeoutSocket {
 /// Bytes a client must read while the timer runs; far below any usable connection.
 const MIN_READ_BYTES: usize = 4 * 1024;
 
-impl TimeoutSocket {
-    pub(super) fn new(
-        socket: TcpStream,
-        limits: &ConnectionLimits,
-        activity: Arc<Activity>,
-    ) -> Self {
+impl<T> TimeoutSocket<T> {
+    pub(super) fn new(socket: T, limits: &ConnectionLimits, activity: Arc<Activity>) -> Self {
         let (head_timeout, stall) = (limits.head_timeout, limits.stall_timeout);
         Self {
             socket,
@@ -238,7 +233,7 @@ impl TimeoutSocket {
     }
 }
 
-impl AsyncRead for TimeoutSocket {
+impl<T: AsyncRead + Unpin> AsyncRead for TimeoutSocket<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         task: &mut Task<'_>,
@@ -251,7 +246,7 @@ impl AsyncRead for TimeoutSocket {
     }
 }
 
-impl AsyncWrite for TimeoutSocket {
+impl<T: AsyncWrite + Unpin> AsyncWrite for TimeoutSocket<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         task: &mut Task<'_>,
@@ -290,7 +285,7 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::Mutex;
 
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::task::consume_budget;
     use tokio::time::timeout;
 

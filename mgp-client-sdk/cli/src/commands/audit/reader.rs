@@ -1,4 +1,4 @@
-//! Reads events from the running kernel, else from the files of its log.
+//! Reads audit events from the running kernel, or from the files of the log if no kernel runs.
 
 use std::time::SystemTime;
 
@@ -49,7 +49,7 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Returns the filters with names as the log has them; refuses an event type that does not exist.
+    /// Returns the filters with the spelling that the log uses; refuses an event type that does not exist.
     pub(super) async fn resolve(&self, global: &Global) -> CliResult<Self> {
         let mut filters = self.clone();
         if let Some(kind) = &self.kind {
@@ -67,7 +67,7 @@ impl Filters {
         Ok(filters)
     }
 
-    /// Names filters without a match because nothing has that name.
+    /// Returns a note about the first filter that matches nothing because its name does not exist.
     pub(super) async fn unknown_names(&self, global: &Global) -> Option<String> {
         let known = KnownNames::read_alone(global).await.ok()?;
         if let Some(server) = &self.server
@@ -86,7 +86,7 @@ impl Filters {
     }
 }
 
-/// Returns the name of an event type, in whatever case it was written.
+/// Returns the name of an event type given in any case, and with `-` instead of `_`.
 fn event_type(word: &str) -> CliResult<String> {
     let upper = word.to_ascii_uppercase().replace('-', "_");
     let known: Vec<&str> = EventType::KNOWN.iter().map(EventType::as_str).collect();
@@ -104,7 +104,7 @@ fn event_type(word: &str) -> CliResult<String> {
     )))
 }
 
-/// A log that can be read.
+/// A source of audit events.
 pub(super) enum EventReader {
     Kernel(Client),
     /// The files of the log; a kernel may start while they are read.
@@ -115,16 +115,16 @@ impl EventReader {
     pub(super) async fn open(global: &Global) -> CliResult<Self> {
         match Backend::open(global, Intent::Read).await {
             Ok(Backend::Kernel(client)) => return Ok(Self::Kernel(client)),
-            // Writes the events that a killed kernel still had to write.
+            // Opening the folder has completed the log with the events that a killed kernel had not written.
             Ok(backend) => backend.close().await?,
-            // The process that holds the folder does not answer, but the files can be read.
+            // The process that holds the folder does not answer, but the files can be read without the lock.
             Err(failure) if failure.is_state_in_use() => {}
             Err(failure) => return Err(failure),
         }
         Ok(Self::Files(Governance::log_files(state::create_folder(global)?).await?))
     }
 
-    /// Returns whether the events are those of a running kernel.
+    /// Returns whether the events come from a running kernel.
     pub(super) fn is_live(&self) -> bool {
         matches!(self, Self::Kernel(_))
     }
@@ -140,7 +140,7 @@ impl EventReader {
             let want = PAGE_EVENTS.min(max - events.len());
             let (page, next) = self.page(filters, Order::NewestFirst, after, want).await?;
             events.extend(page);
-            // One query reads a bounded part of the log, so a page may be empty before the end.
+            // One query reads only a limited part of the log, so a page may be empty before the log's end.
             match next {
                 Some(next) if Some(next) != after => after = Some(next),
                 _ => break,
@@ -151,7 +151,7 @@ impl EventReader {
         Ok(events)
     }
 
-    /// Returns a page of events after `last`, oldest first, and whether there may be more.
+    /// Returns a page of events after the sequence number `last`, oldest first, and whether there may be more.
     pub(super) async fn after(
         &mut self,
         filters: &Filters,
@@ -230,13 +230,23 @@ pub(super) fn number(event: &AuditEvent) -> Option<u64> {
     event.mgp.as_ref()?.seq
 }
 
-/// Returns the reason of an event for people.
+/// Returns the reason of an event as text for people.
 pub(super) fn reason(event: &AuditEvent) -> Option<String> {
     let details = serde_json::to_value(event.details.as_ref()?).ok()?;
     let members =
         ["reason", "message", "rule", "error", "justification", "permission", "file", "cause"];
-    if let Some(reason) = members.iter().find_map(|member| details.get(member)) {
-        return Some(reason.as_str().map_or_else(|| reason.to_string(), str::to_owned));
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    // The agent of an access entry is another one than that of the actor.
+    let agent = details.get("entry_type").and(details.get("agent_id")).map(|agent| {
+        let word = details.get("permission").and_then(Value::as_str).unwrap_or("allow");
+        format!("{word} {}", text(agent))
+    });
+    let reason = members.iter().filter(|_| agent.is_none());
+    let reason = reason.chain(&["justification"]).find_map(|member| details.get(member)).map(text);
+    let cause = details.get("cause").map(text).filter(|cause| Some(cause) != reason.as_ref());
+    let parts: Vec<String> = agent.into_iter().chain(reason).chain(cause).collect();
+    if !parts.is_empty() {
+        return Some(parts.join(": "));
     }
     if details.get("cancelled") == Some(&Value::Bool(true)) {
         return Some("cancelled".to_owned());

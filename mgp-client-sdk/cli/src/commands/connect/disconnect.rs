@@ -1,4 +1,4 @@
-//! `mgp disconnect`: a host starts its own servers again.
+//! The command `mgp disconnect`: restores a host's file so that the host starts its own servers again.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::record::{self, ENTRY, Record, Restored};
 use super::{HostTarget, edit, read, write};
-use crate::args::Global;
+use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit;
 use crate::output::{Output, Render, print};
 
 /// `mgp disconnect`.
@@ -65,7 +66,7 @@ impl Render for DisconnectResult {
     }
 }
 
-pub(crate) fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
+pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     let file = disconnect.target.path()?;
     let shown = file.display();
     let not_connected = || Failure::failed(format!("`{shown}` does not start mgp"));
@@ -95,6 +96,7 @@ pub(crate) fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     };
     let taken = record.iter().flat_map(|record| &record.taken);
     let names = taken.filter(is_there).map(|entry| entry.name.clone()).collect();
+    admit_edit(global, &ConfigArg::default()).await?;
     let backup = if let Some(text) = &restored.text {
         write(&file, Some(&now), text)?
     } else {

@@ -1,15 +1,15 @@
-//! Inserts one member into the JSON file of another program and keeps every other byte.
+//! Edits single members in the JSON file of a host and keeps every other byte.
 //!
-//! Such files have comments and trailing commas.
+//! Hosts accept comments and trailing commas in these files, so a JSON parser and printer would not do.
 
 use std::ops::Range;
 
 const MAX_DEPTH: usize = 128;
 
-/// Sets a member of the object at a top-level name; creates the object if it is missing.
+/// Sets a member of the object under a top-level key; creates the object if it is missing.
 ///
 /// # Errors
-/// If the file is not such an object.
+/// If the file is not a JSON object, or the value under the key is not one.
 pub(super) fn put(text: &str, table: &str, name: &str, value: &str) -> Result<String, String> {
     let unit = indent_unit(text);
     if is_blank(text) {
@@ -25,7 +25,8 @@ pub(super) fn put(text: &str, table: &str, name: &str, value: &str) -> Result<St
         .map_or_else(|| create(text, table, name, &value), Ok)
 }
 
-/// Sets a member of the object at a path to a text that is used as it is; `None` if the object is missing.
+/// Sets a member of the object at a path to a value that is inserted verbatim; returns `None` if there is no such
+/// object.
 pub(super) fn insert(
     text: &str,
     path: &[String],
@@ -46,7 +47,7 @@ fn create(text: &str, table: &str, name: &str, value: &str) -> Result<String, St
     Ok(root.insert(text, table, &value, 1))
 }
 
-/// Removes a member of the object at a path; returns the new text and the text of the value, if it was there.
+/// Removes a member of the object at a path; returns the new text and the removed value, or `None` if it was missing.
 pub(super) fn remove(
     text: &str,
     path: &[String],
@@ -61,7 +62,7 @@ pub(super) fn remove(
         reader.skip();
         reader.rest().starts_with(',').then_some(reader.at)
     };
-    // The last member takes the comma before it along.
+    // After the last member there is no comma, so the comma before that member is removed.
     let (mut head, end) = if let Some(comma) = comma(value.end) {
         (text[..key.start].to_owned(), comma + 1)
     } else {
@@ -73,7 +74,7 @@ pub(super) fn remove(
         (head, value.end)
     };
     let mut tail = &text[end..];
-    // Nothing of the line is left.
+    // If the line is empty without the member, the whole line is removed.
     let indent = head.trim_end_matches([' ', '\t']).len();
     let rest = tail.trim_start_matches([' ', '\t', '\r']);
     if head[..indent].ends_with('\n') && rest.starts_with('\n') {
@@ -83,7 +84,7 @@ pub(super) fn remove(
     Ok(Some((format!("{head}{tail}"), text[value.clone()].to_owned())))
 }
 
-/// Returns the members of the object at a path, with the texts of their values; none if it is missing.
+/// Returns the members of the object at a path, with the texts of their values; empty if the object is missing.
 pub(super) fn members(text: &str, path: &[String]) -> Result<Vec<(String, String)>, String> {
     let Some(object) = find(text, path)? else { return Ok(Vec::new()) };
     let own = |(key, value): &(Range<usize>, Range<usize>)| {
@@ -92,7 +93,7 @@ pub(super) fn members(text: &str, path: &[String]) -> Result<Vec<(String, String
     Ok(object.members.iter().map(own).collect())
 }
 
-/// Finds the object at a path.
+/// Finds the object at a path; returns `None` if it is missing.
 fn find(text: &str, path: &[String]) -> Result<Option<Object>, String> {
     if is_blank(text) {
         return Ok(None);
@@ -114,7 +115,7 @@ fn is_blank(text: &str) -> bool {
     text.trim_start_matches('\u{feff}').trim().is_empty()
 }
 
-/// Returns the indentation of a file: that of its first indented line.
+/// Returns the indentation that a file uses, i.e. that of its first indented line.
 fn indent_unit(text: &str) -> &str {
     let indents = text.lines().map(|line| &line[..line.len() - line.trim_start().len()]);
     indents.into_iter().find(|indent| !indent.is_empty() && indent.len() <= 8).unwrap_or("  ")
@@ -128,18 +129,18 @@ struct Object {
 
 impl Object {
     fn get(&self, name: &str, text: &str) -> Option<Range<usize>> {
-        // JSON readers take the last of several members of one name.
+        // If a name occurs several times, the last member counts, as for most JSON parsers.
         let named = |(key, _): &&(Range<usize>, Range<usize>)| unquoted(&text[key.clone()]) == name;
         self.members.iter().rev().find(named).map(|(_, value)| value.clone())
     }
 
-    /// Returns the text with a new first member at some depth, where no comma precedes it.
+    /// Returns the text with a new first member; a first member needs no comma before it.
     fn insert(&self, text: &str, name: &str, value: &str, depth: usize) -> String {
         let unit = indent_unit(text);
         let (outer, indent) = (unit.repeat(depth - 1), unit.repeat(depth));
         let (before, after) = text.split_at(self.open + 1);
         let comma = if self.members.is_empty() { "" } else { "," };
-        // Text on the line of the bracket moves to a new line.
+        // Text that follows the opening bracket on the same line is moved to a new line.
         let rest = after.trim_start_matches([' ', '\t', '\r']);
         let gap = match (rest.starts_with('\n'), self.members.is_empty()) {
             (true, _) => String::new(),
@@ -184,7 +185,7 @@ impl Reader<'_> {
         if self.rest().starts_with('{') { Ok(()) } else { Err(self.wrong("an object")) }
     }
 
-    /// Reads the object that begins here.
+    /// Reads the object that starts at the current position.
     fn object(&mut self) -> Result<Object, String> {
         let mut object = Object { open: self.at, members: Vec::new() };
         self.at += 1;
@@ -280,7 +281,7 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Replaces an indentation of two spaces.
+/// Replaces an indentation of two spaces with `unit`.
 fn reindented(value: &str, unit: &str) -> String {
     let lines = value.split('\n').map(|line| {
         let text = line.trim_start_matches(' ');
@@ -289,7 +290,7 @@ fn reindented(value: &str, unit: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Indents every line but the first.
+/// Indents every line except the first.
 fn indented(value: &str, indent: &str) -> String {
     value.replace('\n', &format!("\n{indent}"))
 }

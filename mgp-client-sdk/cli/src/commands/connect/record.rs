@@ -1,4 +1,4 @@
-//! The files of hosts as they were before `mgp connect`, so that `mgp disconnect` can restore them.
+//! Records of the hosts' files as they were before `mgp connect`, from which `mgp disconnect` restores them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,51 +14,51 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::state;
 
-/// The most bytes of the records; they contain the entries that were taken out of hosts' files.
+/// Maximum size of the file of records, which also holds the entries that were removed from hosts' files.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The time to wait for another command that changes the records.
+/// The time a command waits while another command changes the records.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The name of the entry of mgp in the files of hosts.
+/// The name of the entry of mgp in hosts' files.
 pub(crate) const ENTRY: &str = "mgp";
 
-/// The records of all files.
+/// The records of all connected files.
 #[derive(Default, Deserialize, Serialize)]
 struct Records {
     files: BTreeMap<PathBuf, Record>,
 }
 
-/// A file that was connected.
+/// The record of one file that `mgp connect` has changed.
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct Record {
-    /// A copy of the file as it was before; absent if there was no file.
+    /// The path of a copy of the file before the change; `None` if there was no file.
     pub(crate) before: Option<PathBuf>,
-    /// The digest of that copy.
+    /// The SHA-256 of that copy.
     before_sha256: String,
-    /// The digest of the file as it was written.
+    /// The SHA-256 of the file after the change.
     after_sha256: String,
-    /// The entries that were taken out.
+    /// The entries that `mgp connect --replace` has removed from the file.
     pub(crate) taken: Vec<TakenEntry>,
 }
 
-/// An entry that was taken out of a file.
+/// An entry that was removed from a host's file.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) struct TakenEntry {
-    /// The names of the objects that contained it, outermost first.
+    /// The keys of the objects that contained the entry, outermost first.
     pub(crate) path: Vec<String>,
     pub(crate) name: String,
-    /// The text of its value.
+    /// The JSON text of the entry's value.
     value: String,
 }
 
-/// A file as it is without mgp.
+/// The text of a host's file without mgp.
 pub(crate) struct Restored {
-    /// The text; `None` if there was no file.
+    /// The text; `None` if there was no file before mgp was connected.
     pub(crate) text: Option<String>,
-    /// `true` if it is as it was before, byte for byte.
+    /// `true` if the text is byte for byte the file before mgp was connected.
     pub(crate) is_exact: bool,
-    /// The differences from the file as it was before.
+    /// The differences from the file before mgp was connected.
     pub(crate) differs: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ impl Record {
         Self { before, before_sha256, after_sha256: digest(after), taken }
     }
 
-    /// Returns the record of a file, if it was connected.
+    /// Returns the record of a file; `None` if the file is not connected.
     pub(crate) fn read(global: &Global, file: &Path) -> CliResult<Option<Self>> {
         Ok(read_all(&records(global)?)?.files.remove(file))
     }
@@ -94,13 +94,13 @@ impl Record {
         Ok(records.replace(&lock, &serde_json::to_vec(&all)?)?)
     }
 
-    /// Returns the copy of the file as it was before, unless it was changed or removed since.
+    /// Returns the copy of the file before the change; `None` if the copy has been changed or removed since.
     fn copy(&self) -> Option<String> {
         let text = fs::read_to_string(self.before.as_ref()?).ok()?;
         (digest(&text) == self.before_sha256).then_some(text)
     }
 
-    /// Takes mgp out of the text of a file, and puts the entries back that were taken out.
+    /// Returns the text of a file without the entry of mgp, and with the removed entries put back.
     pub(crate) fn restore(&self, table: &str, now: &str) -> Result<Restored, String> {
         let copy = self.copy();
         if digest(now) == self.after_sha256 && (copy.is_some() || self.before.is_none()) {
@@ -135,7 +135,7 @@ pub(crate) fn without_mgp(table: &str, text: &str) -> Result<String, String> {
     Ok(removed.map_or_else(|| text.to_owned(), |(text, _)| text))
 }
 
-/// Takes entries out of a text.
+/// Removes entries from a text; returns the new text and the removed entries.
 pub(crate) fn take(
     mut text: String,
     entries: impl IntoIterator<Item = (Vec<String>, String)>,
@@ -150,7 +150,7 @@ pub(crate) fn take(
     Ok((text, taken))
 }
 
-/// Names what a host has changed in its file: members of the root, and servers.
+/// Describes what has changed in a host's file since mgp was connected: keys at the top level, and servers.
 fn differences(before: &str, now: &str, table: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for (path, prefix) in [(vec![], String::new()), (vec![table.to_owned()], format!("{table}."))] {
@@ -169,7 +169,7 @@ fn differences(before: &str, now: &str, table: &str) -> Result<Vec<String>, Stri
     Ok(vec![format!("changed since mgp was connected, and kept: {}", names.join(", "))])
 }
 
-/// Returns whether two values are the same, however they are written.
+/// Returns whether two JSON values are equal, even if they are written differently.
 fn is_same(one: Option<&String>, other: Option<&String>) -> bool {
     let value = |text: &String| serde_json::from_str::<Value>(text).ok();
     match (one, other) {

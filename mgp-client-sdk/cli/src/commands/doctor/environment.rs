@@ -1,10 +1,10 @@
-//! Compares the environment of this shell with what servers inherit.
+//! Compares this shell's environment with the variables that servers inherit.
 
 use mgp_discovery::{Config, ServerConfig, TargetConfig};
 
 use super::report::{Check, Level};
 
-/// Variables that programs often need and that servers do not inherit by themselves.
+/// Variables that programs often need, and that servers inherit only if the configuration passes them on.
 const NAMES: &[&str] = &[
     "AWS_CONFIG_FILE",
     "AWS_PROFILE",
@@ -34,7 +34,7 @@ const NAMES: &[&str] = &[
     "npm_config_registry",
 ];
 
-/// Names variables of this shell that no server gets.
+/// Reports variables of this shell that no server gets.
 pub(super) fn check(config: &Config) -> Option<Check> {
     let mut missing = set();
     let programs = config.servers.iter().filter(|server| env_of(server).is_some());
@@ -46,7 +46,7 @@ pub(super) fn check(config: &Config) -> Option<Check> {
         .then(|| check.with_fix(fix(&missing, "the entry of a server that needs it")))
 }
 
-/// Names variables of this shell that a server does not get.
+/// Reports variables of this shell that one server does not get.
 pub(super) fn check_server(config: &Config, server: &ServerConfig) -> Option<Check> {
     let missing = missing_in(config, server);
     if missing.is_empty() {
@@ -74,7 +74,7 @@ fn env_of(server: &ServerConfig) -> Option<&std::collections::BTreeMap<String, S
     }
 }
 
-/// Returns the variables that a program does not inherit and that are not set for it.
+/// Returns the variables of `NAMES` that a server neither inherits nor gets from its `env`.
 fn missing_in(config: &Config, server: &ServerConfig) -> Vec<&'static str> {
     let Some(env) = env_of(server) else { return Vec::new() };
     let passed = || config.kernel.pass_env.iter().chain(&server.pass_env);

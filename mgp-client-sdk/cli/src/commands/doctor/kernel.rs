@@ -1,4 +1,4 @@
-//! Checks of the running kernel and of its servers.
+//! Checks the running kernel and its servers.
 
 use mgp_client_sdk::Client;
 use mgp_types::method::{KernelInfo, KernelServers, KernelTools};
@@ -10,7 +10,7 @@ use super::report::{Check, Level};
 use crate::args::Global;
 use crate::{control, state};
 
-/// The servers and tools of the running kernel; empty if none runs.
+/// The servers and tools of the running kernel; empty if no kernel runs.
 #[derive(Debug, Default)]
 pub(super) struct KernelState {
     pub(super) servers: Vec<KernelServer>,
@@ -22,11 +22,11 @@ impl KernelState {
         self.servers.iter().find(|server| server.id == id)
     }
 
-    /// Returns a warning if a server does not have all its tools in the kernel.
+    /// Returns a warning if the kernel lacks some or all tools of a server.
     pub(super) fn check_server(&self, id: &str) -> Option<Check> {
         let server = self.server(id)?;
         let lacks = server.lacks.as_ref()?;
-        // The remedy follows the last semicolon.
+        // In the kernel's text, the remedy follows the last semicolon.
         let (what, mut fix) = lacks.rsplit_once("; ").unwrap_or((lacks, ""));
         let mut what = format!("in the kernel: {what}");
         if let Some(error) = &server.error {
@@ -40,7 +40,8 @@ impl KernelState {
         Some(check.for_server(id))
     }
 
-    /// Checks the servers that the configuration does not name: registered ones, and those of another project.
+    /// Checks the kernel's servers that the configuration does not name: registered servers, and those of another
+    /// project.
     pub(super) fn check_others<'a>(&'a self, named: &[&str]) -> impl Iterator<Item = Check> + 'a {
         let ids = self.servers.iter().map(|server| server.id.as_str());
         let others: Vec<_> = ids.filter(|id| !named.contains(id)).collect();
@@ -48,7 +49,7 @@ impl KernelState {
     }
 }
 
-/// Reads the state of the running kernel, if there is one.
+/// Reads the state of the running kernel; an empty state if no kernel runs.
 pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelState {
     let client = match control::connect(global).await {
         Ok(client) => client,
@@ -64,8 +65,11 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
             return KernelState::default();
         }
         Err(failure) => {
-            let check = Check::new("kernel", Level::Fail, failure.to_string());
-            checks.push(check.with_fix("end its process, then start it again"));
+            let text = failure.to_string();
+            // The remedy follows the last semicolon.
+            let fallback = (&*text, "run `mgp doctor` in a terminal outside hosts");
+            let (what, fix) = text.rsplit_once("; ").unwrap_or(fallback);
+            checks.push(Check::new("kernel", Level::Fail, what).with_fix(fix));
             return KernelState::default();
         }
     };
@@ -75,7 +79,7 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
         client.request::<KernelServers>(&servers),
         client.request::<KernelTools>(&tools)
     );
-    // A kernel of another version, reported above, may not have these methods.
+    // A kernel of another version may lack these methods; the check above has already reported the version.
     let (servers, tools) = (servers.map(|result| result.servers), tools.map(|result| result.tools));
     KernelState { servers: servers.unwrap_or_default(), tools: tools.unwrap_or_default() }
 }

@@ -1,4 +1,4 @@
-//! Checks of pinned tools: each must exist, and all must fit the budget of their agent (MGP §16.7, §16.8).
+//! Checks pinned tools: each must exist, and all together must fit the agent's context budget (MGP §16.7, §16.8).
 
 use mgp_discovery::{Config, ServerConfig};
 use mgp_toolindex::{BudgetError, ContextPlan, Pins};
@@ -9,18 +9,18 @@ use super::kernel::KernelState;
 use super::report::{Check, Level};
 use super::server::ServerReport;
 
-/// The maximum tokens of the tools for tool discovery, which are always listed.
+/// The maximum number of tokens of the tool discovery tools, which are in every list.
 const MAX_DISCOVERY_TOKENS: u64 = 450;
 
 /// The known tools of all servers.
 #[derive(Debug, Default)]
 pub(super) struct ToolInventory {
     tools: Vec<Tool>,
-    /// The servers whose tools are unknown.
+    /// The servers whose tools are unknown, e.g. because they did not start.
     unknown: Vec<String>,
 }
 
-/// A tool and its cost.
+/// A tool, and the tokens of its definition.
 #[derive(Debug)]
 struct Tool {
     server: String,
@@ -28,17 +28,17 @@ struct Tool {
     tokens: u64,
 }
 
-/// The tool that a pin names.
+/// The result of resolving a pin.
 enum PinTarget<'a> {
     One(&'a Tool),
     Ambiguous(Vec<&'a Tool>),
     Missing,
-    /// A server whose tools are unknown may have it.
+    /// The pin may name a tool of a server whose tools are unknown.
     Unknown,
 }
 
 impl ToolInventory {
-    /// Takes the tools that servers have listed, else those that the kernel knows.
+    /// Collects the tools that the started servers have listed; for other servers, those that the kernel knows.
     pub(super) fn new(
         servers: &[ServerConfig],
         reports: &[ServerReport],
@@ -69,7 +69,7 @@ impl ToolInventory {
         inventory
     }
 
-    /// Resolves a pin as the index does: a full id first, else the only tool with that name.
+    /// Resolves a pin like the tool index: by full id, else as the only tool with that name.
     fn resolve(&self, pin: &str) -> PinTarget<'_> {
         if let Some(tool) = self.tools.iter().find(|tool| tool.has_id(pin)) {
             return PinTarget::One(tool);
@@ -103,7 +103,7 @@ impl Tool {
     }
 }
 
-/// Checks that servers have the tools for which limits are configured.
+/// Checks that servers have the tools for which the configuration sets limits.
 pub(super) fn check_limited(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
     let mut checks = Vec::new();
     for server in &config.servers {
@@ -129,7 +129,7 @@ pub(super) fn check_limited(config: &Config, inventory: &ToolInventory) -> Vec<C
     checks
 }
 
-/// Checks the pins of each agent.
+/// Checks the pinned tools of each agent.
 pub(super) fn check(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
     let budget = config.kernel.tool_context_budget;
     let budget = ContextBudget::new(
@@ -175,7 +175,7 @@ pub(super) fn check(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
     checks
 }
 
-/// Returns a check if the pinned tools exceed their reserve.
+/// Returns a warning or failure if the pinned tools exceed their part of the budget.
 fn check_budget(agent: &str, budget: &ContextBudget, pinned: &[&Tool]) -> Option<Check> {
     let tokens =
         pinned.iter().fold(MAX_DISCOVERY_TOKENS, |sum, tool| sum.saturating_add(tool.tokens));
@@ -186,7 +186,7 @@ fn check_budget(agent: &str, budget: &ContextBudget, pinned: &[&Tool]) -> Option
     let largest = Some((largest.id(), u32::try_from(largest.tokens).unwrap_or(u32::MAX)));
     let error = BudgetError::Pins { tokens, reserve: budget.pinned_reserve, largest }.to_string();
     let (what, fix) = error.split_once("; ").unwrap_or((&error, ""));
-    // Up to here other tools make room; beyond, pinned tools are shortened or left out.
+    // Up to this limit, unpinned tools make room for pinned ones; beyond it, pinned tools are shortened or omitted.
     let max = budget.max_tokens.saturating_sub(budget.discovery_reserve);
     let (level, more) = if tokens > max {
         (Level::Fail, ", so not all of them are listed in full")

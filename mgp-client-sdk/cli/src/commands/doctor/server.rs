@@ -1,4 +1,4 @@
-//! Checks of servers, several at a time.
+//! Checks servers by starting them, several at a time.
 
 use std::collections::BTreeSet;
 
@@ -16,19 +16,19 @@ use super::report::{Check, Level};
 use crate::args::Global;
 use crate::output::{Progress, first_line, plural};
 
-/// The tokens above which a list of tools gets a warning.
+/// The size of a tool list, in tokens, above which the report has a warning.
 const MANY_TOKENS: u64 = 10_000;
 
-/// The checks and the tools of a server.
+/// The checks and the tools of one server.
 pub(super) struct ServerReport {
     pub(super) checks: Vec<Check>,
     pub(super) tools: usize,
     pub(super) tokens: u64,
-    /// All its tools and their tokens; `None` if it was not started or did not answer.
+    /// All tools of the server and their tokens; `None` if the server was not started or did not answer.
     pub(super) listed: Option<Vec<(String, u64)>>,
 }
 
-/// Checks servers, in their order; without a prober none is started.
+/// Checks all configured servers, in order; does not start them if there is no prober.
 pub(super) async fn check(
     global: &Global,
     prober: Option<Prober>,
@@ -47,10 +47,15 @@ pub(super) async fn check(
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
         let mut report = ServerReport::new(server, probe, definitions, &counter);
+        // What agents find in a running kernel is what counts, as in `mgp status`.
+        if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
+            report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
+            report.tokens = server.tokens;
+        }
         if report.is_broken() {
             report.checks.extend(environment::check_server(config, server));
         }
-        // Of two look-alike ids the kernel accepts one.
+        // If two ids look alike, the kernel accepts one of them, and that one needs no warning.
         let is_accepted = running.server(id).is_some_and(|server| server.tools > 0);
         let others = servers.iter().map(|server| server.id.as_str()).filter(|other| *other != id);
         if let Err(flaw) = NameFlaw::check_server(id, others)
@@ -107,7 +112,7 @@ impl ServerReport {
                 report.push(server, Level::Ok, what, None);
             }
             Some(Err(ProbeError { reason, stderr })) => {
-                // A known remedy follows the last semicolon.
+                // If the remedy is known, it follows the last semicolon.
                 let (reason, fix) = match reason.rsplit_once("; ") {
                     Some((reason, fix)) => (reason.to_owned(), fix.to_owned()),
                     None => (reason, manual_fix(server)),
@@ -145,7 +150,7 @@ impl ServerReport {
             probed.tools.iter().map(|tool| (tool.name.clone(), cost(tool))).collect();
         let tokens: u64 = costs.iter().map(|(_, tokens)| tokens).sum();
         (self.tools, self.tokens) = (probed.tools.len(), tokens);
-        // Tools that are held back exist, but are not listed.
+        // Tools whose definition waits for a decision exist too; they are not in agents' lists, so they cost no tokens.
         let held = probed.listed.iter().filter(|name| costs.iter().all(|(own, _)| own != *name));
         let held: Vec<_> = held.map(|name| (name.clone(), 0)).collect();
         self.listed = Some([costs, held].concat());
@@ -155,7 +160,7 @@ impl ServerReport {
             let fix = "none is needed behind mgp, which lists few; elsewhere list fewer tools";
             self.push(server, Level::Warn, what, Some(fix.to_owned()));
         }
-        // A set, because a tool may be listed twice.
+        // Collected into a set, because a server may list a tool twice.
         for name in probed.listed.iter().collect::<BTreeSet<_>>() {
             if let Err(flaw) = NameFlaw::check_tool(name) {
                 let what = format!("the tool `{}` cannot be used: {flaw}", first_line(name, 40));
@@ -168,7 +173,7 @@ impl ServerReport {
     }
 }
 
-/// Reports an id with which a server gets no tools.
+/// Reports an id because of which the server's tools are not available.
 fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
     let what = match flaw {
         NameFlaw::LooksLike { like, .. } => {
@@ -181,7 +186,7 @@ fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
     Check::new("server", Level::Fail, what).with_fix(fix).for_server(server.id.as_str())
 }
 
-/// Returns the remedy of an unknown failure.
+/// Returns the remedy for a failure without a known remedy.
 fn manual_fix(server: &ServerConfig) -> String {
     let reach = first_line(&describe_target(server), 120);
     match server.target {
@@ -203,7 +208,7 @@ fn summary(probed: &ProbedServer, tokens: u64) -> String {
     format!("{tools}, {tokens}, MCP {revision} ({era}){mgp}{name}{version}")
 }
 
-/// Returns the finding and the remedy of a tool that cannot be called yet.
+/// Returns the finding and the remedy for a tool that cannot be called yet.
 fn held_definition(
     server: &ServerConfig,
     tool: &str,

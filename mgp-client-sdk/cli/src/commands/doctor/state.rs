@@ -1,4 +1,4 @@
-//! Checks of the state folder: its mode, the store, the audit log, the keys.
+//! Checks the state folder: its mode, the store, the audit log, the API keys.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::args::Global;
 use crate::output::plural;
 use crate::state;
 
-/// The time limit for reading the log; `mgp audit verify` has none.
+/// The time limit for verifying the audit log here; `mgp audit verify` has no limit.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) async fn check(global: &Global) -> Vec<Check> {

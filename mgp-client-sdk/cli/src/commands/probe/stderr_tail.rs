@@ -1,4 +1,4 @@
-//! The end of the standard error of a server.
+//! Keeps the last lines of a server's standard error, to explain why the server failed.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -11,28 +11,28 @@ use crate::output::first_line;
 
 const MAX_LINES: usize = 50;
 
-/// The bytes of a line that are quoted.
+/// Maximum number of bytes of a line that an error message quotes.
 const MAX_QUOTE_BYTES: usize = 200;
 
-/// The bytes above which a line is dropped: clipping could cut a secret, which would then not be recognized.
+/// Length above which a line is dropped instead of clipped: a clipped secret would not be recognized and hidden.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// The bytes from which on a secret is recognized.
+/// Minimum length of a secret that is hidden; shorter values would hide ordinary words.
 const MIN_SECRET_BYTES: usize = 6;
 
-/// The last lines of the standard error of a server, without its secrets.
+/// The last lines of a server's standard error, with secrets removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StderrTail(Arc<Mutex<Tail>>);
 
 #[derive(Debug, Default)]
 struct Tail {
-    /// Longest first: one may be a prefix of another.
+    /// Longest first, because one secret may be a prefix of another.
     secrets: Vec<String>,
     lines: VecDeque<String>,
 }
 
 impl StderrTail {
-    /// Sets the secrets to hide: each line and word of them.
+    /// Sets the secrets to hide: each line and each word of the secret values in the server's configuration.
     pub(super) fn hide_secrets(&self, server: &ExpandedServer) {
         let lines = server.secrets().flat_map(|secret| secret.split(char::is_control));
         let parts =
@@ -43,19 +43,19 @@ impl StderrTail {
         self.0.lock().secrets = secrets;
     }
 
-    /// Returns a text without the secrets.
+    /// Returns a text with the secrets replaced by `…`.
     pub(super) fn redact(&self, text: &str) -> String {
         let hide = |text: String, secret: &String| text.replace(secret, "…");
         self.0.lock().secrets.iter().fold(text.to_owned(), hide)
     }
 
-    /// Adds a line whose control characters are escaped.
+    /// Adds a line whose control characters are already escaped; colours and secrets are removed from it.
     pub(super) fn push(&self, line: &str) {
         let is_ours = line.starts_with('(') && line.ends_with(" lines were dropped)");
         if line.len() > MAX_LINE_BYTES || is_ours {
             return;
         }
-        // The line must not end its own quotation.
+        // Quotation marks are replaced, because the error message encloses the line in them.
         let line = self.redact(&without_colors(line)).replace(['“', '”'], "\"");
         let mut tail = self.0.lock();
         if tail.lines.len() == MAX_LINES {
@@ -64,11 +64,11 @@ impl StderrTail {
         tail.lines.push_back(first_line(&line, MAX_QUOTE_BYTES));
     }
 
-    /// Returns the line that best explains a failure: the last one that names an error, else the last one.
+    /// Returns the line that best explains a failure: the last one that mentions an error, else the last non-empty one.
     pub(super) fn best_line(&self) -> Option<String> {
         let tail = self.0.lock();
         let lines = &tail.lines;
-        // Of the many lines of npm, the first one explains the failure.
+        // npm prints many error lines, and the first one explains the failure.
         let npm = |line: &String| {
             ["npm error", "npm ERR!"].iter().any(|begin| line.starts_with(begin))
                 && !line.contains(" code ")
@@ -85,7 +85,7 @@ impl StderrTail {
             .or_else(|| lines.iter().rposition(names_error))
             .or_else(|| lines.iter().rposition(|line| !line.is_empty()))?;
         let line = lines[at].as_str();
-        // A line that ends with a colon is a location; the next one has the error.
+        // A line that ends with a colon only names a location; the error is on the next line.
         let rest = lines.get(at + 1).filter(|_| line.ends_with(':'));
         Some(match rest {
             Some(rest) => first_line(&format!("{line} {rest}"), MAX_QUOTE_BYTES),
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(tail.0.lock().lines.len(), MAX_LINES);
     }
 
-    /// Checks a line of a server with this entry; `$T` is `s3cret-s3cret`.
+    /// Checks how a line is redacted for a server with the given entry, whose variable `$T` is `s3cret-s3cret`.
     #[track_caller]
     fn check_redacted(entry: &str, line: &str, expected: &str) {
         let text = format!("servers = [{{ id = 'a', {entry} }}]");

@@ -1,4 +1,4 @@
-//! Tests of the known hosts, over processes that are made up.
+//! Tests of the known hosts, on made-up process tables.
 
 use super::super::table::ancestry;
 use super::super::table::fake::{FakeTable, process};
@@ -6,8 +6,9 @@ use super::*;
 
 const KERNEL: i32 = 50;
 
-/// A login shell (10) with an editor (20) whose extensions (21) run a shim (22), and a terminal (23) with a shell (24);
-/// beside it, another terminal (30). The kernel (50) has a keeper (51) with a server (52).
+/// Returns a process table. A login shell (10) runs an editor (20), whose extension process (21) runs a shim (22) and
+/// whose terminal (23) runs a shell (24). A second terminal (30) is independent. The kernel (50) has a keeper (51) that
+/// runs a server (52).
 fn system() -> FakeTable {
     let terminal = |pid, parent, started| ProcessStat {
         terminal: pid,
@@ -29,7 +30,7 @@ fn system() -> FakeTable {
         .with(process(52, 51, 220), "/usr/bin/server")
 }
 
-/// Admits an agent; returns the reason of a refusal.
+/// Admits an agent through a shim; returns the reason if it is refused.
 fn admit(hosts: &mut HostTable, table: &FakeTable, pid: i32, agent: &str) -> Result<(), String> {
     hosts.admit_agent(table, &ancestry(table, pid).unwrap(), agent, true, KERNEL)
 }
@@ -45,7 +46,7 @@ fn servers_and_processes_of_a_host_are_inside_and_a_shell_beside_it_is_not() {
     admit(&mut hosts, &table, 22, "ada").unwrap();
     let host = |pid| Some(Inside::Host { name: String::new(), pid });
     assert_eq!(inside(&hosts, &table, 21), host(20));
-    // The terminal of the editor is not below the process that started the shim, but below the editor.
+    // The editor's terminal (23) is not below the process that started the shim (21), but below its main process (20).
     assert_eq!(inside(&hosts, &table, 24), host(20));
     assert_eq!(inside(&hosts, &table, 10), None);
     assert_eq!(inside(&hosts, &table, 30), None);
@@ -59,7 +60,7 @@ fn a_host_stays_known_after_its_shim_has_ended_until_it_ends_itself() {
     admit(&mut hosts, &table, 22, "ada").unwrap();
     table.stats.borrow_mut().remove(&22);
     assert!(inside(&hosts, &table, 24).is_some());
-    // Another program has got the ids of the editor.
+    // The system has reused the process ids of the editor and of its shell.
     let mut stats = table.stats.borrow_mut();
     stats.insert(20, process(20, 1, 900));
     stats.insert(24, process(24, 20, 910));
@@ -73,7 +74,7 @@ fn the_kernel_and_keepers_of_other_programs_admit_no_agent() {
     let refused = admit(&mut hosts, &table, 52, "ada").unwrap_err();
     assert!(refused.contains("a server cannot act as an agent"), "{refused}");
     let chain = ancestry(&table, 52).unwrap();
-    // The keeper of a command that tries a server out is below no kernel.
+    // The keeper was started by a command such as `mgp doctor`, so no kernel is among the ancestors.
     assert!(hosts.admit_agent(&table, &chain[..2], "ada", false, 4).is_err());
 }
 
@@ -116,7 +117,7 @@ fn a_shim_that_a_person_starts_in_a_terminal_makes_no_host_of_the_shell() {
     let table = system().with(process(31, 30, 300), "/usr/bin/mgp");
     admit(&mut hosts, &table, 31, "ada").unwrap();
     assert_eq!(inside(&hosts, &table, 30), None);
-    // Nor is the process that adopts orphans a host.
+    // The process that adopts orphans is not a host either.
     let orphan = system().with(process(31, 1, 300), "/usr/bin/mgp");
     admit(&mut hosts, &orphan, 31, "ada").unwrap();
     assert_eq!(inside(&hosts, &orphan, 30), None);
@@ -133,15 +134,15 @@ fn a_process_that_left_the_host_needs_a_terminal_of_its_own() {
         .group(63, "another");
     admit(&mut hosts, &table, 22, "ada").unwrap();
     assert!(matches!(inside(&hosts, &table, 61), Some(Inside::Detached { pid: 20, .. })));
-    // Below a shell of a terminal that was opened after the host.
+    // The process runs below a shell whose terminal was opened after the host started.
     let in_terminal =
         ProcessStat { session: 30, terminal: 30, foreground: 62, ..process(62, 30, 320) };
     table.stats.borrow_mut().insert(62, in_terminal.clone());
     assert_eq!(inside(&hosts, &table, 62), None);
-    // In the background of it, a process that the host has let go looks the same.
+    // In the background of that terminal, the process looks like one that a host has detached.
     let background = ProcessStat { foreground: 30, ..in_terminal };
     table.stats.borrow_mut().insert(62, background);
     assert!(matches!(inside(&hosts, &table, 62), Some(Inside::Detached { .. })));
-    // Services of the system have a control group of their own.
+    // Services of the system run in a control group of their own.
     assert_eq!(inside(&hosts, &table, 63), None);
 }

@@ -182,3 +182,43 @@ async fn old_keys_are_used_while_new_ones_are_fetched() {
     assert_eq!(start.elapsed(), Duration::ZERO);
     assert!(first.await.is_ok());
 }
+
+/// An issuer with metadata at one of the places of RFC 8414 and `OpenID` Connect Discovery.
+struct Documented {
+    place: &'static str,
+    issuer: &'static str,
+}
+
+#[async_trait]
+impl Fetch for Documented {
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+        let metadata = json!({"issuer": self.issuer, "jwks_uri": "https://keys.example/all"});
+        Ok(match request.url.as_str() {
+            url if url == self.place => FetchResponse::new(200, metadata.to_string()),
+            "https://keys.example/all" => {
+                FetchResponse::new(200, shared(&[ed25519().public()]).to_vec())
+            }
+            _ => FetchResponse::new(404, ""),
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metadata_of_the_issuer_names_the_keys() {
+    for (place, issuer, is_used) in [
+        ("https://issuer.example/.well-known/oauth-authorization-server", ISSUER, true),
+        ("https://issuer.example/.well-known/openid-configuration", ISSUER, true),
+        ("https://issuer.example/.well-known/openid-configuration", "https://other.example", false),
+        ("https://issuer.example/jwks.json", ISSUER, false),
+    ] {
+        let server = server().keys_from_issuer(Arc::new(Documented { place, issuer }));
+        let outcome = verify(&server, &token(&ed25519())).await;
+        assert_eq!(outcome.is_ok(), is_used, "{place}: {outcome:?}");
+        if !is_used {
+            assert!(matches!(outcome, Err(AuthRefused::Unavailable)), "{outcome:?}");
+        }
+    }
+    let below = super::super::source::metadata_urls("https://issuer.example/realms/a/");
+    assert_eq!(below[0], "https://issuer.example/.well-known/oauth-authorization-server/realms/a");
+    assert_eq!(below[1], "https://issuer.example/realms/a/.well-known/openid-configuration");
+}

@@ -1,0 +1,115 @@
+//! The consent of running kernels to a change of a configuration or of a host's file.
+//!
+//! Any state folder can be named on the command line, so the kernels of other folders that follow the file are asked too.
+
+use std::path::Path;
+
+use mgp_discovery::Sources;
+
+use super::admit_offline;
+use crate::args::{ConfigArg, Global};
+use crate::control;
+use crate::exit::CliResult;
+
+/// Admits a command that edits a configuration, or a host's file beside it, before it writes the first byte.
+///
+/// The kernel of the state folder decides, else the configured proof; then each other kernel that follows the file.
+pub(crate) async fn admit_edit(global: &Global, config: &ConfigArg) -> CliResult {
+    admit_edit_of(global, &config.file_to_edit()?).await
+}
+
+/// Admits a command that edits a file, which may be one that a kernel follows.
+pub(crate) async fn admit_edit_of(global: &Global, file: &Path) -> CliResult {
+    match control::connect_to_change(global).await {
+        Ok(client) => {
+            client.close().await;
+        }
+        Err(failure) if failure.is_no_kernel() => {
+            let edited = file.exists().then(|| Sources::single(file));
+            admit_offline(global, std::iter::once(Sources::from_env()).chain(edited)).await?;
+        }
+        Err(failure) => return Err(failure),
+    }
+    #[cfg(unix)]
+    others::admit(global, file).await?;
+    Ok(())
+}
+
+/// The kernels of other state folders.
+#[cfg(unix)]
+mod others {
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+
+    use crate::args::Global;
+    use crate::exit::CliResult;
+    use crate::operator::gate::real_path;
+    use crate::socket_hello::{Hello, HelloReply};
+    use crate::{control, socket, state};
+
+    /// The bound of the table of sockets that is read.
+    const MAX_TABLE_BYTES: u64 = 64 << 20;
+
+    /// The bound of kernels that are asked.
+    const MAX_KERNELS: usize = 256;
+
+    /// The flag of a socket that listens.
+    const LISTENS: u64 = 0x10000;
+
+    /// Asks the other kernels of this user; those that do not follow the file have no say.
+    pub(super) async fn admit(global: &Global, file: &Path) -> CliResult {
+        let own = real_path(&socket::path_in(&state::folder(global)?));
+        let file = real_path(file);
+        for path in sockets().into_iter().filter(|path| real_path(path) != own) {
+            match control::greet(&path, Hello::change_of(&file)).await {
+                Ok(greeting) if HelloReply::is_unrelated(&greeting.line) => {}
+                Ok(greeting) => {
+                    HelloReply::read(&greeting.line, &path)?;
+                }
+                // It has ended, or belongs to another user.
+                Err(failure) if failure.is_no_kernel() => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the sockets of the kernels of this machine, and that of the user's own state folder.
+    fn sockets() -> BTreeSet<PathBuf> {
+        use std::io::Read as _;
+
+        let mut table = String::new();
+        if let Ok(file) = std::fs::File::open("/proc/net/unix") {
+            // Without the table, e.g. on macOS, only the user's own folder is known.
+            let _ = file.take(MAX_TABLE_BYTES).read_to_string(&mut table);
+        }
+        let listening = table.lines().filter_map(listening_kernel).take(MAX_KERNELS);
+        let home = std::env::home_dir().map(|home| home.join(".local/state/mgp"));
+        listening.chain(home.map(|folder| socket::path_in(&folder))).collect()
+    }
+
+    /// Returns the path in a line of the table, if a kernel listens there.
+    fn listening_kernel(line: &str) -> Option<PathBuf> {
+        let flags = u64::from_str_radix(line.split_whitespace().nth(3)?, 16).ok()?;
+        let path = Path::new(&line[line.find(" /")? + 1..]);
+        (flags & LISTENS != 0 && path.ends_with("mgp.sock")).then(|| path.to_owned())
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn kernels_are_found_by_their_listening_sockets() {
+            let check = |line: &str, path: Option<&str>| {
+                assert_eq!(listening_kernel(line), path.map(PathBuf::from), "{line}");
+            };
+            let begin = "0000000000000000: 00000002 00000000";
+            check("Num       RefCount Protocol Flags    Type St Inode Path", None);
+            check(&format!("{begin} 00010000 0001 01 1 /a b/mgp.sock"), Some("/a b/mgp.sock"));
+            check(&format!("{begin} 00000000 0001 03 2 /a/mgp.sock"), None);
+            check(&format!("{begin} 00010000 0001 01 3 /a/other.sock"), None);
+            check(&format!("{begin} 00010000 0001 01 4"), None);
+        }
+    }
+}

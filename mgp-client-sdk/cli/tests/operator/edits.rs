@@ -1,0 +1,212 @@
+//! Commands that edit configurations and files of hosts: none writes a byte before the kernel consents.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::program::program;
+use crate::proof::{PASSPHRASE, WITH_PASSPHRASE, set_passphrase};
+use crate::pty::Terminal;
+use crate::setting::{Setting, mgp};
+use crate::world::{World, kill, text, within};
+
+const WITH_TERMINAL: &str = "[kernel]\noperator.proof = \"terminal\"\n\n";
+
+/// Returns a command of each kind, after the files that they need were written.
+fn edits(world: &World) -> Vec<Vec<String>> {
+    let path = |name: &str| world.folder.join(name).to_str().unwrap().to_owned();
+    let entry = |id: &str| json!({"mcpServers": {id: {"command": "/bin/false"}}}).to_string();
+    let connected = json!({"mcpServers": {"mgp": {"command": "mgp", "args": ["serve"]}}});
+    fs::write(path("import.json"), entry("imported")).unwrap();
+    fs::write(path("host.json"), entry("kept")).unwrap();
+    fs::write(path("connected.json"), connected.to_string()).unwrap();
+    let ran = path("ran");
+    let (import, host, connected, new) =
+        (path("import.json"), path("host.json"), path("connected.json"), path("new.toml"));
+    let all: [&[&str]; 11] = [
+        &["servers", "add", "evil", "--no-grant", "--", "/bin/touch", &ran],
+        &["servers", "add", "second", "--agent", "ada", "--", "/bin/false"],
+        &["servers", "disable", "files"],
+        &["servers", "enable", "files"],
+        &["tools", "pin", "files.echo", "--agent", "ada", "--force"],
+        &["import", &import, "--apply", "--no-grant"],
+        &["import", &import, "--apply", "--agent", "ada"],
+        &["connect", "generic", &host, "--interactive", "no", "--no-grant"],
+        &["disconnect", "generic", &connected],
+        &["init", "--config", &new],
+        &["servers", "rm", "files"],
+    ];
+    all.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect()
+}
+
+/// Returns the text of each file beside the state.
+fn files(world: &World) -> BTreeMap<String, String> {
+    let files = fs::read_dir(&world.folder).unwrap().map(|entry| entry.unwrap());
+    let files = files.filter(|file| file.file_type().unwrap().is_file());
+    let named = files.map(|file| {
+        let name = file.file_name().into_string().unwrap();
+        (name, String::from_utf8_lossy(&fs::read(file.path()).unwrap()).into_owned())
+    });
+    // What the tests write themselves.
+    named.filter(|(name, _)| !name.ends_with("ready.json")).collect()
+}
+
+fn words(args: &[String]) -> Vec<&str> {
+    args.iter().map(String::as_str).collect()
+}
+
+/// Runs a command that no terminal belongs to.
+fn without_terminal(command: &Command) -> (Option<i32>, String) {
+    let mut detached = Command::new("setsid");
+    detached.arg("--wait").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => detached.env(name, value),
+            None => detached.env_remove(name),
+        };
+    }
+    let output = detached.stdin(std::process::Stdio::null()).output().unwrap();
+    (output.status.code(), text(&output.stderr))
+}
+
+#[track_caller]
+fn all_succeed(setting: &Setting, edits: &[Vec<String>]) {
+    for args in edits {
+        setting.succeed(&words(args));
+    }
+    let after = files(&setting.world);
+    assert!(after["mgp.toml"].contains("evil") && !after["mgp.toml"].contains("\"files\""));
+    assert!(after["host.json"].contains("serve") && !after["connected.json"].contains("serve"));
+    assert!(after.contains_key("new.toml"));
+}
+
+#[test]
+fn a_shell_of_the_host_edits_no_file_and_starts_no_server() {
+    let setting = Setting::new("");
+    let edits = edits(&setting.world);
+    let before = files(&setting.world);
+    let quoted = |args: &Vec<String>| {
+        let quoted: Vec<String> = args.iter().map(|word| format!("'{word}'")).collect();
+        format!("mgp_in {}", quoted.join(" "))
+    };
+    let (add, connect) = (quoted(&edits[0]), quoted(&edits[7]));
+    let each = edits.iter().map(quoted).collect::<Vec<_>>().join("\n");
+    // Another state folder does not make the file another kernel's.
+    let script = format!(
+        "mgp_in() {{ MGP \"$@\" >>state/out 2>&1; echo \"rc $?\" >>state/out; }}\n\
+         {each}\nMGP doctor --no-start >state/doctor 2>&1\nMGP_STATE=$PWD/state/other\n{add}\n{connect}\necho 0 >>state/out\nmv state/out state/tried"
+    );
+    let mut host = setting.host(&script);
+    let tried = setting.wait_for("state/tried");
+    drop(host.stdin.take());
+    host.wait().unwrap();
+    let mut after = files(&setting.world);
+    after.remove("shim.json");
+    assert_eq!(after, before, "{tried}");
+    assert_eq!(tried.matches("rc 1").count(), edits.len() + 2, "{tried}");
+    assert_eq!(tried.matches("the host `sh`").count(), edits.len() + 2, "{tried}");
+    let doctor = fs::read_to_string(setting.path("state/doctor")).unwrap();
+    assert!(doctor.contains("fix: run it in a terminal outside the host"), "{doctor}");
+    let servers = setting.succeed(&["--json", "servers", "ls"]);
+    let servers: Value = serde_json::from_str(&servers).unwrap();
+    assert_eq!(servers.as_array().unwrap().len(), 1, "{servers}");
+    let table = setting.succeed(&["audit", "query", "--type", "PERMISSION_DENIED"]);
+    assert!(table.contains("inside host"), "{table}");
+    let causes = setting.refusals();
+    assert!(causes.iter().all(|(cause, _)| cause == "inside host"), "{causes:?}");
+    assert!(causes.len() >= edits.len(), "{causes:?}");
+    all_succeed(&setting, &edits);
+}
+
+#[test]
+fn with_a_terminal_as_proof_files_are_edited_in_one_only() {
+    let setting = Setting::new(WITH_TERMINAL);
+    let edits = edits(&setting.world);
+    let before = files(&setting.world);
+    for args in &edits {
+        let (code, shown) = without_terminal(&setting.mgp(&words(args)));
+        assert_eq!(code, Some(1), "{args:?}: {shown}");
+        assert!(shown.contains("not in the foreground of a terminal"), "{args:?}: {shown}");
+    }
+    let other = setting.path("state/other").display().to_string();
+    let mut elsewhere = setting.mgp(&words(&edits[0]));
+    let (code, shown) = without_terminal(elsewhere.env("MGP_STATE", &other));
+    assert!(code == Some(1) && shown.contains("terminal"), "the kernel of the file: {shown}");
+    assert_eq!(files(&setting.world), before);
+    // A file that no kernel follows needs the consent of its own state folder only.
+    let own = setting.path("own.toml").display().to_string();
+    let mut unrelated = setting.mgp(&["init", "--config", &own]);
+    unrelated.env("MGP_STATE", &other).env("MGP_CONFIG_PATH", &own);
+    let (code, shown) = without_terminal(&unrelated);
+    assert_eq!(code, Some(0), "{shown}");
+    for args in &edits {
+        let (code, shown) = Terminal::run(&setting.mgp(&words(args))).end();
+        assert_eq!(code, Some(0), "{args:?}: {shown}");
+    }
+}
+
+#[test]
+fn with_a_passphrase_as_proof_files_are_edited_with_it_only() {
+    let setting = Setting::new(WITH_PASSPHRASE);
+    set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
+    let edits = edits(&setting.world);
+    let before = files(&setting.world);
+    for args in &edits {
+        let (code, shown) = without_terminal(&setting.mgp(&words(args)));
+        assert_eq!(code, Some(1), "{args:?}: {shown}");
+        assert!(shown.contains("asked for on a terminal"), "{args:?}: {shown}");
+    }
+    let mut guess = Terminal::run(&setting.mgp(&words(&edits[0])));
+    guess.answer("Passphrase of the operator:", "incorrect horse");
+    let (code, shown) = guess.end();
+    assert!(code == Some(1) && shown.contains("wrong passphrase"), "{shown}");
+    assert_eq!(files(&setting.world), before);
+    for args in [&edits[1], &edits[7], &edits[10]] {
+        let mut terminal = Terminal::run(&setting.mgp(&words(args)));
+        terminal.answer("Passphrase of the operator:", PASSPHRASE);
+        let (code, shown) = terminal.end();
+        assert_eq!(code, Some(0), "{args:?}: {shown}");
+    }
+}
+
+#[test]
+fn without_a_kernel_the_configured_proof_holds_for_files_too() {
+    let world = World::empty();
+    let server = world.server("files", &format!("exec {}", program("echo")));
+    world.config(&(WITH_TERMINAL.to_owned() + &server));
+    let edits = edits(&world);
+    let before = files(&world);
+    for args in &edits {
+        let (code, shown) = without_terminal(&mgp(&world, &words(args)));
+        assert_eq!(code, Some(1), "{args:?}: {shown}");
+        assert!(shown.contains("changes need a terminal"), "{args:?}: {shown}");
+        // The proof is that of the edited file, whatever the environment names.
+        let config = world.config_file().display().to_string();
+        if args[0] == "servers" && args[1] != "add" {
+            let mut named = mgp(&world, &[&words(args)[..], &["--config", &config]].concat());
+            let (code, shown) = without_terminal(named.env("MGP_CONFIG_PATH", "/nothing/mgp.toml"));
+            assert!(code == Some(1) && shown.contains("need a terminal"), "{args:?}: {shown}");
+        }
+    }
+    assert_eq!(files(&world), before);
+    for args in &edits {
+        let (code, shown) = Terminal::run(&mgp(&world, &words(args))).end();
+        assert_eq!(code, Some(0), "{args:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_server_that_was_never_tried_is_not_left_in_the_file() {
+    let setting = Setting::new("");
+    let before = files(&setting.world);
+    let script = format!("touch {}; exec sleep 60", setting.path("state/tried").display());
+    let slow = ["servers", "add", "slow", "--agent", "ada", "--", "/bin/sh", "-c", &script];
+    let mut command = setting.mgp(&slow);
+    let mut adding = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    within(|| setting.path("state/tried").exists().then_some(()));
+    kill("-INT", adding.id());
+    adding.wait().unwrap();
+    assert_eq!(files(&setting.world), before);
+}

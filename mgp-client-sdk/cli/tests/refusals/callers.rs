@@ -1,0 +1,250 @@
+//! Callers over HTTP with access tokens and over TLS, and the sinks of the audit log.
+//!
+//! The files in `access/` were made once: an Ed25519 key set with tokens that are valid until 2100, except one, and
+//! two authorities with a certificate each for `localhost` and `127.0.0.1`, valid until 2099.
+
+use std::fs;
+use std::io::Read as _;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use mgp_client_sdk::{Client, ToolResult as _};
+use mgp_testkit::until;
+use serde_json::Value;
+
+use crate::serving::Serving;
+use crate::world::World;
+
+const NOTES: &str = r#"
+[[servers]]
+id = "notes"
+command = "{MGP}"
+args = ["__example", "notes"]
+[servers.mgp]
+default_policy = "opt-out"
+"#;
+
+fn token(name: &str) -> String {
+    let tokens: Value = include_str!("access/tokens.json").parse().unwrap();
+    tokens[name].as_str().unwrap().to_owned()
+}
+
+fn with_tokens(more: &str) -> World {
+    let world = World::new(&format!(
+        "{NOTES}[kernel.http.tokens]\nissuer = \"https://issuer.example\"\n\
+         resource = \"https://mgp.example/mcp\"\nkeys = \"{{DIR}}/jwks.json\"\nscopes = [\"tools\"]\n{more}"
+    ));
+    world.write("jwks.json", include_str!("access/jwks.json"));
+    world
+}
+
+#[tokio::test]
+async fn access_tokens_admit_callers_as_the_agents_they_name() {
+    let world = with_tokens("operator_scope = \"mgp:admin\"\n");
+    let serving = Serving::new(&world).await;
+    let planner = serving.host(Some(&token("good"))).await.unwrap();
+    planner.list_tools().await.unwrap();
+    let clients = world.json(&["status"])["clients"].take();
+    assert!(clients.as_array().unwrap().iter().any(|one| one["agent"] == "planner"), "{clients}");
+    for (refused, reason) in [
+        ("other_audience", "the token is for another resource"),
+        ("other_issuer", "the token is from another issuer"),
+        ("expired", "expired"),
+        ("no_scope", "insufficient_scope"),
+    ] {
+        let error = serving.host(Some(&token(refused))).await.unwrap_err().to_string();
+        assert!(error.contains(reason), "{refused}: {error}");
+    }
+    // Keys are still accepted, and only a token with the scope is an operator.
+    let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
+    serving.comes(&key).await;
+    let boss = serving.host(Some(&token("operator"))).await.unwrap();
+    let arguments = serde_json::json!({"agent_id": "other", "server_id": "notes"});
+    boss.call("mgp.access.query").args(&arguments).await.unwrap();
+    let refused = planner.call("mgp.access.query").args(&arguments).await.unwrap_err();
+    assert_eq!(refused.code().0, 1000, "{refused}");
+}
+
+#[tokio::test]
+async fn claims_name_the_agent_and_the_tenant_of_a_token() {
+    let world = with_tokens("agent_claim = \"agent\"\n");
+    let serving = Serving::new(&world).await;
+    let reviewer = serving.host(Some(&token("agent"))).await.unwrap();
+    reviewer.list_tools().await.unwrap();
+    let clients = world.json(&["status"])["clients"].take();
+    assert!(clients.as_array().unwrap().iter().any(|one| one["agent"] == "reviewer"), "{clients}");
+    assert!(serving.host(Some(&token("good"))).await.is_err(), "a token without the claim");
+    drop(serving);
+
+    let world = with_tokens("tenant_claim = \"org\"\n");
+    let serving = Serving::new(&world).await;
+    serving.host(Some(&token("tenant"))).await.unwrap();
+    assert!(serving.host(Some(&token("good"))).await.is_err(), "a token without the claim");
+}
+
+#[tokio::test]
+async fn a_key_of_another_tenant_is_shown_with_it() {
+    let world = World::new(NOTES);
+    let serving = Serving::new(&world).await;
+    let made = world.json(&["keys", "add", "ada", "--tenant", "acme"]);
+    serving.comes(made["key"].as_str().unwrap()).await;
+    assert_eq!(world.json(&["keys", "ls"])[0]["tenant"], "acme");
+    let output = world.command(&["keys", "add", "ada", "--tenant", "a b"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+fn certify(world: &World, certificate: &str, key: &str) {
+    world.write("server.key.pem", key);
+    world.write("server.pem", certificate);
+}
+
+#[tokio::test]
+async fn tls_is_served_and_a_renewed_certificate_is_used_without_a_restart() {
+    let files =
+        "[kernel.http]\ntls_cert = \"{DIR}/server.pem\"\ntls_key = \"{DIR}/server.key.pem\"\n";
+    let world = World::new(&format!("{NOTES}{files}"));
+    certify(&world, include_str!("access/first.pem"), include_str!("access/first.key.pem"));
+    let serving = Serving::new(&world).await;
+    assert!(serving.url.starts_with("https://127.0.0.1:"), "{}", serving.url);
+    let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
+    let connect = async |root: &'static str| {
+        let client = Client::builder("host", "1").bearer(&*key).http(|http| {
+            http.root_certificates(root);
+        });
+        client.connect_url(&serving.url).await
+    };
+    let (first, renewed) =
+        (include_str!("access/first.root.pem"), include_str!("access/renewed.root.pem"));
+    let mut client = None;
+    until("the key is known", async || {
+        client = connect(first).await.ok();
+        client.is_some()
+    })
+    .await;
+    let client = client.unwrap();
+    assert_ne!(client.list_tools().await.unwrap().len(), 0);
+    assert!(connect(renewed).await.is_err(), "the other certificate is not in use yet");
+    certify(&world, include_str!("access/renewed.pem"), include_str!("access/renewed.key.pem"));
+    until("the new certificate is used", async || connect(renewed).await.is_ok()).await;
+    certify(&world, "no certificate", "no key");
+    assert!(connect(renewed).await.is_ok(), "a broken file changes nothing");
+    // An open connection is kept.
+    assert_ne!(client.list_tools().await.unwrap().len(), 0);
+}
+
+#[test]
+fn tls_without_its_files_is_refused_with_their_names() {
+    let files =
+        "[kernel.http]\ntls_cert = \"{DIR}/server.pem\"\ntls_key = \"{DIR}/server.key.pem\"\n";
+    let world = World::new(&format!("{NOTES}{files}"));
+    let mut serve = world.command(&["serve", "--http", "127.0.0.1:0", "--config"]);
+    let output = serve.arg(world.path("mgp.toml")).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && text.contains("server.pem"), "{text}");
+    assert!(text.contains("`tls_cert` and `tls_key` under `[kernel.http]`"), "{text}");
+}
+
+/// A collector of events over HTTP, which refuses events while `fails` is set.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<CollectorState>>);
+
+#[derive(Default)]
+struct CollectorState {
+    events: Vec<Value>,
+    keys: Vec<String>,
+    fails: bool,
+}
+
+impl Collector {
+    async fn serve(self) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/events", listener.local_addr().unwrap());
+        let take = async |State(this): State<Self>, headers: HeaderMap, body: String| {
+            let mut state = this.0.lock().unwrap();
+            if state.fails {
+                return StatusCode::SERVICE_UNAVAILABLE;
+            }
+            state.keys.push(headers["x-key"].to_str().unwrap().to_owned());
+            state.events.push(body.parse().unwrap());
+            StatusCode::ACCEPTED
+        };
+        let router = axum::Router::new().route("/events", axum::routing::post(take));
+        tokio::spawn(async { axum::serve(listener, router.with_state(self)).await.unwrap() });
+        url
+    }
+
+    fn sequence(&self) -> Vec<u64> {
+        let state = self.0.lock().unwrap();
+        state.events.iter().map(|event| event["_mgp"]["seq"].as_u64().unwrap()).collect()
+    }
+}
+
+/// Returns the number of the last event in a text with an event in each line.
+fn last_in_file(world: &World) -> u64 {
+    let text = fs::read_to_string(world.path("state/events.jsonl")).unwrap_or_default();
+    let last = text.lines().last().and_then(|line| line.parse::<Value>().ok());
+    last.and_then(|event| event["_mgp"]["seq"].as_u64()).unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sinks_get_each_audit_event_also_after_they_were_away() {
+    let collector = Collector::default();
+    let url = collector.clone().serve().await;
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (udp_at, tcp_at) = (udp.local_addr().unwrap(), tcp.local_addr().unwrap());
+    let world = World::new(&format!(
+        "{NOTES}[kernel.audit.sinks.lines]\nfile = \"events.jsonl\"\n\
+         [kernel.audit.sinks.web]\nurl = \"{url}\"\nheaders = {{ X-Key = \"${{PWD_OF_SINK:-k1}}\" }}\n\
+         [kernel.audit.sinks.udp]\nsyslog = \"udp://{udp_at}\"\n\
+         [kernel.audit.sinks.tcp]\nsyslog = \"tcp://{tcp_at}\"\n"
+    ));
+    let serving = Serving::new(&world).await;
+    let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
+    let ada = serving.comes(&key).await;
+    ada.call("notes.list").await.unwrap().to_text();
+    until("the call is in the collector and the file", async || {
+        let state = collector.0.lock().unwrap();
+        let by_ada = |event: &&Value| event["actor"]["id"] == "ada";
+        let call = state.events.iter().find(by_ada).and_then(|event| event["_mgp"]["seq"].as_u64());
+        call.is_some_and(|call| last_in_file(&world) >= call)
+    })
+    .await;
+    assert!(collector.0.lock().unwrap().keys.iter().all(|key| key == "k1"));
+
+    let mut datagram = vec![0; 65_536];
+    let length = udp.recv(&mut datagram).unwrap();
+    let message = String::from_utf8(datagram[..length].to_vec()).unwrap();
+    let (head, event) = message.split_once(" audit - ").unwrap();
+    assert!(head.starts_with("<110>1 20") && head.contains(" - mgp "), "{message}");
+    assert_eq!(event.parse::<Value>().unwrap()["_mgp"]["seq"], 1);
+    let mut framed = [0; 64];
+    let (mut stream, _) = tcp.accept().unwrap();
+    stream.read_exact(&mut framed).unwrap();
+    let framed = String::from_utf8_lossy(&framed);
+    let (length, rest) = framed.split_once(' ').unwrap();
+    assert!(length.parse::<usize>().unwrap() > 64 && rest.starts_with("<110>1 "), "{framed}");
+
+    // A sink that fails, and a kernel that is killed meanwhile, lose nothing.
+    collector.0.lock().unwrap().fails = true;
+    ada.call("notes.list").await.unwrap().to_text();
+    drop(serving);
+    fs::remove_file(world.path("ready.json")).unwrap();
+    collector.0.lock().unwrap().fails = false;
+    let serving = Serving::new(&world).await;
+    serving.comes(&key).await.call("notes.list").await.unwrap().to_text();
+    until("the sink has caught up", async || {
+        let newest = last_in_file(&world);
+        collector.sequence().last() == Some(&newest)
+    })
+    .await;
+    let mut numbers = collector.sequence();
+    // Events of the second before a kill may come again with their number.
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+}

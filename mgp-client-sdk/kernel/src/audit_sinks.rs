@@ -1,0 +1,256 @@
+//! The sinks of `[kernel.audit.sinks]`: files, URLs and syslog receivers that get a copy of each audit event.
+//!
+//! Order, retries and the stored position of each sink come from [`Forwarder`]; a sink here only writes one event.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_discovery::{AuditSinkConfig, Expander, Origin, Template, path_in};
+use mgp_security::{Delivery, Forwarder, Forwarding, Governance};
+use mgp_transport::http::{GuardedFetch, Proxy};
+use mgp_types::service::{Call, Fetch as _, FetchRequest, Reply, Stack};
+use mgp_types::{ErrorCode, RpcError, Timestamp};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::error::KernelError;
+
+/// The time in which a receiver must take one event.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum size of a response to an event; its content is not used.
+const MAX_RESPONSE: usize = 64 * 1024;
+
+/// The maximum size of a datagram; a longer event is sent without its details.
+const MAX_DATAGRAM: usize = 60_000;
+
+/// The priority of events for syslog: facility 13 (log audit), severity 6 (informational).
+const PRIORITY: u8 = 13 * 8 + 6;
+
+/// The running sinks; dropping them stops the forwarding.
+#[derive(Default)]
+pub(super) struct AuditSinks(Vec<(String, Forwarding)>);
+
+mgp_types::opaque_debug!(AuditSinks);
+
+/// A place to which events are written.
+enum Target {
+    File(PathBuf),
+    Url {
+        url: String,
+        headers: Vec<(String, String)>,
+        fetch: GuardedFetch,
+    },
+    Udp(String),
+    Tcp {
+        address: String,
+        stream: Mutex<Option<TcpStream>>,
+    },
+    #[cfg(unix)]
+    Socket(PathBuf),
+}
+
+impl AuditSinks {
+    /// Starts the sinks of a configuration; `folder` is the state folder.
+    pub(super) fn start(
+        sinks: &BTreeMap<String, AuditSinkConfig>,
+        governance: &Governance,
+        expander: &Expander,
+        proxy: &Proxy,
+        folder: &Path,
+    ) -> Result<Self, KernelError> {
+        let Some(log) = governance.log().filter(|_| !sinks.is_empty()) else {
+            return Ok(Self::default());
+        };
+        let mut forwarder = Forwarder::new(Arc::new(log.clone()), Arc::clone(governance.store()));
+        let mut targets = Vec::new();
+        for (name, sink) in sinks {
+            let target = target(sink, expander, proxy, folder)
+                .map_err(|why| KernelError::Sink { sink: name.clone(), why })?;
+            forwarder = forwarder.sink(name, Delivery::Sent);
+            targets.push((name.clone(), Arc::new(target)));
+        }
+        let mut running = Vec::new();
+        for (name, target) in targets {
+            let stack = Stack::from_fn(move |call| {
+                let target = Arc::clone(&target);
+                async move { write(&target, &call).await }
+            });
+            // Every name was added to the forwarder above.
+            if let Ok(forwarding) = forwarder.forward(&name, stack) {
+                running.push((name, forwarding));
+            }
+        }
+        Ok(Self(running))
+    }
+
+    /// Returns the number of the last event that each sink got, by name.
+    pub(super) fn delivered(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, forwarding)| (name.as_str(), forwarding.delivered()))
+    }
+}
+
+fn target(
+    sink: &AuditSinkConfig,
+    expander: &Expander,
+    proxy: &Proxy,
+    folder: &Path,
+) -> Result<Target, String> {
+    match sink {
+        AuditSinkConfig::File(path) => Ok(Target::File(path_in(folder, path))),
+        AuditSinkConfig::Url { url, headers } => {
+            let expand = |text: &str| {
+                let template = Template::parse(text).map_err(|bad| bad.to_string())?;
+                // Only the user's own file configures the log.
+                let value = expander.expand(&template, Origin::User, folder)?;
+                Ok::<_, String>(value.as_str().to_owned())
+            };
+            let url = expand(url)?;
+            let headers = headers.0.iter().map(|(name, value)| Ok((name.clone(), expand(value)?)));
+            let headers = headers.collect::<Result<_, String>>()?;
+            let host = url.parse::<http::Uri>().ok().and_then(|uri| Some(uri.host()?.to_owned()));
+            let host = host.ok_or_else(|| "its `url` is not an absolute URL".to_owned())?;
+            // The operator named this host, so it may be in a private network.
+            let fetch = GuardedFetch::new()
+                .and_then(|fetch| fetch.proxy(proxy.clone()))
+                .and_then(|fetch| fetch.allow_host(host))
+                .map_err(|error| error.to_string())?;
+            Ok(Target::Url { url, headers, fetch: fetch.with_limits(SEND_TIMEOUT, MAX_RESPONSE) })
+        }
+        AuditSinkConfig::Syslog(address) => {
+            if let Some(address) = address.strip_prefix("udp://") {
+                return Ok(Target::Udp(address.to_owned()));
+            }
+            if let Some(address) = address.strip_prefix("tcp://") {
+                let address = address.to_owned();
+                return Ok(Target::Tcp { address, stream: Mutex::default() });
+            }
+            #[cfg(unix)]
+            return Ok(Target::Socket(PathBuf::from(address)));
+            #[cfg(not(unix))]
+            Err("this system has no syslog socket; write `udp://HOST:PORT`".to_owned())
+        }
+        _ => Err("this version has no such kind of sink".to_owned()),
+    }
+}
+
+/// Writes the event that a call carries.
+async fn write(target: &Target, call: &Call) -> Result<Reply, RpcError> {
+    let mut event = Vec::new();
+    call.params().write(&mut event, call.hop());
+    let event = String::from_utf8_lossy(&event).into_owned();
+    let failed = |why: String| RpcError::new(ErrorCode::UPSTREAM_UNAVAILABLE, why);
+    let written = timeout(SEND_TIMEOUT, target.write(&event)).await;
+    written
+        .map_err(|_| failed("the sink did not take an event in time".to_owned()))?
+        .map_err(failed)?;
+    Ok(Reply::None)
+}
+
+impl Target {
+    async fn write(&self, event: &str) -> Result<(), String> {
+        match self {
+            Self::File(path) => {
+                let (path, line) = (path.clone(), format!("{event}\n"));
+                let appended = tokio::task::spawn_blocking(move || append(&path, &line));
+                appended.await.unwrap_or_else(|ended| Err(io::Error::other(ended)))
+            }
+            Self::Url { url, headers, fetch } => return post(fetch, url, headers, event).await,
+            Self::Udp(address) => send_datagram(address, event).await,
+            Self::Tcp { address, stream } => {
+                let message = syslog(event);
+                let framed = format!("{} {message}", message.len());
+                send_stream(address, &mut *stream.lock().await, framed.as_bytes()).await
+            }
+            #[cfg(unix)]
+            Self::Socket(path) => {
+                let socket = tokio::net::UnixDatagram::unbound();
+                match socket {
+                    Ok(socket) => socket.send_to(datagram(event).as_bytes(), path).await.map(drop),
+                    Err(error) => Err(error),
+                }
+            }
+        }
+        .map_err(|error| error.to_string())
+    }
+}
+
+/// Adds a line to a file that only its owner may read.
+fn append(path: &Path, line: &str) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(line.as_bytes())
+}
+
+async fn post(
+    fetch: &GuardedFetch,
+    url: &str,
+    headers: &[(String, String)],
+    event: &str,
+) -> Result<(), String> {
+    let request = FetchRequest::post(url, event).header("content-type", "application/json");
+    let request = headers
+        .iter()
+        .fold(request, |request, (name, value)| request.header(name.to_ascii_lowercase(), value));
+    let answer = fetch.fetch(request).await.map_err(|error| error.to_string())?;
+    match answer.status {
+        200..300 => Ok(()),
+        status => Err(format!("the sink answered with status {status}")),
+    }
+}
+
+async fn send_datagram(address: &str, event: &str) -> io::Result<()> {
+    let to = lookup_host(address).await?.next();
+    let to = to.ok_or_else(|| io::Error::other("the host has no address"))?;
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.send_to(datagram(event).as_bytes(), to).await.map(drop)
+}
+
+/// Sends bytes over a stream that is kept for the next event; a stream that fails is dropped.
+async fn send_stream(address: &str, kept: &mut Option<TcpStream>, bytes: &[u8]) -> io::Result<()> {
+    let mut stream = match kept.take() {
+        Some(stream) if !is_closed(&stream) => stream,
+        _ => TcpStream::connect(address).await?,
+    };
+    stream.write_all(bytes).await?;
+    *kept = Some(stream);
+    Ok(())
+}
+
+/// Returns whether the receiver closed a stream; a receiver of syslog sends nothing.
+fn is_closed(stream: &TcpStream) -> bool {
+    let mut byte = [0];
+    !matches!(stream.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// Returns the message of an event that fits into a datagram.
+fn datagram(event: &str) -> String {
+    if event.len() <= MAX_DATAGRAM {
+        return syslog(event);
+    }
+    let member = |name: &str| {
+        let event = serde_json::from_str::<serde_json::Value>(event).ok();
+        event.and_then(|event| event.get(name).cloned()).unwrap_or_default()
+    };
+    let (kind, mgp) = (member("event_type"), member("_mgp"));
+    let short = serde_json::json!({ "event_type": kind, "_mgp": mgp, "truncated": true });
+    syslog(&short.to_string())
+}
+
+/// Returns a message of RFC 5424; the host is left to the receiver.
+fn syslog(event: &str) -> String {
+    let (time, pid) = (Timestamp::now(), std::process::id());
+    format!("<{PRIORITY}>1 {time} - mgp {pid} audit - {event}")
+}

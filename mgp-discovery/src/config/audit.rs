@@ -1,0 +1,162 @@
+//! `[kernel.audit]`: the audit log and its sinks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::parse::{cut, valid_id};
+use super::reader::Reader;
+
+/// The maximum number of sinks.
+const MAX_SINKS: usize = 16;
+
+/// `[kernel.audit]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditLogConfig {
+    /// The folder; `None` for `audit` in the state directory.
+    pub dir: Option<String>,
+    /// The point at which the log is flushed to the disk.
+    pub fsync: AuditFsync,
+    /// The number of files that are kept; `None` for all.
+    pub keep: Option<u32>,
+    /// The part of the arguments that is recorded.
+    pub arguments: RecordedArguments,
+    /// The sinks that get a copy of each event, by name.
+    pub sinks: BTreeMap<String, AuditSinkConfig>,
+}
+
+impl Default for AuditLogConfig {
+    fn default() -> Self {
+        Self {
+            dir: None,
+            fsync: AuditFsync::OnCheckpoint,
+            keep: None,
+            arguments: RecordedArguments::Redacted,
+            sinks: BTreeMap::new(),
+        }
+    }
+}
+
+/// The point at which the audit log is flushed to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuditFsync {
+    /// Before any event is acknowledged.
+    Always,
+    /// At each checkpoint.
+    OnCheckpoint,
+    /// Never explicitly; the operating system decides.
+    Never,
+}
+
+/// The part of a call's arguments that is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordedArguments {
+    /// A digest and the size.
+    Redacted,
+    /// The names of the members as well.
+    Names,
+    /// The complete arguments.
+    Full,
+}
+
+/// `[kernel.audit.sinks.NAME]`: a copy of each event for another program or machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuditSinkConfig {
+    /// A file with an event on each line.
+    File(String),
+    /// A URL that gets each event in a POST.
+    Url {
+        /// The URL, unexpanded.
+        url: String,
+        /// HTTP headers, unexpanded; their values may be secret.
+        headers: SinkHeaders,
+    },
+    /// A syslog receiver (RFC 5424): `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket.
+    Syslog(String),
+}
+
+/// HTTP headers, whose values may be secret.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SinkHeaders(pub BTreeMap<String, String>);
+
+/// Omits the values, which may be secret.
+impl fmt::Debug for SinkHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Reads the table of the audit log.
+pub(super) fn audit_log(below: &mut Reader<'_, '_, '_>) -> AuditLogConfig {
+    AuditLogConfig {
+        dir: below.text("dir"),
+        fsync: match below.text("fsync").as_deref() {
+            Some("always") => AuditFsync::Always,
+            Some("never") => AuditFsync::Never,
+            _ => AuditFsync::OnCheckpoint,
+        },
+        keep: below.number("keep").filter(|keep| *keep > 0).map(cut),
+        arguments: match below.text("arguments").as_deref() {
+            Some("names") => RecordedArguments::Names,
+            Some("full") => RecordedArguments::Full,
+            _ => RecordedArguments::Redacted,
+        },
+        sinks: sinks(below),
+    }
+}
+
+/// Reads the tables of the sinks.
+fn sinks(above: &mut Reader<'_, '_, '_>) -> BTreeMap<String, AuditSinkConfig> {
+    let Some(item) = above.item("sinks") else { return BTreeMap::new() };
+    let table = item.as_table_like().filter(|table| table.len() <= MAX_SINKS);
+    let Some(table) = table else {
+        let remedy = format!("write `[kernel.audit.sinks.NAME]` above each, {MAX_SINKS} at most");
+        above.error("sinks", "is not a table of sinks", Some(remedy));
+        return BTreeMap::new();
+    };
+    let mut sinks = BTreeMap::new();
+    for (name, item) in table.iter() {
+        let Some(keys) = item.as_table_like().filter(|_| valid_id(name)) else {
+            let remedy =
+                "write `[kernel.audit.sinks.NAME]`, with letters, digits, `.`, `_` and `-`";
+            above.error("sinks", "has an entry that is not a sink", Some(remedy.to_owned()));
+            continue;
+        };
+        let mut reader = Reader::new(above.report, "kernel.audit.sinks.*", keys);
+        let headers = SinkHeaders(reader.map("headers"));
+        let targets = [
+            reader.text("file").map(AuditSinkConfig::File),
+            reader.text("url").map(|url| AuditSinkConfig::Url { url, headers }),
+            reader.text("syslog").map(AuditSinkConfig::Syslog),
+        ];
+        let mut named = targets.into_iter().flatten();
+        match (named.next(), named.next()) {
+            (Some(AuditSinkConfig::Syslog(address)), None) if !is_syslog(&address) => {
+                let remedy = "write `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket, e.g. `/dev/log`";
+                reader.error("syslog", "is not a syslog receiver", Some(remedy.to_owned()));
+            }
+            (Some(sink), None) => {
+                sinks.insert(name.to_owned(), sink);
+            }
+            _ => {
+                let remedy = "write one of `file`, `url` and `syslog`".to_owned();
+                reader.error("file", "must name the only target of its sink", Some(remedy));
+            }
+        }
+    }
+    sinks
+}
+
+/// Returns whether a text names a syslog receiver.
+fn is_syslog(address: &str) -> bool {
+    let host = address.strip_prefix("udp://").or_else(|| address.strip_prefix("tcp://"));
+    match host {
+        Some(host) => host.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+        }),
+        None => address.starts_with('/'),
+    }
+}

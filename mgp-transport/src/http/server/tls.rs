@@ -1,0 +1,152 @@
+//! TLS of a listener, with a certificate and key from files that may be renewed while it serves.
+
+#[cfg(feature = "tls")]
+pub use self::files::{ServerTls, ServerTlsError};
+
+/// TLS without the feature `tls`: there is none.
+#[cfg(not(feature = "tls"))]
+#[derive(Clone, Debug)]
+pub(super) enum ServerTls {}
+
+#[cfg(not(feature = "tls"))]
+impl ServerTls {
+    pub(super) async fn accept(
+        &self,
+        _socket: tokio::net::TcpStream,
+    ) -> std::io::Result<tokio::net::TcpStream> {
+        match *self {}
+    }
+}
+
+#[cfg(feature = "tls")]
+mod files {
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+    use std::time::SystemTime;
+    use std::{fmt, fs, io};
+
+    use mgp_types::sync::Mutex;
+    use rustls::ServerConfig;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio::net::TcpStream;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::server::TlsStream;
+
+    /// The certificate chain and private key of a server, read from two PEM files.
+    ///
+    /// When a file changes, new connections use its new content. A file that cannot be used then is logged, and the
+    /// previous certificate stays in use.
+    #[derive(Clone)]
+    pub struct ServerTls(Arc<TlsFiles>);
+
+    struct TlsFiles {
+        certificate: PathBuf,
+        key: PathBuf,
+        current: Mutex<LoadedTls>,
+    }
+
+    struct LoadedTls {
+        acceptor: TlsAcceptor,
+        /// The versions of the files at the last attempt to read them.
+        versions: FileVersions,
+    }
+
+    /// The modification time and length of both files.
+    type FileVersions = [Option<(SystemTime, u64)>; 2];
+
+    /// The reason why a certificate or key cannot be used.
+    #[derive(Debug, thiserror::Error)]
+    #[non_exhaustive]
+    pub enum ServerTlsError {
+        /// A file cannot be read, or has no certificate or key in PEM.
+        #[error("`{}` cannot be used: {why}", path.display())]
+        File {
+            /// The file.
+            path: PathBuf,
+            /// The reason.
+            why: String,
+        },
+        /// The certificate and the key do not belong together, or are not supported.
+        #[error("the certificate and its key cannot be used: {0}")]
+        Pair(#[from] rustls::Error),
+    }
+
+    impl ServerTls {
+        /// Reads a certificate chain and its private key, both in PEM.
+        ///
+        /// # Errors
+        /// [`ServerTlsError`] if one of the files cannot be used, or if they do not belong together.
+        pub fn from_files(
+            certificate: impl Into<PathBuf>,
+            key: impl Into<PathBuf>,
+        ) -> Result<Self, ServerTlsError> {
+            let (certificate, key) = (certificate.into(), key.into());
+            let versions = [version(&certificate), version(&key)];
+            let acceptor = load(&certificate, &key)?;
+            let current = Mutex::new(LoadedTls { acceptor, versions });
+            Ok(Self(Arc::new(TlsFiles { certificate, key, current })))
+        }
+
+        pub(in crate::http::server) async fn accept(
+            &self,
+            socket: TcpStream,
+        ) -> io::Result<TlsStream<TcpStream>> {
+            self.0.acceptor().accept(socket).await
+        }
+    }
+
+    impl fmt::Debug for ServerTls {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("ServerTls").field("certificate", &self.0.certificate).finish()
+        }
+    }
+
+    impl TlsFiles {
+        /// Returns the acceptor for a new connection; reads the files again if one has changed.
+        fn acceptor(&self) -> TlsAcceptor {
+            let mut current = self.current.lock();
+            let versions = [version(&self.certificate), version(&self.key)];
+            if versions != current.versions {
+                current.versions = versions;
+                match load(&self.certificate, &self.key) {
+                    Ok(acceptor) => {
+                        tracing::info!(file = %self.certificate.display(), "loaded TLS certificate");
+                        current.acceptor = acceptor;
+                    }
+                    Err(error) => tracing::error!(
+                        %error,
+                        "failed to load the TLS certificate; the previous one stays in use"
+                    ),
+                }
+            }
+            current.acceptor.clone()
+        }
+    }
+
+    /// Returns the version of a file; `None` if it cannot be read.
+    fn version(path: &Path) -> Option<(SystemTime, u64)> {
+        let file = fs::metadata(path).ok()?;
+        Some((file.modified().ok()?, file.len()))
+    }
+
+    fn load(certificate: &Path, key: &Path) -> Result<TlsAcceptor, ServerTlsError> {
+        let wrong = |path: &Path, why: String| ServerTlsError::File { path: path.to_owned(), why };
+        let chain = CertificateDer::pem_file_iter(certificate)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| wrong(certificate, error.to_string()))?;
+        if chain.is_empty() {
+            let why = "it has no certificate in PEM (`-----BEGIN CERTIFICATE-----`)";
+            return Err(wrong(certificate, why.to_owned()));
+        }
+        let key =
+            PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, error.to_string()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
