@@ -7,6 +7,7 @@
 //! - [`AuthorizationFailed`] is the cause of a start or call for which no credentials could be obtained.
 //! - [`limit_time`] gives a call its own time limits.
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server.
+//! - [`forward_events`] subscribes to the events of a server.
 //! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
 //!
 //! The kernel is built on these; clients of a single server do not need them.
@@ -17,13 +18,14 @@ use std::time::Duration;
 use mgp_lifecycle::SuperviseConfig;
 use mgp_stream::CallbackAnswer;
 use mgp_types::RpcError;
-use mgp_types::mgp::CallbackRequestParams;
+use mgp_types::mgp::{CallbackRequestParams, SubscribeEventsParams};
 use mgp_types::service::{BoxFuture, Call, Context, SpawnError, Stack};
 
 use crate::builder::ClientBuilder;
 use crate::client::Client;
 pub use crate::client::WeakClient;
 use crate::error::Error;
+use crate::events::{EventSink, ServerEvent, open};
 use crate::supervised::SupervisedClient;
 pub use crate::supervised::{AuthorizationFailed, HttpTransport, ServerTarget};
 pub use crate::tool_router::AwaitLegacyTask;
@@ -99,4 +101,32 @@ pub fn limit_time(call: &mut Call, timeout: Duration, max: Duration) {
 #[must_use]
 pub fn weak(client: &Client) -> WeakClient {
     client.weak()
+}
+
+/// Subscribes to all events of a server until the connection ends, and returns the channels that the server has.
+///
+/// `hook` also receives events that name no subscription. It runs on the connection's task, in the order of arrival
+/// and before the answers that follow, and must not block. The request passes no gates; see [`ungated`].
+///
+/// # Errors
+/// See [`Client::request`].
+///
+/// # Cancel safety
+/// If the future is dropped, the subscription may remain until the connection ends.
+pub async fn forward_events(
+    client: &Client,
+    hook: impl Fn(ServerEvent) + Send + Sync + 'static,
+) -> Result<Vec<String>, Error> {
+    let sink: EventSink = Arc::new(hook);
+    let params = SubscribeEventsParams::new(vec!["*".to_owned()]);
+    let unnamed = Some(Arc::clone(&sink));
+    let mut subscription = open(client, client.ungated(), &params, sink, unnamed).await?;
+    // It ends with the connection.
+    subscription.keep();
+    let (liveness, channels) = (client.liveness().clone(), subscription.subscribed.clone());
+    tokio::spawn(async move {
+        liveness.ended().await;
+        drop(subscription);
+    });
+    Ok(channels)
 }

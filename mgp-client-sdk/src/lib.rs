@@ -57,6 +57,7 @@ mod call;
 mod client;
 mod config;
 mod error;
+mod events;
 pub mod gateway;
 mod govern;
 mod handler;
@@ -78,6 +79,7 @@ pub use call::{StreamItem, ToolCall, ToolStream};
 pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
+pub use events::{ClientEvents, EventCursor, EventStream, ServerEvent, SubscribeEvents};
 pub use handler::{ClientHandler, ServerChange};
 pub use health::HealthWatch;
 pub use mgp_lifecycle::{

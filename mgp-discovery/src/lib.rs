@@ -29,7 +29,8 @@ pub use config::{
     LoginScope, OnUngranted, OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments,
     RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits,
     SinkHeaders, Surface, TargetConfig, TokenConfig, TokenTenant, ToolBudgetConfig,
-    ToolCreationConfig, config_markdown, config_schema, limits, nearest, parse_duration, path_in,
+    ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits, nearest,
+    parse_duration, path_in,
 };
 pub use error::DiscoveryError;
 pub use expand::{

@@ -56,7 +56,9 @@ impl Server {
     ///
     /// `watches` handles the subscriptions of callers to resources.
     pub fn herald(mut self, herald: &ChangeNotifier, watches: impl ResourceSubscriber) -> Self {
-        self.features = Features::new(herald.subscribers().clone());
+        let before =
+            std::mem::replace(&mut self.features, Features::new(herald.subscribers().clone()));
+        (self.features.events, self.features.has_channels) = (before.events, before.has_channels);
         self.features.watches = Some(Arc::new(watches));
         self
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mgp_lifecycle::{Drain, ServerOffer};
+use mgp_stream::EventHub;
 use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability, ServerCapabilities};
 use mgp_types::method::Initialized;
 use mgp_types::mgp::Extension;
@@ -29,6 +30,9 @@ pub(crate) struct Features {
     subscribers: Subscribers,
     /// Handles subscriptions if the resources are kept elsewhere.
     pub(crate) watches: Option<Arc<dyn ResourceSubscriber>>,
+    pub(crate) events: EventHub,
+    /// If set, the author declared channels, so events are offered.
+    pub(crate) has_channels: bool,
     pub(crate) errors: Vec<BuildError>,
 }
 
@@ -55,6 +59,8 @@ impl Features {
             logging: false,
             subscribers,
             watches: None,
+            events: EventHub::new(),
+            has_channels: false,
             errors: Vec::new(),
         }
     }
@@ -95,13 +101,19 @@ impl Features {
                 CompletionEndpoint { prompts, resources, fallback: self.completer.clone() };
             router = router.merge(endpoint.routes(config));
         }
+        let offers_events =
+            offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(Extension::Events));
+        if offers_events {
+            router = router.merge(self.events.router());
+        }
+        let offered = &offer.capabilities;
         let logging = offered.logging.is_some();
         if logging {
             router = router.merge(log::routes());
         }
         self.subscribers.announce(ListSet::announced(offered));
         tools.notify(self.subscribers.clone());
-        (router.merge(self.notifications(offered, notice)), logging)
+        (router.merge(self.notifications(offered, notice, offers_events)), logging)
     }
 
     fn offer(&self, offered: &mut ServerCapabilities, tools: &Tools) {
@@ -131,7 +143,12 @@ impl Features {
     }
 
     /// Returns the endpoints by which clients listen to changes and to the server's states.
-    fn notifications(self, offered: &ServerCapabilities, notice: ShutdownNotice) -> Router {
+    fn notifications(
+        self,
+        offered: &ServerCapabilities,
+        notice: ShutdownNotice,
+        offers_events: bool,
+    ) -> Router {
         let has_subscriptions =
             offered.resources.as_ref().is_some_and(|capability| capability.subscribe == Some(true));
         let announces_changes =
@@ -140,7 +157,7 @@ impl Features {
             let subscribers = self.subscribers.clone();
             notice.drain.on_transition(move |change| subscribers.notify_state(&change, |_| true));
         }
-        if !announces_changes && !notice.is_announced {
+        if !announces_changes && !notice.is_announced && !offers_events {
             return Router::new();
         }
         let watcher =
@@ -151,8 +168,12 @@ impl Features {
         if let Some(resources @ ResourceWatcher::External(_)) = &resources {
             router = router.merge(change_notifier::routes(subscribers.clone(), resources.clone()));
         }
-        let sources =
-            ListenSources { subscribers: subscribers.clone(), resources, announces_changes };
+        let sources = ListenSources {
+            subscribers: subscribers.clone(),
+            resources,
+            announces_changes,
+            events: offers_events.then_some(self.events),
+        };
         let router = router.merge(listen::routes(sources, notice.drain));
         router.on_notification::<Initialized, _, _>(move |cx, _| {
             if announces_changes || cx.caller.has(Extension::Lifecycle) {

@@ -108,6 +108,7 @@ mod completers;
 mod completion;
 mod drain;
 mod error;
+mod events;
 mod features;
 mod governance;
 #[cfg(doctest)]
@@ -152,6 +153,9 @@ pub use mgp_security as security;
 #[cfg(feature = "http")]
 pub use mgp_security::auth;
 pub use mgp_security::{GrantState, Grants};
+pub use mgp_stream::{
+    EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject, ReadEvent,
+};
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
     AnswerMode, ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService,

@@ -4,14 +4,15 @@
 //! A server that shuts down notifies the client of that too, and completes the request.
 
 use mgp_lifecycle::Drain;
-use mgp_types::RpcError;
+use mgp_stream::EventHub;
 use mgp_types::mcp::{
     ListenParams, ListenResult, Meta, ResultType, SubscriptionFilter,
     SubscriptionsAcknowledgedParams, key,
 };
 use mgp_types::method::{Request as _, SubscriptionsAcknowledged, SubscriptionsListen};
-use mgp_types::mgp::Extension;
-use mgp_types::service::{Call, Context, Reply, Router, Stack};
+use mgp_types::mgp::{Extension, ListenExtension};
+use mgp_types::service::{Call, Context, Params, Reply, Router, Stack};
+use mgp_types::{Payload, RpcError};
 
 use crate::change_notifier::ResourceWatcher;
 use crate::error::Refusal;
@@ -25,6 +26,8 @@ pub(crate) struct ListenSources {
     pub(crate) resources: Option<ResourceWatcher>,
     /// `true` if the server announces changes that MCP defines. Then clients without MGP can listen too.
     pub(crate) announces_changes: bool,
+    /// Set if the server offers events.
+    pub(crate) events: Option<EventHub>,
 }
 
 /// Returns the endpoint that opens a stream. A stream ends at the latest when the server ends.
@@ -33,10 +36,11 @@ pub(crate) fn routes(sources: ListenSources, drain: Drain) -> Router {
         let (sources, drain) = (sources.clone(), drain.clone());
         async move {
             let (method, params, cx) = call.into_parts();
-            if !sources.announces_changes && !cx.caller.has(Extension::Lifecycle) {
+            let has_mgp = cx.caller.has(Extension::Lifecycle) || cx.caller.has(Extension::Events);
+            if !sources.announces_changes && !has_mgp {
                 return Err(RpcError::method_not_found(method.as_str()));
             }
-            Reply::of(&listen(&sources, &drain, cx, params.get()?).await?)
+            Reply::of(&listen(&sources, &drain, cx, &params).await?)
         }
     });
     Router::new().route(SubscriptionsListen::METHOD, listening)
@@ -46,14 +50,16 @@ async fn listen(
     sources: &ListenSources,
     drain: &Drain,
     cx: Context,
-    params: ListenParams,
+    params: &Params,
 ) -> Result<ListenResult, RpcError> {
     let (subscribers, resources) = (&sources.subscribers, sources.resources.as_ref());
     let id = cx.wire_id.as_ref().ok_or_else(|| RpcError::internal("a stream without an id"))?;
     let mut meta = Meta::new();
     meta.encode(key::SUBSCRIPTION_ID, id)?;
 
-    let wanted = params.notifications;
+    let extension = params.mgp().map(|mgp| mgp.get::<ListenExtension>()).transpose()?;
+    let attachments = extension.map(|extension| extension.events.into_vec()).unwrap_or_default();
+    let wanted = params.get::<ListenParams>()?.notifications;
     let lists = ListSet::of(&[
         (ListKind::Tools, wanted.tools_list_changed == Some(true)),
         (ListKind::Prompts, wanted.prompts_list_changed == Some(true)),
@@ -81,10 +87,13 @@ async fn listen(
     out.principal = cx.principal.clone();
     let call = Call::tell::<SubscriptionsAcknowledged>(&acknowledged, out)?.related(cx.key);
     cx.peer.send(call).await?;
+    let events = sources.events.as_ref().filter(|_| cx.caller.has(Extension::Events));
+    let attached =
+        events.map(|events| events.attach(&cx, &Payload::of(id)?, &attachments)).transpose()?;
 
     // The client ends the stream by cancelling or disconnecting; otherwise it ends with the server.
     drain.wait_ended().await;
-    drop(listening);
+    drop((listening, attached));
     let mut ended = ListenResult::new();
     ended.result_type = Some(ResultType::Complete);
     ended.meta = acknowledged.meta;

@@ -20,6 +20,7 @@ use tower_layer::Layer;
 
 use crate::drain::{CloseWhenDrained, Shutdown};
 use crate::error::{BuildError, BuildErrors, ServeError};
+use crate::events;
 use crate::features::{Features, ShutdownNotice};
 use crate::health;
 use crate::limit::CallLimits;
@@ -334,16 +335,19 @@ impl Server {
                 config.server_id.get_or_insert_with(|| id.into());
             });
         }
+        // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
+        let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
+        let offers_tools = offers(Extension::Events) && !routes_tools;
+        let event_tools = offers_tools.then(|| events::tools_gate(&self.features.events));
         let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
         self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
         let [known, named, timed] = [0; 3].map(|_| self.tools.clone());
-        // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
-        let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
-        let bounds_calls = has_own || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
-        let (emit, bounds) = self.bounds.gates(move |name| !has_own || named.has(name));
+        let bounds_calls =
+            !routes_tools || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
+        let (emit, bounds) = self.bounds.gates(move |name| routes_tools || named.has(name));
         let tasks = match self.task_support {
             None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
             Some(TaskSupportFn(support)) => {
@@ -356,7 +360,7 @@ impl Server {
             tools: self.tools,
             tasks,
             // The limits are inside all gates, so that a call refused by a gate is not charged.
-            gates: bounds.chain(self.gates).collect(),
+            gates: event_tools.into_iter().chain(bounds).chain(self.gates).collect(),
             limit: ConcurrencyLimitLayer::new(self.limit),
             bounds_calls,
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
@@ -376,7 +380,11 @@ impl Server {
 
     /// Adds to the offer the extensions and permissions that the endpoints and tools need.
     fn complete_mgp_offer(&mut self) {
+        let events = self.features.has_channels && !self.chose_extensions;
         if let Some(mgp) = &mut self.offer.mgp {
+            if events {
+                mgp.extensions = mgp.extensions.with(Extension::Events);
+            }
             // Clients send audit events only to servers that offer the extension.
             if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
                 mgp.extensions = mgp.extensions.with(Extension::Audit);

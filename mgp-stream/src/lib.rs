@@ -1,12 +1,14 @@
-//! Chunks, progress, cancellation and callbacks for the Model General Protocol, as tower layers (MGP §12, §13.4).
+//! Chunks, progress, cancellation, events and callbacks for the Model General Protocol, as tower layers (MGP §12, §13).
 //!
 //! - [`CancelLayer`], [`CallbackLayer`] and [`EmitLayer`] belong on the inbound stack of a server.
 //! - [`CollectLayer`] belongs on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
+//! - [`EventHub`] takes the events of a server and answers its subscribers.
 mod callback;
 mod cancel;
 mod chunk;
 mod collect;
 mod emit;
+mod event;
 mod route;
 
 #[cfg(doctest)]
@@ -19,4 +21,8 @@ pub use callback::{
 pub use cancel::{Cancel, CancelLayer, CancelSignal};
 pub use collect::{Collect, CollectLayer};
 pub use emit::{Emit, EmitLayer};
+pub use event::{
+    AttachedEvents, EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject,
+    Publishing, ReadEvent, StoredEvent, StoredSubscription,
+};
 pub use route::{Route, RouteLayer};

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
-    access, approvals, audit, callbacks, complete, completions, connect, doctor, guard, import,
-    index, init, kernel, keys, operator, permissions, secrets, servers, tools, trust, why,
+    access, approvals, audit, callbacks, complete, completions, connect, doctor, events, guard,
+    import, index, init, kernel, keys, operator, permissions, secrets, servers, tools, trust, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -88,6 +88,10 @@ pub(crate) enum Command {
     /// Read and verify the audit log
     #[command(subcommand)]
     Audit(audit::Audit),
+    /// Show events of the kernel and its servers, and with --follow new ones as they occur
+    Events(events::Events),
+    /// Show the webhooks and the events that they could not deliver
+    Webhooks,
     /// Show the tools that agents have in context
     Sessions(kernel::Sessions),
     /// Export the index of tools

@@ -88,8 +88,9 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
-        access, approvals, audit, callbacks, complete, completions, connect, doctor, guard, import,
-        index, init, kernel, keys, permissions, secrets, servers, tools, trust, why,
+        access, approvals, audit, callbacks, complete, completions, connect, doctor, events, guard,
+        import, index, init, kernel, keys, permissions, secrets, servers, tools, trust, webhooks,
+        why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -114,6 +115,8 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Callbacks(callbacks) => callbacks::run(global, &callbacks).await,
         Command::Operator(operator) => commands::operator::run(global, &operator).await,
         Command::Audit(audit) => audit::run(global, &audit).await,
+        Command::Events(events) => events::run(global, &events).await,
+        Command::Webhooks => webhooks::run(global).await,
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
         Command::Index(index) => index::run(global, &index).await,
         Command::Why(why) => why::run(global, &why).await,

@@ -27,6 +27,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("doctor", of::<doctor::Report>()),
         ("done", of::<ActionReport>()),
         ("error", of::<ErrorReport<'_>>()),
+        ("events", of::<events::EventTable>()),
         ("import", of::<import::ImportResult>()),
         ("init", of::<init::InitResult>()),
         ("keys-add", of::<keys::NewKey>()),
@@ -48,6 +49,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("trust", of::<trust::TrustResult>()),
         ("trust-list", of::<trust::ApprovalList>()),
         ("why", of::<why::Explanation>()),
+        ("webhooks", of::<webhooks::WebhookTable>()),
     ])
 }
 

@@ -9,12 +9,13 @@ use mgp_discovery::{
     Sources, Trust,
 };
 use mgp_security::{
-    ElicitApprover, Governance, GovernanceBuilder, InboxConfig, Policies, StandardValidators,
+    ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies,
+    StandardValidators,
 };
 use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
-use mgp_types::service::{Principal, ServerId};
-use mgp_types::store::MemoryStore;
+use mgp_types::service::{MemoryAudit, Principal, ServerId};
+use mgp_types::store::{Db, MemoryStore};
 use tokio::sync::Semaphore;
 
 use super::active_config::{
@@ -27,6 +28,7 @@ use super::caller_view::CallerView;
 use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
+use super::events::{KernelEvents, WebhookContext, follow_audit};
 use super::fleet::{
     self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
     StaleLists, load_stored_lists,
@@ -57,6 +59,13 @@ pub struct KernelBuilder {
     judge: Option<Arc<dyn CodeJudge>>,
     registration: RegistrationConfig,
     logins: Logins,
+}
+
+/// The audit log with its sinks, and the database of a kernel in a folder.
+struct KernelStores {
+    audit: Option<Arc<dyn EventSource>>,
+    db: Option<Db>,
+    sinks: AuditSinks,
 }
 
 impl Default for KernelBuilder {
@@ -163,10 +172,13 @@ impl KernelBuilder {
     /// # Cancel safety
     /// Dropping the future stops the servers that were started.
     pub async fn build(mut self) -> Result<Kernel, KernelError> {
-        let governance = self.governance().build();
+        let audit = MemoryAudit::new();
+        let governance = self.governance().audit(Arc::new(audit.clone())).build();
         governance.open().await?;
         let loaded = self.load(&governance).await?;
-        self.assemble(governance, ToolIndex::new(), loaded, AuditSinks::default()).await
+        let stores =
+            KernelStores { audit: Some(Arc::new(audit)), db: None, sinks: AuditSinks::default() };
+        self.assemble(governance, ToolIndex::new(), loaded, stores).await
     }
 
     /// Builds a kernel whose state is in a folder that only its owner may use.
@@ -192,14 +204,16 @@ impl KernelBuilder {
         }
         self.logins = Logins::in_folder(folder);
         self.expander = self.expander.secrets(SecretFile::in_folder(folder));
-        let index = |db| ToolIndex::builder().open(db);
-        let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
+        let index = |db: Db| async { (ToolIndex::builder().open(db.clone()).await, db) };
+        let (governance, (index, db)) = self.governance().in_folder_beside(folder, index).await?;
         let index = index?;
         let proxy = crate::login::proxy(&self.config.kernel);
         let sinks = &self.config.kernel.audit.sinks;
         let sinks = AuditSinks::start(sinks, &governance, &self.expander, &proxy, folder)?;
         let loaded = self.load(&governance).await?;
-        self.assemble(governance, index, loaded, sinks).await
+        let audit = governance.log().cloned().map(|log| Arc::new(log) as Arc<dyn EventSource>);
+        let stores = KernelStores { audit, db: Some(db), sinks };
+        self.assemble(governance, index, loaded, stores).await
     }
 
     /// Reads the configuration files; the stored approvals decide which project files are used.
@@ -241,7 +255,7 @@ impl KernelBuilder {
         governance: Governance,
         index: ToolIndex,
         loaded: Option<LoadedConfig>,
-        sinks: AuditSinks,
+        KernelStores { audit, db, sinks }: KernelStores,
     ) -> Result<Kernel, KernelError> {
         let depth = hops::depth();
         if hops::is_too_deep(depth) {
@@ -260,8 +274,11 @@ impl KernelBuilder {
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
+        let webhooks = WebhookContext::new(&store, &expander, &logins);
+        let events = start_events(&governance, &view, db, webhooks, &config).await?;
         let shared = SharedConfig::new(config, broken);
         let context = FleetContext {
+            events,
             config: shared.clone(),
             bounds,
             governance,
@@ -290,10 +307,30 @@ impl KernelBuilder {
         let dispatcher = Dispatcher::new(fleet.clone(), view, sessions, meta_tools, registrations);
         let config = ActiveConfig::new(shared, interactive, origin.clone());
         let process = ProcessInfo::default();
-        let kernel = Kernel(Arc::new(KernelParts { fleet, dispatcher, process, config, sinks }));
+        let parts = KernelParts { fleet, dispatcher, process, config, audit, sinks };
+        let kernel = Kernel(Arc::new(parts));
+        tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::follow_files(&kernel, origin, &loaded);
         }
         Ok(kernel)
     }
+}
+
+/// Creates the events of a kernel; one in a folder has durable subscriptions and webhooks.
+async fn start_events(
+    governance: &Governance,
+    view: &CallerView,
+    db: Option<Db>,
+    webhooks: WebhookContext,
+    config: &Config,
+) -> Result<KernelEvents, KernelError> {
+    let events = KernelEvents::new(governance, view);
+    if let Some(db) = db {
+        events.hub().keep_in_db(db).await?;
+        for (name, webhook) in &config.kernel.webhooks {
+            events.webhooks.start(events.hub(), &webhooks, name, webhook.clone());
+        }
+    }
+    Ok(events)
 }

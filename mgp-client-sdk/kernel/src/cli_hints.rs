@@ -14,11 +14,11 @@ use mgp_security::{Refusal, Unconfirmed};
 use mgp_types::method::{
     AccessGrant, AccessQuery, AccessRevoke, DiscoveryDeregister, DiscoveryRegister,
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
-    KernelCallbacks, KernelCallbacksAnswer, KernelExplain, KernelInfo, KernelPermissions,
-    KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke, KernelServers,
-    KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
+    KernelCallbacks, KernelCallbacksAnswer, KernelEvents, KernelExplain, KernelInfo,
+    KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
+    KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
     KernelServersStop, KernelSessions, KernelStop, KernelTools, KernelToolsApprove,
-    KernelToolsReject, KernelToolsTokens, LifecycleShutdown, Request as _,
+    KernelToolsReject, KernelToolsTokens, KernelWebhooks, LifecycleShutdown, Request as _,
 };
 use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
 use mgp_types::{Object, RpcError};
@@ -26,7 +26,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 /// The command for each method. `mgp/kernel/reload` has no command, because the kernel watches its files.
-const COMMANDS: [(&str, &str); 30] = [
+const COMMANDS: [(&str, &str); 32] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
     (AccessRevoke::METHOD, "mgp access revoke"),
@@ -39,6 +39,7 @@ const COMMANDS: [(&str, &str); 30] = [
     (KernelCallbacksAnswer::METHOD, "mgp callbacks answer"),
     (KernelAudit::METHOD, "mgp audit query"),
     (KernelAuditVerify::METHOD, "mgp audit verify"),
+    (KernelEvents::METHOD, "mgp events"),
     (KernelInfo::METHOD, "mgp status"),
     (KernelPermissions::METHOD, "mgp permissions ls"),
     (KernelPermissionsApprove::METHOD, "mgp permissions approve"),
@@ -56,6 +57,7 @@ const COMMANDS: [(&str, &str); 30] = [
     (KernelToolsApprove::METHOD, "mgp tools approve"),
     (KernelToolsReject::METHOD, "mgp tools approve --reject"),
     (KernelToolsTokens::METHOD, "mgp tools tokens"),
+    (KernelWebhooks::METHOD, "mgp webhooks"),
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];
 

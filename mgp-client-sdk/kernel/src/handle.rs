@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_discovery::{HttpAccessConfig, OperatorProof, Registrations};
-use mgp_security::Governance;
+use mgp_security::{EventSource, Governance};
 use mgp_toolindex::ToolIndex;
 use mgp_transport::http::Proxy;
 use mgp_types::Timestamp;
@@ -40,6 +40,8 @@ pub(super) struct KernelParts {
     pub(super) dispatcher: Dispatcher,
     pub(super) process: ProcessInfo,
     pub(super) config: ActiveConfig,
+    /// The audit log, whose records about security become events.
+    pub(super) audit: Option<Arc<dyn EventSource>>,
     pub(super) sinks: AuditSinks,
 }
 

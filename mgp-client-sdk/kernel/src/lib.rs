@@ -29,6 +29,7 @@ mod clients;
 mod coalesced;
 mod dispatch;
 mod error;
+mod events;
 mod fleet;
 mod handle;
 mod hops;

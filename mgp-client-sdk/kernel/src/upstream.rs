@@ -33,6 +33,7 @@ const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::ToolSecurity)
     .with(Extension::AccessControl)
     .with(Extension::Lifecycle)
+    .with(Extension::Events)
     .with(Extension::Discovery)
     .with(Extension::ToolDiscovery);
 
@@ -50,7 +51,8 @@ impl Kernel {
         let context = self.0.fleet.context();
         let index = context.index.clone();
         let server = Server::new(hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"))
-            .herald(&context.notifications, dispatcher.clone());
+            .herald(&context.notifications, dispatcher.clone())
+            .event_hub(context.events.hub());
         server.drain_handle().fleet(Arc::clone(&visible) as Arc<dyn Fleet>);
         let own = owners_only(server.system_router(), &context.governance);
         let router = dispatch::router(dispatcher, admin::router(self), own);

@@ -30,7 +30,7 @@ use crate::error::Error;
 /// Permissions, callbacks and events are offered once they have a handler. Code safety is not implemented yet.
 const DEFAULT_EXTENSIONS: ExtensionSet = ExtensionSet::STANDARD
     .without(Extension::Permissions)
-    .without(Extension::Bidirectional)
+    .without(Extension::Callbacks)
     .without(Extension::CodeSafety);
 
 /// A builder of a client, which is not connected yet.

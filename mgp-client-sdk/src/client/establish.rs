@@ -11,11 +11,11 @@ use mgp_transport::{Child, ChildCommand, Connection, ConnectionMonitor};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{Era, Revision, ServerCapabilities};
 use mgp_types::method::{
-    LifecycleNotification, PromptsListChanged, ResourcesListChanged, ResourcesUpdated,
-    SubscriptionsAcknowledged, ToolsListChanged,
+    EventNotification, LifecycleNotification, Notification as _, PromptsListChanged,
+    ResourcesListChanged, ResourcesUpdated, SubscriptionsAcknowledged, ToolsListChanged,
 };
 use mgp_types::mgp::Extension;
-use mgp_types::service::{AcceptedRequests, Context, Peer, PeerInfo, Router, Stack};
+use mgp_types::service::{AcceptedRequests, Context, Peer, PeerInfo, Reply, Router, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower_layer::Layer as _;
@@ -24,6 +24,7 @@ use super::{ChildGuard, Client, ClientState};
 use crate::cache::ListCache;
 use crate::config::ClientConfig;
 use crate::error::Error;
+use crate::events::EventRoutes;
 use crate::handler::{Hooks, ServerChange};
 use crate::listening::{ChangeStream, StreamContext, acknowledged};
 use crate::permission::answer_permissions;
@@ -451,6 +452,13 @@ fn notices(lists: &Arc<ListCache>, hooks: &Hooks) -> Router {
             states.notify_state(change);
             std::future::ready(Ok(()))
         })
+        .route(
+            EventNotification::METHOD,
+            Stack::from_fn(|call| {
+                call.cx().scope.state::<EventRoutes>().deliver(call.params());
+                std::future::ready(Ok(Reply::None))
+            }),
+        )
         .on_notification::<SubscriptionsAcknowledged, _, _>(|cx, params| {
             acknowledged(&cx, params);
             std::future::ready(Ok(()))

@@ -56,6 +56,7 @@ const RISKS: &[&str] = &["safe", "moderate", "dangerous"];
 const VALIDATORS: &[&str] = &["sandbox", "readonly", "network_restricted", "code_safety", "none"];
 const PROOFS: &[&str] = &["none", "terminal", "passphrase"];
 const RESTARTS: &[&str] = &["never", "on_failure", "always"];
+const SEVERITIES: &[&str] = &["info", "warning", "error"];
 const MANY: u64 = i64::MAX as u64;
 
 macro_rules! keys {
@@ -173,6 +174,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
         "metrics" KeyKind::Text, "", "An address, e.g. `127.0.0.1:9464`, at which `/metrics` (Prometheus), `/healthz` and `/readyz` are served without authentication.";
         "audit" KeyKind::Table, "", "The audit log.";
+        "webhooks" KeyKind::TableMap, "", "URLs to which events are sent, one `[kernel.webhooks.NAME]` each; changes take effect at the next start of the kernel.";
         "http" KeyKind::Table, "", "TLS and access tokens of `mgp serve --http`.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
         "registration" KeyKind::Table, "", "What a server that an agent registers may run and be given (§15.4); an operator approves each in any case.";
@@ -195,6 +197,13 @@ pub const KEYS: &[ConfigKey] = keys! {
         "max_structured" KeyKind::Number(0, MANY), "262144", "The bytes of structured content that reach a model; a longer one is cut after an element of a list.";
         "max_data" KeyKind::Number(0, MANY), "4194304", "The bytes of images, audio and other encoded data that reach a model, as they are sent.";
         "keep" KeyKind::Duration, "1h", "The time for which the rest of a result is kept; at most 16 MiB for each caller.";
+    }
+    "kernel.webhooks.*": {
+        "url" KeyKind::Text, "", "The URL. Each event is sent in a POST request of its own, in order; the answer must be 2xx. Addresses of this machine and of private networks are refused.";
+        "channels" KeyKind::Texts, "[\"*\"]", "The channels, or families such as `tool.*`.";
+        "min_severity" KeyKind::Word(SEVERITIES), "info", "The lowest severity.";
+        "secret" KeyKind::Text, "", "The key of the signature, e.g. `${keyring:hook}`. The header `mgp-signature` is `sha256=` and the hexadecimal HMAC-SHA256 of the header `mgp-timestamp`, a dot and the body.";
+        "allow_loopback" KeyKind::Switch, "false", "Whether the URL may be on this machine, also over plain `http`.";
     }
     "kernel.audit": {
         "dir" KeyKind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";

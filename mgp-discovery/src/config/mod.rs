@@ -15,6 +15,7 @@ mod parse;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
 pub use audit::{AuditFsync, AuditLogConfig, AuditSinkConfig, RecordedArguments, SinkHeaders};
 pub use auth::{AuthConfig, AuthGrant, DpopUse, LoginScope};
@@ -33,6 +34,7 @@ pub use model::{
 pub use nearest::nearest;
 pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;
+pub use webhook::WebhookConfig;
 
 /// Returns the path that a key names: below the home with `~/`, else relative to a folder.
 #[must_use]

@@ -16,6 +16,7 @@ use super::audit::AuditLogConfig;
 use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 use super::http::HttpAccessConfig;
+use super::webhook::WebhookConfig;
 use crate::source::Origin;
 
 /// Files by their path in the project, with the SHA-256 of each.
@@ -416,6 +417,8 @@ pub struct KernelConfig {
     pub metrics: Option<String>,
     /// The audit log.
     pub audit: AuditLogConfig,
+    /// The URLs to which events are sent, by name.
+    pub webhooks: BTreeMap<String, WebhookConfig>,
     /// TLS and access tokens of `mgp serve --http`.
     pub http: HttpAccessConfig,
     /// The proof that operators at the local socket give before they change anything.
@@ -477,6 +480,7 @@ impl Default for KernelConfig {
             tool_context_budget: ToolBudgetConfig::default(),
             metrics: None,
             audit: AuditLogConfig::default(),
+            webhooks: BTreeMap::new(),
             http: HttpAccessConfig::default(),
             operator_proof: OperatorProof::None,
             registration: RegistrationAllowList::default(),

@@ -18,6 +18,7 @@ use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::http::http_access;
 use super::reader::Reader;
+use super::webhook;
 use super::{
     AgentConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfirmLevel, GovernanceConfig,
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
@@ -457,6 +458,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     if let Some(mut below) = reader.below("audit", "kernel.audit") {
         kernel.audit = audit_log(&mut below);
     }
+    kernel.webhooks = webhook::webhooks(&mut reader);
     if let Some(mut below) = reader.below("http", "kernel.http") {
         kernel.http = http_access(&mut below);
     }

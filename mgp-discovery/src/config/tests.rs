@@ -136,6 +136,9 @@ fn sample(key: &ConfigKey) -> String {
         "servers.mgp.permission_policy" | "kernel.permission_policy" => "'auto_approve'",
         "kernel.tool_context_budget" => "{ max_tokens = 1 }",
         "kernel.audit" => "{ keep = 1 }",
+        "kernel.webhooks" => "{ x = { url = 'https://example.com' } }",
+        "kernel.webhooks.*.url" => "'https://example.com'",
+        "kernel.webhooks.*.min_severity" => "'error'",
         "kernel.metrics" => "'127.0.0.1:1'",
         "servers.limits" | "agents.*.limits" => "{ running = 1 }",
         "servers.results" | "kernel.results" | "agents.*.results" => "{ max_text = 1 }",
@@ -165,6 +168,9 @@ fn sample(key: &ConfigKey) -> String {
     };
     let line = match key.table {
         "servers" => format!("{} = {value}\n", key.name),
+        "kernel.webhooks.*" if key.name != "url" => {
+            format!("[kernel.webhooks.ada]\nurl = 'https://x'\n{} = {value}\n", key.name)
+        }
         table => format!("[{}]\n{} = {value}\n", table.replace('*', "ada"), key.name),
     };
     above.to_owned() + &line
@@ -210,7 +216,8 @@ fn written_defaults_are_the_defaults() {
     let mut table = "servers";
     // These have a meaning beside another key only.
     let is_of_url = |key: &ConfigKey| {
-        let tables = ["servers.auth", "kernel.audit.sinks.*", "kernel.http.tokens"];
+        let tables =
+            ["servers.auth", "kernel.audit.sinks.*", "kernel.http.tokens", "kernel.webhooks.*"];
         tables.contains(&key.table) || ["headers", "login"].contains(&key.name)
     };
     for key in KEYS.iter().filter(|key| !key.default.is_empty() && !is_of_url(key)) {

@@ -27,7 +27,7 @@
 //! | `stream {chunks, bytes, delay_ms}` | sends chunks, returns the whole text |
 //! | `progress {steps, delay_ms}` | reports progress |
 //! | `confirm {message}` | asks the user to confirm |
-//! | `publish {…}` | fails until events are implemented (MGP §13) |
+//! | `publish {channel, severity, data, count}` | publishes events (MGP §13) |
 //! | `shell {command}`, `fetch {url}`, `run_code {language, code}` | return the action they would have taken |
 //! | `add_tool {name}`, `remove_tool {name}` | change the list |
 //!

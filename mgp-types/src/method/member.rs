@@ -63,6 +63,10 @@ members! {
     "result._mgp.source" in "tools/call", "16.5", None;
     "params._mgp.seq" in "notifications/mgp.audit", "6.3", Some(Extension::Audit);
     "params._mgp.seq" in "notifications/mgp.event", "13.3", Some(Extension::Events);
+    "params._mgp.depth" in "notifications/mgp.event", "13.3", Some(Extension::Events);
+    "params._mgp.dropped" in "notifications/mgp.event", "13.3", Some(Extension::Events);
+    "params._mgp.server_id" in "notifications/mgp.event", "13.3", Some(Extension::Events);
+    "params._mgp.events" in "subscriptions/listen", "13.3", Some(Extension::Events);
     "params._mgp.attempt" in "notifications/mgp.callback.request", "13.4", Some(Extension::Callbacks);
     "error.data._mgp" in "", "14.4", None;
 }

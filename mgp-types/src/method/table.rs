@@ -224,6 +224,12 @@ methods! {
     /// Ends a subscription.
     Request EventsUnsubscribe = "mgp/events/unsubscribe" (mgp::UnsubscribeParams) -> mgp::UnsubscribeResult,
         ToServer, "13.2", Events [V2024_11_05 to V2026_07_28] "seed";
+    /// Returns the kept events of a subscription.
+    Request EventsReplay = "mgp/events/replay" (mgp::EventsReplayParams) -> mgp::EventsReplayResult,
+        ToServer, "13.3", Events [V2024_11_05 to V2026_07_28];
+    /// Lists the channels of events.
+    Request EventsChannels = "mgp/events/channels" (mgp::EventChannelsParams) -> mgp::EventChannelsResult,
+        ToServer, "13.5", Events [V2024_11_05 to V2026_07_28];
     /// Answers a callback.
     Request CallbackRespond = "mgp/callback/respond" (mgp::CallbackRespondParams) -> mgp::CallbackRespondResult,
         ToServer, "13.4", Callbacks [V2024_11_05 to V2026_07_28] "seed";
@@ -316,6 +322,12 @@ methods! {
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Answers a question of a server.
     Request KernelCallbacksAnswer = "mgp/kernel/callbacks/answer" (mgp::KernelCallbackAnswerParams) -> mgp::KernelCallbackAnswerResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Returns recent events.
+    Request KernelEvents = "mgp/kernel/events" (mgp::KernelEventsParams) -> mgp::KernelEventsResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lists the webhooks and their failures.
+    Request KernelWebhooks = "mgp/kernel/webhooks" (mgp::KernelWebhooksParams) -> mgp::KernelWebhooksResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Queries audit events.
     Request KernelAudit = "mgp/kernel/audit" (mgp::KernelAuditParams) -> mgp::KernelAuditResult,

@@ -33,7 +33,8 @@ tools! {
     "mgp.stream.pace" = "notifications/mgp.stream.pace";
     "mgp.events.subscribe" = "mgp/events/subscribe";
     "mgp.events.unsubscribe" = "mgp/events/unsubscribe";
-    "mgp.events.replay";
+    "mgp.events.replay" = "mgp/events/replay";
+    "mgp.events.channels" = "mgp/events/channels";
     "mgp.events.pending_callbacks";
     "mgp.callback.respond" = "mgp/callback/respond";
     "mgp.discovery.list" = "mgp/discovery/list";
@@ -68,6 +69,8 @@ tools! {
     "mgp.kernel.permissions.approve" = "mgp/kernel/permissions/approve";
     "mgp.kernel.permissions.deny" = "mgp/kernel/permissions/deny";
     "mgp.kernel.permissions.revoke" = "mgp/kernel/permissions/revoke";
+    "mgp.kernel.events" = "mgp/kernel/events";
+    "mgp.kernel.webhooks" = "mgp/kernel/webhooks";
     "mgp.kernel.audit" = "mgp/kernel/audit";
     "mgp.kernel.audit.verify" = "mgp/kernel/audit/verify";
     "mgp.kernel.sessions" = "mgp/kernel/sessions";

@@ -43,5 +43,11 @@ record! {
         opt attempt: Option<u32>,
         /// `true` if this was sent before.
         opt retransmit: Option<bool>,
+        /// The number of events that caused each other before this one (§13, later revisions).
+        opt depth: Option<u32>,
+        /// The number of events of the subscription that were dropped just before this one.
+        opt dropped: Option<u64>,
+        /// The server that published the event, if a kernel forwarded it.
+        opt server_id: Option<String>,
     }
 }

@@ -77,6 +77,12 @@ record! {
         req channels: Vec<String>,
         /// Restricts the events that are delivered.
         opt filter: Option<EventFilter>,
+        /// `true` to keep events while the subscriber is away (of this implementation).
+        opt durable: Option<bool>,
+        /// The subscription to continue, instead of creating one (of this implementation).
+        opt subscription_id: Option<String>,
+        /// Continue after this sequence number (of this implementation).
+        opt after_seq: Option<u64>,
     }
 
     /// Result of `mgp/events/subscribe`.
@@ -87,6 +93,42 @@ record! {
         def unsupported: Vec<String>,
         /// The id of the subscription.
         req subscription_id: String,
+        /// `true` if events after `after_seq` are no longer stored.
+        opt truncated: Option<bool>,
+    }
+
+    /// Parameters of `mgp/events/channels` (of this implementation).
+    pub struct EventChannelsParams {
+    }
+
+    /// A channel of events.
+    pub struct EventChannel {
+        /// The name.
+        req channel: String,
+        /// A description.
+        opt description: Option<String>,
+        /// The server that publishes it, if it is behind the answering one.
+        opt server_id: Option<String>,
+    }
+
+    /// Result of `mgp/events/channels`.
+    pub struct EventChannelsResult {
+        /// The channels that the caller may subscribe to.
+        req channels: Vec<EventChannel>,
+    }
+
+    /// An entry of `params._mgp.events` of `subscriptions/listen`: a subscription whose events the stream carries.
+    pub struct EventAttachment {
+        /// The subscription.
+        req subscription_id: String,
+        /// Continue after this sequence number.
+        opt after_seq: Option<u64>,
+    }
+
+    /// The `params._mgp` object of `subscriptions/listen`.
+    pub struct ListenExtension {
+        /// The subscriptions whose events the stream carries.
+        list events: List<EventAttachment>,
     }
 
     /// Parameters of `mgp/events/unsubscribe`.
@@ -119,7 +161,7 @@ record! {
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 
-    /// Arguments of `mgp.events.replay` (later revisions).
+    /// Parameters of `mgp/events/replay`, and arguments of `mgp.events.replay` (later revisions).
     pub struct EventsReplayParams {
         /// The subscription.
         req subscription_id: String,
@@ -129,7 +171,7 @@ record! {
         opt limit: Option<u64>,
     }
 
-    /// Result of `mgp.events.replay` (later revisions).
+    /// Result of `mgp/events/replay` (later revisions).
     pub struct EventsReplayResult {
         /// The subscription.
         req subscription_id: String,

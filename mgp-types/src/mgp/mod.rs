@@ -33,8 +33,10 @@ pub use discovery::{
 };
 pub use event::{
     CallbackRequestParams, CallbackRespondParams, CallbackRespondResult, CallbackStatus,
-    CallbackType, ChannelPattern, EventFilter, EventParams, EventsReplayParams, EventsReplayResult,
-    Severity, SubscribeEventsParams, SubscribeEventsResult, UnsubscribeParams, UnsubscribeResult,
+    CallbackType, ChannelPattern, EventAttachment, EventChannel, EventChannelsParams,
+    EventChannelsResult, EventFilter, EventParams, EventsReplayParams, EventsReplayResult,
+    ListenExtension, Severity, SubscribeEventsParams, SubscribeEventsResult, UnsubscribeParams,
+    UnsubscribeResult,
 };
 pub use extension::{Extension, ExtensionSet};
 pub use kernel::{
@@ -42,15 +44,16 @@ pub use kernel::{
     KernelApprovalDecisionResult, KernelApprovalsParams, KernelApprovalsResult, KernelAuditParams,
     KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult, KernelCallback,
     KernelCallbackAnswerParams, KernelCallbackAnswerResult, KernelCallbacksParams,
-    KernelCallbacksResult, KernelChange, KernelClient, KernelExplainParams, KernelExplainResult,
-    KernelFinding, KernelInfoParams, KernelInfoResult, KernelLogLine, KernelPermission,
-    KernelPermissionChangeParams, KernelPermissionChangeResult, KernelPermissionsParams,
-    KernelPermissionsResult, KernelReloadParams, KernelReloadResult, KernelServer,
-    KernelServerLogsParams, KernelServerLogsResult, KernelServerParams, KernelServerResult,
-    KernelServerTokens, KernelServersParams, KernelServersResult, KernelSession,
-    KernelSessionsParams, KernelSessionsResult, KernelStopParams, KernelStopResult,
+    KernelCallbacksResult, KernelChange, KernelClient, KernelEventsParams, KernelEventsResult,
+    KernelExplainParams, KernelExplainResult, KernelFinding, KernelInfoParams, KernelInfoResult,
+    KernelLogLine, KernelPermission, KernelPermissionChangeParams, KernelPermissionChangeResult,
+    KernelPermissionsParams, KernelPermissionsResult, KernelReloadParams, KernelReloadResult,
+    KernelServer, KernelServerLogsParams, KernelServerLogsResult, KernelServerParams,
+    KernelServerResult, KernelServerTokens, KernelServersParams, KernelServersResult,
+    KernelSession, KernelSessionsParams, KernelSessionsResult, KernelStopParams, KernelStopResult,
     KernelTokensParams, KernelTokensResult, KernelTool, KernelToolDecisionParams,
-    KernelToolDecisionResult, KernelToolsParams, KernelToolsResult, ToolStanding,
+    KernelToolDecisionResult, KernelToolsParams, KernelToolsResult, KernelWebhook,
+    KernelWebhookFailure, KernelWebhooksParams, KernelWebhooksResult, ToolStanding,
 };
 pub use lifecycle::{
     HealthStatus, LifecycleParams, PingParams, PingResult, RestartConfig, RestartPolicy,

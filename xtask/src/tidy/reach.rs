@@ -18,7 +18,7 @@ const ENDS: [&str; 6] = ["Config", "Limits", "Limit", "Budget", "Quota", "Timeou
 /// The configuration types, each with the configuration key, flag or builder call that sets it, and a test of its
 /// effect.
 #[rustfmt::skip]
-const REACHED: [(&str, &str, &str); 41] = [
+const REACHED: [(&str, &str, &str); 43] = [
     ("AgentConfig", "[agents.NAME]", "pinned_tools_are_in_the_list_of_that_agent_only"),
     ("AuditConfig", "kernel.audit.arguments", "the_audit_log_is_kept_as_configured"),
     ("AuditLogConfig", "[kernel.audit]", "the_audit_log_is_kept_as_configured"),
@@ -31,6 +31,7 @@ const REACHED: [(&str, &str, &str); 41] = [
     ("ConnectConfig", "servers.mgp.on_ungranted", "a_server_without_its_permissions_is_closed_if_the_file_says_so"),
     ("ConnectionLimits", "HttpServer::connections", "over_http_connections_are_counted"),
     ("DrainConfig", "Server::drain_handle", "running_calls_finish_before_a_server_is_stopped"),
+    ("EventLimits", "EventHub::with_limits", "subscriptions_end_with_their_scope_and_are_bounded"),
     ("GovernanceConfig", "[servers.mgp]", "default_policy_applies_without_an_entry"),
     ("HealthConfig", "Server::health", "a_status_has_real_figures_and_the_checks_of_its_author"),
     ("HttpAccessConfig", "[kernel.http]", "tls_is_served_and_a_renewed_certificate_is_used_without_a_restart"),
@@ -59,6 +60,7 @@ const REACHED: [(&str, &str, &str); 41] = [
     ("TargetConfig", "servers.command", "a_program_is_started_as_configured"),
     ("TokenConfig", "[kernel.http.tokens]", "access_tokens_admit_callers_as_the_agents_they_name"),
     ("ToolBudgetConfig", "[kernel.tool_context_budget]", "an_agent_may_have_a_budget_other_than_that_of_the_kernel"),
+    ("WebhookConfig", "[kernel.webhooks.NAME]", "a_webhook_gets_signed_events_in_order_also_after_failures_and_kills"),
     ("ToolCreationConfig", "[tool_creation]", "automatic_approval_of_permissions_creates_no_tool"),
 ];
 

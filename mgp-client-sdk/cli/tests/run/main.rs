@@ -11,6 +11,7 @@
 mod broken;
 mod chaos;
 mod ends;
+mod events;
 mod first;
 #[path = "../world/host.rs"]
 mod host;

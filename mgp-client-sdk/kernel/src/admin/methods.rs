@@ -46,12 +46,6 @@ impl OperatorMethods {
         self.route::<R, F, Fut>(Administration::Changes, handler)
     }
 
-    /// Adds a method that the kernel does not serve. Operators receive "method not found"; all other callers are
-    /// refused as for any operator method.
-    pub(super) fn unserved<R: Request + 'static>(self) -> Self {
-        self.change::<R, _, _>(async |_, _, _| Err(RpcError::method_not_found(R::METHOD)))
-    }
-
     fn route<R, F, Fut>(mut self, kind: Administration, handler: F) -> Self
     where
         R: Request,

@@ -6,6 +6,7 @@
 mod approvals;
 mod audit;
 mod callbacks;
+mod events;
 mod explain;
 mod methods;
 mod permissions;
@@ -13,14 +14,13 @@ mod process;
 mod servers;
 mod tools;
 
-use mgp_types::method::{EventsSubscribe, EventsUnsubscribe};
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
-    KernelCallbacks, KernelCallbacksAnswer, KernelExplain, KernelInfo, KernelPermissions,
-    KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke, KernelReload,
-    KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
-    KernelServersStop, KernelSessions, KernelStop, KernelTools, KernelToolsApprove,
-    KernelToolsReject, KernelToolsTokens,
+    KernelCallbacks, KernelCallbacksAnswer, KernelEvents, KernelExplain, KernelInfo,
+    KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
+    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
+    KernelServersStart, KernelServersStop, KernelSessions, KernelStop, KernelTools,
+    KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelWebhooks,
 };
 use mgp_types::service::Router;
 
@@ -56,10 +56,7 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .change::<KernelCallbacksAnswer, _, _>(callbacks::answer)
         .read::<KernelAudit, _, _>(audit::query)
         .read::<KernelAuditVerify, _, _>(audit::verify)
-        // The kernel does not offer events (MGP §13), so as methods they are unknown to every caller.
-        // Called as tools they follow the rules of this router: callers that are not operators are refused, which is
-        // recorded.
-        .unserved::<EventsSubscribe>()
-        .unserved::<EventsUnsubscribe>()
+        .read::<KernelEvents, _, _>(events::recent)
+        .read::<KernelWebhooks, _, _>(events::webhooks)
         .into_router()
 }

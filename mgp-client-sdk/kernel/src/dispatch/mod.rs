@@ -38,6 +38,7 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
         .merge(list_router(parts.registrations.fleet(), Arc::new(parts.view.clone())))
         .merge(parts.registrations.router())
         .merge(search_router(dispatcher))
+        .merge(parts.fleet.context().events.hub().router())
         .merge(admin);
     let (calls, lists) = (dispatcher.clone(), dispatcher.clone());
     let more = parts.results.reader(governance);

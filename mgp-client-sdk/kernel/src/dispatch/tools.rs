@@ -89,6 +89,7 @@ pub(super) fn call(
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
         let (cx, begun) = (call.cx().clone(), metrics.begin());
         results.limit_chunks(&mut call, || server.config().results);
+        let published = fleet.context().events.call(&cx, server.id(), tool.name());
         let answer = if tasks::declared(&tool) == TaskSupport::Required {
             Box::pin(tasks::call_and_wait(&server, call, has_access)).await
         } else {
@@ -98,8 +99,9 @@ pub(super) fn call(
         if begun.is_some() || answer.is_err() {
             metrics.end(&cx, server.id(), tool.name(), begun, &answer);
         }
+        let is_answered = matches!(&answer, Ok(reply) if !is_tool_error(reply));
+        published.end(&answer, is_answered).await;
         if has_access {
-            let is_answered = answer.as_ref().is_ok_and(|reply| !is_tool_error(reply));
             let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
             let handle = named.session_handle.as_deref();
             // This fails only if the session handle has expired during the call.

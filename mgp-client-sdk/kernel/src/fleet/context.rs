@@ -18,6 +18,7 @@ use super::subscriptions::ResourceSubscriptions;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
 use crate::callers::Callers;
+use crate::events::KernelEvents;
 use crate::login::Logins;
 use crate::questions::ServerQuestions;
 
@@ -46,6 +47,7 @@ pub(crate) struct FleetContext {
     /// The changes of lists that clients are notified of next.
     pub(crate) changed_lists: ChangedLists,
     pub(crate) callers: Callers,
+    pub(crate) events: KernelEvents,
     pub(crate) subscriptions: ResourceSubscriptions,
     /// The questions of servers that wait for an operator.
     pub(crate) questions: ServerQuestions,
@@ -60,6 +62,7 @@ impl FleetContext {
             stale: self.stale.clone(),
             notifications: self.notifications.clone(),
             callers: self.callers.clone(),
+            events: self.events.clone(),
         }
     }
 }

@@ -52,7 +52,8 @@ const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Security)
     .with(Extension::Lifecycle)
     .with(Extension::Callbacks)
-    .with(Extension::Streaming);
+    .with(Extension::Streaming)
+    .with(Extension::Events);
 
 /// The sessions that one principal, or all principals, have with a server: a main session, and at times a
 /// legacy one.
@@ -510,6 +511,9 @@ async fn restore_on_connect(
             if let Ok(Ok(client)) = ready {
                 if let Some(level) = notifier.wanted_level(owner.as_ref()) {
                     request_level(&client, &server, level).await;
+                }
+                if owner.is_some() && session.kind() == SessionKind::Main {
+                    context.events.follow(&client, &server, owner.clone()).await;
                 }
                 let (server, owner) = (server.clone(), owner.clone());
                 let source = Source { server, owner, session: session.kind() };

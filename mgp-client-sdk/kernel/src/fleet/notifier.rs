@@ -13,6 +13,7 @@ use mgp_types::service::{CallerAccess, Context, Principal, ServerId};
 use super::refresh_queue::{ListGroup, StaleLists};
 use super::subscriptions::{self, Source};
 use crate::callers::Callers;
+use crate::events::KernelEvents;
 
 /// Time that clients have to take the notification of a state.
 const STATE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,6 +28,7 @@ pub(crate) struct ServerNotifier {
     pub(super) stale: StaleLists,
     pub(super) notifications: ChangeNotifier,
     pub(super) callers: Callers,
+    pub(super) events: KernelEvents,
 }
 
 impl ServerNotifier {
@@ -54,6 +56,7 @@ impl ServerNotifier {
 
     /// Notifies the clients that see the server of its new state, within a bounded time.
     pub(super) async fn state_changed(&self, change: &Transition) {
+        self.events.server_state(&self.server, change);
         let params = change.to_params(Some(&self.server));
         let sent =
             self.notifications.state_changed(&params, |principal| self.is_seen_by(principal));

@@ -115,36 +115,3 @@ async fn a_key_that_only_reads_shuts_nothing_down() {
     assert_eq!(done.matches(r#""method":"mgp/lifecycle/shutdown""#).count(), 2, "{done}");
     world.end().await;
 }
-
-#[tokio::test]
-async fn a_method_that_is_not_served_is_refused_in_every_spelling_on_the_record() {
-    let world = World::new().await;
-    let (agent, operator) = (world.agent().await, world.operator().await);
-    let answer = json!({
-        "callback_id": "1", "response": "yes", "channels": ["*"], "subscription_id": "1",
-    });
-    let names = ["mgp/events/subscribe", "mgp/events/unsubscribe"];
-    for name in names {
-        for spelling in [name.to_owned(), name.replace('/', "."), tool_spelling(name)] {
-            for arguments in [&answer, &json!({}), &json!({ "server_id": 3 })] {
-                let error = agent.call(&spelling).args(arguments).await.unwrap_err();
-                assert_eq!(error.code().0, 1000, "{spelling}: {error}");
-            }
-            // For an operator, the method fails with another code, because the kernel does not serve it.
-            let error = operator.call(&spelling).args(json!({})).await.unwrap_err();
-            assert_ne!(error.code().0, 1000, "{spelling}: {error}");
-        }
-        // Sent as a method, the name is unknown, because the client has not negotiated the method's extension.
-        let params = Params::split(name, answer.to_string().into()).unwrap();
-        let call = Call::request(Method::of(name), params, agent.context());
-        assert_ne!(agent.stack().send(call).await.unwrap_err().code().0, 1000, "{name}");
-    }
-    let log = world.kernel.governance().log().unwrap();
-    log.flush().await.unwrap();
-    for name in names {
-        let query = AuditQuery::new().agent("ada").event_type("PERMISSION_DENIED");
-        let result = serde_json::to_string(&log.query(query).await.unwrap().events).unwrap();
-        assert_eq!(result.matches(&format!(r#""method":"{name}""#)).count(), 9, "{name}: {result}");
-    }
-    world.end().await;
-}

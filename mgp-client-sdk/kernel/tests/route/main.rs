@@ -6,6 +6,7 @@ mod asking;
 mod callbacks;
 mod changes;
 mod eras;
+mod events;
 mod flow;
 mod hops;
 mod lists;

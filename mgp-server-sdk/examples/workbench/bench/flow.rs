@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mgp_server_sdk::EventHub;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::{ContentBlock, ElicitAction, ElicitParams, ElicitResult};
 use mgp_types::method::{ElicitationCreate, Request as _};
@@ -34,13 +35,29 @@ struct Confirm {
     message: String,
 }
 
-pub(super) fn tools() -> Vec<Tool> {
+#[derive(Deserialize, JsonSchema)]
+struct Publish {
+    /// The channel.
+    channel: String,
+    /// The severity: info, warning or error.
+    #[serde(default)]
+    severity: Option<String>,
+    /// The data of each event.
+    #[serde(default)]
+    data: serde_json::Value,
+    /// The number of events; `data.number` counts them from 1 if the data is an object.
+    #[serde(default)]
+    count: Option<u32>,
+}
+
+pub(super) fn tools(events: &EventHub) -> Vec<Tool> {
+    let events = events.clone();
     vec![
         Tool::new("stream", "Sends chunks, then the whole text", stream),
         Tool::new("progress", "Reports progress", progress),
         Tool::new("confirm", "Asks the user to confirm", confirm),
-        Tool::new("publish", "Will publish an event", || async {
-            Err::<(), _>(ToolError("`publish` comes with events".to_owned()))
+        Tool::new("publish", "Publishes events", move |Args(what): Args<Publish>| {
+            publish(events.clone(), what)
         }),
     ]
 }
@@ -57,6 +74,19 @@ async fn stream(Args(stream): Args<Stream>, outlet: Outlet) -> Result<String, Rp
         whole += &text;
     }
     Ok(whole)
+}
+
+async fn publish(events: EventHub, publish: Publish) -> Result<String, RpcError> {
+    let count = publish.count.unwrap_or(1);
+    for number in 1..=count {
+        let mut data = publish.data.clone();
+        if let Some(data) = data.as_object_mut() {
+            data.entry("number").or_insert_with(|| number.into());
+        }
+        let severity = publish.severity.as_deref().unwrap_or("info").into();
+        events.emit(&publish.channel, severity, &data).await?;
+    }
+    Ok(format!("published {count}"))
 }
 
 async fn progress(Args(steps): Args<Steps>, outlet: Outlet) -> String {

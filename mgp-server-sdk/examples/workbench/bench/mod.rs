@@ -12,9 +12,11 @@ use mgp_server_sdk::prelude::*;
 pub(crate) use settings::Settings;
 
 pub(crate) fn server(settings: &Settings) -> Server {
-    let mut server = Server::new("workbench", env!("CARGO_PKG_VERSION"));
-    let tools = server.tools();
-    for tool in plain::tools(&tools).into_iter().chain(flow::tools()).chain(guarded::tools()) {
+    let mut server = Server::new("workbench", env!("CARGO_PKG_VERSION"))
+        .channel("bench.published", "An example of a channel; `publish` uses any");
+    let (tools, events) = (server.tools(), server.events());
+    for tool in plain::tools(&tools).into_iter().chain(flow::tools(&events)).chain(guarded::tools())
+    {
         server = server.tool(tool);
     }
     let server = server.offer(|offer| {

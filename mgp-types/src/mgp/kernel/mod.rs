@@ -6,6 +6,7 @@
 mod approval;
 mod audit;
 mod callback;
+mod event;
 mod explain;
 mod permission;
 mod process;
@@ -22,6 +23,10 @@ pub use audit::{
 pub use callback::{
     KernelCallback, KernelCallbackAnswerParams, KernelCallbackAnswerResult, KernelCallbacksParams,
     KernelCallbacksResult,
+};
+pub use event::{
+    KernelEventsParams, KernelEventsResult, KernelWebhook, KernelWebhookFailure,
+    KernelWebhooksParams, KernelWebhooksResult,
 };
 pub use explain::{
     ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,

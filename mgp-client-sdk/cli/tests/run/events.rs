@@ -1,0 +1,253 @@
+//! Events over the real program: `mgp events`, durable subscriptions over kills of the kernel, and webhooks.
+
+use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, EventCursor, ServerEvent};
+use mgp_types::{Sha256Hash, to_hex};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::program::program;
+use crate::serving::Serving;
+use crate::world::{World, kill};
+
+/// The kills of the durability test.
+const KILLS: usize = 5;
+
+fn world(more: &str) -> World {
+    let world = World::empty();
+    let script = format!("exec {}", program("workbench"));
+    world.config(&(world.server("bench", &script) + "risk = { publish = \"safe\" }\n" + more));
+    world
+}
+
+async fn connect(serving: &Serving) -> Client {
+    Client::builder("test", "1").connect_url(&serving.url()).await.unwrap()
+}
+
+/// Publishes events with a tool of the server; a failure means that the kernel was killed.
+async fn publish(client: &Client, channel: &str, data: Value, count: u32) -> bool {
+    let arguments = json!({"channel": channel, "data": data, "count": count});
+    client.call("bench.publish").args(arguments).await.is_ok_and(|result| {
+        assert_ne!(result.is_error, Some(true), "{result:?}");
+        true
+    })
+}
+
+fn mgp(world: &World, args: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_mgp"))
+        .args(args)
+        .arg("--json")
+        .arg("--state")
+        .arg(world.state())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// An event as the test numbers it.
+fn key(event: &ServerEvent) -> (u64, u64) {
+    let data: Value = event.data.get().unwrap();
+    (data["call"].as_u64().unwrap(), data["number"].as_u64().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed() {
+    const EVENTS: u32 = 5;
+    let world = world("");
+    let (mut cursor, mut received) = (None::<EventCursor>, Vec::new());
+    let (mut acknowledged, mut calls) = (HashSet::new(), 0);
+    for round in 0..=KILLS {
+        let serving = Serving::start(&world, &["--no-auth"]);
+        let client = connect(&serving).await;
+        let events = match cursor.take() {
+            None => client.events().subscribe(["bench.*"]).durable().await,
+            Some(cursor) => client.events().resume(cursor).await,
+        };
+        let mut events = events.unwrap();
+        assert!(!events.is_truncated());
+        let publisher = connect(&serving).await;
+        let killer = async {
+            // Another moment in each round.
+            tokio::time::sleep(Duration::from_millis(40 * round as u64 + 60)).await;
+            if round < KILLS {
+                kill("-KILL", serving.kernel.id());
+            }
+        };
+        let publishing = async {
+            for _ in 0..200 {
+                calls += 1;
+                if !publish(&publisher, "bench.n", json!({"call": calls}), EVENTS).await {
+                    return;
+                }
+                acknowledged.extend((1..=u64::from(EVENTS)).map(|number| (calls, number)));
+                if round == KILLS {
+                    return;
+                }
+            }
+        };
+        tokio::join!(killer, publishing);
+        // Some events are read before the end of the kernel is noticed, others after the next start.
+        while let Ok(Some(event)) = timeout(Duration::from_millis(300), events.next()).await {
+            received.push(key(&event));
+        }
+        cursor = Some(events.leave());
+    }
+    let unique: HashSet<_> = received.iter().copied().collect();
+    assert_eq!(unique.len(), received.len(), "an event was delivered twice");
+    let lost: Vec<_> = acknowledged.difference(&unique).collect();
+    println!(
+        "{} events acknowledged, {} received over {KILLS} kills",
+        acknowledged.len(),
+        received.len()
+    );
+    assert!(lost.is_empty(), "lost {lost:?}");
+    assert!(acknowledged.len() > 20);
+    // The last kernel was killed with this; its successor still knows the subscription.
+    let serving = Serving::start(&world, &["--no-auth"]);
+    let client = connect(&serving).await;
+    let events = client.events().resume(cursor.unwrap()).await.unwrap();
+    events.unsubscribe().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_see_recent_events_and_filter_them() {
+    let world = world("");
+    let serving = Serving::start(&world, &["--no-auth"]);
+    let client = connect(&serving).await;
+    for number in 0..3 {
+        assert!(publish(&client, "bench.n", json!({"call": number}), 1).await);
+    }
+    let shown = mgp(&world, &["events", "bench.*", "-n", "2"]);
+    let calls: Vec<_> = shown.as_array().unwrap().iter().map(|one| &one["data"]["call"]).collect();
+    assert_eq!(calls, [&json!(1), &json!(2)], "{shown}");
+    assert_eq!((&shown[0]["server_id"], &shown[0]["severity"]), (&json!("bench"), &json!("info")));
+    assert_eq!(mgp(&world, &["events", "bench.*", "--severity", "error"]), json!([]));
+    assert_eq!(mgp(&world, &["events", "tool.completed"]).as_array().unwrap().len(), 3);
+    assert_eq!(mgp(&world, &["events", "bench.*", "--since", "1h"]).as_array().unwrap().len(), 3);
+    assert_eq!(mgp(&world, &["webhooks"]), json!([]));
+}
+
+/// A request of a webhook: its headers, lower case, and its body.
+struct Posted {
+    headers: Vec<String>,
+    body: String,
+}
+
+impl Posted {
+    fn header(&self, name: &str) -> &str {
+        let found =
+            self.headers.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        found.unwrap_or_else(|| panic!("{name}: {:?}", self.headers))
+    }
+
+    fn value(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+/// A receiver that answers each request with a status.
+fn receiver(status: impl Fn(usize, &Value) -> u16 + Send + 'static) -> (String, Receiver<Posted>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let (sender, posted) = channel();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            let mut reader = BufReader::new(stream);
+            let (mut headers, mut line) = (Vec::new(), String::new());
+            while reader.read_line(&mut line).unwrap_or(0) > 2 {
+                headers.push(line.trim_end().to_ascii_lowercase());
+                line.clear();
+            }
+            let length = headers.iter().find_map(|line| line.strip_prefix("content-length: "));
+            let mut body = vec![0; length.unwrap().parse().unwrap()];
+            reader.read_exact(&mut body).unwrap();
+            let one = Posted { headers, body: String::from_utf8(body).unwrap() };
+            let code = status(number, &one.value());
+            let answer =
+                format!("HTTP/1.1 {code} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            let _ = reader.get_mut().write_all(answer.as_bytes());
+            if sender.send(one).is_err() {
+                return;
+            }
+        }
+    });
+    (url, posted)
+}
+
+/// Returns the signature that a webhook must send.
+fn signature(secret: &str, timestamp: &str, body: &str) -> String {
+    let pad = |byte: u8| -> Vec<u8> {
+        let mut block = secret.as_bytes().to_vec();
+        block.resize(64, 0);
+        block.iter().map(|key| key ^ byte).collect()
+    };
+    let message = format!("{timestamp}.{body}");
+    let inner = Sha256Hash::digest(&[&pad(0x36)[..], message.as_bytes()].concat());
+    let outer = Sha256Hash::digest(&[&pad(0x5c)[..], inner.as_bytes()].concat());
+    format!("sha256={}", to_hex(outer.as_bytes()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
+    // The first attempt fails, and events of one channel are refused.
+    let (url, posted) = receiver(|number, event| match number {
+        0 => 503,
+        _ if event["channel"] == "bench.bad" => 400,
+        _ => 204,
+    });
+    let world = world(&format!(
+        "[kernel.webhooks.test]\nurl = \"{url}\"\nchannels = [\"bench.*\"]\nsecret = \"s3cret\"\nallow_loopback = true\n"
+    ));
+    let next = || posted.recv_timeout(Duration::from_secs(20)).unwrap();
+    {
+        let serving = Serving::start(&world, &["--no-auth"]);
+        let client = connect(&serving).await;
+        assert!(publish(&client, "bench.n", json!({"call": 1}), 2).await);
+        let (first, again, second) = (next(), next(), next());
+        assert_eq!((&first.body, first.header("mgp-event-id")), (&again.body, "test-1"));
+        assert_eq!(
+            (first.value()["data"]["number"].clone(), second.value()["data"]["number"].clone()),
+            (json!(1), json!(2))
+        );
+        for one in [&first, &second] {
+            let expected = signature("s3cret", one.header("mgp-timestamp"), &one.body);
+            assert_eq!(one.header("mgp-signature"), expected);
+        }
+        assert!(publish(&client, "bench.bad", json!({"call": 2}), 1).await);
+        assert_eq!(next().value()["channel"], "bench.bad");
+        mgp_testkit::until_blocking("the failure is listed", || {
+            mgp(&world, &["webhooks"])[0]["failures"][0]["event"]["channel"] == "bench.bad"
+        });
+        let listed = mgp(&world, &["webhooks"]);
+        assert_eq!((&listed[0]["delivered"], &listed[0]["waiting"]), (&json!(2), &json!(0)));
+        assert_eq!(listed[0]["failures"][0]["error"], "the receiver answered 400");
+    }
+    // The kernel was killed; nothing is sent again, and the failure is still known.
+    let serving = Serving::start(&world, &["--no-auth"]);
+    let client = connect(&serving).await;
+    assert!(publish(&client, "bench.n", json!({"call": 3}), 1).await);
+    assert_eq!(next().value()["data"]["call"], 3);
+    assert_eq!(mgp(&world, &["webhooks"])[0]["failures"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_to_this_machine_is_refused_unless_the_operator_allows_it() {
+    let (url, posted) = receiver(|_, _| 204);
+    let world =
+        world(&format!("[kernel.webhooks.test]\nurl = \"{url}\"\nchannels = [\"bench.*\"]\n"));
+    let serving = Serving::start(&world, &["--no-auth"]);
+    let client = connect(&serving).await;
+    assert!(publish(&client, "bench.n", json!({"call": 1}), 1).await);
+    mgp_testkit::until_blocking("it is refused", || {
+        let error = mgp(&world, &["webhooks"])[0]["last_error"].clone();
+        error.as_str().is_some_and(|error| error.contains("must not be fetched"))
+    });
+    assert!(posted.try_recv().is_err());
+}

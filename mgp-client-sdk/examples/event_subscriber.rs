@@ -1,0 +1,64 @@
+//! Prints the events of a server at a URL as lines of JSON; a restart continues after the last printed one.
+//!
+//! `cargo run -q -p mgp-client-sdk --features http --example event_subscriber -- URL POSITION_FILE CHANNEL…`
+
+#![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, Error, EventCursor, EventStream};
+
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--").collect();
+    let [url, file, channels @ ..] = words.as_slice() else {
+        eprintln!("usage: event_subscriber URL POSITION_FILE CHANNEL…");
+        return ExitCode::from(2);
+    };
+    loop {
+        // The server may be restarted too; its events are kept in the meantime.
+        if let Err(error) = print_events(url, Path::new(file), channels).await {
+            eprintln!("{error}; trying again");
+        }
+        tokio::time::sleep(RETRY_DELAY).await;
+    }
+}
+
+async fn print_events(url: &str, file: &Path, channels: &[String]) -> Result<(), Error> {
+    let client = Client::builder("event_subscriber", "1.0").connect_url(url).await?;
+    let mut events = match read_position(file) {
+        Some(cursor) => client.events().resume(cursor).await?,
+        None => client.events().subscribe(channels).durable().await?,
+    };
+    write_position(file, &events);
+    while let Some(event) = events.next().await {
+        let line =
+            format!("{{\"channel\":\"{}\",\"data\":{}}}\n", event.channel, event.data.as_str());
+        if std::io::stdout().write_all(line.as_bytes()).is_err() {
+            std::process::exit(0);
+        }
+        // After the event was processed: a crash before this line prints it again, but loses none.
+        write_position(file, &events);
+    }
+    Ok(())
+}
+
+/// Reads a position: the id of the subscription and the number of the last event.
+fn read_position(file: &Path) -> Option<EventCursor> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let (id, seq) = text.trim().split_once(' ')?;
+    Some(EventCursor::new(id, seq.parse().ok()?))
+}
+
+fn write_position(file: &Path, events: &EventStream) {
+    let cursor = events.cursor();
+    let text = format!("{} {}\n", cursor.subscription_id, cursor.after_seq);
+    if let Err(error) = std::fs::write(file, text) {
+        eprintln!("{}: {error}", file.display());
+    }
+}

@@ -1,0 +1,81 @@
+//! Forwards the events of servers: one subscription per server, however many clients subscribe.
+
+use std::collections::BTreeSet;
+
+use mgp_client_sdk::{Client, ServerEvent, gateway};
+use mgp_server_sdk::{EventDraft, EventSubject};
+use mgp_types::mgp::Extension;
+use mgp_types::service::{Principal, ServerId};
+use mgp_types::sync::Mutex;
+
+use super::{CHANNELS, KernelEvents};
+
+/// The families of channels in which only the kernel publishes: clients trust them.
+const RESERVED: [&str; 2] = ["security.", "approvals."];
+
+/// The maximum number of servers whose refused events are logged once each.
+const MAX_LOGGED: usize = 1_024;
+
+/// The servers whose refused events have been logged.
+#[derive(Default)]
+pub(super) struct ForwardLog(Mutex<BTreeSet<ServerId>>);
+
+impl KernelEvents {
+    /// Subscribes to the events of a connected server, if it negotiated events. `owner` is the principal of an
+    /// isolated instance.
+    pub(crate) async fn follow(
+        &self,
+        client: &Client,
+        server: &ServerId,
+        owner: Option<Principal>,
+    ) {
+        if !client.server().has(Extension::Events) {
+            return;
+        }
+        let (events, id) = (self.clone(), server.clone());
+        let hook = move |event| events.forward(&id, owner.as_ref(), event);
+        match gateway::forward_events(client, hook).await {
+            Ok(channels) => {
+                let own = channels.into_iter().filter(|channel| !is_reserved(channel));
+                self.hub().set_channels(server, own);
+            }
+            Err(error) => tracing::warn!(%server, %error, "subscription to events failed"),
+        }
+    }
+
+    fn forward(&self, server: &ServerId, owner: Option<&Principal>, event: ServerEvent) {
+        if is_reserved(&event.channel) {
+            return self.log_refused(server, &event.channel, "only the kernel publishes on it");
+        }
+        let mut subject = EventSubject::default();
+        subject.server = Some(server.clone());
+        subject.owner = owner.cloned();
+        subject.is_forwarded = true;
+        let mut draft = EventDraft::new(event.channel.clone())
+            .severity(event.severity)
+            .payload(event.data)
+            .subject(subject)
+            // A kernel behind a kernel must not send an event in a circle without end.
+            .depth(event.depth.saturating_add(1));
+        if let Some(at) = event.timestamp {
+            draft = draft.timestamp(at);
+        }
+        let published = futures_util::FutureExt::now_or_never(self.hub().publish(draft));
+        if let Some(Err(error)) = published {
+            self.log_refused(server, &event.channel, error.message());
+        }
+    }
+
+    fn log_refused(&self, server: &ServerId, channel: &str, why: &str) {
+        let mut logged = self.forwards.0.lock();
+        if logged.len() < MAX_LOGGED && logged.insert(server.clone()) {
+            let channel = mgp_types::clip(channel, 128);
+            tracing::warn!(%server, channel, why, "dropped event of a server; further ones are not logged");
+        }
+    }
+}
+
+fn is_reserved(channel: &str) -> bool {
+    RESERVED.iter().any(|family| channel.starts_with(family))
+        || CHANNELS.iter().any(|(own, _)| *own == channel)
+}

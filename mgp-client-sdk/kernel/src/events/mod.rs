@@ -1,0 +1,200 @@
+//! The kernel's events: its own, and those of its servers (MGP §13).
+//!
+//! A subscriber receives an event only if it may see the server or tool that the event is about, by the same
+//! decision as lists; operators receive all.
+
+mod forward;
+mod security;
+mod webhooks;
+
+use std::sync::Arc;
+
+use mgp_lifecycle::Transition;
+use mgp_security::{Administration, Governance};
+use mgp_server_sdk::{EventDraft, EventHub, EventLimits, EventSubject};
+use mgp_types::RpcError;
+use mgp_types::mgp::{ServerState, Severity};
+use mgp_types::service::{AgentId, Context, Reply, ServerId};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use self::forward::ForwardLog;
+use crate::caller_view::CallerView;
+
+pub(crate) use self::security::follow as follow_audit;
+pub(crate) use self::webhooks::WebhookContext;
+use self::webhooks::Webhooks;
+
+/// The channels of the kernel itself.
+const CHANNELS: [(&str, &str); 10] = [
+    ("system.server_state", "A server changed its state"),
+    ("system.error", "A server failed"),
+    (TOOL_STARTED, "A call of a tool began"),
+    (TOOL_COMPLETED, "A call of a tool ended with a result"),
+    (TOOL_FAILED, "A call of a tool failed or was refused"),
+    ("security.access_denied", "A caller was refused"),
+    ("security.validation_failed", "A validator rejected the arguments of a call"),
+    ("security.definition_changed", "The definition of a tool changed"),
+    ("approvals.requested", "A decision waits for an operator"),
+    ("approvals.decided", "An operator decided"),
+];
+
+const TOOL_STARTED: &str = "tool.started";
+const TOOL_COMPLETED: &str = "tool.completed";
+const TOOL_FAILED: &str = "tool.failed";
+
+/// The events of a kernel; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct KernelEvents {
+    hub: EventHub,
+    forwards: Arc<ForwardLog>,
+    pub(crate) webhooks: Webhooks,
+}
+
+mgp_types::opaque_debug!(KernelEvents);
+
+/// A call whose start was published.
+pub(crate) struct PublishedCall<'a> {
+    events: &'a KernelEvents,
+    cx: &'a Context,
+    server: &'a ServerId,
+    tool: &'a str,
+    began: Instant,
+}
+
+impl KernelEvents {
+    pub(crate) fn new(governance: &Governance, view: &CallerView) -> Self {
+        let (governance, view) = (governance.clone(), view.clone());
+        let sees = move |cx: &Context, subject: &EventSubject| {
+            governance.is_operator(cx, Administration::Reads) || may_see(&view, cx, subject)
+        };
+        let hub = EventHub::with_recent(EventLimits::default(), sees);
+        for (channel, description) in CHANNELS {
+            hub.declare(channel, description);
+        }
+        Self { hub, forwards: Arc::default(), webhooks: Webhooks::default() }
+    }
+
+    pub(crate) fn hub(&self) -> &EventHub {
+        &self.hub
+    }
+
+    /// Waits until the events so far are stored for durable subscriptions, so that the answer to a call acknowledges
+    /// the events that its server published during the call.
+    async fn wait_stored(&self) {
+        if self.hub.is_storing()
+            && let Err(error) = self.hub.flush().await
+        {
+            tracing::warn!(%error, "events of durable subscriptions are not stored");
+        }
+    }
+
+    /// Publishes without waiting for slow subscribers: the kernel must not wait for a client.
+    fn publish(&self, draft: EventDraft) {
+        drop(self.hub.publish(draft));
+    }
+
+    /// Publishes a new state of a server.
+    pub(crate) fn server_state(&self, server: &ServerId, change: &Transition) {
+        let mut subject = EventSubject::default();
+        subject.server = Some(server.clone());
+        let params = change.to_params(Some(server));
+        let is_failure = change.to == ServerState::Error;
+        let severity = if is_failure { Severity::Error } else { Severity::Info };
+        let draft = |channel| EventDraft::new(channel).severity(severity.clone());
+        let drafts =
+            [Some(draft("system.server_state")), is_failure.then(|| draft("system.error"))];
+        for draft in drafts.into_iter().flatten() {
+            if let Ok(draft) = draft.data(&params) {
+                self.publish(draft.subject(subject.clone()));
+            }
+        }
+    }
+
+    /// Publishes the start of a call.
+    pub(crate) fn call<'a>(
+        &'a self,
+        cx: &'a Context,
+        server: &'a ServerId,
+        tool: &'a str,
+    ) -> PublishedCall<'a> {
+        let data = ToolData::new(cx, server, tool);
+        self.publish_tool(TOOL_STARTED, Severity::Info, cx, server, tool, &data);
+        PublishedCall { events: self, cx, server, tool, began: Instant::now() }
+    }
+
+    fn publish_tool(
+        &self,
+        channel: &str,
+        severity: Severity,
+        cx: &Context,
+        server: &ServerId,
+        tool: &str,
+        data: &ToolData<'_>,
+    ) {
+        let mut subject = EventSubject::default();
+        subject.server = Some(server.clone());
+        subject.tool = Some(tool.to_owned());
+        subject.tenant = Some(cx.principal.tenant().clone());
+        if let Ok(draft) = EventDraft::new(channel).severity(severity).data(data) {
+            self.publish(draft.subject(subject));
+        }
+    }
+}
+
+impl PublishedCall<'_> {
+    /// Publishes the end of the call, and waits until the events so far are stored for durable subscriptions.
+    pub(crate) async fn end(self, answer: &Result<Reply, RpcError>, is_answered: bool) {
+        let Self { events, cx, server, tool, began } = self;
+        let mut data = ToolData::new(cx, server, tool);
+        data.duration_ms = Some(mgp_types::millis(began.elapsed()));
+        data.code = answer.as_ref().err().map(|error| error.code().0);
+        let (channel, severity) = if is_answered {
+            (TOOL_COMPLETED, Severity::Info)
+        } else {
+            (TOOL_FAILED, Severity::Warning)
+        };
+        events.publish_tool(channel, severity, cx, server, tool, &data);
+        events.wait_stored().await;
+    }
+}
+
+/// The data of an event about a call.
+#[derive(Serialize)]
+struct ToolData<'a> {
+    server_id: &'a str,
+    tool_name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<i32>,
+}
+
+impl<'a> ToolData<'a> {
+    fn new(cx: &'a Context, server: &'a ServerId, tool: &'a str) -> Self {
+        Self {
+            server_id: server.as_str(),
+            tool_name: tool,
+            agent_id: cx.principal.as_agent().map(AgentId::as_str),
+            trace_id: cx.trace.as_deref(),
+            duration_ms: None,
+            code: None,
+        }
+    }
+}
+
+/// Returns whether a caller without authority may see an event, as it would see its subject in lists.
+fn may_see(view: &CallerView, cx: &Context, subject: &EventSubject) -> bool {
+    let is_foreign = subject.owner.as_ref().is_some_and(|owner| *owner != cx.principal)
+        || subject.tenant.as_ref().is_some_and(|tenant| tenant != cx.principal.tenant());
+    match (&subject.server, &subject.tool) {
+        _ if is_foreign => false,
+        (Some(server), Some(tool)) => view.shows(cx, server.as_str(), tool),
+        (Some(server), None) => view.sees_server(cx, server),
+        (None, _) => false,
+    }
+}

@@ -1,0 +1,120 @@
+//! Publishes what the audit log records about security and approvals (MGP §6, §13.5).
+
+use std::sync::Weak;
+
+use mgp_server_sdk::{EventDraft, EventSubject};
+use mgp_types::ErrorCode;
+use mgp_types::mgp::{AuditEvent, EventType, Severity};
+use mgp_types::service::{ServerId, TenantId};
+use mgp_types::{Object, Payload};
+use serde::Serialize;
+
+use crate::handle::KernelParts;
+
+/// The number of records that are read at a time.
+const BATCH: usize = 256;
+
+/// Publishes new records until the kernel is dropped; does not keep the kernel or its log open.
+pub(crate) async fn follow(kernel: Weak<KernelParts>) {
+    let parts = kernel.upgrade();
+    let Some(mut newest) = parts.and_then(|parts| parts.audit.as_ref().map(|log| log.newest()))
+    else {
+        return;
+    };
+    let mut last = *newest.borrow_and_update();
+    while newest.changed().await.is_ok() {
+        loop {
+            let Some(parts) = kernel.upgrade() else { return };
+            let Some(log) = &parts.audit else { return };
+            let read = match log.after(last, BATCH).await {
+                Ok(read) => read,
+                Err(error) => {
+                    tracing::warn!(%error, "events about security are not published");
+                    break;
+                }
+            };
+            for record in &read {
+                last = record.mgp.as_ref().and_then(|mgp| mgp.seq).unwrap_or(last).max(last);
+                if let Some(draft) = draft(record) {
+                    parts.fleet.context().events.publish(draft);
+                }
+            }
+            if read.len() < BATCH {
+                break;
+            }
+        }
+    }
+}
+
+/// The data of an event about security.
+#[derive(Serialize)]
+struct SecurityData<'a> {
+    event_type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<&'a str>,
+    actor: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Object::is_empty")]
+    details: Object,
+}
+
+/// The details that an event repeats; others may show arguments.
+const DETAILS: [&str; 5] = ["code", "method", "approval_id", "decision", "expires_at"];
+
+/// Returns the event for a record, if there is one.
+fn draft(record: &AuditEvent) -> Option<EventDraft> {
+    let (channel, severity) = channel(record)?;
+    let target = record.target.as_ref();
+    let server = target.and_then(|target| target.server_id.as_deref());
+    let tool = target.and_then(|target| target.tool_name.as_deref());
+    let mut details = Object::new();
+    for name in DETAILS {
+        if let Some(value) = record.details.as_ref().and_then(|details| details.get(name)) {
+            details.insert(name, value.clone());
+        }
+    }
+    let data = SecurityData {
+        event_type: record.event_type.as_str(),
+        server_id: server,
+        tool_name: tool,
+        actor: &record.actor.id,
+        trace_id: record.trace_id.as_deref(),
+        details,
+    };
+    let mut subject = EventSubject::default();
+    subject.server = server.map(ServerId::from);
+    subject.tool = tool.map(str::to_owned);
+    let tenant = record.details.as_ref().and_then(|details| details.get("tenant"));
+    let tenant = tenant.and_then(|tenant: &Payload| tenant.get::<String>().ok());
+    subject.tenant = Some(tenant.map_or_else(|| TenantId::from("local"), TenantId::from));
+    let draft = EventDraft::new(channel).severity(severity).data(&data).ok()?;
+    Some(draft.timestamp(record.timestamp.clone()).subject(subject))
+}
+
+fn channel(record: &AuditEvent) -> Option<(&'static str, Severity)> {
+    let code = record.details.as_ref().and_then(|details| details.get("code"));
+    let code = code.and_then(|code: &Payload| code.get::<i32>().ok());
+    let is_about_tool = record.target.as_ref().is_some_and(|target| target.tool_name.is_some());
+    Some(match &record.event_type {
+        // The validator's own record follows.
+        EventType::ToolBlocked if code == Some(ErrorCode::VALIDATION_BLOCKED.0) => return None,
+        EventType::ToolBlocked => ("security.access_denied", Severity::Warning),
+        // A refused call of a tool has a record of its own.
+        EventType::PermissionDenied if !is_about_tool => {
+            ("security.access_denied", Severity::Warning)
+        }
+        EventType::ValidationFailed | EventType::CodeRejected => {
+            ("security.validation_failed", Severity::Warning)
+        }
+        EventType::Other(name) => match &**name {
+            "dev.cloto.definition_changed" => ("security.definition_changed", Severity::Warning),
+            "dev.cloto.approval_requested" => ("approvals.requested", Severity::Info),
+            "dev.cloto.approval_decided" => ("approvals.decided", Severity::Info),
+            _ => return None,
+        },
+        _ => return None,
+    })
+}

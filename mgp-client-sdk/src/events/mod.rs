@@ -1,0 +1,142 @@
+//! Events of a server (MGP §13): subscriptions as streams, which notice gaps and can be continued.
+
+mod open;
+mod routes;
+mod stream;
+
+use std::future::IntoFuture;
+
+use mgp_types::method::{EventsChannels, EventsReplay};
+use mgp_types::mgp::{
+    EventChannel, EventChannelsParams, EventFilter, EventsReplayParams, EventsReplayResult,
+    Severity, SubscribeEventsParams,
+};
+use mgp_types::service::BoxFuture;
+
+use crate::client::Client;
+use crate::error::Error;
+
+pub(crate) use open::{EventSubscription, open};
+pub use routes::ServerEvent;
+pub(crate) use routes::{EventRoutes, EventSink};
+pub use stream::EventStream;
+
+/// The position in a subscription from which another connection continues it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventCursor {
+    /// The subscription.
+    pub subscription_id: String,
+    /// The number of the last event that was read.
+    pub after_seq: u64,
+}
+
+impl EventCursor {
+    /// Creates a position from its stored parts.
+    #[must_use]
+    pub fn new(subscription_id: impl Into<String>, after_seq: u64) -> Self {
+        Self { subscription_id: subscription_id.into(), after_seq }
+    }
+}
+
+/// The events of a client's server; see [`Client::events`].
+#[derive(Clone, Copy, Debug)]
+pub struct ClientEvents<'a>(&'a Client);
+
+impl Client {
+    /// Returns the events of the server (MGP §13).
+    ///
+    /// ```
+    /// use mgp_client_sdk::TestClient;
+    /// use mgp_server_sdk::Server;
+    /// use mgp_server_sdk::types::mgp::Severity;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let server = Server::new("models", "1.0").channel("model.loaded", "A model was loaded");
+    /// let hub = server.events();
+    /// let client = TestClient::new(server).await;
+    /// let mut events = client.events().subscribe(["model.*"]).await.unwrap();
+    /// hub.emit("model.loaded", Severity::Info, &["llama3"]).await.unwrap();
+    /// let event = events.next().await.unwrap();
+    /// assert_eq!((event.channel.as_str(), event.data.as_str()), ("model.loaded", r#"["llama3"]"#));
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn events(&self) -> ClientEvents<'_> {
+        ClientEvents(self)
+    }
+}
+
+impl ClientEvents<'_> {
+    /// Creates a subscription to channels, e.g. `model.loaded`, `model.*` or `*`; await it, or change it first.
+    pub fn subscribe<S: Into<String>>(
+        &self,
+        channels: impl IntoIterator<Item = S>,
+    ) -> SubscribeEvents {
+        let channels: Vec<String> = channels.into_iter().map(Into::into).collect();
+        SubscribeEvents { client: self.0.clone(), params: SubscribeEventsParams::new(channels) }
+    }
+
+    /// Continues a durable subscription, or one that the server still keeps, after the last event that was read.
+    pub fn resume(&self, cursor: EventCursor) -> SubscribeEvents {
+        let mut params = SubscribeEventsParams::new(Vec::new());
+        params.subscription_id = Some(cursor.subscription_id);
+        params.after_seq = Some(cursor.after_seq);
+        SubscribeEvents { client: self.0.clone(), params }
+    }
+
+    /// Returns the channels of the server.
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request.
+    pub async fn channels(&self) -> Result<Vec<EventChannel>, Error> {
+        let listed = self.0.request::<EventsChannels>(&EventChannelsParams::new()).await?;
+        Ok(listed.channels)
+    }
+
+    /// Returns events that the server keeps of a subscription.
+    ///
+    /// # Errors
+    /// See [`Client::request`]; −32602 if there is no such subscription.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request.
+    pub async fn replay(&self, params: &EventsReplayParams) -> Result<EventsReplayResult, Error> {
+        self.0.request::<EventsReplay>(params).await
+    }
+}
+
+/// A subscription that is not requested yet; await it to request it.
+#[derive(Clone, Debug)]
+#[must_use = "a subscription does nothing until it is awaited"]
+pub struct SubscribeEvents {
+    client: Client,
+    params: SubscribeEventsParams,
+}
+
+impl SubscribeEvents {
+    /// Sets the lowest severity of the events to receive. Default: all events.
+    pub fn min_severity(mut self, severity: Severity) -> Self {
+        let filter = self.params.filter.get_or_insert_with(EventFilter::new);
+        filter.min_severity = Some(severity);
+        self
+    }
+
+    /// Asks the server to keep events while this client is away; see [`EventStream::cursor`].
+    pub fn durable(mut self) -> Self {
+        self.params.durable = Some(true);
+        self
+    }
+}
+
+impl IntoFuture for SubscribeEvents {
+    type Output = Result<EventStream, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(EventStream::open(self.client, self.params))
+    }
+}

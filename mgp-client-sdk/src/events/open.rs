@@ -1,0 +1,184 @@
+//! Requests a subscription, and in the modern era keeps the stream open that carries its events.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mgp_types::mcp::{Era, ListenParams, SubscriptionFilter};
+use mgp_types::method::{EventsSubscribe, EventsUnsubscribe, Request, SubscriptionsListen};
+use mgp_types::mgp::SubscribeEventsParams;
+use mgp_types::service::{Call, Context, Method, Params, Stack};
+use mgp_types::{Backoff, ErrorCode, Id, Payload, RpcError};
+use serde::{Deserialize, Serialize};
+
+use super::routes::{EventRoutes, EventSink, ServerEvent};
+use crate::client::Client;
+use crate::wire::TaskGuard;
+
+/// The delays before a stream that ended is opened again.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+/// A subscription at a server; ends when it is dropped, unless it is [kept](Self::keep).
+pub(crate) struct EventSubscription {
+    pub(crate) id: Id,
+    pub(crate) subscribed: Vec<String>,
+    pub(crate) unsupported: Vec<String>,
+    /// `true` if events after the position are no longer kept.
+    pub(crate) truncated: bool,
+    /// The number of the last event that was received.
+    pub(crate) received: Arc<AtomicU64>,
+    routes: Arc<EventRoutes>,
+    stack: Stack,
+    cx: Context,
+    is_kept: bool,
+    /// Keeps the stream of the modern era open.
+    _stream: Option<TaskGuard>,
+}
+
+mgp_types::opaque_debug!(EventSubscription { id });
+
+/// The answer to a subscription, with an id of either type.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    subscribed: Vec<String>,
+    #[serde(default)]
+    unsupported: Vec<String>,
+    subscription_id: Id,
+    #[serde(default)]
+    truncated: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    subscription_id: &'a Id,
+}
+
+/// Requests a subscription over a stack of a client; `sink` receives its events, and `unnamed` those that name no
+/// subscription.
+pub(crate) async fn open(
+    client: &Client,
+    stack: &Stack,
+    params: &SubscribeEventsParams,
+    sink: EventSink,
+    unnamed: Option<EventSink>,
+) -> Result<EventSubscription, RpcError> {
+    let cx = client.context();
+    let routes = cx.scope.state::<EventRoutes>();
+    if let Some(unnamed) = unnamed {
+        routes.set_unnamed(unnamed);
+    }
+    let requested = routes.request();
+    let reply = stack.send(Call::ask::<EventsSubscribe>(params, cx.clone())?).await?;
+    let answer: Answer = reply.get()?;
+    let after = params.after_seq.unwrap_or(0);
+    let received = Arc::new(AtomicU64::new(after));
+    let seen = Arc::clone(&received);
+    let counted: EventSink = Arc::new(move |event: ServerEvent| {
+        let seq = event.seq.unwrap_or(0);
+        sink(event);
+        seen.fetch_max(seq, Ordering::Relaxed);
+    });
+    let id = answer.subscription_id;
+    requested.answered(id.clone(), counted);
+    let stream = (client.server().era == Era::Modern).then(|| {
+        let (stack, cx) = (stack.clone(), cx.clone());
+        let (id, received, routes) = (id.clone(), Arc::clone(&received), Arc::clone(&routes));
+        let liveness = client.liveness().clone();
+        TaskGuard::spawn(async move {
+            tokio::select! {
+                () = keep_open(stack, cx, &id, &received) => routes.remove(&id),
+                () = liveness.ended() => routes.remove(&id),
+            }
+        })
+    });
+    Ok(EventSubscription {
+        id,
+        subscribed: answer.subscribed,
+        unsupported: answer.unsupported,
+        truncated: answer.truncated == Some(true),
+        received,
+        routes,
+        stack: stack.clone(),
+        cx,
+        is_kept: params.durable == Some(true) || params.subscription_id.is_some(),
+        _stream: stream,
+    })
+}
+
+/// Opens the stream, and again whenever it ends, until the server no longer has the subscription.
+async fn keep_open(stack: Stack, cx: Context, id: &Id, received: &AtomicU64) {
+    let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
+    loop {
+        let began = tokio::time::Instant::now();
+        let ended = listen(&stack, &cx, id, received.load(Ordering::Relaxed)).await;
+        if let Err(error) = &ended
+            && matches!(error.code(), ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND)
+        {
+            return tracing::debug!(%error, "subscription to events ended");
+        }
+        if began.elapsed() > MAX_RETRY_DELAY {
+            backoff.reset();
+        }
+        tokio::time::sleep(backoff.next_delay()).await;
+    }
+}
+
+async fn listen(stack: &Stack, cx: &Context, id: &Id, after: u64) -> Result<(), RpcError> {
+    #[derive(Serialize)]
+    struct Attachment<'a> {
+        subscription_id: &'a Id,
+        after_seq: u64,
+    }
+    #[derive(Serialize)]
+    struct Extension<'a> {
+        events: [Attachment<'a>; 1],
+    }
+    let params = ListenParams::new(SubscriptionFilter::new());
+    let mut call = Call::ask::<SubscriptionsListen>(&params, renewed(cx))?;
+    let events = [Attachment { subscription_id: id, after_seq: after }];
+    call.hop_mut().mgp = Some(Payload::of(&Extension { events })?);
+    stack.send(call).await.map(drop)
+}
+
+fn renewed(cx: &Context) -> Context {
+    let mut cx = cx.clone();
+    cx.key = mgp_types::service::CallKey::next();
+    cx
+}
+
+impl EventSubscription {
+    /// Leaves the subscription at the server when this is dropped.
+    pub(crate) fn keep(&mut self) {
+        self.is_kept = true;
+    }
+
+    /// Returns a future that ends the subscription at the server.
+    pub(crate) fn unsubscribe(&mut self) -> impl Future<Output = Result<(), RpcError>> + use<> {
+        self.is_kept = true;
+        self.routes.remove(&self.id);
+        let (stack, cx) = (self.stack.clone(), renewed(&self.cx));
+        let params = Payload::of(&Named { subscription_id: &self.id });
+        async move {
+            let method = Method::from_static(EventsUnsubscribe::METHOD);
+            let params = Params::split(EventsUnsubscribe::METHOD, params?.as_shared().clone())?;
+            stack.send(Call::request(method, params, cx)).await.map(drop)
+        }
+    }
+}
+
+impl Drop for EventSubscription {
+    fn drop(&mut self) {
+        self.routes.remove(&self.id);
+        if self.is_kept || self.cx.peer.is_closed() {
+            return;
+        }
+        let ending = self.unsubscribe();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = ending.await;
+            });
+        }
+    }
+}

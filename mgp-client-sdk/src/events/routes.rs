@@ -1,0 +1,171 @@
+//! Hands notifications of events to the subscriptions of a connection.
+//!
+//! Servers in use send events without a subscription id, or with a number as the id; both are accepted.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mgp_types::mgp::{NotificationExtension, Severity};
+use mgp_types::service::Params;
+use mgp_types::sync::Mutex;
+use mgp_types::{Id, Payload, RpcError, Timestamp};
+use serde::Deserialize;
+
+/// The maximum number of events that wait for the answer to the request that subscribes to them.
+const MAX_EARLY: usize = 1_024;
+
+/// An event of a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerEvent {
+    /// The channel.
+    pub channel: String,
+    /// The severity: that of the data, else that of the event, else `info`.
+    pub severity: Severity,
+    /// The time.
+    pub timestamp: Option<Timestamp>,
+    /// The data.
+    pub data: Payload,
+    /// The number of the event in its subscription, if the server numbers events.
+    pub seq: Option<u64>,
+    /// The number of events that the server dropped just before this one.
+    pub dropped: u64,
+    /// The number of events that led to this one. An event published in reaction has one more.
+    pub depth: u32,
+    /// The server that published the event, if a kernel forwarded it.
+    pub server_id: Option<String>,
+}
+
+/// A function that receives the events of a subscription; runs on the connection's task and must not block.
+pub(crate) type EventSink = Arc<dyn Fn(ServerEvent) + Send + Sync>;
+
+/// The subscriptions of a connection; a value of its scope.
+#[derive(Default)]
+pub(crate) struct EventRoutes {
+    table: Mutex<Routes>,
+    has_warned: AtomicBool,
+}
+
+#[derive(Default)]
+struct Routes {
+    by_id: HashMap<Id, EventSink>,
+    /// Receives the events that name no subscription.
+    unnamed: Option<EventSink>,
+    /// Events that arrived before the answer to their request.
+    early: VecDeque<(Id, ServerEvent)>,
+    /// The number of requests without an answer.
+    requested: usize,
+}
+
+/// The wait for the answer to a request; early events are kept until it is dropped.
+pub(super) struct Requested(Arc<EventRoutes>);
+
+impl EventRoutes {
+    pub(super) fn request(self: &Arc<Self>) -> Requested {
+        self.table.lock().requested += 1;
+        Requested(Arc::clone(self))
+    }
+
+    pub(super) fn remove(&self, id: &Id) {
+        let removed = self.table.lock().by_id.remove(id);
+        drop(removed);
+    }
+
+    /// Sets the receiver of events that name no subscription.
+    pub(super) fn set_unnamed(&self, sink: EventSink) {
+        self.table.lock().unnamed = Some(sink);
+    }
+
+    /// Delivers the params of a notification.
+    pub(crate) fn deliver(&self, params: &Params) {
+        let (id, event) = match read(params) {
+            Ok(read) => read,
+            Err(error) => return tracing::debug!(%error, "invalid event"),
+        };
+        let mut table = self.table.lock();
+        let named = id.as_ref().and_then(|id| table.by_id.get(id));
+        match (named.or(table.unnamed.as_ref()), id) {
+            // Called under the lock, so that an early event cannot be overtaken.
+            (Some(sink), _) => sink(event),
+            (None, Some(id)) if table.requested > 0 => {
+                if table.early.len() < MAX_EARLY {
+                    table.early.push_back((id, event));
+                }
+            }
+            (None, _) => {
+                if !self.has_warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(channel = %event.channel, "event without a subscription; further ones are not logged");
+                }
+            }
+        }
+    }
+}
+
+impl Requested {
+    /// Routes the events of a subscription, those that have arrived already first.
+    pub(super) fn answered(self, id: Id, sink: EventSink) {
+        let mut table = self.0.table.lock();
+        let early = std::mem::take(&mut table.early);
+        for (of, event) in early {
+            if of == id {
+                sink(event);
+            } else {
+                table.early.push_back((of, event));
+            }
+        }
+        table.by_id.insert(id, sink);
+    }
+}
+
+impl Drop for Requested {
+    fn drop(&mut self) {
+        let mut table = self.0.table.lock();
+        table.requested -= 1;
+        if table.requested == 0 {
+            table.early.clear();
+        }
+    }
+}
+
+/// Reads an event, with the id of its subscription.
+fn read(params: &Params) -> Result<(Option<Id>, ServerEvent), RpcError> {
+    read_event(&params.get::<Payload>()?)
+}
+
+/// Reads an event from a notification or a replay.
+pub(super) fn read_event(params: &Payload) -> Result<(Option<Id>, ServerEvent), RpcError> {
+    #[derive(Deserialize)]
+    struct Wire {
+        #[serde(default)]
+        subscription_id: Option<Id>,
+        channel: String,
+        #[serde(default)]
+        timestamp: Option<Timestamp>,
+        #[serde(default)]
+        data: Option<Payload>,
+        #[serde(default)]
+        severity: Option<Severity>,
+        #[serde(default, rename = "_mgp")]
+        mgp: Option<NotificationExtension>,
+    }
+    #[derive(Deserialize)]
+    struct Data {
+        severity: Severity,
+    }
+    let wire: Wire = params.get()?;
+    let mgp = wire.mgp.unwrap_or_default();
+    let data = wire.data.unwrap_or_else(Payload::empty_object);
+    let of_data = data.as_str().contains("\"severity\"").then(|| data.get::<Data>().ok()).flatten();
+    let event = ServerEvent {
+        channel: wire.channel,
+        severity: of_data.map(|data| data.severity).or(wire.severity).unwrap_or(Severity::Info),
+        timestamp: wire.timestamp,
+        data,
+        seq: mgp.seq,
+        dropped: mgp.dropped.unwrap_or(0),
+        depth: mgp.depth.unwrap_or(0),
+        server_id: mgp.server_id,
+    };
+    Ok((wire.subscription_id, event))
+}

@@ -1,0 +1,198 @@
+//! A subscription as a stream of events.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::Stream;
+use mgp_types::mgp::{EventsReplayParams, SubscribeEventsParams};
+use tokio::sync::mpsc;
+
+use super::routes::read_event;
+use super::{EventCursor, EventSink, EventSubscription, ServerEvent, open};
+use crate::client::Client;
+use crate::error::Error;
+
+/// The maximum number of events that are buffered for the reader. Those beyond are requested again from the server.
+const MAX_BUFFERED: usize = 1_024;
+
+/// The maximum number of events per request for missing ones.
+const REPLAY_LIMIT: u64 = 1_000;
+
+/// The events of a subscription, in order and without repetition.
+///
+/// A missing number is requested again from the server; events that it no longer has are counted in
+/// [`dropped`](Self::dropped). Dropping the stream ends the subscription, unless it is durable.
+#[derive(Debug)]
+pub struct EventStream {
+    client: Client,
+    subscription: EventSubscription,
+    events: mpsc::Receiver<ServerEvent>,
+    /// Missing events that the server returned again, then the one after which they were missed.
+    recovered: VecDeque<ServerEvent>,
+    /// The event before which others are missing.
+    early: Option<ServerEvent>,
+    last: u64,
+    dropped: u64,
+    overrun: Arc<AtomicU64>,
+}
+
+/// An item of the connection.
+enum Taken {
+    Event(ServerEvent),
+    /// The events before this number were not buffered.
+    MissingUntil(u64),
+}
+
+impl EventStream {
+    pub(super) async fn open(client: Client, params: SubscribeEventsParams) -> Result<Self, Error> {
+        let (sender, events) = mpsc::channel(MAX_BUFFERED);
+        let overrun = Arc::new(AtomicU64::new(0));
+        let lost = Arc::clone(&overrun);
+        let sink: EventSink = Arc::new(move |event: ServerEvent| {
+            let seq = event.seq;
+            if sender.try_send(event).is_err() && seq.is_none() {
+                lost.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let subscription = open(&client, client.stack(), &params, sink, None).await?;
+        let last = params.after_seq.unwrap_or(0);
+        let (recovered, early) = (VecDeque::new(), None);
+        Ok(Self { client, subscription, events, recovered, early, last, dropped: 0, overrun })
+    }
+
+    /// Returns the channels that exist and match.
+    #[must_use]
+    pub fn subscribed(&self) -> &[String] {
+        &self.subscription.subscribed
+    }
+
+    /// Returns the requested channels that do not exist yet.
+    #[must_use]
+    pub fn unsupported(&self) -> &[String] {
+        &self.subscription.unsupported
+    }
+
+    /// Returns the number of events that are lost: the server no longer has them.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped + self.overrun.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether events between the position of a [resumed](super::ClientEvents::resume) subscription and the
+    /// first kept one are lost.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.subscription.truncated
+    }
+
+    /// Returns the position after the last event that was returned. Store it to continue a durable subscription.
+    #[must_use]
+    pub fn cursor(&self) -> EventCursor {
+        EventCursor::new(self.subscription.id.to_string(), self.last)
+    }
+
+    /// Returns the next event, or `None` if the subscription or the connection has ended.
+    ///
+    /// # Cancel safety
+    /// No event is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<ServerEvent> {
+        loop {
+            if let Some(event) = self.recovered.pop_front() {
+                if let Some(seq) = event.seq {
+                    self.last = self.last.max(seq);
+                }
+                return Some(event);
+            }
+            let until = match self.take().await? {
+                Taken::Event(event) => match event.seq {
+                    Some(seq) if seq <= self.last => continue,
+                    Some(seq) if seq > self.last + 1 => {
+                        self.early = Some(event);
+                        seq
+                    }
+                    _ => {
+                        self.recovered.push_back(event);
+                        continue;
+                    }
+                },
+                Taken::MissingUntil(seq) => seq,
+            };
+            let missing = self.missing(until).await;
+            self.recovered.extend(missing);
+            if self.recovered.is_empty() {
+                // The events before it are lost.
+                self.last = self.last.max(until - 1);
+                self.recovered.extend(self.early.take());
+            }
+        }
+    }
+
+    /// Waits for an event, or for the end of the connection.
+    async fn take(&mut self) -> Option<Taken> {
+        if let Some(event) = self.early.take() {
+            return Some(Taken::Event(event));
+        }
+        if let Ok(event) = self.events.try_recv() {
+            return Some(Taken::Event(event));
+        }
+        let received = self.subscription.received.load(Ordering::Relaxed);
+        if received > self.last {
+            // The buffer was full when they arrived.
+            return Some(Taken::MissingUntil(received + 1));
+        }
+        tokio::select! {
+            biased;
+            event = self.events.recv() => event.map(Taken::Event),
+            () = self.client.liveness().ended() => None,
+        }
+    }
+
+    /// Requests the events between the last one and another one.
+    async fn missing(&mut self, until: u64) -> Vec<ServerEvent> {
+        let mut params = EventsReplayParams::new(self.subscription.id.to_string());
+        params.after_seq = Some(self.last);
+        params.limit = Some((until - self.last - 1).min(REPLAY_LIMIT));
+        let replayed = match self.client.events().replay(&params).await {
+            Ok(replayed) => replayed,
+            Err(error) => {
+                tracing::debug!(%error, "missing events cannot be requested");
+                self.dropped += until - self.last - 1;
+                return Vec::new();
+            }
+        };
+        let read = replayed.events.iter().filter_map(|event| read_event(event).ok());
+        let mut events: Vec<_> = read.map(|(_, event)| event).collect();
+        events.retain(|event| event.seq.is_some_and(|seq| seq > self.last && seq < until));
+        if replayed.truncated == Some(true) {
+            let first = events.first().and_then(|event| event.seq).unwrap_or(until);
+            self.dropped += first - self.last - 1;
+        }
+        events
+    }
+
+    /// Ends the subscription.
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the subscription may remain.
+    pub async fn unsubscribe(mut self) -> Result<(), Error> {
+        Ok(self.subscription.unsubscribe().await?)
+    }
+
+    /// Leaves the subscription at the server, to [resume](super::ClientEvents::resume) it at the returned position.
+    pub fn leave(mut self) -> EventCursor {
+        self.subscription.keep();
+        self.cursor()
+    }
+
+    /// Converts this value to a [`Stream`].
+    pub fn into_stream(self) -> impl Stream<Item = ServerEvent> + Send {
+        futures_util::stream::unfold(self, |mut events| async move {
+            let event = events.next().await?;
+            Some((event, events))
+        })
+    }
+}

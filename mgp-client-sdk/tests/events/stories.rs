@@ -1,0 +1,166 @@
+//! The rules of events, each over each transport and era.
+
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, EraChoice, EventStream, TestClient};
+use mgp_server_sdk::{EventDraft, EventHub, Server};
+use mgp_transport::duplex;
+use mgp_types::mgp::{EventsReplayParams, Severity};
+use serde_json::json;
+use tokio::time::timeout;
+
+const ERAS: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
+
+/// A transport between client and server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Duplex,
+    Http,
+}
+
+const WAYS: [Way; 2] = [Way::Duplex, Way::Http];
+
+fn server() -> Server {
+    Server::new("models", "1").channel("model.loaded", "A model was loaded")
+}
+
+/// Connects to a server; also returns the hub of its events.
+async fn connect(way: Way, era: EraChoice) -> (Client, EventHub) {
+    let server = server();
+    let hub = server.events();
+    let builder = Client::builder("test", "1").era(era);
+    let client = match way {
+        Way::Duplex => {
+            let (here, there) = duplex();
+            tokio::spawn(server.serve(there.reader, there.writer));
+            builder.connect(here.reader, here.writer).await.unwrap()
+        }
+        Way::Http => {
+            let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
+            let url = format!("http://{}/mcp", bound.local_addr());
+            tokio::spawn(bound.serve());
+            builder.connect_url(&url).await.unwrap()
+        }
+    };
+    (client, hub)
+}
+
+async fn read(events: &mut EventStream, count: usize) -> Vec<(String, String)> {
+    let mut read = Vec::new();
+    while read.len() < count {
+        let event = timeout(Duration::from_secs(20), events.next()).await;
+        let event = event.unwrap_or_else(|_| panic!("only {read:?}")).expect("it goes on");
+        read.push((event.channel, event.data.as_str().to_owned()));
+    }
+    read
+}
+
+async fn emit(hub: &EventHub, channel: &str, number: u64) {
+    hub.emit(channel, Severity::Info, &number).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_arrive_in_order_over_every_transport_and_era() {
+    for (way, era) in WAYS.into_iter().flat_map(|way| ERAS.map(|era| (way, era))) {
+        let (client, hub) = connect(way, era).await;
+        let mut events = client.events().subscribe(["model.*", "later.*"]).await.unwrap();
+        assert_eq!(events.subscribed(), ["model.loaded"], "{way:?} {era:?}");
+        assert_eq!(events.unsupported(), ["later.*"]);
+        for number in 0..200 {
+            emit(&hub, "model.loaded", number).await;
+            emit(&hub, "other", number).await;
+        }
+        emit(&hub, "later.declared", 1).await;
+        let read = read(&mut events, 201).await;
+        let numbers: Vec<_> = read.iter().map(|(_, data)| data.parse::<u64>().unwrap()).collect();
+        assert_eq!(numbers, (0..200).chain([1]).collect::<Vec<_>>(), "{way:?} {era:?}");
+        assert_eq!((events.dropped(), read[200].0.as_str()), (0, "later.declared"));
+        client.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_unsubscribe_nothing_arrives_and_a_dropped_stream_ends_its_subscription() {
+    for (way, era) in WAYS.into_iter().flat_map(|way| ERAS.map(|era| (way, era))) {
+        let (client, hub) = connect(way, era).await;
+        let mut events = client.events().subscribe(["*"]).await.unwrap();
+        emit(&hub, "a", 1).await;
+        read(&mut events, 1).await;
+        events.unsubscribe().await.unwrap();
+        assert_eq!(hub.subscriptions(), 0, "{way:?} {era:?}");
+        drop(client.events().subscribe(["*"]).await.unwrap());
+        mgp_testkit::until("it is gone", async || hub.subscriptions() == 0).await;
+        client.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_comes_late_gets_what_it_missed_from_the_server() {
+    for era in ERAS {
+        let (client, hub) = connect(Way::Duplex, era).await;
+        let mut events = client.events().subscribe(["*"]).await.unwrap();
+        // More than the client buffers; the server still has the rest.
+        for number in 0..1_200 {
+            emit(&hub, "a", number).await;
+        }
+        let read = read(&mut events, 1_200).await;
+        assert_eq!(read.last().unwrap().1, "1199", "{era:?}");
+        assert_eq!(events.dropped(), 0);
+        client.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_is_continued_after_the_last_event_that_was_read() {
+    let (client, hub) = connect(Way::Http, EraChoice::Modern).await;
+    let mut events = client.events().subscribe(["*"]).await.unwrap();
+    for number in 0..3 {
+        emit(&hub, "a", number).await;
+    }
+    read(&mut events, 2).await;
+    let cursor = events.leave();
+    assert_eq!(cursor.after_seq, 2);
+    emit(&hub, "a", 3).await;
+    let mut events = client.events().resume(cursor).await.unwrap();
+    let again = read(&mut events, 2).await;
+    assert_eq!(again, [("a".to_owned(), "2".to_owned()), ("a".to_owned(), "3".to_owned())]);
+}
+
+#[tokio::test]
+async fn severity_replay_and_refusals_reach_the_client() {
+    let server = server();
+    let hub = server.events();
+    let client = TestClient::new(server).await;
+    let events = client.events().subscribe(["*"]).min_severity(Severity::Warning);
+    let mut events = events.await.unwrap();
+    hub.publish(EventDraft::new("a")).await.unwrap();
+    let data = json!({"severity": "error"});
+    hub.publish(EventDraft::new("b").data(&data).unwrap()).await.unwrap();
+    let event = events.next().await.unwrap();
+    assert_eq!(
+        (event.channel.as_str(), event.severity, event.seq),
+        ("b", Severity::Error, Some(1))
+    );
+
+    let params = EventsReplayParams::new(events.cursor().subscription_id);
+    let replayed = client.events().replay(&params).await.unwrap();
+    assert_eq!(replayed.events.len(), 1);
+    // Later revisions call the replay as a tool.
+    let tool = client.call("mgp.events.replay").args(&params).await.unwrap();
+    assert_eq!(
+        tool.structured_content.unwrap().get::<serde_json::Value>().unwrap()["has_more"],
+        false
+    );
+
+    let channels = client.events().channels().await.unwrap();
+    assert_eq!(channels[2].description.as_deref(), Some("A model was loaded"));
+    let refused = client.events().subscribe(["a*"]).await.unwrap_err();
+    assert!(refused.message().contains("`model.*`"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_server_without_channels_does_not_offer_events() {
+    let client = TestClient::new(Server::new("s", "1")).await;
+    let error = client.events().subscribe(["*"]).await.unwrap_err();
+    assert_eq!(error.code().0, -32601);
+}

@@ -1,0 +1,60 @@
+//! Events of a server: its channels, and the handle that publishes (MGP §13).
+
+use mgp_security::KernelToolsLayer;
+use mgp_stream::EventHub;
+use mgp_types::mgp::Extension;
+use mgp_types::service::{Call, Stack};
+use tower_layer::Layer as _;
+
+use crate::server::Server;
+use crate::stack::Gate;
+
+impl Server {
+    /// Declares a channel of events, and offers events to clients.
+    ///
+    /// ```
+    /// use mgp_server_sdk::Server;
+    /// use mgp_server_sdk::types::mgp::Severity;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let server = Server::new("models", "1.0").channel("model.loaded", "A model was loaded");
+    /// let events = server.events();
+    /// // While the server runs, this reaches the clients that subscribed to `model.loaded`, `model.*` or `*`.
+    /// events.emit("model.loaded", Severity::Info, &["llama3"]).await.unwrap();
+    /// # });
+    /// ```
+    pub fn channel(mut self, name: impl Into<String>, description: impl Into<String>) -> Self {
+        self.features.events.declare(name, description);
+        self.features.has_channels = true;
+        self
+    }
+
+    /// Serves the events of a hub that several servers share, e.g. in a gateway. Call this method before
+    /// [`channel`](Self::channel).
+    pub fn event_hub(mut self, hub: &EventHub) -> Self {
+        self.features.events = hub.clone();
+        self.features.has_channels = true;
+        self
+    }
+
+    /// Returns the handle that publishes events while the server runs.
+    #[must_use]
+    pub fn events(&self) -> EventHub {
+        self.features.events.clone()
+    }
+}
+
+/// Returns the layer that answers the endpoints of events in the form of tools (later revisions of MGP §13), for
+/// clients that negotiated events.
+pub(crate) fn tools_gate(events: &EventHub) -> Gate {
+    let tools = KernelToolsLayer::new(events.router());
+    Gate(Box::new(move |inner| {
+        let tools = Stack::new(tools.layer(inner.clone()));
+        Stack::from_fn(move |call: Call| {
+            let is_ours = call.tool().is_some_and(|tool| tool.name.starts_with("mgp"));
+            let stack =
+                if is_ours && call.cx().caller.has(Extension::Events) { &tools } else { &inner };
+            stack.send(call)
+        })
+    }))
+}

@@ -1,0 +1,204 @@
+//! An event before and after its publication.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use mgp_types::mgp::Severity;
+use mgp_types::service::{Principal, ServerId, TenantId};
+use mgp_types::{Payload, RpcError, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::pattern::{MAX_NAME, is_name};
+
+/// The maximum number of events that may cause each other (MGP §13, later revisions).
+pub(super) const MAX_DEPTH: u32 = 10;
+
+/// The maximum size of the data of an event, in bytes.
+pub(super) const MAX_DATA: usize = 64 * 1024;
+
+/// An event to publish: its channel, severity and data (MGP §13.3).
+///
+/// ```
+/// use mgp_stream::EventDraft;
+/// use mgp_types::mgp::Severity;
+///
+/// let draft = EventDraft::new("model.loaded").severity(Severity::Warning).data(&["llama3"]).unwrap();
+/// # drop(draft);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "an event is not sent before it is published"]
+pub struct EventDraft {
+    pub(super) channel: String,
+    pub(super) severity: Option<Severity>,
+    pub(super) data: Payload,
+    pub(super) timestamp: Option<Timestamp>,
+    pub(super) subject: EventSubject,
+    pub(super) depth: u32,
+}
+
+/// The server, tool and principal that an event is about; they decide who may receive it.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct EventSubject {
+    /// The server.
+    pub server: Option<ServerId>,
+    /// The tool, by the name of its server.
+    pub tool: Option<String>,
+    /// The tenant whose call caused the event.
+    pub tenant: Option<TenantId>,
+    /// The only principal, besides operators, that the event concerns.
+    pub owner: Option<Principal>,
+    /// `true` if the server itself published the event, and a kernel forwards it.
+    pub is_forwarded: bool,
+}
+
+impl EventDraft {
+    /// Creates an event without data, with severity `info`.
+    pub fn new(channel: impl Into<String>) -> Self {
+        Self {
+            channel: channel.into(),
+            severity: None,
+            data: Payload::empty_object(),
+            timestamp: None,
+            subject: EventSubject::default(),
+            depth: 0,
+        }
+    }
+
+    /// Sets the severity. A member `severity` of the data takes precedence.
+    pub fn severity(mut self, severity: Severity) -> Self {
+        self.severity = Some(severity);
+        self
+    }
+
+    /// Sets the data.
+    ///
+    /// # Errors
+    /// −32603 if the data cannot be written as JSON.
+    pub fn data<T: Serialize + ?Sized>(mut self, data: &T) -> Result<Self, RpcError> {
+        self.data = Payload::of(data)?;
+        Ok(self)
+    }
+
+    /// Sets the data as JSON text.
+    pub fn payload(mut self, data: Payload) -> Self {
+        self.data = data;
+        self
+    }
+
+    /// Sets the time of the event. Default: the time of its publication.
+    pub fn timestamp(mut self, at: Timestamp) -> Self {
+        self.timestamp = Some(at);
+        self
+    }
+
+    /// Sets the number of events that led to this one: one more than that of the event it reacts to.
+    ///
+    /// Publishing fails beyond 10, so that events cannot cause each other without end.
+    pub fn depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// Sets what the event is about.
+    pub fn subject(mut self, subject: EventSubject) -> Self {
+        self.subject = subject;
+        self
+    }
+
+    /// Returns the severity: that of the data, else that of the event, else `info`.
+    pub(super) fn rank(&self) -> u8 {
+        #[derive(Deserialize)]
+        struct Data {
+            severity: Severity,
+        }
+        // Most data has no such member, and then it need not be parsed.
+        let of_data = self.data.as_str().contains("\"severity\"").then(|| self.data.get::<Data>());
+        let own = self.severity.as_ref().map_or(0, Severity::rank);
+        of_data.and_then(Result::ok).map_or(own, |data| data.severity.rank())
+    }
+
+    pub(super) fn check(&self) -> Result<(), RpcError> {
+        if !is_name(&self.channel) {
+            return Err(RpcError::invalid_params(format!(
+                "`{}` is not the name of a channel; use words separated by dots, e.g. `model.loaded`",
+                mgp_types::clip(&self.channel, MAX_NAME)
+            )));
+        }
+        if self.data.as_str().len() > MAX_DATA {
+            return Err(RpcError::invalid_params(format!(
+                "the data of an event may have at most {MAX_DATA} bytes; publish a reference to it"
+            )));
+        }
+        if self.depth > MAX_DEPTH {
+            return Err(RpcError::invalid_params(format!(
+                "more than {MAX_DEPTH} events caused each other; break the cycle"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A published event, shared by all subscriptions that keep it.
+#[derive(Debug)]
+pub(super) struct PublishedEvent {
+    pub(super) channel: String,
+    pub(super) rank: u8,
+    pub(super) at: SystemTime,
+    pub(super) subject: EventSubject,
+    pub(super) depth: u32,
+    /// The members `channel`, `timestamp`, `severity` and `data`, without braces.
+    pub(super) members: String,
+}
+
+impl PublishedEvent {
+    pub(super) fn new(draft: &EventDraft, rank: u8) -> Arc<Self> {
+        let at = SystemTime::now();
+        let timestamp = draft.timestamp.clone().unwrap_or_else(|| at.into());
+        let severity = draft.severity.clone().unwrap_or(Severity::Info);
+        let quoted = |text: &str| Payload::of(text).unwrap_or_else(|_| Payload::null());
+        let members = format!(
+            "\"channel\":\"{}\",\"timestamp\":{},\"severity\":{},\"data\":{}",
+            draft.channel,
+            quoted(timestamp.as_str()).as_str(),
+            quoted(severity.as_str()).as_str(),
+            draft.data.as_str()
+        );
+        Arc::new(Self {
+            channel: draft.channel.clone(),
+            rank,
+            at,
+            subject: draft.subject.clone(),
+            depth: draft.depth,
+            members,
+        })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.members.len() + size_of::<Self>()
+    }
+
+    /// Returns the event as JSON, with its number in a subscription.
+    pub(super) fn to_json(&self, subscription: Option<&str>, seq: u64, dropped: u64) -> String {
+        let mut text = String::with_capacity(self.members.len() + 128);
+        text.push('{');
+        if let Some(id) = subscription {
+            let _ = write!(text, "\"subscription_id\":\"{id}\",");
+        }
+        let _ = write!(text, "{},\"_mgp\":{{\"seq\":{seq}", self.members);
+        if self.depth > 0 {
+            let _ = write!(text, ",\"depth\":{}", self.depth);
+        }
+        if dropped > 0 {
+            let _ = write!(text, ",\"dropped\":{dropped}");
+        }
+        if let Some(server) = self.subject.server.as_ref().filter(|_| self.subject.is_forwarded)
+            && let Ok(server) = Payload::of(server.as_str())
+        {
+            let _ = write!(text, ",\"server_id\":{}", server.as_str());
+        }
+        text.push_str("}}");
+        text
+    }
+}

@@ -1,0 +1,440 @@
+//! The hub: takes published events and hands them to the subscriptions that match.
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use mgp_types::mgp::{KernelEventsParams, KernelEventsResult, Severity};
+use mgp_types::service::{BoxFuture, Context, Principal, ServerId};
+use mgp_types::store::StoreError;
+use mgp_types::sync::RwLock;
+use mgp_types::{ErrorCode, Payload, RpcError};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::draft::{EventDraft, EventSubject, PublishedEvent};
+use super::journal::{EventStore, Journal};
+use super::pattern::Pattern;
+use super::recent::RecentEvents;
+use super::subscription::Subscription;
+use super::table::Table;
+
+/// The time that a publisher waits for subscribers that are behind.
+const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The maximum number of known channels.
+const MAX_CHANNELS: usize = 4_096;
+
+/// The channels, the subscriptions and the events they keep; a cheap handle (MGP §13).
+///
+/// A channel exists from its declaration or first event on. Each subscription keeps its last 1,024 events, up to
+/// 8 MiB, which are also the queue towards its subscriber.
+///
+/// ```
+/// use mgp_stream::{EventDraft, EventHub};
+/// use mgp_types::service::{Stack, mock};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let hub = EventHub::new();
+/// hub.declare("model.loaded", "A model was loaded");
+/// let mut client = mock::client(Stack::new(hub.router()));
+/// let answer = client.request("mgp/events/subscribe", r#"{"channels":["model.*"]}"#).await.unwrap();
+/// assert!(answer.as_str().contains(r#""subscribed":["model.loaded"]"#));
+/// hub.publish(EventDraft::new("model.loaded")).await.unwrap();
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct EventHub(pub(super) Arc<Hub>);
+
+/// The limits of an [`EventHub`]; beyond them a subscription fails with code 3001.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EventLimits {
+    /// The number of subscriptions of a connection or session. Default: 64.
+    pub per_scope: usize,
+    /// The number of subscriptions of a principal. Default: 1,024.
+    pub per_principal: usize,
+    /// The number of all subscriptions. Default: 65,536.
+    pub total: usize,
+}
+
+impl Default for EventLimits {
+    fn default() -> Self {
+        Self { per_scope: 64, per_principal: 1_024, total: 65_536 }
+    }
+}
+
+type Sees = dyn Fn(&Context, &EventSubject) -> bool + Send + Sync;
+
+pub(super) struct Hub {
+    pub(super) limits: EventLimits,
+    sees: Box<Sees>,
+    recent: Option<RecentEvents>,
+    /// The place of durable subscriptions, if there is one.
+    pub(super) journal: OnceLock<Arc<Journal>>,
+    pub(super) table: RwLock<Table>,
+}
+
+/// The end of a publication: the subscribers that read have room for more.
+///
+/// The event is published already; dropping this only means not to wait.
+#[must_use = "await it, so that a fast publisher does not overrun its subscribers"]
+pub struct Publishing(BoxFuture<'static, Result<(), RpcError>>);
+
+impl Future for Publishing {
+    type Output = Result<(), RpcError>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(task)
+    }
+}
+
+mgp_types::opaque_debug!(Publishing);
+mgp_types::opaque_debug!(EventHub);
+
+impl Default for EventHub {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl EventHub {
+    /// Creates a hub whose events every subscriber may see, except those of another owner.
+    #[must_use]
+    pub fn new() -> Self {
+        let sees = |cx: &Context, subject: &EventSubject| {
+            subject.owner.as_ref().is_none_or(|owner| *owner == cx.principal)
+        };
+        Self::with_limits(EventLimits::default(), sees)
+    }
+
+    /// Creates a hub with limits, and a function that decides whether a subscriber may see an event or channel.
+    ///
+    /// The function is called when an event is published and again when it is sent; it must not wait.
+    #[must_use]
+    pub fn with_limits(
+        limits: EventLimits,
+        sees: impl Fn(&Context, &EventSubject) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::build(limits, Box::new(sees), None)
+    }
+
+    /// Creates a hub as [`with_limits`](Self::with_limits), which also keeps the last events for operators.
+    #[must_use]
+    pub fn with_recent(
+        limits: EventLimits,
+        sees: impl Fn(&Context, &EventSubject) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::build(limits, Box::new(sees), Some(RecentEvents::default()))
+    }
+
+    fn build(limits: EventLimits, sees: Box<Sees>, recent: Option<RecentEvents>) -> Self {
+        Self(Arc::new(Hub {
+            limits,
+            sees,
+            recent,
+            journal: OnceLock::new(),
+            table: RwLock::default(),
+        }))
+    }
+
+    /// Returns the last events, without a check of access; empty unless the hub was created with
+    /// [`with_recent`](Self::with_recent).
+    ///
+    /// # Errors
+    /// −32602 if the channel or the time is not valid.
+    pub fn recent(&self, params: &KernelEventsParams) -> Result<KernelEventsResult, RpcError> {
+        self.0
+            .recent
+            .as_ref()
+            .map_or_else(|| Ok(KernelEventsResult::new(0_u64)), |all| all.query(params))
+    }
+
+    // === Publishing ===
+
+    /// Declares a channel of this server.
+    pub fn declare(&self, channel: impl Into<String>, description: impl Into<String>) {
+        let key = (channel.into(), None);
+        self.0.add_channels([(key, Some(description.into()))]);
+    }
+
+    /// Sets the channels of a server behind this one.
+    pub fn set_channels<S: Into<String>>(
+        &self,
+        server: &ServerId,
+        channels: impl IntoIterator<Item = S>,
+    ) {
+        let owner = Some(server.clone());
+        self.0.table.write().channels.retain(|(_, other), _| *other != owner);
+        self.0.add_channels(
+            channels.into_iter().map(|channel| ((channel.into(), owner.clone()), None)),
+        );
+    }
+
+    /// Publishes an event. The event is handed over before this returns; the future waits until it is stored for
+    /// durable subscriptions, and until subscribers that read have room for more, at most a quarter of a second.
+    ///
+    /// # Errors
+    /// −32602 if the channel has no valid name, the data is too large, or more than 10 events caused each other; 3001
+    /// or 3003 if it cannot be stored.
+    pub fn publish(&self, draft: EventDraft) -> Publishing {
+        let behind = match self.0.publish(&draft) {
+            Err(error) => return Publishing(Box::pin(std::future::ready(Err(error)))),
+            Ok(behind) => behind,
+        };
+        let storing = self.storing();
+        if behind.is_empty() && storing.is_none() {
+            return Publishing(Box::pin(std::future::ready(Ok(()))));
+        }
+        Publishing(Box::pin(async move {
+            if let Some((journal, row)) = storing {
+                journal.wait_stored(row).await?;
+            }
+            let deadline = Instant::now() + ROOM_TIMEOUT;
+            for subscription in behind {
+                subscription.wait_for_room(deadline).await;
+            }
+            Ok(())
+        }))
+    }
+
+    /// Waits until all events that were published are stored for durable subscriptions.
+    ///
+    /// # Errors
+    /// 3003 if that takes too long.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub async fn flush(&self) -> Result<(), RpcError> {
+        match self.storing() {
+            Some((journal, row)) => journal.wait_stored(row).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether events wait to be stored.
+    #[must_use]
+    pub fn is_storing(&self) -> bool {
+        self.storing().is_some()
+    }
+
+    fn storing(&self) -> Option<(Arc<Journal>, u64)> {
+        let journal = self.0.journal.get()?;
+        Some((Arc::clone(journal), journal.unstored()?))
+    }
+
+    /// Keeps durable subscriptions in a store, and restores those that it has. Only the first call has an effect.
+    ///
+    /// # Errors
+    /// The error of the store.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, there are no durable subscriptions.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn keep_in(&self, store: Arc<dyn EventStore>) -> Result<(), StoreError> {
+        let stored = store.load().await?;
+        if self.0.journal.set(Arc::new(Journal::new(store))).is_err() {
+            return Ok(());
+        }
+        let mut table = self.0.table.write();
+        for one in stored {
+            let restored = Subscription::from_stored(&one);
+            let inserted =
+                restored.and_then(|restored| table.insert(&self.0.limits, &Arc::new(restored)));
+            if let Err(error) = inserted {
+                tracing::warn!(subscription = one.id, %error, "durable subscription dropped");
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps durable subscriptions in a database, which other parts of the program may share; see
+    /// [`keep_in`](Self::keep_in).
+    ///
+    /// # Errors
+    /// The error of the store.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, there are no durable subscriptions.
+    #[cfg(feature = "sqlite")]
+    pub async fn keep_in_db(&self, db: mgp_types::store::Db) -> Result<(), StoreError> {
+        self.keep_in(Arc::new(super::sqlite::SqliteEvents::open(db).await?)).await
+    }
+
+    /// Publishes an event with a severity and data.
+    ///
+    /// # Errors
+    /// See [`publish`](Self::publish); −32603 if the data cannot be written as JSON.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the event is published all the same.
+    pub async fn emit<T: Serialize + ?Sized>(
+        &self,
+        channel: &str,
+        severity: Severity,
+        data: &T,
+    ) -> Result<(), RpcError> {
+        let data = Payload::of(data)?;
+        self.publish(EventDraft::new(channel).severity(severity).payload(data)).await
+    }
+
+    /// Returns the number of subscriptions.
+    #[must_use]
+    pub fn subscriptions(&self) -> usize {
+        self.0.table.read().len()
+    }
+}
+
+impl Hub {
+    pub(super) fn sees(&self, cx: &Context, subject: &EventSubject) -> bool {
+        (self.sees)(cx, subject)
+    }
+
+    /// Returns whether a caller sees the channels of a server behind this one; those of this one are public.
+    pub(super) fn sees_channel(&self, cx: &Context, server: Option<&ServerId>) -> bool {
+        server.is_none_or(|server| {
+            let subject = EventSubject {
+                server: Some(server.clone()),
+                is_forwarded: true,
+                ..EventSubject::default()
+            };
+            self.sees(cx, &subject)
+        })
+    }
+
+    fn add_channels(
+        &self,
+        channels: impl IntoIterator<Item = ((String, Option<ServerId>), Option<String>)>,
+    ) {
+        let mut table = self.table.write();
+        for (key, description) in channels {
+            if table.channels.len() < MAX_CHANNELS && super::pattern::is_name(&key.0) {
+                table.channels.insert(key, description);
+            }
+        }
+    }
+
+    /// Hands an event to the subscriptions that match; returns those whose subscribers are behind.
+    fn publish(self: &Arc<Self>, draft: &EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
+        draft.check()?;
+        let rank = draft.rank();
+        let mut behind = Vec::new();
+        let (mut event, mut refusal) = (None, None);
+        if let Some(recent) = &self.recent {
+            recent.push(event.get_or_insert_with(|| PublishedEvent::new(draft, rank)));
+        }
+        let is_known = {
+            let table = self.table.read();
+            table.each_match(&draft.channel, rank, |subscription| {
+                let event = event.get_or_insert_with(|| PublishedEvent::new(draft, rank));
+                match self.journal.get().filter(|_| subscription.is_durable) {
+                    Some(journal) => {
+                        refusal =
+                            journal.append(self, subscription, event).err().or(refusal.take());
+                    }
+                    None if subscription.push(self, event) => behind.push(Arc::clone(subscription)),
+                    None => {}
+                }
+            });
+            let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
+            table.channels.contains_key(&(draft.channel.clone(), origin))
+        };
+        if !is_known {
+            let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
+            self.add_channels([((draft.channel.clone(), origin), None)]);
+        }
+        refusal.map_or(Ok(behind), Err)
+    }
+
+    /// Returns stored events of a durable subscription.
+    pub(super) async fn read_stored(
+        &self,
+        id: &str,
+        after: u64,
+        until: u64,
+        max: usize,
+    ) -> Result<Vec<(u64, Arc<PublishedEvent>)>, StoreError> {
+        let journal = self.journal.get().ok_or(StoreError::NotLoaded)?;
+        let rows = journal.store.read(id, after, until, max).await?;
+        let read = |(seq, text): (u64, String)| Some((seq, PublishedEvent::from_stored(&text)?));
+        Ok(rows.into_iter().filter_map(read).collect())
+    }
+
+    /// Splits requested channels into known ones that match, and those that match none yet.
+    pub(super) fn known_channels(
+        &self,
+        table: &Table,
+        cx: &Context,
+        requested: &[String],
+    ) -> Result<(Vec<String>, Vec<String>), RpcError> {
+        let visible: Vec<&str> = table
+            .channels
+            .keys()
+            .filter(|(_, server)| self.sees_channel(cx, server.as_ref()))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let (mut known, mut unknown) = (std::collections::BTreeSet::new(), Vec::new());
+        for text in requested {
+            let pattern = Pattern::parse(text)?;
+            let before = known.len();
+            let matching = visible.iter().filter(|name| pattern.matches(name));
+            let mut any = false;
+            for name in matching {
+                any = true;
+                known.insert((*name).to_owned());
+            }
+            if !any && before == known.len() && !unknown.contains(text) {
+                unknown.push(text.clone());
+            }
+        }
+        Ok((known.into_iter().collect(), unknown))
+    }
+
+    /// Returns a subscription of a principal; those of others do not exist for it.
+    pub(super) fn find(
+        &self,
+        principal: &Principal,
+        id: &str,
+    ) -> Result<Arc<Subscription>, RpcError> {
+        let table = self.table.read();
+        let is_own = |found: &&Arc<Subscription>| {
+            found.principal() == principal && !found.is_expired(Instant::now())
+        };
+        let found = table.get(id).filter(is_own);
+        found.cloned().ok_or_else(|| {
+            let id = mgp_types::clip(id, 64);
+            RpcError::new(
+                ErrorCode::INVALID_PARAMS,
+                format!("there is no subscription `{id}`; it may have ended, so subscribe again"),
+            )
+        })
+    }
+
+    pub(super) fn insert(&self, new: &Arc<Subscription>) -> Result<(), RpcError> {
+        self.table.write().insert(&self.limits, new)
+    }
+
+    pub(super) fn remove(&self, id: &str) -> Option<Arc<Subscription>> {
+        let removed = self.table.write().remove(id)?;
+        removed.end();
+        Some(removed)
+    }
+
+    pub(super) fn remove_expired(&self, table: &mut Table) {
+        // Only a full table is worth the search, or one whose size is a multiple of a small number.
+        if table.len() % 64 != 0 && table.len() < self.limits.total {
+            return;
+        }
+        let now = Instant::now();
+        let expired: Vec<_> =
+            table.all().filter(|one| one.is_expired(now)).map(|one| one.id().to_owned()).collect();
+        for id in expired {
+            if let Some(expired) = table.remove(&id) {
+                expired.end();
+            }
+        }
+    }
+}

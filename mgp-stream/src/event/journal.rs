@@ -1,0 +1,218 @@
+//! Durable subscriptions: their events are stored before the publication completes, and sent only after that.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mgp_types::service::BoxFuture;
+use mgp_types::store::StoreError;
+use mgp_types::sync::Mutex;
+use mgp_types::{Backoff, ErrorCode, RpcError};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::draft::PublishedEvent;
+use super::hub::Hub;
+use super::subscription::Subscription;
+
+/// The maximum number of events that wait to be stored; beyond it a publication fails.
+const MAX_PENDING: usize = 65_536;
+
+/// The maximum number of events that are stored together.
+const MAX_BATCH: usize = 4_096;
+
+/// The time that a publisher waits until its event is stored.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The delays between attempts to store.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// A place for durable subscriptions and their events.
+// Not `async`: an operation is queued when its method is called, so that operations keep their order.
+pub trait EventStore: Send + Sync {
+    /// Returns all subscriptions; those that no client used for a month are removed first.
+    ///
+    /// # Errors
+    /// The error of the store.
+    fn load(&self) -> BoxFuture<'static, Result<Vec<StoredSubscription>, StoreError>>;
+
+    /// Adds or replaces a subscription.
+    ///
+    /// # Errors
+    /// The error of the store.
+    fn put(&self, subscription: StoredSubscription) -> BoxFuture<'static, Result<(), StoreError>>;
+
+    /// Removes a subscription with its events.
+    ///
+    /// # Errors
+    /// The error of the store.
+    fn remove(&self, id: &str) -> BoxFuture<'static, Result<(), StoreError>>;
+
+    /// Adds events, all or none.
+    ///
+    /// # Errors
+    /// The error of the store.
+    fn append(&self, events: Vec<StoredEvent>) -> BoxFuture<'static, Result<(), StoreError>>;
+
+    /// Returns up to `max` events of a subscription with numbers after `after`, up to `until`.
+    ///
+    /// # Errors
+    /// The error of the store.
+    fn read(
+        &self,
+        id: &str,
+        after: u64,
+        until: u64,
+        max: usize,
+    ) -> BoxFuture<'static, Result<Vec<(u64, String)>, StoreError>>;
+}
+
+/// A subscription in an [`EventStore`].
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StoredSubscription {
+    /// The id.
+    pub id: String,
+    /// The owner, patterns and lowest severity, as JSON.
+    pub terms: String,
+    /// The number of the next event.
+    pub next_seq: u64,
+    /// The sizes of the stored events, oldest first; they have consecutive numbers.
+    pub sizes: Vec<u32>,
+    /// The last event that a consumer in this process has processed.
+    pub cursor: u64,
+}
+
+/// An event in an [`EventStore`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoredEvent {
+    /// The subscription.
+    pub subscription: String,
+    /// The number.
+    pub seq: u64,
+    /// The event as JSON.
+    pub event: String,
+    /// The number of the oldest event to keep; older ones are removed.
+    pub oldest: u64,
+}
+
+/// The queue towards the store.
+pub(super) struct Journal {
+    pub(super) store: Arc<dyn EventStore>,
+    pending: Mutex<Pending>,
+    /// The number of the last row that was stored.
+    stored: watch::Sender<u64>,
+    runtime: Handle,
+}
+
+#[derive(Default)]
+struct Pending {
+    rows: Vec<Row>,
+    /// The number of the last row.
+    newest: u64,
+    is_writing: bool,
+}
+
+struct Row {
+    subscription: Arc<Subscription>,
+    seq: u64,
+    event: Arc<PublishedEvent>,
+    oldest: u64,
+}
+
+impl Journal {
+    pub(super) fn new(store: Arc<dyn EventStore>) -> Self {
+        let (pending, stored) = (Mutex::default(), watch::Sender::new(0));
+        Self { store, pending, stored, runtime: Handle::current() }
+    }
+
+    /// Adds an event for a subscription, if its owner may see it.
+    pub(super) fn append(
+        self: &Arc<Self>,
+        hub: &Arc<Hub>,
+        subscription: &Arc<Subscription>,
+        event: &Arc<PublishedEvent>,
+    ) -> Result<(), RpcError> {
+        let mut pending = self.pending.lock();
+        if pending.rows.len() >= MAX_PENDING {
+            let message = "too many events wait to be stored; publish more slowly";
+            return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
+        }
+        // Numbered under the lock, so that events are stored in the order of their numbers.
+        let Some((seq, oldest)) = subscription.number(hub, event) else { return Ok(()) };
+        let (subscription, event) = (Arc::clone(subscription), Arc::clone(event));
+        pending.rows.push(Row { subscription, seq, event, oldest });
+        pending.newest += 1;
+        if !pending.is_writing {
+            pending.is_writing = true;
+            self.runtime.spawn(Arc::clone(self).write_all(Arc::downgrade(hub)));
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the newest row, or `None` if all rows are stored.
+    pub(super) fn unstored(&self) -> Option<u64> {
+        let pending = self.pending.lock();
+        (*self.stored.borrow() < pending.newest).then_some(pending.newest)
+    }
+
+    /// Waits until a row is stored.
+    pub(super) async fn wait_stored(&self, row: u64) -> Result<(), RpcError> {
+        let mut stored = self.stored.subscribe();
+        let waiting = stored.wait_for(|stored| *stored >= row);
+        match tokio::time::timeout(STORE_TIMEOUT, waiting).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(StoreError::Timeout(STORE_TIMEOUT).into()),
+        }
+    }
+
+    async fn write_all(self: Arc<Self>, hub: Weak<Hub>) {
+        while let Some((rows, last)) = self.take() {
+            if !self.write(&rows).await {
+                return;
+            }
+            self.stored.send_replace(last);
+            let Some(hub) = hub.upgrade() else { continue };
+            for row in &rows {
+                row.subscription.stored(&hub, row.seq);
+            }
+        }
+    }
+
+    fn take(&self) -> Option<(Vec<Row>, u64)> {
+        let mut pending = self.pending.lock();
+        if pending.rows.is_empty() {
+            pending.is_writing = false;
+            return None;
+        }
+        let count = pending.rows.len().min(MAX_BATCH);
+        let rows: Vec<_> = pending.rows.drain(..count).collect();
+        let last = pending.newest - pending.rows.len() as u64;
+        Some((rows, last))
+    }
+
+    /// Stores rows, however often it takes; returns `false` if the store was closed.
+    async fn write(&self, rows: &[Row]) -> bool {
+        let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
+        loop {
+            let events = rows.iter().map(|row| StoredEvent {
+                subscription: row.subscription.id().to_owned(),
+                seq: row.seq,
+                event: row.event.to_stored(),
+                oldest: row.oldest,
+            });
+            match self.store.append(events.collect()).await {
+                Ok(()) => return true,
+                Err(StoreError::Closed) => {
+                    tracing::debug!("store closed; events of durable subscriptions are not stored");
+                    return false;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "retry: events of durable subscriptions are not stored yet");
+                    tokio::time::sleep(backoff.next_delay()).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Events: channels, subscriptions and replay (MGP §13.2, §13.3, §13.5).
+
+mod draft;
+mod hub;
+mod journal;
+mod pattern;
+mod reader;
+mod recent;
+mod router;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod stored;
+mod subscribe;
+mod subscription;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use draft::{EventDraft, EventSubject};
+pub use hub::{EventHub, EventLimits, Publishing};
+pub use journal::{EventStore, StoredEvent, StoredSubscription};
+pub use reader::{EventReader, ReadEvent};
+pub use subscribe::AttachedEvents;

@@ -1,0 +1,91 @@
+//! The last events of all channels, for operators.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mgp_types::mgp::{KernelEventsParams, KernelEventsResult, Severity};
+use mgp_types::sync::Mutex;
+use mgp_types::{Payload, RpcError};
+
+use super::draft::PublishedEvent;
+use super::pattern::Pattern;
+
+/// The number of events that are kept, if they are not too large.
+const MAX_RECENT: usize = 4_096;
+
+/// The maximum size of the kept events, in bytes.
+const MAX_RECENT_BYTES: usize = 8 * 1024 * 1024;
+
+/// The number of events in an answer if the caller sets no limit, and the maximum.
+const DEFAULT_LIMIT: u64 = 100;
+const MAX_LIMIT: u64 = 1_000;
+
+#[derive(Default)]
+pub(super) struct RecentEvents(Mutex<Recent>);
+
+#[derive(Default)]
+struct Recent {
+    events: VecDeque<Arc<PublishedEvent>>,
+    bytes: usize,
+    /// The number of the newest event, from 1.
+    newest: u64,
+}
+
+impl RecentEvents {
+    pub(super) fn push(&self, event: &Arc<PublishedEvent>) {
+        let mut recent = self.0.lock();
+        recent.events.push_back(Arc::clone(event));
+        recent.bytes += event.bytes();
+        recent.newest += 1;
+        while recent.events.len() > MAX_RECENT || recent.bytes > MAX_RECENT_BYTES {
+            let oldest = recent.events.pop_front();
+            recent.bytes -= oldest.map_or(0, |oldest| oldest.bytes());
+        }
+    }
+
+    pub(super) fn query(
+        &self,
+        params: &KernelEventsParams,
+    ) -> Result<KernelEventsResult, RpcError> {
+        let pattern = params.channel.as_deref().map_or(Ok(Pattern::All), Pattern::parse)?;
+        let rank = params.min_severity.as_ref().map_or(0, Severity::rank);
+        let since = match &params.since {
+            None => None,
+            Some(time) => Some(time.to_system_time().ok_or_else(|| {
+                RpcError::invalid_params(format!(
+                    "`{time}` is not a valid time; use RFC 3339, e.g. 2026-07-28T12:00:00Z"
+                ))
+            })?),
+        };
+        let limit = params.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let matches = |event: &PublishedEvent| {
+            pattern.matches(&event.channel)
+                && event.rank >= rank
+                && since.is_none_or(|since| event.at >= since)
+        };
+        let recent = self.0.lock();
+        let first = recent.newest + 1 - recent.events.len() as u64;
+        let numbered = (first..).zip(&recent.events);
+        let mut result = KernelEventsResult::new(recent.newest);
+        let found: Vec<_> = match params.after {
+            Some(after) => {
+                result.dropped = Some((first - 1).saturating_sub(after)).filter(|lost| *lost > 0);
+                let later = numbered.filter(|(number, event)| *number > after && matches(event));
+                later.take(limit).collect()
+            }
+            None => {
+                let all: Vec<_> = numbered.filter(|(_, event)| matches(event)).collect();
+                all[all.len().saturating_sub(limit)..].to_vec()
+            }
+        };
+        if params.after.is_some() && found.len() == limit {
+            result.next = found.last().map_or(recent.newest, |(number, _)| *number);
+        }
+        let text = |(number, event): (u64, &Arc<PublishedEvent>)| {
+            Payload::from_trusted(event.to_json(None, number, 0))
+        };
+        result.events = found.into_iter().map(text).collect();
+        Ok(result)
+    }
+}

@@ -1,0 +1,115 @@
+//! Events and the terms of subscriptions as JSON for a store.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mgp_types::RpcError;
+use mgp_types::service::{AgentId, Authority, Principal};
+use serde::{Deserialize, Serialize};
+
+use super::draft::{EventSubject, PublishedEvent};
+use super::pattern::Pattern;
+
+#[derive(Deserialize, Serialize)]
+struct StoredPrincipal {
+    tenant: String,
+    subject: String,
+    agent: Option<String>,
+    is_operator: bool,
+}
+
+/// The owner, patterns and lowest severity of a subscription.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Terms {
+    principal: StoredPrincipal,
+    patterns: Vec<String>,
+    pub(super) rank: u8,
+}
+
+#[derive(Deserialize, Serialize)]
+struct StoredForm {
+    channel: String,
+    rank: u8,
+    at_ms: u64,
+    depth: u32,
+    members: String,
+    server: Option<String>,
+    tool: Option<String>,
+    tenant: Option<String>,
+    owner: Option<StoredPrincipal>,
+    is_forwarded: bool,
+}
+
+impl StoredPrincipal {
+    fn new(principal: &Principal) -> Self {
+        Self {
+            tenant: principal.tenant().to_string(),
+            subject: principal.subject().to_string(),
+            agent: principal.as_agent().map(AgentId::to_string),
+            is_operator: principal.authority() == Authority::Operator,
+        }
+    }
+
+    fn to_principal(&self) -> Principal {
+        let mut principal = Principal::new(self.tenant.as_str(), self.subject.as_str());
+        if let Some(agent) = &self.agent {
+            principal = principal.agent(agent.as_str());
+        }
+        if self.is_operator { principal.operator() } else { principal }
+    }
+}
+
+impl Terms {
+    pub(super) fn to_json(principal: &Principal, patterns: &[Pattern], rank: u8) -> String {
+        let principal = StoredPrincipal::new(principal);
+        let patterns = patterns.iter().map(Pattern::to_text).collect();
+        // Encoding texts and a number cannot fail.
+        serde_json::to_string(&Self { principal, patterns, rank }).unwrap_or_default()
+    }
+
+    pub(super) fn read(terms: &str) -> Result<(Principal, Vec<Pattern>, u8), RpcError> {
+        let terms: Self = serde_json::from_str(terms).map_err(RpcError::parse)?;
+        let patterns = Pattern::parse_all(&terms.patterns)?;
+        Ok((terms.principal.to_principal(), patterns, terms.rank))
+    }
+}
+
+impl PublishedEvent {
+    pub(super) fn to_stored(&self) -> String {
+        let since = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let EventSubject { server, tool, tenant, owner, is_forwarded } = &self.subject;
+        let form = StoredForm {
+            channel: self.channel.clone(),
+            rank: self.rank,
+            at_ms: mgp_types::millis(since),
+            depth: self.depth,
+            members: self.members.clone(),
+            server: server.as_ref().map(ToString::to_string),
+            tool: tool.clone(),
+            tenant: tenant.as_ref().map(ToString::to_string),
+            owner: owner.as_ref().map(StoredPrincipal::new),
+            is_forwarded: *is_forwarded,
+        };
+        // Encoding texts and numbers cannot fail.
+        serde_json::to_string(&form).unwrap_or_default()
+    }
+
+    pub(super) fn from_stored(text: &str) -> Option<Arc<Self>> {
+        let form: StoredForm = serde_json::from_str(text).ok()?;
+        let subject = EventSubject {
+            server: form.server.map(Into::into),
+            tool: form.tool,
+            tenant: form.tenant.map(Into::into),
+            owner: form.owner.map(|owner| owner.to_principal()),
+            is_forwarded: form.is_forwarded,
+        };
+        Some(Arc::new(Self {
+            channel: form.channel,
+            rank: form.rank,
+            at: SystemTime::UNIX_EPOCH + Duration::from_millis(form.at_ms),
+            subject,
+            depth: form.depth,
+            members: form.members,
+        }))
+    }
+}

@@ -1,0 +1,257 @@
+//! Requests of subscribers to the hub: subscriptions, streams and replays.
+
+use std::sync::Arc;
+
+use mgp_types::mcp::Era;
+use mgp_types::mgp::{
+    EventAttachment, EventChannel, EventsReplayParams, EventsReplayResult, Extension, Severity,
+    SubscribeEventsParams, SubscribeEventsResult, UnsubscribeResult,
+};
+use mgp_types::service::{CallKey, Context, Principal, ScopeKind};
+use mgp_types::{ErrorCode, Payload, RpcError, random_name};
+use tokio::runtime::Handle;
+
+use super::EventHub;
+use super::pattern::Pattern;
+use super::subscription::{Subscription, Target};
+
+/// The maximum number of durable subscriptions of a principal.
+const MAX_DURABLE: usize = 16;
+
+/// The maximum number of channels in a request.
+const MAX_REQUESTED: usize = 64;
+
+/// The number of events in an answer if the caller sets no limit, and the maximum.
+const DEFAULT_REPLAY: u64 = 100;
+const MAX_REPLAY: u64 = 1_000;
+
+/// The size limit for a replay, which is one line on the wire; a full one has `has_more`.
+const MAX_REPLAY_BYTES: usize = 512 * 1024;
+
+/// A stream that carries the events of subscriptions; they are detached when it is dropped.
+#[must_use = "subscriptions are detached when it is dropped"]
+pub struct AttachedEvents {
+    key: CallKey,
+    subscriptions: Vec<Arc<Subscription>>,
+}
+
+mgp_types::opaque_debug!(AttachedEvents);
+
+impl Drop for AttachedEvents {
+    fn drop(&mut self) {
+        for subscription in &self.subscriptions {
+            subscription.detach(self.key);
+        }
+    }
+}
+
+impl EventHub {
+    /// Subscribes the caller of a request, or continues a subscription of the same principal.
+    pub(super) async fn subscribe(
+        &self,
+        cx: &Context,
+        params: &SubscribeEventsParams,
+    ) -> Result<SubscribeEventsResult, RpcError> {
+        if let Some(id) = &params.subscription_id {
+            return self.resume(cx, id, params.after_seq);
+        }
+        let is_durable = params.durable == Some(true);
+        let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
+        check_filter(params)?;
+        if params.channels.is_empty() || params.channels.len() > MAX_REQUESTED {
+            return Err(RpcError::invalid_params(format!(
+                "name 1 to {MAX_REQUESTED} channels; `mgp/events/channels` lists them"
+            )));
+        }
+        let patterns = Pattern::parse_all(&params.channels)?;
+        let id = format!("sub-{}", random_name()?);
+        let rank = min.map_or(0, Severity::rank);
+        let subscription = Arc::new(Subscription::new(id.clone(), cx, patterns, rank, is_durable));
+        if is_durable {
+            self.store(cx, &subscription).await?;
+        }
+        let (subscribed, unsupported) = {
+            let mut table = self.0.table.write();
+            self.0.remove_expired(&mut table);
+            table.insert(&self.0.limits, &subscription)?;
+            self.0.known_channels(&table, cx, &params.channels)?
+        };
+        if subscription.scope_id().is_some() {
+            let (hub, id) = (Arc::downgrade(&self.0), id.clone());
+            let end = move || {
+                if let Some(hub) = hub.upgrade() {
+                    hub.remove(&id);
+                }
+            };
+            cx.scope.on_end(end).keep();
+        }
+        self.attach_session(cx, &subscription, None);
+        let mut result = SubscribeEventsResult::new(subscribed, id);
+        result.unsupported = unsupported;
+        Ok(result)
+    }
+
+    /// Stores a new durable subscription, unless its principal has too many.
+    pub(super) async fn store(&self, cx: &Context, new: &Subscription) -> Result<(), RpcError> {
+        let journal = self.0.journal.get().ok_or_else(|| {
+            RpcError::invalid_params(
+                "this server keeps no events of absent subscribers; omit `durable`",
+            )
+        })?;
+        let is_own = |one: &&Arc<Subscription>| one.is_durable && *one.principal() == cx.principal;
+        if self.0.table.read().all().filter(is_own).count() >= MAX_DURABLE {
+            return Err(RpcError::new(
+                ErrorCode::RESOURCE_EXHAUSTED,
+                format!(
+                    "a caller may have {MAX_DURABLE} durable subscriptions; unsubscribe from another one first"
+                ),
+            ));
+        }
+        Ok(journal.store.put(new.to_stored()).await?)
+    }
+
+    /// Continues a subscription of the same principal on another connection.
+    fn resume(
+        &self,
+        cx: &Context,
+        id: &str,
+        after: Option<u64>,
+    ) -> Result<SubscribeEventsResult, RpcError> {
+        let subscription = self.0.find(&cx.principal, id)?;
+        let lost = self.attach_session(cx, &subscription, after);
+        let patterns: Vec<_> = subscription.patterns().iter().map(Pattern::to_text).collect();
+        let (subscribed, unsupported) =
+            self.0.known_channels(&self.0.table.read(), cx, &patterns)?;
+        let mut result = SubscribeEventsResult::new(subscribed, id);
+        result.unsupported = unsupported;
+        result.truncated = lost.then_some(true);
+        Ok(result)
+    }
+
+    /// Sends events to a legacy client that negotiated them. A modern client opens a stream; a client without MGP
+    /// replays them.
+    fn attach_session(
+        &self,
+        cx: &Context,
+        subscription: &Arc<Subscription>,
+        after: Option<u64>,
+    ) -> bool {
+        let is_session = matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
+        if !is_session || cx.caller.era != Era::Legacy || !cx.caller.has(Extension::Events) {
+            return false;
+        }
+        let target = Target {
+            key: CallKey::next(),
+            cx: cx.clone(),
+            stream: None,
+            runtime: Handle::current(),
+        };
+        subscription.attach(&self.0, target, after)
+    }
+
+    /// Sends the events of subscriptions on the stream of a call; `id` is the id of the stream, which each
+    /// notification repeats.
+    ///
+    /// # Errors
+    /// −32602 if the caller has no such subscription.
+    pub fn attach(
+        &self,
+        cx: &Context,
+        id: &Payload,
+        attachments: &[EventAttachment],
+    ) -> Result<AttachedEvents, RpcError> {
+        let found = attachments.iter().map(|one| self.0.find(&cx.principal, &one.subscription_id));
+        let subscriptions = found.collect::<Result<Vec<_>, _>>()?;
+        for (subscription, attachment) in subscriptions.iter().zip(attachments) {
+            let target = Target {
+                key: cx.key,
+                cx: cx.clone(),
+                stream: Some(id.clone()),
+                runtime: Handle::current(),
+            };
+            subscription.attach(&self.0, target, attachment.after_seq);
+        }
+        Ok(AttachedEvents { key: cx.key, subscriptions })
+    }
+
+    /// Ends a subscription of the caller. After the answer no event of it is sent.
+    pub(super) async fn unsubscribe(&self, principal: &Principal, id: String) -> UnsubscribeResult {
+        let removed = match self.0.find(principal, &id) {
+            Ok(_) => self.0.remove(&id),
+            Err(_) => None,
+        };
+        if let Some(subscription) = &removed {
+            subscription.wait_idle().await;
+            if let Some(journal) = self.0.journal.get().filter(|_| subscription.is_durable)
+                && let Err(error) = journal.store.remove(&id).await
+            {
+                tracing::warn!(%error, "durable subscription not removed from the store");
+            }
+        }
+        UnsubscribeResult::new(id, removed.is_some())
+    }
+
+    pub(super) async fn replay(
+        &self,
+        cx: &Context,
+        params: EventsReplayParams,
+    ) -> Result<EventsReplayResult, RpcError> {
+        let subscription = self.0.find(&cx.principal, &params.subscription_id)?;
+        let limit = params.limit.unwrap_or(DEFAULT_REPLAY).clamp(1, MAX_REPLAY);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let after = params.after_seq.unwrap_or(0);
+        let mut replayed = if subscription.is_durable {
+            subscription.replay_stored(&self.0, after, limit).await?
+        } else {
+            subscription.replay(after, limit)
+        };
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        for (seq, event) in replayed.events {
+            if bytes + event.members.len() > MAX_REPLAY_BYTES && !events.is_empty() {
+                replayed.has_more = true;
+                break;
+            }
+            bytes += event.members.len();
+            if self.0.sees(cx, &event.subject) {
+                events.push(Payload::from_trusted(event.to_json(None, seq, 0)));
+            }
+        }
+        let mut result = EventsReplayResult::new(params.subscription_id, events, replayed.has_more);
+        result.truncated = replayed.truncated.then_some(true);
+        Ok(result)
+    }
+
+    /// Returns the channels that a caller may subscribe to.
+    pub(super) fn channels(&self, cx: &Context) -> Vec<EventChannel> {
+        let table = self.0.table.read();
+        let visible = table
+            .channels
+            .iter()
+            .filter(|((_, server), _)| self.0.sees_channel(cx, server.as_ref()));
+        let described = visible.map(|((name, server), description)| {
+            let mut channel = EventChannel::new(name.clone());
+            channel.description.clone_from(description);
+            channel.server_id = server.as_ref().map(ToString::to_string);
+            channel
+        });
+        described.collect()
+    }
+}
+
+/// Refuses unknown members of the filter, which would otherwise let unwanted events through.
+fn check_filter(params: &SubscribeEventsParams) -> Result<(), RpcError> {
+    let Some(filter) = &params.filter else { return Ok(()) };
+    if let Some((name, _)) = filter.extra.iter().next() {
+        let name = mgp_types::clip(name, 64);
+        return Err(RpcError::invalid_params(format!(
+            "unknown member `{name}` of `filter`; known: min_severity"
+        )));
+    }
+    if let Some(Severity::Other(word)) = &filter.min_severity {
+        let word = mgp_types::clip(word, 64);
+        return Err(RpcError::invalid_params(format!(
+            "unknown severity `{word}`; known: info, warning, error"
+        )));
+    }
+    Ok(())
+}

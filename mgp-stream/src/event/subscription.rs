@@ -1,0 +1,511 @@
+//! One subscription: the events it keeps, and the task that sends them to the subscriber.
+//!
+//! The last events are kept for replays, and are also the queue of the sending task. If the subscriber reads too
+//! slowly, the oldest unsent ones are dropped and counted in the next notification.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mgp_types::mcp::key;
+use mgp_types::method::{EventNotification, Notification as _};
+use mgp_types::service::{
+    Call, CallKey, Context, Method, Params, Peer, Principal, Scope, ScopeId, ScopeKind,
+};
+use mgp_types::sync::Mutex;
+use mgp_types::{Payload, RpcError};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::draft::PublishedEvent;
+use super::hub::Hub;
+use super::journal::StoredSubscription;
+use super::pattern::Pattern;
+use super::stored::Terms;
+
+/// The number of events that a subscription keeps, if they are not too large.
+pub(super) const MAX_KEPT: usize = 1_024;
+
+/// The maximum size of the events that a subscription keeps, in bytes.
+const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
+
+/// The number of unsent events from which on publishers wait for the subscriber.
+const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
+
+/// The number of events that a durable subscription keeps, and their maximum size in bytes.
+const MAX_STORED: usize = 10_000;
+const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
+
+/// The delay after the store could not be read.
+const READ_DELAY: Duration = Duration::from_secs(1);
+
+/// The time for which a subscription without a connection stays after its last use.
+pub(super) const LEASE: Duration = Duration::from_mins(5);
+
+/// The number of events that are taken for sending at a time.
+const BATCH: usize = 64;
+
+pub(super) struct Subscription {
+    id: String,
+    principal: Principal,
+    patterns: Vec<Pattern>,
+    rank: u8,
+    /// The connection or session with which the subscription ends.
+    scope: Option<Scope>,
+    pub(super) is_durable: bool,
+    state: Mutex<SubscriptionState>,
+    /// Notified when events were sent.
+    sent: Notify,
+    /// Notified when events were stored.
+    pub(super) changed: Notify,
+    /// Notified when the subscription has ended.
+    ended: Notify,
+    /// Held while an event is sent.
+    sending: tokio::sync::Mutex<()>,
+    /// `true` while the subscriber does not read, so that publishers do not wait for it.
+    is_stuck: AtomicBool,
+}
+
+struct SubscriptionState {
+    kept: VecDeque<Arc<PublishedEvent>>,
+    kept_bytes: usize,
+    /// The sizes of the stored events of a durable subscription, in place of `kept`.
+    sizes: VecDeque<u32>,
+    /// The last event that is stored.
+    stored: u64,
+    next_seq: u64,
+    /// The last event that was sent or dropped.
+    cursor: u64,
+    /// The context of the subscriber, by which access to each event is decided.
+    viewer: Context,
+    target: Option<Target>,
+    is_sending: bool,
+    is_ended: bool,
+    /// The end of the subscription if it belongs to no connection and is not used.
+    expires_at: Option<Instant>,
+}
+
+/// The place to which events are sent.
+#[derive(Clone)]
+pub(super) struct Target {
+    /// Identifies the target, so that a stream that ends detaches only itself.
+    pub(super) key: CallKey,
+    pub(super) cx: Context,
+    /// The id of the stream that carries the notifications; `None` for a legacy session.
+    pub(super) stream: Option<Payload>,
+    pub(super) runtime: Handle,
+}
+
+/// Events to send to a target, and how many before them were dropped.
+type Batch = (Target, Vec<(u64, Arc<PublishedEvent>)>, u64);
+
+/// The part of a subscription that a replay returns.
+pub(super) struct Replayed {
+    pub(super) events: Vec<(u64, Arc<PublishedEvent>)>,
+    pub(super) has_more: bool,
+    pub(super) truncated: bool,
+}
+
+impl Subscription {
+    pub(super) fn new(
+        id: String,
+        cx: &Context,
+        patterns: Vec<Pattern>,
+        rank: u8,
+        is_durable: bool,
+    ) -> Self {
+        let lasts = matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
+        let scope = (lasts && !is_durable).then(|| cx.scope.clone());
+        let expires_at = (!lasts || is_durable).then(|| Instant::now() + LEASE);
+        let state = SubscriptionState {
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            sizes: VecDeque::new(),
+            stored: 0,
+            next_seq: 1,
+            cursor: 0,
+            viewer: viewer(cx),
+            target: None,
+            is_sending: false,
+            is_ended: false,
+            expires_at,
+        };
+        Self {
+            id,
+            principal: cx.principal.clone(),
+            patterns,
+            rank,
+            scope,
+            is_durable,
+            state: Mutex::new(state),
+            sent: Notify::new(),
+            changed: Notify::new(),
+            ended: Notify::new(),
+            sending: tokio::sync::Mutex::default(),
+            is_stuck: AtomicBool::new(false),
+        }
+    }
+
+    /// Creates a subscription as it was stored, without a target.
+    pub(super) fn from_stored(stored: &StoredSubscription) -> Result<Self, RpcError> {
+        let (principal, patterns, rank) = Terms::read(&stored.terms)?;
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);
+        let mut new = Self::new(stored.id.clone(), &cx, patterns, rank, true);
+        let state = new.state.get_mut();
+        state.kept_bytes = stored.sizes.iter().map(|size| *size as usize).sum();
+        state.sizes = stored.sizes.iter().copied().collect();
+        (state.next_seq, state.stored) = (stored.next_seq, stored.next_seq - 1);
+        state.cursor = stored.cursor.min(state.stored);
+        Ok(new)
+    }
+
+    pub(super) fn to_stored(&self) -> StoredSubscription {
+        let state = self.state.lock();
+        StoredSubscription {
+            id: self.id.clone(),
+            terms: Terms::to_json(&self.principal, &self.patterns, self.rank),
+            next_seq: state.next_seq,
+            sizes: Vec::new(),
+            cursor: state.cursor,
+        }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    pub(super) fn patterns(&self) -> &[Pattern] {
+        &self.patterns
+    }
+
+    pub(super) fn rank(&self) -> u8 {
+        self.rank
+    }
+
+    pub(super) fn scope_id(&self) -> Option<ScopeId> {
+        self.scope.as_ref().map(Scope::id)
+    }
+
+    /// Returns whether the subscription is neither attached nor used any more.
+    pub(super) fn is_expired(&self, now: Instant) -> bool {
+        if self.is_durable {
+            return false;
+        }
+        let state = self.state.lock();
+        state.target.is_none() && state.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// Adds an event, if the subscriber may see it. Returns whether the subscriber is behind.
+    pub(super) fn push(self: &Arc<Self>, hub: &Arc<Hub>, event: &Arc<PublishedEvent>) -> bool {
+        let mut state = self.state.lock();
+        if state.is_ended || !hub.sees(&state.viewer, &event.subject) {
+            return false;
+        }
+        state.kept.push_back(Arc::clone(event));
+        state.kept_bytes += event.bytes();
+        state.next_seq += 1;
+        while state.kept.len() > MAX_KEPT
+            || (state.kept_bytes > MAX_KEPT_BYTES && state.kept.len() > 1)
+        {
+            let oldest = state.kept.pop_front();
+            state.kept_bytes -= oldest.map_or(0, |oldest| oldest.bytes());
+        }
+        self.start_sending(&mut state, hub);
+        state.target.is_some()
+            && state.next_seq - 1 - state.cursor >= HIGH_MARK
+            && !self.is_stuck.load(Ordering::Relaxed)
+    }
+
+    /// Numbers an event of a durable subscription, if the subscriber may see it; also returns the number of the oldest
+    /// event to keep.
+    pub(super) fn number(&self, hub: &Hub, event: &PublishedEvent) -> Option<(u64, u64)> {
+        let mut state = self.state.lock();
+        if state.is_ended || !hub.sees(&state.viewer, &event.subject) {
+            return None;
+        }
+        let size = u32::try_from(event.bytes()).unwrap_or(u32::MAX);
+        state.sizes.push_back(size);
+        state.kept_bytes += size as usize;
+        state.next_seq += 1;
+        while state.sizes.len() > MAX_STORED || state.kept_bytes > MAX_STORED_BYTES {
+            let oldest = state.sizes.pop_front();
+            state.kept_bytes -= oldest.unwrap_or_default() as usize;
+        }
+        Some((state.next_seq - 1, state.first()))
+    }
+
+    /// Records that an event is stored, so that it may be sent.
+    pub(super) fn stored(self: &Arc<Self>, hub: &Arc<Hub>, seq: u64) {
+        let mut state = self.state.lock();
+        state.stored = state.stored.max(seq);
+        self.start_sending(&mut state, hub);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    fn start_sending(self: &Arc<Self>, state: &mut SubscriptionState, hub: &Arc<Hub>) {
+        let Some(target) = state.target.as_ref().filter(|_| !state.is_sending) else { return };
+        let runtime = target.runtime.clone();
+        state.is_sending = true;
+        runtime.spawn(Arc::clone(self).send_all(Arc::clone(hub)));
+    }
+
+    /// Waits until the subscriber is no longer behind, until `deadline`; then it counts as stuck.
+    pub(super) async fn wait_for_room(&self, deadline: Instant) {
+        loop {
+            let sent = self.sent.notified();
+            if !self.is_behind() {
+                return;
+            }
+            if tokio::time::timeout_at(deadline, sent).await.is_err() {
+                if !self.is_stuck.swap(true, Ordering::Relaxed) {
+                    tracing::debug!(subscription = %self.id, "subscriber does not read; events are dropped");
+                }
+                return;
+            }
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        let state = self.state.lock();
+        state.target.is_some()
+            && !state.is_ended
+            && state.next_seq - 1 - state.cursor >= HIGH_MARK / 2
+            && !self.is_stuck.load(Ordering::Relaxed)
+    }
+
+    /// Sends the kept events until there are none left, or there is no target.
+    async fn send_all(self: Arc<Self>, hub: Arc<Hub>) {
+        loop {
+            let taken =
+                if self.is_durable { self.take_stored(&hub).await } else { self.take_batch() };
+            let Some((target, batch, mut dropped)) = taken else { break };
+            for (seq, event) in batch {
+                if !self.send(&hub, &target, seq, &event, dropped).await {
+                    return;
+                }
+                dropped = 0;
+            }
+            self.sent.notify_waiters();
+        }
+        self.sent.notify_waiters();
+    }
+
+    /// Sends an event; returns `false` if the target is gone.
+    async fn send(
+        &self,
+        hub: &Hub,
+        target: &Target,
+        seq: u64,
+        event: &Arc<PublishedEvent>,
+        dropped: u64,
+    ) -> bool {
+        let _sending = self.sending.lock().await;
+        {
+            let mut state = self.state.lock();
+            let is_current = state.target.as_ref().is_some_and(|current| current.key == target.key);
+            if state.is_ended || !is_current {
+                state.is_sending = false;
+                return false;
+            }
+            state.cursor = state.cursor.max(seq);
+            // Access may have been revoked since the event was published.
+            if !hub.sees(&state.viewer, &event.subject) {
+                return true;
+            }
+        }
+        let sent = tokio::select! {
+            sent = self.notify(target, event.to_json(Some(&self.id), seq, dropped)) => sent,
+            () = self.ended.notified() => return self.stop_sending(),
+        };
+        match sent {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(subscription = %self.id, %error, "subscriber disconnected");
+                self.detach(target.key);
+                self.stop_sending()
+            }
+        }
+    }
+
+    fn stop_sending(&self) -> bool {
+        self.state.lock().is_sending = false;
+        false
+    }
+
+    async fn notify(&self, target: &Target, params: String) -> Result<(), RpcError> {
+        let params = Params::split(EventNotification::METHOD, params.into())?;
+        let (peer, scope) = (target.cx.peer.clone(), target.cx.scope.clone());
+        let cx = Context::new(peer.clone(), scope, self.principal.clone());
+        let method = Method::from_static(EventNotification::METHOD);
+        let mut call = Call::notification(method, params, cx);
+        if let Some(id) = &target.stream {
+            call.hop_mut().meta.push((key::SUBSCRIPTION_ID.into(), id.clone()));
+            call = call.related(target.key);
+        }
+        peer.send(call).await.map(drop)
+    }
+
+    /// Takes the next stored events, as [`take_batch`](Self::take_batch) does.
+    async fn take_stored(&self, hub: &Hub) -> Option<Batch> {
+        loop {
+            let (target, after, stored) = {
+                let mut state = self.state.lock();
+                let target =
+                    state.target.clone().filter(|_| !state.is_ended && state.cursor < state.stored);
+                let Some(target) = target else {
+                    state.is_sending = false;
+                    return None;
+                };
+                (target, state.cursor, state.stored)
+            };
+            let read = hub.read_stored(&self.id, after, stored, BATCH).await;
+            match read {
+                Ok(events) if events.is_empty() => {
+                    let mut state = self.state.lock();
+                    state.cursor = state.cursor.max(stored);
+                }
+                Ok(events) => {
+                    let dropped = events[0].0 - after - 1;
+                    return Some((target, events, dropped));
+                }
+                Err(error) => {
+                    tracing::warn!(subscription = %self.id, %error, "retry: stored events cannot be read");
+                    tokio::time::sleep(READ_DELAY).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the stored events of a durable subscription after a number, up to the last one that is stored.
+    pub(super) async fn replay_stored(
+        &self,
+        hub: &Hub,
+        after: u64,
+        limit: usize,
+    ) -> Result<Replayed, RpcError> {
+        let (stored, first) = {
+            let state = self.state.lock();
+            (state.stored, state.first())
+        };
+        let mut events = hub.read_stored(&self.id, after, stored, limit + 1).await?;
+        let has_more = events.len() > limit;
+        events.truncate(limit);
+        let truncated = first > after + 1 && after < stored;
+        Ok(Replayed { events, has_more, truncated })
+    }
+
+    /// Sets the last event that a consumer in this process has processed.
+    pub(super) fn set_cursor(&self, seq: u64) {
+        let mut state = self.state.lock();
+        state.cursor = state.cursor.max(seq);
+    }
+
+    /// Returns the last processed and the last stored event.
+    pub(super) fn positions(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.cursor, state.stored)
+    }
+
+    /// Takes the next events; without any, the sending task must end.
+    fn take_batch(&self) -> Option<Batch> {
+        let mut state = self.state.lock();
+        let (mut events, dropped) = state.after(state.cursor, BATCH);
+        let target = state.target.clone().filter(|_| !state.is_ended && !events.is_empty());
+        let Some(target) = target else {
+            state.is_sending = false;
+            self.is_stuck.store(false, Ordering::Relaxed);
+            return None;
+        };
+        events.shrink_to_fit();
+        Some((target, events, dropped))
+    }
+
+    /// Returns kept events after a number.
+    pub(super) fn replay(&self, after: u64, limit: usize) -> Replayed {
+        let mut state = self.state.lock();
+        if state.expires_at.is_some() {
+            state.expires_at = Some(Instant::now() + LEASE);
+        }
+        let (mut events, dropped) = state.after(after, limit + 1);
+        let has_more = events.len() > limit;
+        events.truncate(limit);
+        Replayed { events, has_more, truncated: dropped > 0 }
+    }
+
+    /// Sends the events after a number to a target, in place of an earlier one. Returns whether events after that
+    /// number are lost.
+    pub(super) fn attach(
+        self: &Arc<Self>,
+        hub: &Arc<Hub>,
+        target: Target,
+        after: Option<u64>,
+    ) -> bool {
+        let mut state = self.state.lock();
+        state.viewer = viewer(&target.cx);
+        if let Some(after) = after {
+            state.cursor = after.min(state.next_seq - 1);
+        }
+        state.target = Some(target);
+        let is_truncated = state.first() > state.cursor + 1;
+        self.start_sending(&mut state, hub);
+        is_truncated
+    }
+
+    /// Detaches a target, if it is still the current one.
+    pub(super) fn detach(&self, key: CallKey) {
+        let mut state = self.state.lock();
+        if state.target.as_ref().is_some_and(|target| target.key == key) {
+            state.target = None;
+            if state.expires_at.is_some() {
+                state.expires_at = Some(Instant::now() + LEASE);
+            }
+        }
+        drop(state);
+        self.sent.notify_waiters();
+    }
+
+    /// Ends the subscription: no event is sent any more, except one that is being sent.
+    pub(super) fn end(&self) {
+        self.state.lock().is_ended = true;
+        self.ended.notify_one();
+        self.sent.notify_waiters();
+    }
+
+    /// Waits until no event is being sent.
+    pub(super) async fn wait_idle(&self) {
+        drop(self.sending.lock().await);
+    }
+}
+
+impl SubscriptionState {
+    /// Returns the number of the oldest event that is kept, or of the next one.
+    fn first(&self) -> u64 {
+        self.next_seq - (self.kept.len() + self.sizes.len()) as u64
+    }
+
+    /// Returns up to `max` kept events after a number, and how many before them are lost.
+    fn after(&self, seq: u64, max: usize) -> (Vec<(u64, Arc<PublishedEvent>)>, u64) {
+        let first = self.first();
+        let from = (seq + 1).max(first);
+        let skip = usize::try_from(from - first).unwrap_or(usize::MAX);
+        let events = (from..).zip(self.kept.iter().skip(skip).cloned());
+        (events.take(max).collect(), from - (seq + 1))
+    }
+}
+
+/// Returns the part of a call's context by which access is decided.
+fn viewer(cx: &Context) -> Context {
+    let mut viewer = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
+    viewer.caller = Arc::clone(&cx.caller);
+    if let Some(grant) = cx.extensions.get::<mgp_types::service::CredentialGrant>() {
+        viewer.extensions.insert(grant.clone());
+    }
+    viewer
+}

@@ -1,0 +1,136 @@
+//! The table of channels and subscriptions, indexed so that an event only meets subscriptions that match it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use ahash::RandomState;
+use mgp_types::service::{Principal, ScopeId, ServerId};
+use mgp_types::{ErrorCode, RpcError};
+
+use super::EventLimits;
+use super::pattern::Pattern;
+use super::subscription::Subscription;
+
+/// The number of severities.
+const RANKS: usize = 3;
+
+/// The subscriptions with a pattern, by the lowest severity that they want.
+type Buckets = [Vec<Arc<Subscription>>; RANKS];
+
+#[derive(Default)]
+pub(super) struct Table {
+    /// Descriptions of the channels of this server, and of servers behind it.
+    pub(super) channels: BTreeMap<(String, Option<ServerId>), Option<String>>,
+    by_id: HashMap<String, Arc<Subscription>, RandomState>,
+    /// By `*`, by the prefixes of families with their dot, and by names of channels.
+    index: HashMap<String, Buckets, RandomState>,
+    per_scope: HashMap<ScopeId, usize, RandomState>,
+    per_principal: HashMap<Principal, usize, RandomState>,
+}
+
+impl Table {
+    pub(super) fn get(&self, id: &str) -> Option<&Arc<Subscription>> {
+        self.by_id.get(id)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Subscription>> {
+        self.by_id.values()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Calls a function with each subscription that wants events of a channel and severity; with none of them twice,
+    /// because the patterns of a subscription do not overlap.
+    pub(super) fn each_match(
+        &self,
+        channel: &str,
+        rank: u8,
+        mut visit: impl FnMut(&Arc<Subscription>),
+    ) {
+        let families = channel.match_indices('.').map(|(dot, _)| &channel[..=dot]);
+        for key in ["*"].into_iter().chain(families).chain([channel]) {
+            if let Some(buckets) = self.index.get(key) {
+                buckets.iter().take(usize::from(rank) + 1).flatten().for_each(&mut visit);
+            }
+        }
+    }
+
+    /// Adds a subscription, unless its principal, its scope or the table has too many.
+    pub(super) fn insert(
+        &mut self,
+        limits: &EventLimits,
+        subscription: &Arc<Subscription>,
+    ) -> Result<(), RpcError> {
+        let used = |count: Option<&usize>| count.copied().unwrap_or_default();
+        let scope = subscription.scope_id();
+        let of_scope = scope.map_or(0, |scope| used(self.per_scope.get(&scope)));
+        let of_principal = used(self.per_principal.get(subscription.principal()));
+        let refusal = if of_scope >= limits.per_scope {
+            format!("a client may have {} subscriptions to events", limits.per_scope)
+        } else if of_principal >= limits.per_principal {
+            format!("a caller may have {} subscriptions to events", limits.per_principal)
+        } else if self.by_id.len() >= limits.total {
+            "there are too many subscriptions to events".to_owned()
+        } else {
+            if let Some(scope) = scope {
+                *self.per_scope.entry(scope).or_default() += 1;
+            }
+            *self.per_principal.entry(subscription.principal().clone()).or_default() += 1;
+            self.by_id.insert(subscription.id().to_owned(), Arc::clone(subscription));
+            self.add_to_index(subscription);
+            return Ok(());
+        };
+        let message = format!("{refusal}; unsubscribe from another one first");
+        Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message))
+    }
+
+    pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Subscription>> {
+        let removed = self.by_id.remove(id)?;
+        if let Some(scope) = removed.scope_id() {
+            decrement(&mut self.per_scope, &scope);
+        }
+        decrement(&mut self.per_principal, removed.principal());
+        self.remove_from_index(&removed);
+        Some(removed)
+    }
+
+    fn add_to_index(&mut self, subscription: &Arc<Subscription>) {
+        for pattern in subscription.patterns() {
+            let buckets = self.index.entry(index_key(pattern).to_owned()).or_default();
+            buckets[bucket(subscription.rank())].push(Arc::clone(subscription));
+        }
+    }
+
+    fn remove_from_index(&mut self, subscription: &Arc<Subscription>) {
+        for pattern in subscription.patterns() {
+            let key = index_key(pattern);
+            let Some(buckets) = self.index.get_mut(key) else { continue };
+            buckets[bucket(subscription.rank())].retain(|other| !Arc::ptr_eq(other, subscription));
+            if buckets.iter().all(Vec::is_empty) {
+                self.index.remove(key);
+            }
+        }
+    }
+}
+
+fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize, RandomState>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+fn bucket(rank: u8) -> usize {
+    usize::from(rank).min(RANKS - 1)
+}
+
+fn index_key(pattern: &Pattern) -> &str {
+    match pattern {
+        Pattern::All => "*",
+        Pattern::Below(key) | Pattern::Exact(key) => key,
+    }
+}

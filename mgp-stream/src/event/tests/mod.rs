@@ -1,0 +1,337 @@
+//! Events reach exactly those that subscribed and may see them, and a subscriber that does not read disturbs no other.
+
+mod durable;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::mcp::Revision;
+use mgp_types::mgp::{Extension, ExtensionSet, Severity};
+use mgp_types::service::{PeerInfo, Principal, Reply, Scope, ScopeKind, ServerId, Stack, mock};
+use serde_json::{Value, json};
+
+use super::{EventDraft, EventHub, EventLimits, EventSubject};
+
+/// A legacy client with events, and what it received.
+struct Subscriber {
+    client: mock::Client,
+    peer: mock::MockPeer,
+}
+
+impl Subscriber {
+    fn with(hub: &EventHub, answers: Stack) -> Self {
+        let peer = mock::peer(answers);
+        let mut client = mock::client(Stack::new(hub.router()));
+        let mut facts = PeerInfo::new(Revision::V2025_11_25);
+        facts.mgp = Some(ExtensionSet::EMPTY.with(Extension::Events));
+        client.cx.caller = Arc::new(facts);
+        client.cx.peer = peer.peer();
+        Self { client, peer }
+    }
+
+    fn new(hub: &EventHub) -> Self {
+        Self::with(hub, Stack::from_fn(|_| async { Ok(Reply::None) }))
+    }
+
+    async fn request(&mut self, method: &str, params: Value) -> Result<Value, i32> {
+        let answer = self.client.request(method, &params.to_string()).await;
+        answer.map(|answer| answer.get().unwrap()).map_err(|error| error.code().0)
+    }
+
+    async fn subscribe(&mut self, channels: &[&str]) -> String {
+        let answer = self.request("mgp/events/subscribe", json!({"channels": channels})).await;
+        answer.unwrap()["subscription_id"].as_str().unwrap().to_owned()
+    }
+
+    fn events(&self) -> Vec<Value> {
+        let received = self.peer.received();
+        received.iter().map(|call| call.params().get().unwrap()).collect()
+    }
+
+    fn channels(&self) -> Vec<String> {
+        self.events().iter().map(|event| event["channel"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn patterns_stay_live_and_an_event_is_sent_once() {
+    let hub = EventHub::new();
+    hub.declare("model.loaded", "A model was loaded");
+    let mut one = Subscriber::new(&hub);
+    let params = json!({"channels": ["model.*", "model.loaded", "tool.*", "system.error"]});
+    let answer = one.request("mgp/events/subscribe", params).await.unwrap();
+    assert_eq!(answer["subscribed"], json!(["model.loaded"]));
+    assert_eq!(answer["unsupported"], json!(["tool.*", "system.error"]));
+
+    for channel in ["model.loaded", "model.a.b", "tool.failed", "system.error", "other.x"] {
+        hub.publish(EventDraft::new(channel)).await.unwrap();
+    }
+    settle().await;
+    assert_eq!(one.channels(), ["model.loaded", "model.a.b", "tool.failed", "system.error"]);
+    let seqs: Vec<_> = one.events().iter().map(|event| event["_mgp"]["seq"].clone()).collect();
+    assert_eq!(seqs, [json!(1), json!(2), json!(3), json!(4)]);
+    let listed = one.request("mgp/events/channels", json!({})).await.unwrap();
+    assert_eq!(listed["channels"].as_array().unwrap().len(), 5, "{listed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_severity_of_the_data_comes_first_and_unknown_filters_are_refused() {
+    let hub = EventHub::new();
+    let mut one = Subscriber::new(&hub);
+    let params = json!({"channels": ["*"], "filter": {"min_severity": "warning"}});
+    one.request("mgp/events/subscribe", params).await.unwrap();
+    let of_data =
+        |word: &str| EventDraft::new("a").data(&json!({"severity": word, "n": 1})).unwrap();
+    hub.publish(of_data("info").severity(Severity::Error)).await.unwrap();
+    hub.publish(EventDraft::new("b")).await.unwrap();
+    hub.publish(EventDraft::new("c").severity(Severity::Warning)).await.unwrap();
+    hub.publish(of_data("error")).await.unwrap();
+    settle().await;
+    assert_eq!(one.channels(), ["c", "a"]);
+
+    for (filter, word) in [
+        (json!({"severity": "info"}), "min_severity"),
+        (json!({"min_severity": "loud"}), "info, warning, error"),
+    ] {
+        let params = json!({"channels": ["*"], "filter": filter}).to_string();
+        let error = one.client.request("mgp/events/subscribe", &params).await.unwrap_err();
+        assert_eq!(error.code().0, -32602);
+        assert!(error.message().contains(word), "{error}");
+    }
+    for channels in [json!([]), json!(["a*b"]), json!(vec!["a"; 65])] {
+        let params = json!({"channels": channels});
+        assert_eq!(one.request("mgp/events/subscribe", params).await.unwrap_err(), -32602);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_is_for_the_owner_and_reports_what_is_gone() {
+    let hub = EventHub::new();
+    let mut one = Subscriber::new(&hub);
+    let id = one.subscribe(&["*"]).await;
+    for number in 0..1_500 {
+        hub.publish(EventDraft::new("n").data(&number).unwrap()).await.unwrap();
+    }
+    let mut replay = async |params: Value| one.request("mgp/events/replay", params).await.unwrap();
+    let all = replay(json!({"subscription_id": id, "limit": 5_000})).await;
+    assert_eq!(all["events"].as_array().unwrap().len(), 1_000);
+    assert_eq!((&all["has_more"], &all["truncated"]), (&json!(true), &json!(true)));
+    let some = replay(json!({"subscription_id": id, "after_seq": 1_490})).await;
+    assert_eq!(some["events"].as_array().unwrap().len(), 10);
+    assert_eq!((&some["has_more"], &some["truncated"]), (&json!(false), &Value::Null));
+    assert_eq!(some["events"][0]["_mgp"]["seq"], 1_491);
+    assert_eq!(some["events"][0]["data"], 1_490);
+    assert!(some["events"][0].get("subscription_id").is_none());
+
+    let mut other = Subscriber::new(&hub);
+    other.client.cx.principal = Principal::local().agent("mallory");
+    let params = json!({"subscription_id": id});
+    assert_eq!(other.request("mgp/events/replay", params.clone()).await.unwrap_err(), -32602);
+    let answer = other.request("mgp/events/unsubscribe", params.clone()).await.unwrap();
+    assert_eq!(answer, json!({"subscription_id": id, "removed": false}));
+    let answer = one.request("mgp/events/unsubscribe", params).await.unwrap();
+    assert_eq!(answer["removed"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscriptions_end_with_their_scope_and_are_bounded() {
+    let mut limits = EventLimits::default();
+    (limits.per_scope, limits.per_principal) = (2, 3);
+    let hub = EventHub::with_limits(limits, |_, _| true);
+    let mut one = Subscriber::new(&hub);
+    let id = one.subscribe(&["*"]).await;
+    one.subscribe(&["a"]).await;
+    let more = json!({"channels": ["b"]});
+    assert_eq!(one.request("mgp/events/subscribe", more.clone()).await.unwrap_err(), 3001);
+    let mut two = Subscriber::new(&hub);
+    two.subscribe(&["a"]).await;
+    assert_eq!(two.request("mgp/events/subscribe", more.clone()).await.unwrap_err(), 3001);
+    one.client.cx.scope.end();
+    assert_eq!(hub.subscriptions(), 1);
+    hub.publish(EventDraft::new("a")).await.unwrap();
+    settle().await;
+    assert!(one.events().is_empty());
+    assert_eq!(two.events().len(), 1);
+    assert_eq!(one.request("mgp/events/replay", json!({"subscription_id": id})).await, Err(-32602));
+    two.request("mgp/events/subscribe", more).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_without_a_connection_polls_and_expires() {
+    let hub = EventHub::new();
+    let mut polling = Subscriber::new(&hub);
+    polling.client.cx.scope = Scope::new(ScopeKind::Request);
+    let id = polling.subscribe(&["a"]).await;
+    polling.client.cx.scope.end();
+    hub.publish(EventDraft::new("a")).await.unwrap();
+    let params = json!({"subscription_id": id});
+    let replayed = polling.request("mgp/events/replay", params.clone()).await.unwrap();
+    assert_eq!(replayed["events"].as_array().unwrap().len(), 1);
+    assert!(polling.events().is_empty(), "nothing is sent to a request that is over");
+    tokio::time::sleep(super::subscription::LEASE * 2).await;
+    assert_eq!(polling.request("mgp/events/replay", params).await, Err(-32602));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_unsubscribe_no_event_is_sent_and_a_slow_one_is_told_what_it_lost() {
+    let hub = EventHub::new();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let permits = Arc::clone(&gate);
+    let mut slow = Subscriber::with(&hub, {
+        Stack::from_fn(move |_| {
+            let permits = Arc::clone(&permits);
+            async move {
+                permits.acquire().await.unwrap().forget();
+                Ok(Reply::None)
+            }
+        })
+    });
+    let id = slow.subscribe(&["*"]).await;
+    for _ in 0..2_000 {
+        hub.publish(EventDraft::new("a")).await.unwrap();
+    }
+    settle().await;
+    assert_eq!(slow.events().len(), 1, "the first one is still being sent");
+    gate.add_permits(70);
+    settle().await;
+    let dropped: u64 = slow.events().iter().filter_map(|one| one["_mgp"]["dropped"].as_u64()).sum();
+    let last = slow.events().last().unwrap()["_mgp"]["seq"].as_u64().unwrap();
+    assert!(dropped > 900, "{dropped}");
+    assert_eq!(last, slow.events().len() as u64 + dropped, "every number is sent or counted");
+
+    let answer = slow.request("mgp/events/unsubscribe", json!({"subscription_id": id})).await;
+    assert_eq!(answer.unwrap()["removed"], true);
+    let before = slow.events().len();
+    gate.add_permits(10_000);
+    hub.publish(EventDraft::new("a")).await.unwrap();
+    settle().await;
+    assert_eq!(slow.events().len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn access_is_decided_when_published_and_when_sent() {
+    let denied = Arc::new(mgp_types::sync::Mutex::new(Some("secret")));
+    let rule = Arc::clone(&denied);
+    let hub = EventHub::with_limits(EventLimits::default(), move |_, subject| {
+        let server = subject.server.as_ref().map(ServerId::as_str);
+        server.is_none() || server != *rule.lock()
+    });
+    let mut one = Subscriber::new(&hub);
+    one.subscribe(&["*"]).await;
+    let about = |server: &str| {
+        let mut subject = EventSubject::default();
+        (subject.server, subject.is_forwarded) = (Some(server.into()), true);
+        EventDraft::new("a").subject(subject)
+    };
+    hub.publish(about("secret")).await.unwrap();
+    hub.publish(about("open")).await.unwrap();
+    settle().await;
+    assert_eq!(one.events().len(), 1);
+    assert_eq!(one.events()[0]["_mgp"]["server_id"], "open");
+    hub.set_channels(&"secret".into(), ["x.y"]);
+    let listed = one.request("mgp/events/channels", json!({})).await.unwrap();
+    assert!(!listed.to_string().contains("secret"), "{listed}");
+
+    let sent = hub.publish(about("open"));
+    *denied.lock() = Some("open");
+    sent.await.unwrap();
+    settle().await;
+    assert_eq!(one.events().len(), 1, "access was revoked before it was sent");
+}
+
+#[tokio::test]
+async fn cascades_and_bad_events_are_refused() {
+    let hub = EventHub::new();
+    hub.publish(EventDraft::new("a").depth(10)).await.unwrap();
+    for bad in [
+        EventDraft::new("a").depth(11),
+        EventDraft::new("a b"),
+        EventDraft::new("a").data(&"x".repeat(70_000)).unwrap(),
+    ] {
+        assert_eq!(hub.publish(bad).await.unwrap_err().code().0, -32602);
+    }
+}
+
+/// The number of events of the flood; the full size runs in release builds.
+const FLOOD: usize = if cfg!(debug_assertions) { 3_000 } else { 100_000 };
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_a_hundred_subscribers_that_is_stuck_costs_the_others_nothing() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let hub = EventHub::new();
+    let received: Vec<_> = (0..100).map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let mut subscribers = Vec::new();
+    for (number, count) in received.iter().enumerate() {
+        let link = CountingLink { count: Arc::clone(count), is_stuck: number == 0 };
+        let mut one = Subscriber::new(&hub);
+        one.client.cx.peer = mgp_types::service::Peer::new(Arc::new(link));
+        one.subscribe(&["flood.*"]).await;
+        subscribers.push(one);
+    }
+    for _ in 0..FLOOD {
+        hub.publish(EventDraft::new("flood.a")).await.unwrap();
+    }
+    for (number, count) in received.iter().enumerate().skip(1) {
+        let until = tokio::time::Instant::now() + Duration::from_secs(60);
+        while count.load(Ordering::Relaxed) < FLOOD && tokio::time::Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(count.load(Ordering::Relaxed), FLOOD, "subscriber {number}");
+    }
+    assert_eq!(received[0].load(Ordering::Relaxed), 1);
+
+    /// A peer that counts what it receives; a stuck one never finishes to receive.
+    struct CountingLink {
+        count: Arc<AtomicUsize>,
+        is_stuck: bool,
+    }
+    impl mgp_types::service::Link for CountingLink {
+        fn send(
+            &self,
+            _: mgp_types::service::Call,
+        ) -> mgp_types::service::BoxFuture<'static, Result<Reply, mgp_types::RpcError>> {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            if self.is_stuck {
+                return Box::pin(std::future::pending());
+            }
+            Box::pin(std::future::ready(Ok(Reply::None)))
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_matches_no_subscription_costs_little() {
+    const EVENTS: u32 = 10_000;
+    let mut limits = EventLimits::default();
+    (limits.per_scope, limits.per_principal) = (20_000, 20_000);
+    let hub = EventHub::with_limits(limits, |_, _| true);
+    let mut idle = Subscriber::new(&hub);
+    for number in 0..10_000 {
+        let channel = match number % 3 {
+            0 => format!("idle.{number}"),
+            1 => format!("family{number}.*"),
+            _ => "busy.*".to_owned(),
+        };
+        let filter = json!({"min_severity": "error"});
+        let params = json!({"channels": [channel], "filter": filter});
+        idle.request("mgp/events/subscribe", params).await.unwrap();
+    }
+    let drafts: Vec<_> = (0..EVENTS).map(|_| EventDraft::new("busy.here.now")).collect();
+    let began = now();
+    for draft in drafts {
+        hub.publish(draft).await.unwrap();
+    }
+    let each = began.elapsed() / EVENTS;
+    println!("an event that matches none of 10,000 subscriptions: {each:?}");
+    let bound = if cfg!(debug_assertions) { 40 } else { 2 };
+    assert!(each <= Duration::from_micros(bound), "{each:?}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "real time is measured")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}

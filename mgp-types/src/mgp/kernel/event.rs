@@ -1,0 +1,65 @@
+//! Events of a kernel, for operators (MGP §13; methods of this kernel only).
+
+use crate::mgp::Severity;
+use crate::record::record;
+use crate::{Payload, Timestamp};
+
+record! {
+    /// Parameters of `mgp/kernel/events`; all conditions must match.
+    pub struct KernelEventsParams {
+        /// The channel, or a pattern such as `tool.*`.
+        opt channel: Option<String>,
+        /// The lowest severity.
+        opt min_severity: Option<Severity>,
+        /// The earliest time of the event.
+        opt since: Option<Timestamp>,
+        /// The `next` of the previous answer: return only later events.
+        opt after: Option<u64>,
+        /// The maximum number of events, the newest ones unless `after` is given.
+        opt limit: Option<u64>,
+    }
+
+    /// Result of `mgp/kernel/events`.
+    pub struct KernelEventsResult {
+        /// The events, oldest first.
+        def events: Vec<Payload>,
+        /// The position after the last event that was read.
+        req next: u64,
+        /// The number of events after `after` that are no longer kept.
+        opt dropped: Option<u64>,
+    }
+
+    /// Parameters of `mgp/kernel/webhooks`.
+    pub struct KernelWebhooksParams {
+    }
+
+    /// A webhook, and the events that it could not deliver.
+    pub struct KernelWebhook {
+        /// The URL.
+        req url: String,
+        /// The number of delivered events.
+        req delivered: u64,
+        /// The number of events that wait for delivery.
+        req waiting: u64,
+        /// The last failure.
+        opt last_error: Option<String>,
+        /// The events that were given up, oldest first.
+        def failures: Vec<KernelWebhookFailure>,
+    }
+
+    /// An event that a webhook could not deliver.
+    pub struct KernelWebhookFailure {
+        /// The time at which the kernel gave up.
+        req at: Timestamp,
+        /// The reason.
+        req error: String,
+        /// The event.
+        req event: Payload,
+    }
+
+    /// Result of `mgp/kernel/webhooks`.
+    pub struct KernelWebhooksResult {
+        /// The configured webhooks.
+        def webhooks: Vec<KernelWebhook>,
+    }
+}
