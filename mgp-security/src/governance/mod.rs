@@ -361,6 +361,38 @@ impl Governance {
         tool: &str,
         arguments: &Payload,
     ) -> CallVerdict {
+        self.preview(principal, server, tool, arguments, Progress::default())
+    }
+
+    /// As [`explain`](Self::explain); of a server that has not listed its tools since the start of this process, what is
+    /// pinned decides, which the server may have changed meanwhile.
+    #[must_use]
+    pub fn explain_pinned(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: &str,
+        arguments: &Payload,
+    ) -> CallVerdict {
+        let verdict = self.explain(principal, server, tool, arguments);
+        let definitions = &self.0.definitions;
+        let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing))
+            && definitions.definition(Some(server), tool).is_none();
+        if is_unlisted && definitions.is_pinned(server, tool) {
+            let listed = Progress { listed: true, ..Progress::default() };
+            return self.preview(principal, server, tool, arguments, listed);
+        }
+        verdict
+    }
+
+    fn preview(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: &str,
+        arguments: &Payload,
+        progress: Progress,
+    ) -> CallVerdict {
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, principal.clone());
         let call = Call::request(Method::of(ToolsCall::METHOD), Params::tool(tool, arguments), cx);
@@ -368,20 +400,9 @@ impl Governance {
         let clock = || sources.now();
         let at = Moment::of(&clock);
         let arguments = call.tool().and_then(|tool| tool.arguments);
-        let snapshot = Snapshot::of(&sources, principal, Some(server));
-        let explain = |listed| {
-            let progress = &Progress { listed, ..Progress::default() };
-            let (call, server, at) = (&call, Some(server), &at);
-            let facts = CallFacts { call, server, tool, arguments, at, progress };
-            decision::explain(&facts, &snapshot)
-        };
-        let verdict = explain(false);
-        let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing));
-        // If its server is idle since the start of this process, what is pinned decides, unless the server changed it.
-        if is_unlisted && self.0.definitions.is_pinned(server, tool) {
-            return explain(true);
-        }
-        verdict
+        let (call, server) = (&call, Some(server));
+        let facts = CallFacts { call, server, tool, arguments, at: &at, progress: &progress };
+        decision::explain(&facts, &Snapshot::of(&sources, principal, server))
     }
 
     /// As [`Visibility::sees`], with the id of the server as a string; returns whether the caller sees the tool.

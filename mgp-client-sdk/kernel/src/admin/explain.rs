@@ -22,7 +22,7 @@ pub(super) async fn explain(
     let (server, tool) = find_tool(&kernel, &params.tool_name)?;
     let agent = Principal::local().agent(params.agent_id.as_str());
     let arguments = params.arguments.map_or_else(Payload::empty_object, Payload::from);
-    let verdict = kernel.governance().explain(&agent, &server, &tool, &arguments);
+    let verdict = kernel.governance().explain_pinned(&agent, &server, &tool, &arguments);
     Ok(result_of(&verdict, &agent, &server, &tool))
 }
 
