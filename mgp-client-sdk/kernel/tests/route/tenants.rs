@@ -153,7 +153,7 @@ async fn messages_of_simultaneous_calls_reach_only_their_hosts() {
             let received = received.0.lock().unwrap();
             assert_eq!(
                 received.iter().filter(|line| line.starts_with("chunk")).count(),
-                20,
+                21,
                 "{pair}"
             );
             let crossed = received.iter().find(|line| line.contains(other) || line.contains(total));
