@@ -147,29 +147,27 @@ pub(super) fn words(tokens: &[Token]) -> Vec<Word> {
             dense(token, &mut words);
             continue;
         }
-        let mut concepts = 0;
-        for spelling in token.spellings() {
-            concepts |= GRAMMAR.concepts_of(spelling);
-            if let Some(next) = next {
-                concepts |= GRAMMAR.concepts_of(&format!("{spelling}+{}", next.word));
-            }
-        }
-        for (index, (_, fits)) in FORMS.iter().enumerate() {
-            concepts |= Concepts::from(fits(token)) << index;
-        }
-        let negates = ["not", "dont", "never", "without", "cannot", "no", "nor"]
-            .contains(&token.word.as_str());
-        words.push(Word {
-            concepts,
-            range: token.range.clone(),
-            orders: token.orders,
-            clause: token.clause,
-            first: token.first,
-            begins: token.begins,
-            negates,
-        });
+        words.push(spaced(token, next));
     }
     words
+}
+
+/// Returns a word of a language with blanks, which may be the first of two with one meaning.
+fn spaced(token: &Token, next: Option<&Token>) -> Word {
+    let mut concepts = 0;
+    for spelling in token.spellings() {
+        concepts |= GRAMMAR.concepts_of(spelling);
+        if let Some(next) = next {
+            concepts |= GRAMMAR.concepts_of(&format!("{spelling}+{}", next.word));
+        }
+    }
+    for (index, (_, fits)) in FORMS.iter().enumerate() {
+        concepts |= Concepts::from(fits(token)) << index;
+    }
+    let negates =
+        ["not", "dont", "never", "without", "cannot", "no", "nor"].contains(&token.word.as_str());
+    let Token { orders, clause, first, begins, .. } = *token;
+    Word { concepts, range: token.range.clone(), orders, clause, first, begins, negates }
 }
 
 /// Returns whether a character belongs to a script that is written without blanks.
@@ -182,6 +180,14 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
     let chars: Vec<(usize, char)> = token.word.char_indices().collect();
     let (mut at, mut begins) = (0, token.begins);
     while at < chars.len() {
+        let latin = chars[at..].iter().take_while(|(_, c)| c.is_ascii()).count();
+        if latin > 0 {
+            let end = chars.get(at + latin).map_or(token.word.len(), |(end, _)| *end);
+            let word = token.word[chars[at].0..end].to_owned();
+            words.push(spaced(&Token { word, begins, orders: true, ..token.clone() }, None));
+            (at, begins) = (at + latin, false);
+            continue;
+        }
         let ends = (1..=DENSE_MAX.min(chars.len() - at)).rev();
         let known = ends
             .map(|length| {

@@ -8,7 +8,7 @@ pub(super) struct Token {
     /// The word in lower case, without surrounding punctuation.
     pub(super) word: String,
     /// The word with digits replaced by the letters they resemble; `None` unless it has both digits and letters.
-    plain: Option<String>,
+    pub(super) plain: Option<String>,
     /// `true` if the word begins a sentence.
     pub(super) begins: bool,
     /// `true` if the word may give an order: it begins a sentence or clause, or follows a word such as `first` or
@@ -81,12 +81,12 @@ fn is_path(word: &str) -> bool {
 
 /// Returns whether a word is the name of a file that usually holds secrets.
 fn is_secret_file(word: &str) -> bool {
-    const SECRET: [&str; 28] = [
+    const SECRET: [&str; 27] = [
         ".ssh", "id_rsa", "id_ed25519", "id_ecdsa", "authorized_keys", "/etc/passwd", "/etc/shadow",
         "etc/shadow", ".aws/", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".kube/config",
         ".git-credentials", ".docker/config", "mcp.json", "bash_history", "zsh_history",
         "credentials.json", "cookies.sqlite", "keychain", "claude_desktop_config",
-        "/proc/self/environ", ".cursor/", "kubeconfig", ".config/gcloud", "secrets.y",
+        "/proc/self/environ", ".cursor/", ".config/gcloud", "secrets.y",
     ];
     SECRET.iter().any(|name| word.contains(name))
         || [".env", "wallet.dat", "login data"].contains(&word)
@@ -253,7 +253,10 @@ impl Letters {
                     word.word.push_str(&part.word);
                     word.range.end = part.range.end;
                 }
-                _ => words.push(Part { clause: index == 0, ..part }),
+                _ => {
+                    let begins = part.begins && index == 0;
+                    words.push(Part { begins, clause: index == 0, ..part });
+                }
             }
         }
     }
