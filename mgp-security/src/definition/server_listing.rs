@@ -14,7 +14,7 @@ use super::diff::differences;
 use super::inspection::Inspection;
 use super::name::NameFlaw;
 use super::pin::{Pin, PinKind, PinPair, PinTable};
-use super::review::{Finding, Rule, Severity, added};
+use super::review::{Finding, Rule, Severity};
 use super::state::HeldDefinition;
 use super::table::{KnownTool, Tools};
 use crate::policy::ServerPolicy;
@@ -340,7 +340,7 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
         differences: pinned.map(|pin| changed(pin, &shown.text)).unwrap_or_default(),
         findings: pinned.map_or_else(
             || inspection.findings().to_vec(),
-            |pin| findings_added(pin, inspection.findings()),
+            |pin| pin.added_by(inspection.findings()),
         ),
         rejected_by: rejected.and_then(|held| held.by.clone()),
     };
@@ -361,18 +361,13 @@ fn held_as(held: &Arc<Pin>, pair: &PinPair) -> DefinitionState {
         fingerprint: held.hash(),
         pinned: pair.pinned.as_ref().map(|pin| pin.hash()),
         differences: pair.pinned.as_ref().map(|pin| changed(pin, &shown(held))).unwrap_or_default(),
-        findings: held.findings.clone(),
+        findings: held.added(pair.pinned.as_deref()),
         rejected_by: held.by.clone(),
     };
     match pair.pinned {
         Some(_) => DefinitionState::Changed(told.into()),
         None => DefinitionState::Flagged(told.into()),
     }
-}
-
-/// Returns the findings of a definition that its pinned version does not have.
-fn findings_added(pin: &Pin, findings: &[Finding]) -> Vec<Finding> {
-    pin.shown.get().map_or_else(|_| findings.to_vec(), |before| added(&before, findings))
 }
 
 pub(super) fn changed(pin: &Pin, now: &Payload) -> Vec<super::diff::Difference> {

@@ -200,7 +200,15 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
         if concepts != 0 || begins {
             let range = token.range.clone();
             let first = token.first;
-            words.push(Word { concepts, range, orders: true, clause: true, first, begins, negates: false });
+            words.push(Word {
+                concepts,
+                range,
+                orders: true,
+                clause: true,
+                first,
+                begins,
+                negates: false,
+            });
             begins = false;
         }
     }
@@ -243,7 +251,8 @@ impl Clause {
             let window = &sentence[start..sentence.len().min(start + self.within + 1)];
             let mut used = Vec::with_capacity(self.items.len());
             for item in &self.items {
-                let at = (0..window.len()).find(|at| !used.contains(at) && item.fits(&window[*at]))?;
+                let at =
+                    (0..window.len()).find(|at| !used.contains(at) && item.fits(&window[*at]))?;
                 used.push(at);
             }
             let last = used.iter().copied().max()?;
@@ -322,11 +331,14 @@ pub(super) fn steered(tokens: &[Token]) -> impl Iterator<Item = &Token> {
         ["instead", "before", "always", "must", "replaces", "broken", "intercept", "through"];
     let steers = STEERS.iter().fold(0, |all, name| all | GRAMMAR.bit(name));
     let call = GRAMMAR.bit("call") | GRAMMAR.bit("whenever");
-    tokens.chunk_by(|_, next| !next.begins).filter(move |sentence| {
-        words(sentence).iter().any(|word| {
-            word.concepts & steers != 0 || (word.concepts & call != 0 && word.orders)
+    tokens
+        .chunk_by(|_, next| !next.begins)
+        .filter(move |sentence| {
+            words(sentence).iter().any(|word| {
+                word.concepts & steers != 0 || (word.concepts & call != 0 && word.orders)
+            })
         })
-    }).flatten()
+        .flatten()
 }
 
 #[cfg(test)]

@@ -183,7 +183,8 @@ fn encoded(text: &str) -> Option<Sign> {
         }
     };
     let parts = decoded(text).into_iter().map(|part| (weigh(&part), part));
-    let (weight, part) = parts.max_by_key(|(weight, _)| *weight).filter(|(weight, _)| *weight > 0)?;
+    let (weight, part) =
+        parts.max_by_key(|(weight, _)| *weight).filter(|(weight, _)| *weight > 0)?;
     let Decoded { text: evidence, range, .. } = part;
     Some(Sign { rule: Rule::Encoded, group: 0, weight, evidence, range: Some(range) })
 }

@@ -71,11 +71,7 @@ impl Look<'_> {
             match name.as_str() {
                 "$ref" | "$dynamicRef" | "$recursiveRef" => self.reference(value),
                 "$id" | "id" if value.as_str().is_some_and(is_local_file) => {
-                    self.found(
-                        Rule::Schema,
-                        "the schema names a local file",
-                        &value.to_string(),
-                    );
+                    self.found(Rule::Schema, "the schema names a local file", &value.to_string());
                 }
                 "type" => self.kind(value),
                 "pattern" => {

@@ -146,7 +146,8 @@ fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
 impl Phrase {
     /// Returns whether a negation turns the phrase around, e.g. `never send passwords`.
     fn is_negated(&self, words: &[Token], start: usize) -> bool {
-        const TURNS: [Rule; 4] = [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override];
+        const TURNS: [Rule; 4] =
+            [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override];
         let before = words[start.saturating_sub(2)..start].iter().rev();
         let mut before = before.take_while(|_| !words[start].begins);
         TURNS.contains(&self.rule)

@@ -65,9 +65,8 @@ impl Token {
 
 /// Returns whether a word is a destination for data, e.g. a mail address or URL.
 fn is_address(word: &str) -> bool {
-    let mail = word
-        .split_once('@')
-        .is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
+    let mail =
+        word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
     let schemes = ["http://", "https://", "ftp://", "ws://", "wss://", "hxxp"];
     mail || schemes.iter().any(|scheme| word.contains(scheme))
 }
@@ -81,72 +80,21 @@ fn is_path(word: &str) -> bool {
 
 /// Returns whether a word is the name of a file that usually holds secrets.
 fn is_secret_file(word: &str) -> bool {
-    const SECRET: [&str; 27] = [
-        ".ssh", "id_rsa", "id_ed25519", "id_ecdsa", "authorized_keys", "/etc/passwd", "/etc/shadow",
-        "etc/shadow", ".aws/", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".kube/config",
-        ".git-credentials", ".docker/config", "mcp.json", "bash_history", "zsh_history",
-        "credentials.json", "cookies.sqlite", "keychain", "claude_desktop_config",
-        "/proc/self/environ", ".cursor/", ".config/gcloud", "secrets.y",
-    ];
-    SECRET.iter().any(|name| word.contains(name))
+    const SECRET: &str = ".ssh id_rsa id_ed25519 id_ecdsa authorized_keys /etc/passwd etc/shadow \
+        .aws/ .gnupg .netrc .npmrc .pypirc .kube/config .git-credentials .docker/config mcp.json \
+        bash_history zsh_history credentials.json cookies.sqlite keychain claude_desktop_config \
+        /proc/self/environ .cursor/ .config/gcloud secrets.y";
+    SECRET.split_ascii_whitespace().any(|name| word.contains(name))
         || [".env", "wallet.dat", "login data"].contains(&word)
         || word.ends_with("/.env")
         || word.split('.').next_back() == Some("pem")
 }
 
 /// Words after which an order may follow in the middle of a sentence.
-const ORDERING: &[&str] = &[
-    "first",
-    "then",
-    "also",
-    "and",
-    "please",
-    "always",
-    "must",
-    "should",
-    "to",
-    "now",
-    "just",
-    "silently",
-    "immediately",
-    "secretly",
-    "quietly",
-    "additionally",
-    "shall",
-    "you",
-    "need",
-    "never",
-    "afterwards",
-    "so",
-    "assistant",
-    "ai",
-    "model",
-    "agent",
-    "llm",
-    "next",
-    "finally",
-    "simply",
-    "instead",
-    "again",
-    "or",
-    "will",
-    "bitte",
-    "immer",
-    "zuerst",
-    "dann",
-    "und",
-    "siempre",
-    "primero",
-    "luego",
-    "y",
-    "toujours",
-    "dabord",
-    "ensuite",
-    "et",
-    "veuillez",
-    "sempre",
-    "e",
-];
+const ORDERING: &str = "first then also and please always must should to now just silently \
+    immediately secretly quietly additionally shall you need never afterwards so assistant ai \
+    model agent llm next finally simply instead again or will bitte immer zuerst dann und \
+    siempre primero luego y toujours dabord ensuite et veuillez sempre e";
 
 /// The part of a definition that a text comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +120,8 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
             }
             let ends = chunk
                 .trim_end_matches(['"', '\'', '`', ')', '*', '”', '»'])
-                .ends_with(['.', '!', '?', ';', '。']);
+                .ends_with(['.', '!', '?', ';', '。'])
+                && !["e.g.", "i.e."].contains(&chunk.trim_start_matches('('));
             let stops =
                 ends || chunk.ends_with([',', ':', '-', '–', '—', ')']) || chunk.starts_with('(');
             let start = chunk.as_ptr() as usize - text.as_ptr() as usize;
@@ -200,7 +149,9 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
         .into_iter()
         .map(|Part { word, begins, clause, range }| {
             sentences += usize::from(begins);
-            let ordered = before.as_deref().is_some_and(|word| ORDERING.contains(&word));
+            let ordered = before
+                .as_deref()
+                .is_some_and(|word| ORDERING.split(' ').any(|known| known == word));
             before = Some(word.clone());
             let plain = without_digits(&word);
             Token {

@@ -1,6 +1,7 @@
 //! The checks of governance that are programs: the audit log, the cost of a call, tool definitions.
 
 mod kills;
+mod review;
 mod tamper;
 mod tooldef;
 mod writer;
@@ -13,6 +14,7 @@ use crate::{
 };
 use std::path::Path;
 
+pub(super) use review::review;
 pub(super) use tooldef::tooldef;
 
 /// The maximum number of instructions of a governed echo.
