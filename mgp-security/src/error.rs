@@ -9,6 +9,8 @@ use crate::auth::AuthRefused;
 use crate::definition::{DecisionRefused, DefinitionRefused};
 use crate::permission::{PermissionRefused, RefusalKind};
 use crate::state::ChangeError;
+#[cfg(feature = "schemas")]
+use crate::tool::ArgumentsRefused;
 use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
 
 /// A refusal of a security layer.
@@ -60,6 +62,10 @@ pub enum Refusal {
     /// The call was not confirmed.
     #[error(transparent)]
     Unconfirmed(Box<ConfirmRefused>),
+    /// The arguments do not fit the input schema of the tool.
+    #[cfg(feature = "schemas")]
+    #[error(transparent)]
+    Arguments(Box<ArgumentsRefused>),
     /// A validator blocked the call, or the tool's validator is not installed.
     #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
@@ -107,6 +113,8 @@ impl Refusal {
     fn details(&self) -> Option<Object> {
         match self {
             Self::Unconfirmed(refused) => Some(refused.details()),
+            #[cfg(feature = "schemas")]
+            Self::Arguments(refused) => Some(refused.details()),
             Self::Blocked(blocked) => Some(blocked.details()),
             Self::AccessDenied(denied) => Some(denied.details()),
             Self::NotOperator(refused) => Some(refused.details()),
@@ -114,6 +122,13 @@ impl Refusal {
             Self::Permission(refused) => refused.details(),
             _ => None,
         }
+    }
+}
+
+#[cfg(feature = "schemas")]
+impl From<crate::tool::ResultRefused> for RpcError {
+    fn from(refused: crate::tool::ResultRefused) -> Self {
+        Self::new(ErrorCode::UPSTREAM_ERROR, refused.to_string()).because(refused)
     }
 }
 
@@ -143,6 +158,8 @@ impl From<Refusal> for RpcError {
                 Unconfirmed::Unreadable => ErrorCode::INVALID_TOOL_ARGS,
                 _ => ErrorCode::PERMISSION_DENIED,
             },
+            #[cfg(feature = "schemas")]
+            Refusal::Arguments(_) => ErrorCode::INVALID_TOOL_ARGS,
             Refusal::Blocked(_) => ErrorCode::VALIDATION_BLOCKED,
             #[cfg(feature = "auth")]
             Refusal::Auth(refused) => match refused {

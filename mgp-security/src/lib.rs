@@ -87,6 +87,8 @@ pub use permission::{
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
 pub use state::ChangeError;
+#[cfg(feature = "schemas")]
+pub use tool::{ArgumentsRefused, ResultRefused, SchemaViolation};
 pub use tool::{
     Assess, Assessment, ConfirmConfig, ConfirmRefused, Confirmations, NamedTool, NamedTools,
     Unconfirmed, Validate, ValidationBlocked, Violation, derive_hints,

@@ -67,6 +67,8 @@ pub struct ServerPolicy {
     pub validators: BTreeMap<String, Validator>,
     /// The lowest risk at which a call must be confirmed. Default: `dangerous`.
     pub confirm: ConfirmFrom,
+    /// If set, the arguments of calls are checked against the schemas of the tools (feature `schemas`). Default: not.
+    pub check_schemas: bool,
 }
 
 impl Default for ServerPolicy {
@@ -83,6 +85,7 @@ impl Default for ServerPolicy {
             risk: BTreeMap::new(),
             validators: BTreeMap::new(),
             confirm: ConfirmFrom::default(),
+            check_schemas: false,
         }
     }
 }
@@ -186,6 +189,13 @@ impl ServerPolicy {
     #[must_use]
     pub fn validator(mut self, tool: impl Into<String>, validator: Validator) -> Self {
         self.validators.insert(tool.into(), validator);
+        self
+    }
+
+    /// Sets whether the arguments of calls are checked against the schemas of the tools (feature `schemas`).
+    #[must_use]
+    pub fn check_schemas(mut self, check: bool) -> Self {
+        self.check_schemas = check;
         self
     }
 

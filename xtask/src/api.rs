@@ -1,6 +1,7 @@
-//! `api`: the public items of each published crate, one a line, kept in `docs/api`.
+//! The command `api`: lists the public items of each published crate, one per line, in `docs/api`.
 //!
-//! The list is made from the text of the files, over `pub mod` and `pub use`; features are not looked at.
+//! The list is made from the source text, by following `pub mod` and `pub use`; `cfg` attributes of features are
+//! ignored.
 
 use crate::{
     flags::Flags,
@@ -16,17 +17,17 @@ use std::{
     fs,
 };
 
-/// The longest chain of modules and re-exports that is followed.
+/// The maximum length of a chain of modules and re-exports; stops cycles.
 const MAX_DEPTH: usize = 8;
 
-/// The kinds of items that are listed.
+/// The keywords of the items that are listed.
 const KINDS: &[&str] =
     &["const", "enum", "fn", "macro", "static", "struct", "trait", "type", "union"];
 
-/// Words between `pub` and the kind of an item.
+/// Keywords that may come between `pub` and the keyword of an item.
 const QUALIFIERS: &[&str] = &["async ", "unsafe ", "const fn "];
 
-/// Compares the lists with `docs/api`, or with `--write` writes them.
+/// Compares the lists with the files in `docs/api` and fails if one differs; with `--write`, updates the files.
 pub(crate) fn api(flags: &Flags) -> Outcome {
     let tree = Tree::read(&root())?;
     let folder = root().join("docs/api");
@@ -56,7 +57,7 @@ pub(crate) fn api(flags: &Flags) -> Outcome {
     Err(Failure::new(format!("the public API of {stale} differs; run `cargo xtask api --write`")))
 }
 
-/// Returns the name of each published package and its list.
+/// Returns the list of each published package, with the package's name.
 fn listings(tree: &Tree) -> Vec<(String, String)> {
     let mut listings = Vec::new();
     for (package, lib) in tree.libraries() {
@@ -75,13 +76,13 @@ fn listings(tree: &Tree) -> Vec<(String, String)> {
     listings
 }
 
-/// The files of one crate, by the path of their module: `a/b`.
+/// The source files of one crate, by module path with slashes, e.g. `a/b`.
 struct Listing<'a> {
     files: BTreeMap<String, &'a Source>,
 }
 
 impl Listing<'_> {
-    /// Adds the public items of a module, under a name.
+    /// Adds the public items of a module to the lines; `shown` is the path under which users name the module.
     fn module(&self, module: &str, shown: &str, depth: usize, lines: &mut BTreeSet<String>) {
         let Some(source) = self.files.get(module).filter(|_| depth < MAX_DEPTH) else { return };
         for statement in statements(source) {
@@ -104,7 +105,7 @@ impl Listing<'_> {
         }
     }
 
-    /// Adds a re-export: all items of a module for `*`, the items of a module, or one item.
+    /// Adds a `pub use` to the lines: all items of a module for `*`, else a module with its items, or one item.
     fn export(
         &self,
         module: &str,
@@ -131,7 +132,7 @@ impl Listing<'_> {
         lines.insert(format!("{kind} {name}"));
     }
 
-    /// Returns the module that a path names, unless it belongs to another crate.
+    /// Returns the module of this crate that a path refers to; `None` if the path leads to another crate.
     fn target(&self, module: &str, path: &[String]) -> Option<String> {
         let mut at = module.to_owned();
         for (number, part) in path.iter().enumerate() {
@@ -150,7 +151,7 @@ impl Listing<'_> {
         Some(at)
     }
 
-    /// Returns the kind of an item, if it is declared or re-exported in a module.
+    /// Returns the keyword of an item that is declared or re-exported in a module.
     fn kind(&self, module: &str, item: &str, depth: usize) -> Option<&'static str> {
         let source = self.files.get(module).filter(|_| depth < MAX_DEPTH)?;
         let declared = statements(source).into_iter().find_map(|statement| {
@@ -164,7 +165,7 @@ impl Listing<'_> {
     }
 }
 
-/// Returns the kind and the name of a public item.
+/// Returns the keyword and the name of a public item.
 fn public_item(text: &str) -> Option<(&'static str, &str)> {
     let (public, mut rest) = visibility(text);
     if !public {

@@ -1,4 +1,4 @@
-//! A program with a time limit: run to its end, or killed with everything it started.
+//! Runs a program with a time limit; its process group is killed afterwards, so that nothing it started stays.
 
 use crate::{
     run::{Context, Failure, Outcome, now, target},
@@ -13,20 +13,20 @@ use std::{
     time::Duration,
 };
 
-/// The result of a program.
+/// The result of a program that exited within the time limit.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) success: bool,
     pub(crate) stdout: String,
 }
 
-/// Runs `command` with `input` for at most a minute.
+/// Runs `command` with `input` on its standard input, for at most a minute.
 pub(crate) fn talk(command: Command, input: &str) -> Outcome<Ended> {
     let errors = target()?.join("scratch/stderr.txt");
     run(command, input, &errors, Duration::from_mins(1))
 }
 
-/// Runs `command` with `input`, its standard error going to a file.
+/// Runs `command` with `input` on its standard input for at most `limit`; writes its standard error to a file.
 pub(crate) fn run(
     mut command: Command,
     input: &str,
@@ -45,7 +45,8 @@ pub(crate) fn run(
         .context(command.get_program().to_string_lossy())?;
     let mut stdin = child.stdin.take().context("stdin")?;
     let input = input.to_owned();
-    // A program that never reads must not block this thread; one that exits early reports the reason itself.
+    // Writes in a thread, because a program may never read its input. Write errors are ignored: a program that exits
+    // early reports the reason itself.
     let writer = thread::spawn(move || stdin.write_all(input.as_bytes()));
     let mut stdout = child.stdout.take().context("stdout")?;
     let reader = thread::spawn(move || {
@@ -54,7 +55,7 @@ pub(crate) fn run(
         String::from_utf8_lossy(&bytes).into_owned()
     });
     let status = wait(&mut child, limit);
-    // Kills the processes it started and did not end.
+    // Kills the processes that the program started and did not stop.
     kill_group(child.id());
     let _ = child.wait();
     let _ = writer.join();
@@ -69,7 +70,7 @@ pub(crate) fn run(
     }
 }
 
-/// Waits for the end; returns whether it was a success, or `None` after the time limit.
+/// Waits until the program exits; returns whether it succeeded, or `None` after the time limit.
 fn wait(child: &mut Child, limit: Duration) -> Outcome<Option<bool>> {
     let end = now() + limit;
     loop {
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn one_that_does_not_end_goes_with_its_children() {
-        // The background child holds the pipe open: the read ends only if it is killed too.
+        // The background process keeps the pipe open, so the read only ends if that process is killed too.
         let start = now();
         let failure =
             shell("sleep 60 & echo on; wait", "", Duration::from_millis(300)).unwrap_err();

@@ -1,4 +1,4 @@
-//! `ci`: everything a change must pass, ordered so that errors are found early.
+//! The command `ci`: runs every check that a change must pass; fast checks run first, so that errors are found early.
 
 use crate::{
     accept, api, conformance,
@@ -9,7 +9,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// One step: its name, the program it requires, and its function.
+/// One step: its name, the program it needs, and the function that runs it.
 struct Step {
     name: &'static str,
     needs: Option<&'static str>,
@@ -35,7 +35,7 @@ const STEPS: &[Step] = &[
     Step { name: "conformance", needs: None, run: official },
 ];
 
-/// Runs every step, or the one of `--only`, even after one failed, and ends with a table.
+/// Runs every step, even after one failed, and prints a table of the results; `--only` selects one step.
 pub(crate) fn ci(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let start = now();
@@ -80,16 +80,16 @@ fn clippy() -> Outcome {
     Program::cargo(&all).args(&["--", "-D", "warnings"]).run()
 }
 
-/// Runs all tests; both runners print their counts at the end.
+/// Runs all tests, with nextest if it is installed.
 fn test() -> Outcome {
     let runner: &[&str] = if has("cargo-nextest") {
         &["nextest", "run"]
     } else {
-        // Tests start examples; only a run without a choice of targets builds them.
+        // Builds the examples first, because tests start them, and `cargo test` with these flags does not build them.
         Program::cargo(&["build", "--workspace", "--examples"]).run()?;
         &["test", "--lib", "--bins", "--tests"]
     };
-    // Goldens are rewritten by hand, never here.
+    // Removes `UPDATE_GOLDEN`: golden files may be rewritten by a developer only, never by this command.
     let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]);
     all.without("UPDATE_GOLDEN").run()
 }
@@ -98,7 +98,7 @@ fn doctest() -> Outcome {
     Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]).run()
 }
 
-/// The feature sets that each crate must build with; the tests enable all features.
+/// The feature sets with which each package must build; the tests enable all features.
 const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service", "service,seal", "service,schema", "sqlite"]),
     ("mgp-transport", &["", "http", "tls"]),
@@ -119,7 +119,7 @@ fn features() -> Outcome {
             }
         }
     }
-    // The tests of the schemas in `mgp-types` are behind a feature that no other crate enables.
+    // Tests `mgp-types` alone, because the tests of its schemas need a feature that no other package enables.
     Program::cargo(&["test", "--all-features", "--package", "mgp-types"])
         .without("UPDATE_GOLDEN")
         .run()
@@ -136,14 +136,15 @@ fn fresh_schema() -> Outcome {
     schema::schema(&check)
 }
 
-/// Runs the official suite of MCP against our server and our client, and against a kernel before our server.
+/// Runs the official conformance suite of MCP against our server and our client, and against a kernel in front of our
+/// server.
 fn official(rigour: Rigour) -> Outcome {
     let strict: &[&str] = if rigour == Rigour::Strict { &["--strict"] } else { &[] };
     conformance::conformance(&Flags::of(strict))?;
     conformance::conformance(&Flags::of(&[&["--through-kernel"], strict].concat()))
 }
 
-/// Reads our own goldens; `accept` reads the examples of the specification.
+/// Checks our own golden files; the examples of the specification are checked by `accept core.spec`.
 fn goldens() -> Outcome {
     spec::folder_of_examples(&root().join("mgp-types/tests/golden")).map(|_| ())
 }

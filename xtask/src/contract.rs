@@ -1,14 +1,15 @@
-//! The Rust types of the messages: the type that reads an example, and the files generated from them.
+//! Access to the Rust types of the messages: checks examples with them, and generates documents from them. Called by
+//! `spec`, `schema` and `accept`.
 
 use crate::run::{Context, Outcome};
 use std::path::{Path, PathBuf};
 
-/// Reads an example with the Rust type its content asks for; returns the name of that type.
+/// Reads an example with the Rust type that its file name and contents select; returns the name of the type.
 pub(crate) fn check_example(file: &str, text: &str) -> Outcome<String> {
     mgp_types::spec::check_example(file, text).map(str::to_owned).context(file)
 }
 
-/// Returns every generated file: its path and its text.
+/// Returns the path and the text of every generated file.
 pub(crate) fn generated() -> Outcome<Vec<(PathBuf, String)>> {
     let mut files = vec![
         ("docs/methods.md".into(), mgp_types::schema::methods_markdown()),

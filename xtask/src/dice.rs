@@ -1,18 +1,18 @@
-//! Reproducible random numbers.
+//! Pseudo-random numbers that are the same in each run, for the checks.
 
-/// A random number generator with a seed.
+/// A seeded pseudo-random number generator.
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        // Zero would stay zero, and small seeds would begin alike.
+        // Mixes the seed: the generator would return only zeros for a state of zero, and small seeds would begin alike.
         Self((seed ^ 0x9e37_79b9_7f4a_7c15).max(1))
     }
 
     /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        // xorshift64*.
+        // Advances the state with the algorithm xorshift64*.
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -20,7 +20,7 @@ impl Dice {
         usize::try_from(number).unwrap_or(0) % bound.max(1)
     }
 
-    /// Shuffles items.
+    /// Shuffles the items.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

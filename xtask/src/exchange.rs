@@ -1,5 +1,5 @@
-//! HTTP over plain sockets, because the tests send invalid HTTP: a thread writes while the replies are read, and
-//! every wait has a time limit.
+//! HTTP over plain sockets, for checks that send invalid HTTP, which a library would refuse. A thread writes while the
+//! replies are read, and every wait has a time limit.
 
 use crate::run::now;
 use serde_json::Value;
@@ -10,17 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time an open event stream is watched for a reply.
+/// The time for which an open event stream is watched for a reply.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time a stream may stay open after its reply.
+/// The time for which a stream is read on after its reply.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum size of a reply.
 const MAX_REPLY_BYTES: usize = 64 << 20;
 
-/// A piece of the bytes to send, and the pause after it.
+/// Some bytes to send, and the pause after them.
 pub(crate) type Piece = (Vec<u8>, Duration);
 
-/// The end of an exchange.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
     /// A reply with this status.
@@ -32,7 +32,7 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// Returns the status in the form of the corpus.
+    /// Returns the status as the labels of the corpus write it.
     pub(crate) fn value(self) -> Value {
         match self {
             Self::Of(status) => status.into(),
@@ -42,7 +42,7 @@ impl Status {
     }
 }
 
-/// One reply.
+/// One HTTP reply.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
@@ -55,13 +55,14 @@ impl Answer {
         Self { status, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// Returns a header, by its name in lower case.
+    /// Returns the value of a header, given its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Returns the JSON-RPC message in the body: the JSON itself, or the last reply in an event stream.
+    /// Returns the JSON-RPC message in the body: the body itself if it is JSON, else the last reply in its event
+    /// stream.
     pub(crate) fn message(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok().or_else(|| last_reply(&self.body))
     }
@@ -78,7 +79,7 @@ pub(crate) fn connect(port: u16) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends the pieces on a new connection and reads `count` replies.
+/// Sends the pieces on a new connection, and reads `count` replies within the time limit.
 pub(crate) fn exchange(
     port: u16,
     pieces: impl Iterator<Item = Piece> + Send,
@@ -99,13 +100,13 @@ pub(crate) fn exchange(
                 break;
             }
         }
-        // Stops the writer, whose bytes are no longer read.
+        // Closes the connection, which stops the writing thread.
         let _ = stream.shutdown(Shutdown::Both);
     });
     answers
 }
 
-/// Writes until all is written or the connection is closed.
+/// Writes the pieces with their pauses, until all are written or the connection is closed.
 fn send(mut stream: &TcpStream, pieces: impl Iterator<Item = Piece>) {
     for (bytes, pause) in pieces {
         if stream.write_all(&bytes).is_err() {
@@ -115,17 +116,17 @@ fn send(mut stream: &TcpStream, pieces: impl Iterator<Item = Piece>) {
     }
 }
 
-/// Reads replies from a connection.
+/// A reader of HTTP replies on one connection.
 pub(crate) struct Reader<'a> {
     stream: &'a TcpStream,
     end: Instant,
     held: Vec<u8>,
-    /// The end of the stream, once it was reached.
+    /// The reason why reading ended; `None` while the stream is open.
     over: Option<Status>,
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader with a time limit.
+    /// Creates a reader that stops at the time `end`.
     pub(crate) fn new(stream: &'a TcpStream, end: Instant) -> Self {
         Self { stream, end, held: Vec::new(), over: None }
     }
@@ -158,7 +159,7 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Reads the next reply; interim ones are skipped.
+    /// Reads the next reply to a request with this method; skips interim replies (1xx).
     pub(crate) fn answer(&mut self, method: &str) -> Answer {
         loop {
             let Some(length) = self.head() else {
@@ -175,7 +176,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the length of the head, once it was read.
+    /// Reads until the end of the head, and returns the head's length.
     fn head(&mut self) -> Option<usize> {
         loop {
             if let Some(place) = find(&self.held, b"\r\n\r\n") {
@@ -216,7 +217,7 @@ impl<'a> Reader<'a> {
                 return body;
             }
             if events && !answered && last_reply(&body).is_some() {
-                // A stream that stays open after its reply is not waited for.
+                // The reply has arrived, so an open stream is read only a little longer.
                 answered = true;
                 self.end = self.end.min(now() + LINGER_TIMEOUT);
             }
@@ -227,7 +228,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Parses status line and headers.
+/// Parses the status line and the headers.
 fn read_head(head: &str) -> Option<Answer> {
     let mut lines = head.lines();
     let first = lines.next()?.strip_prefix("HTTP/1.")?;
@@ -237,7 +238,7 @@ fn read_head(head: &str) -> Option<Answer> {
     Some(Answer { status: Status::Of(status), headers: headers.collect(), body: Vec::new() })
 }
 
-/// Returns the content of a chunked body as far as it was read, and the length of the whole body once complete.
+/// Returns the content of a chunked body as far as it was read, and the length of the encoded body once it is complete.
 fn unchunked(mut bytes: &[u8]) -> (Vec<u8>, Option<usize>) {
     let (mut body, all) = (Vec::new(), bytes.len());
     while let Some(line) = find(bytes, b"\r\n") {
@@ -260,7 +261,7 @@ fn unchunked(mut bytes: &[u8]) -> (Vec<u8>, Option<usize>) {
     (body, None)
 }
 
-/// Returns the last reply in an event stream.
+/// Returns the last JSON-RPC reply in an event stream.
 fn last_reply(body: &[u8]) -> Option<Value> {
     let text = String::from_utf8_lossy(body);
     let data = text.lines().rev().filter_map(|line| line.strip_prefix("data:"));

@@ -1,11 +1,11 @@
-//! The command line: a table of commands, with the flags of each.
+//! Parses the command line of `cargo xtask`: the commands are a table with the flags of each.
 
 use crate::run::{Context, Failure, Outcome};
 use std::{collections::BTreeMap, fmt::Write};
 
 #[derive(Debug)]
 pub(crate) struct Command {
-    /// The name on the command line.
+    /// The name of the command on the command line.
     pub(crate) name: &'static str,
     /// The arguments, as shown in the help.
     pub(crate) usage: &'static str,
@@ -15,11 +15,11 @@ pub(crate) struct Command {
     pub(crate) switches: &'static [&'static str],
     /// Flags with a value.
     pub(crate) options: &'static [&'static str],
-    /// Runs the command.
+    /// The function that runs the command.
     pub(crate) run: fn(&Flags) -> Outcome,
 }
 
-/// The parsed command line of a command.
+/// The parsed arguments of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     words: Vec<String>,
@@ -56,7 +56,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// Creates flags for a call of one command by another.
+    /// Creates flags with which one command calls another.
     pub(crate) fn of(switches: &[&str]) -> Self {
         let given = switches.iter().map(|switch| ((*switch).to_owned(), String::new()));
         Self { given: given.collect(), ..Self::default() }
@@ -77,7 +77,7 @@ impl Flags {
         self.given.contains_key(switch)
     }
 
-    /// Returns the value of an option.
+    /// Returns the value of an option, if it was given.
     pub(crate) fn value(&self, option: &str) -> Option<&str> {
         self.given.get(option).map(String::as_str)
     }
@@ -87,7 +87,7 @@ impl Flags {
 pub(crate) fn help(commands: &[Command]) -> String {
     let mut text = "cargo xtask COMMAND\n\n".to_owned();
     for command in commands {
-        // Writing to a string cannot fail.
+        // Ignores the results of `write!`, because writing to a string cannot fail.
         let _ = writeln!(text, "  {:11} {}", command.name, command.help);
         if !command.usage.is_empty() {
             let _ = writeln!(text, "              {}", command.usage);

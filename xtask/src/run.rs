@@ -1,6 +1,6 @@
-//! Runs other programs: prints the command, times it, and fails with its name and status.
+//! Runs other programs for all commands of `xtask`: prints the command line and the time, and reports failures.
 //!
-//! Also the folders of the workspace and of its builds.
+//! Also returns the folders of the workspace and of its builds.
 
 use std::{
     ffi::OsStr,
@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The result of a command.
+/// The result of a command or of a step of it.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// The reason of a failure, in one or more lines.
+/// The message of a failure, in one or more lines.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
@@ -37,7 +37,7 @@ impl<E: std::error::Error> From<E> for Failure {
 
 /// Adds context to an error.
 pub(crate) trait Context<T> {
-    /// Puts `what` in front of the error.
+    /// Adds `what` in front of the error message.
     fn context(self, what: impl fmt::Display) -> Outcome<T>;
 }
 
@@ -53,22 +53,22 @@ impl<T> Context<T> for Option<T> {
     }
 }
 
-/// The treatment of checks that cannot run.
+/// The treatment of checks that cannot run, e.g. because a program is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rigour {
-    /// A missing tool is a failure.
+    /// A check that cannot run is a failure.
     Strict,
-    /// A missing tool is reported and skipped.
+    /// A check that cannot run is reported and skipped.
     Lenient,
 }
 
 impl Rigour {
-    /// Reads the flag `--strict`.
+    /// Returns the value for the flag `--strict`.
     pub(crate) fn from_strict(strict: bool) -> Self {
         if strict { Self::Strict } else { Self::Lenient }
     }
 
-    /// Reports that a check was not run; fails if strict.
+    /// Reports that a check was not run; in strict mode, returns a failure.
     pub(crate) fn skip(self, what: &str, why: &str) -> Outcome {
         println!("!! SKIPPED {what}: {why}");
         match self {
@@ -78,7 +78,7 @@ impl Rigour {
     }
 }
 
-/// A program to run.
+/// A program to run, and its command line as printed.
 #[derive(Debug)]
 pub(crate) struct Program {
     command: Command,
@@ -94,11 +94,11 @@ impl Program {
         Self { command, shown: program.to_string_lossy().into_owned() }
     }
 
-    /// Creates a program for the cargo that runs us.
+    /// Creates a call of the cargo that started this process.
     pub(crate) fn cargo(arguments: &[&str]) -> Self {
         let mut program = Self::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         "cargo".clone_into(&mut program.shown);
-        // These describe the package `xtask`; a build script must not see them.
+        // Removes variables that describe the package `xtask`, so that build scripts do not read them.
         program.command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
         program.args(arguments)
     }
@@ -112,14 +112,14 @@ impl Program {
         self
     }
 
-    /// Sets an environment variable and shows it.
+    /// Sets an environment variable, and includes it in the printed command line.
     pub(crate) fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.shown = format!("{key}={} {}", value.as_ref().to_string_lossy(), self.shown);
         self.command.env(key, value);
         self
     }
 
-    /// Sets an environment variable without showing it.
+    /// Sets an environment variable, and omits it from the printed command line.
     pub(crate) fn quietly(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(key, value);
         self
@@ -135,7 +135,7 @@ impl Program {
         self
     }
 
-    /// Prints the command to standard error, and runs it with our own input and output.
+    /// Prints the command line to standard error, and runs the program with inherited input and output.
     pub(crate) fn run(mut self) -> Outcome {
         eprintln!("$ {}", self.shown);
         let start = now();
@@ -147,7 +147,7 @@ impl Program {
         Ok(())
     }
 
-    /// Runs the program and returns its output; its standard error is ours.
+    /// Runs the program and returns its standard output; fails if the program fails. Standard error is inherited.
     pub(crate) fn output(mut self) -> Outcome<String> {
         let output = self.command.stderr(Stdio::inherit()).output().context(&self.shown)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -157,7 +157,7 @@ impl Program {
         Err(Failure(format!("`{}` failed: {}\n{text}", self.shown, output.status)))
     }
 
-    /// Prints the command, runs it, shows its output, and returns it with its success.
+    /// Prints the command line, runs the program, prints its output, and returns whether it succeeded and its output.
     pub(crate) fn tee(mut self) -> Outcome<(bool, String)> {
         eprintln!("$ {}", self.shown);
         let output = self.command.stderr(Stdio::inherit()).output().context(&self.shown)?;
@@ -167,26 +167,26 @@ impl Program {
     }
 }
 
-/// Returns whether a program of this name is on the search path.
+/// Returns whether `PATH` contains a program of this name.
 pub(crate) fn has(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// Returns the root of the workspace.
+/// Returns the root folder of the workspace.
 pub(crate) fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     manifest.parent().map_or(manifest.clone(), Path::to_path_buf)
 }
 
-/// Returns the metadata of the workspace members.
+/// Returns the output of `cargo metadata` for the workspace members.
 pub(crate) fn metadata() -> Outcome<serde_json::Value> {
     let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
     Ok(serde_json::from_str(&Program::cargo(&arguments).output()?)?)
 }
 
-/// Returns the folder of builds.
+/// Returns the target folder of the workspace.
 pub(crate) fn target() -> Outcome<PathBuf> {
     let metadata = metadata()?;
     Ok(metadata["target_directory"].as_str().context("cargo metadata: target_directory")?.into())
@@ -200,7 +200,7 @@ pub(crate) fn release_program(name: &str) -> Outcome<PathBuf> {
     path.exists().then_some(path).context(name)
 }
 
-/// Builds an example of a package as users would, and returns its path.
+/// Builds an example of a package with `--release`, as users would, and returns its path.
 pub(crate) fn release_example(package: &str, example: &str, more: &[&str]) -> Outcome<PathBuf> {
     let build = ["build", "--quiet", "--release", "-p", package, "--example", example];
     Program::cargo(&build).args(more).run()?;
@@ -208,18 +208,18 @@ pub(crate) fn release_example(package: &str, example: &str, more: &[&str]) -> Ou
     path.exists().then_some(path).context(example)
 }
 
-/// Returns an instant for measuring.
+/// Returns the current instant, for measuring time.
 #[expect(clippy::disallowed_methods, reason = "nothing here runs under a paused tokio clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Formats a duration.
+/// Formats a duration in seconds.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
 
-/// Returns the seconds since 1970.
+/// Returns the number of seconds since 1970.
 pub(crate) fn now_seconds() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.ok().and_then(|since| i64::try_from(since.as_secs()).ok()).unwrap_or(0)

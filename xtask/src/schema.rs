@@ -1,5 +1,5 @@
-//! `schema`: writes the files generated from the types (`docs/schema/`, `docs/methods.md`), or checks that they are
-//! current.
+//! The command `schema`: writes the documents that are generated from our types, e.g. `docs/schema/` and
+//! `docs/methods.md`; with `--check`, only checks that they are current.
 
 use crate::{
     contract,
@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes the generated files, or with `--check` fails if one is outdated, missing or superfluous.
+/// Writes the generated files; with `--check`, fails if a file is outdated, missing or superfluous.
 pub(crate) fn schema(flags: &Flags) -> Outcome {
     let files: BTreeMap<PathBuf, String> = contract::generated()?.into_iter().collect();
     let stale = stale(&root(), &files)?;
@@ -42,7 +42,7 @@ pub(crate) fn schema(flags: &Flags) -> Outcome {
     Ok(())
 }
 
-/// Returns the files whose text differs, and schemas that are no longer generated.
+/// Returns the files whose text differs, and the schema files that are no longer generated.
 fn stale(root: &Path, files: &BTreeMap<PathBuf, String>) -> Outcome<Vec<PathBuf>> {
     let changed = |path: &Path, text: &str| {
         fs::read_to_string(root.join(path)).map_or(true, |there| there != text)

@@ -1,4 +1,4 @@
-//! A server process on a free port of loopback.
+//! Starts server processes on free ports of loopback, for checks and benchmarks.
 
 use crate::run::{Context, Failure, Outcome, now};
 use std::{
@@ -11,23 +11,23 @@ use std::{
     time::Duration,
 };
 
-/// The time a server may take to listen on a busy machine.
+/// The time within which a server must listen, long enough for a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A running server; dropping it kills it with the processes it started.
+/// A running server. Dropping it kills the server and all processes in its process group.
 #[derive(Debug)]
 pub(crate) struct Served {
     child: Child,
     port: u16,
 }
 
-/// Returns a port that is free at this moment.
+/// Returns a TCP port that is free at the moment.
 pub(crate) fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 impl Served {
-    /// Starts a command on a port and waits until it listens; its output goes to `log`.
+    /// Starts the command for a free port, and waits until it listens; its output is written to `log`.
     pub(crate) fn start(
         command: impl FnOnce(u16) -> Outcome<Command>,
         log: &Path,
@@ -58,7 +58,7 @@ impl Served {
         Ok(served)
     }
 
-    /// Starts a command in whose arguments `PORT` is replaced by the port.
+    /// Starts a command given as words, in which `PORT` is replaced by the port.
     pub(crate) fn words(words: &[OsString], log: &Path) -> Outcome<Self> {
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         let command = |port: u16| {
@@ -78,7 +78,7 @@ impl Served {
         self.child.id()
     }
 
-    /// Returns whether the process has ended by itself.
+    /// Returns whether the process has exited.
     pub(crate) fn ended(&mut self) -> Outcome<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
@@ -86,14 +86,14 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // The server may have ended already, but not the processes it started.
+        // Kills the group first: the server may have exited already, but not the processes it started.
         kill_group(self.child.id());
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Returns a line of `/proc/PID/status` that counts kilobytes, in bytes.
+/// Returns the value of a line of `/proc/PID/status` that is in kB, converted to bytes.
 pub(crate) fn memory(process: u32, line: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;
@@ -101,17 +101,17 @@ pub(crate) fn memory(process: u32, line: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Makes a program the leader of a process group.
+/// Makes a program the leader of a new process group, so that [`kill_group`] can kill it with its children.
 #[cfg(unix)]
 pub(crate) fn own_group(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
 }
 
-/// Makes a program the leader of a process group.
+/// Does nothing, because this system has no process groups.
 #[cfg(not(unix))]
 pub(crate) fn own_group(_: &mut Command) {}
 
-/// Kills the remaining processes of a group, if any.
+/// Kills all remaining processes of a process group.
 pub(crate) fn kill_group(leader: u32) {
     let _ = Command::new("kill")
         .args(["-KILL", "--", &format!("-{leader}")])

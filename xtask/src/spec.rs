@@ -1,4 +1,4 @@
-//! `spec DIR`: reads a folder of example messages with our own types.
+//! The command `spec DIR`: checks that our types can read and rewrite a folder of example messages.
 
 use crate::{
     contract::check_example,
@@ -10,13 +10,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Prints `FILE TYPE ok` for each example; fails if one cannot be read, or is written differently.
+/// Checks the examples of a folder; fails if one cannot be read, or is written differently.
 pub(crate) fn spec(flags: &Flags) -> Outcome {
     let [folder] = flags.words() else { return Err(Failure::new("give one folder")) };
     folder_of_examples(Path::new(folder)).map(|_| ())
 }
 
-/// Checks each example of a folder, prints a line for each, and returns their number.
+/// Checks each example of a folder, prints `FILE TYPE ok` or the failure for each, and returns their number.
 pub(crate) fn folder_of_examples(folder: &Path) -> Outcome<usize> {
     let files = examples(folder)?;
     let mut failed = 0;
@@ -36,7 +36,7 @@ pub(crate) fn folder_of_examples(folder: &Path) -> Outcome<usize> {
     Ok(files.len())
 }
 
-/// Returns the JSON files of a folder, sorted: file name and text.
+/// Returns the names and texts of the JSON files of a folder, sorted by name.
 pub(crate) fn examples(folder: &Path) -> Outcome<Vec<(String, String)>> {
     let entries = fs::read_dir(folder).context(folder.display())?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

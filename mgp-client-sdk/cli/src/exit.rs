@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
+
 use crate::args::Global;
 use crate::output::{print_json_error, print_stderr};
 
@@ -70,9 +72,24 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Prints what clap returned: help, version or a usage error; only a usage error is a failure.
+/// Prints help, the version or an error of the command line; only the last is a failure, with `--json` also as JSON.
 pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
-    // Printing fails if the reader of the output has closed it; the exit code is returned anyway.
+    let mut options = std::env::args_os().take_while(|argument| argument != "--");
+    if error.use_stderr() && options.any(|argument| argument == "--json") {
+        let text = error.to_string();
+        // The usage follows, which is for people.
+        let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
+        let lines = lines.map(str::trim).filter(|line| !line.is_empty());
+        let line = lines.collect::<Vec<_>>().join(" ");
+        let line = match error.kind() {
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                "no command was given; see --help"
+            }
+            _ => line.strip_prefix("error: ").unwrap_or(&line),
+        };
+        print_json_error(2, line);
+    }
+    // The reader may have closed its side.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }

@@ -418,6 +418,10 @@ async fn drain(served: &ServedKernel, cause: StopCause) {
         StopCause::Idle => (ShutdownReason::IdleTimeout, CLOSE_TIMEOUT),
     };
     served.drain.begin(reason, timeout);
+    // A call that waits for a person has not begun; its request stays open for the next kernel.
+    if let Some(inbox) = served.kernel.governance().inbox() {
+        inbox.end_waits();
+    }
     served.drain.wait_ended().await;
 }
 

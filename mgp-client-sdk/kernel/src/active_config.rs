@@ -19,6 +19,8 @@ pub(super) struct ActiveConfig {
     pub(super) origin: Option<ConfigOrigin>,
     /// The findings of the last time that the files were read.
     findings: RwLock<Vec<KernelFinding>>,
+    /// The servers that are switched off, as of the last time that the files were read.
+    disabled: RwLock<Vec<String>>,
     /// Ends the task that watches the files: the sender is dropped with the kernel.
     lifetime: watch::Sender<()>,
     /// Held while a configuration is applied, so that only one is applied at a time.
@@ -56,7 +58,8 @@ impl ActiveConfig {
         interactive.set(&shared.config().agents);
         let lifetime = watch::Sender::new(());
         let (findings, applying) = (RwLock::default(), tokio::sync::Mutex::default());
-        Self { shared, interactive, origin, findings, lifetime, applying }
+        let disabled = RwLock::default();
+        Self { shared, interactive, origin, findings, disabled, lifetime, applying }
     }
 
     pub(super) fn findings(&self) -> Vec<KernelFinding> {
@@ -65,6 +68,14 @@ impl ActiveConfig {
 
     pub(super) fn set_findings(&self, findings: Vec<KernelFinding>) {
         *self.findings.write() = findings;
+    }
+
+    pub(super) fn disabled(&self) -> Vec<String> {
+        self.disabled.read().clone()
+    }
+
+    pub(super) fn set_disabled(&self, disabled: &[String]) {
+        *self.disabled.write() = disabled.to_vec();
     }
 
     /// Returns a channel that is closed when the kernel is dropped.

@@ -12,7 +12,9 @@ use mgp_security::{ConfirmFrom, ServerPolicy};
 /// Returns the policy of a configured server; without `[servers.mgp]` it is the default policy.
 pub(super) fn policy(kernel: &KernelConfig, server: &ServerConfig) -> ServerPolicy {
     let general = kernel.permission_policy.clone();
-    let defaults = ServerPolicy::default().auto_approve_except(kernel.auto_approve_except.clone());
+    let defaults = ServerPolicy::default()
+        .auto_approve_except(kernel.auto_approve_except.clone())
+        .check_schemas(server.check_arguments);
     let Some(mgp) = &server.mgp else {
         return defaults.permission_policy(general);
     };

@@ -92,6 +92,7 @@ async fn apply_loaded(
     log_findings(&loaded);
     let findings = findings_of(&loaded);
     kernel.0.config.set_findings(findings.clone());
+    kernel.0.config.set_disabled(&loaded.disabled);
     result.findings = findings.into();
     let (before, after) = (kernel.0.config.config(), loaded.config.kernel.clone());
     let at_start = [
@@ -268,6 +269,7 @@ async fn apply_governance(
 /// Applies each change of the configuration files until the kernel is dropped.
 pub(super) fn follow_files(kernel: &Kernel, origin: ConfigOrigin, loaded: &LoadedConfig) {
     kernel.0.config.set_findings(findings_of(loaded));
+    kernel.0.config.set_disabled(&loaded.disabled);
     let reload = Reload::new(origin.sources, origin.trust, loaded);
     tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.config.lifetime()));
 }

@@ -103,6 +103,8 @@ pub struct ServerConfig {
     /// Names of environment variables that the program inherits, in addition to `kernel.pass_env`; a final `*` is a
     /// wildcard.
     pub pass_env: Vec<String>,
+    /// If set, the arguments of calls are checked against the schemas of the tools.
+    pub check_arguments: bool,
     /// The governance of the server; `None` if MGP is never offered and the defaults apply.
     pub mgp: Option<GovernanceConfig>,
     /// The file that declares the server; messages name it, and `cwd` and `${file:…}` are relative to its folder.
@@ -190,6 +192,7 @@ impl ServerConfig {
             limits: ServerLimits::default(),
             results: ResultLimits::default(),
             pass_env: Vec::new(),
+            check_arguments: true,
             mgp: Some(mgp),
             file,
             origin,
@@ -202,7 +205,7 @@ impl ServerConfig {
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, target, era, enabled, timeouts, limits, results, .. } = self;
-        let Self { health_interval, .. } = self;
+        let Self { health_interval, check_arguments, .. } = self;
         let Self { pass_env, mgp, file, origin, approved_files, .. } = self;
         f.debug_struct("Server")
             .field("id", id)
@@ -214,6 +217,7 @@ impl fmt::Debug for ServerConfig {
             .field("limits", limits)
             .field("results", results)
             .field("pass_env", pass_env)
+            .field("check_arguments", check_arguments)
             .field("mgp", mgp)
             .field("file", file)
             .field("origin", origin)

@@ -176,6 +176,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let results = reader.below("results", "servers.results");
     let results = results.map(|mut below| bounds::result_limits(&mut below)).unwrap_or_default();
     let pass_env = pass_env(&mut reader);
+    let check_arguments = reader.switch("check_arguments").unwrap_or(true);
     let mgp = match reader.item("mgp") {
         None => Some(GovernanceConfig::default()),
         Some(item) if item.as_bool() == Some(false) => None,
@@ -193,6 +194,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         limits,
         results,
         pass_env,
+        check_arguments,
         mgp,
         file,
         origin,

@@ -155,6 +155,8 @@ fn apply_rules(
     }
     let known = snapshot.known(facts.tool);
     check_definition(facts, snapshot, known, steps)?;
+    #[cfg(feature = "schemas")]
+    check_schema(facts, known, steps)?;
     if !snapshot.assesses() {
         return Ok(());
     }
@@ -245,12 +247,26 @@ fn check_definition(
         DefinitionRule::Allow | DefinitionRule::List => None,
     };
     let Some(refused) = refused else {
-        let state = || snapshot.definition_state(tool).to_owned();
+        let state = || snapshot.definition_state(server, tool).to_owned();
         steps.add(Stage::Definition, StepResult::Passed, state);
         return Ok(());
     };
     steps.add(Stage::Definition, StepResult::Refused, || refused.to_string());
     Err(Refusal::from(refused).into())
+}
+
+/// Checks the arguments against the input schema of the tool, if the server's policy wants it.
+#[cfg(feature = "schemas")]
+fn check_schema(
+    facts: &CallFacts<'_>,
+    known: Option<&Arc<KnownTool>>,
+    steps: &mut impl Recorder,
+) -> Result<(), CallOutcome> {
+    let Some(known) = known else { return Ok(()) };
+    known.check_arguments(facts.arguments).map_err(|refused| {
+        steps.add(Stage::Schema, StepResult::Refused, || refused.to_string());
+        Refusal::Arguments(refused).into()
+    })
 }
 
 fn check_permissions(

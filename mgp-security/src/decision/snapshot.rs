@@ -12,7 +12,9 @@ use mgp_types::store::StoreError;
 use super::CallFacts;
 use crate::access::{Access, AccessView};
 use crate::approval::CallApproval;
-use crate::definition::{DefinitionRule, Definitions, KnownTool, ServerTools, Tools};
+use crate::definition::{
+    DefinitionRule, DefinitionState, Definitions, KnownTool, ServerTools, Tools,
+};
 use crate::permission::{PermissionView, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::tool::{Assess, Assessment, Confirmations, NamedTool, Validators};
@@ -144,11 +146,15 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns the name of the state of a tool's definition, for explanations.
-    pub(super) fn definition_state(&self, tool: &str) -> &'static str {
+    pub(super) fn definition_state(&self, server: &ServerId, tool: &str) -> &'static str {
+        let is_pinned = || self.sources.definitions.as_ref()?.is_pinned(server, tool).then_some(());
         match (&self.tools, self.sources.origin) {
             (_, ToolOrigin::Own) => "own",
-            (Some(tools), _) => tools.state(tool).as_str(),
-            (None, _) => "unseen",
+            (Some(tools), _) if *tools.state(tool) != DefinitionState::Unseen => {
+                tools.state(tool).as_str()
+            }
+            _ if is_pinned().is_some() => DefinitionState::Pinned.as_str(),
+            _ => DefinitionState::Unseen.as_str(),
         }
     }
 

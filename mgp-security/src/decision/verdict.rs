@@ -78,6 +78,8 @@ pub enum Stage {
     Access,
     /// The definition of the tool, compared with the approved one (§4).
     Definition,
+    /// The check of the arguments against the schema of the tool.
+    Schema,
     /// The permissions of the server (§3).
     Permissions,
     /// The checks of the arguments (§4.5).
@@ -227,6 +229,7 @@ impl fmt::Display for Stage {
         f.write_str(match self {
             Self::Access => "access",
             Self::Definition => "definition",
+            Self::Schema => "schema",
             Self::Permissions => "permissions",
             Self::Validators => "validators",
             Self::Confirmation => "confirmation",

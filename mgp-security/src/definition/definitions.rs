@@ -183,6 +183,14 @@ impl Definitions {
         self.tools(server).map_or(DefinitionState::Unseen, |tools| tools.state(tool).clone())
     }
 
+    /// Returns whether a definition of a tool is pinned, also while its server has not listed its tools since the start
+    /// of this process.
+    #[must_use]
+    pub fn is_pinned(&self, server: &ServerId, tool: &str) -> bool {
+        let pins = self.0.pins.now();
+        pins.is_ok_and(|pins| pins.get(server, tool).is_some_and(|pair| pair.pinned.is_some()))
+    }
+
     /// Returns the definition of a tool as it was last listed.
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
@@ -195,6 +203,23 @@ impl Definitions {
         let tools = self.tools(server);
         let known = tools.as_ref().and_then(|tools| tools.get(tool));
         known.map_or_else(|| [].into(), |known| Arc::clone(&known.findings))
+    }
+
+    /// Checks the structured content of a result against the schema of its tool, if the server's policy wants that.
+    ///
+    /// # Errors
+    /// [`ResultRefused`](crate::ResultRefused) if the content does not fit the schema.
+    #[cfg(feature = "schemas")]
+    pub fn check_result(
+        &self,
+        server: &ServerId,
+        tool: &str,
+        content: &str,
+    ) -> Result<(), crate::ResultRefused> {
+        let tools = self.tools(Some(server));
+        let Some(known) = tools.as_ref().and_then(|tools| tools.get(tool)) else { return Ok(()) };
+        let (Some(tool), Some(schemas)) = (&known.tool, &known.schemas) else { return Ok(()) };
+        schemas.check_result(tool, content)
     }
 
     /// Returns the number of tools in a server's last list whose definitions cannot be approved.

@@ -241,8 +241,17 @@ impl ServerListing {
             (None, Some(tool)) => Assessment::of(tool, policy).into(),
             (None, None) => Assessment::unlisted(name, policy).into(),
         };
+        #[cfg(feature = "schemas")]
+        let schemas = policy.check_schemas.then(|| {
+            let same = earlier.filter(is_tool).and_then(|known| known.schemas.clone());
+            same.unwrap_or_default()
+        });
         let mut known = KnownTool::new(tool, assessment, standing);
         known.findings = listed.inspection.findings().into();
+        #[cfg(feature = "schemas")]
+        {
+            known.schemas = schemas;
+        }
         known.raw = (!self.own).then_some(listed.raw);
         known
     }
@@ -296,7 +305,17 @@ impl KnownTool {
     ) -> Self {
         let overridden = |before: &RiskLevel| assessment.effective_risk != *before;
         let unrecorded = Arc::new(assessment.overrides.as_ref().is_some_and(overridden).into());
-        Self { tool, raw: None, pin: None, assessment, standing, findings: [].into(), unrecorded }
+        Self {
+            tool,
+            raw: None,
+            pin: None,
+            assessment,
+            #[cfg(feature = "schemas")]
+            schemas: None,
+            standing,
+            findings: [].into(),
+            unrecorded,
+        }
     }
 
     /// Reuses the `unrecorded` flag of an earlier table, so that an override is recorded only once, even if a call is

@@ -15,6 +15,8 @@ use super::pin::Pin;
 use super::review::Finding;
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
+#[cfg(feature = "schemas")]
+use crate::tool::{ArgumentsRefused, ToolSchemas};
 
 /// The age from which on a list counts as outdated: a call of a tool that is not in it lists the tools again.
 const FRESH_LIST_TTL: Duration = Duration::from_secs(30);
@@ -58,6 +60,9 @@ pub(crate) struct KnownTool {
     pub(super) pin: Option<Arc<Pin>>,
     /// The assessment of its calls.
     pub(super) assessment: Arc<Assessment>,
+    /// The schemas of its definition, if the policy wants arguments to be checked.
+    #[cfg(feature = "schemas")]
+    pub(super) schemas: Option<Arc<ToolSchemas>>,
     /// The state of its definition.
     pub(super) standing: DefinitionState,
     /// The findings about the definition as last listed.
@@ -244,6 +249,16 @@ impl KnownTool {
     /// Returns the assessment of the tool.
     pub(crate) fn assessment(&self) -> &Arc<Assessment> {
         &self.assessment
+    }
+
+    /// Checks the arguments of a call against the schema in the tool's definition.
+    #[cfg(feature = "schemas")]
+    pub(crate) fn check_arguments(
+        &self,
+        arguments: Option<&str>,
+    ) -> Result<(), Box<ArgumentsRefused>> {
+        let (Some(tool), Some(schemas)) = (&self.tool, &self.schemas) else { return Ok(()) };
+        schemas.check_arguments(tool, arguments)
     }
 
     /// Returns whether the server lists the tool.

@@ -27,7 +27,8 @@ use crate::access::{About, Access, AdminCheck, Moment, Need, named_server};
 use crate::approval::{ElicitApprover, Inbox};
 use crate::audit::{AuditConfig, AuditLog, Event};
 use crate::decision::{
-    self, CallFacts, CallVerdict, Progress, ServerName, Snapshot, Sources, ToolOrigin,
+    self, CallFacts, CallOutcome, CallVerdict, Progress, Requirement, ServerName, Snapshot,
+    Sources, ToolOrigin,
 };
 use crate::definition::Definitions;
 use crate::error::Refusal;
@@ -365,11 +366,22 @@ impl Governance {
         let call = Call::request(Method::of(ToolsCall::METHOD), Params::tool(tool, arguments), cx);
         let sources = self.sources(server, self.origin_of(server));
         let clock = || sources.now();
-        let (at, progress) = (Moment::of(&clock), Progress::default());
+        let at = Moment::of(&clock);
         let arguments = call.tool().and_then(|tool| tool.arguments);
-        let (call, server) = (&call, Some(server));
-        let facts = CallFacts { call, server, tool, arguments, at: &at, progress: &progress };
-        decision::explain(&facts, &Snapshot::of(&sources, principal, server))
+        let snapshot = Snapshot::of(&sources, principal, Some(server));
+        let explain = |listed| {
+            let progress = &Progress { listed, ..Progress::default() };
+            let (call, server, at) = (&call, Some(server), &at);
+            let facts = CallFacts { call, server, tool, arguments, at, progress };
+            decision::explain(&facts, &snapshot)
+        };
+        let verdict = explain(false);
+        let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing));
+        // If its server is idle since the start of this process, what is pinned decides, unless the server changed it.
+        if is_unlisted && self.0.definitions.is_pinned(server, tool) {
+            return explain(true);
+        }
+        verdict
     }
 
     /// As [`Visibility::sees`], with the id of the server as a string; returns whether the caller sees the tool.

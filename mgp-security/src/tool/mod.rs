@@ -1,6 +1,8 @@
 //! Tool security: the risk of tools, their confirmations, and the checks of their arguments (MGP §4).
 
 mod annotate;
+#[cfg(feature = "schemas")]
+mod arguments;
 mod assess;
 mod assessment;
 mod confirm;
@@ -9,6 +11,10 @@ mod validate;
 mod words;
 
 pub use annotate::derive_hints;
+#[cfg(feature = "schemas")]
+pub(crate) use arguments::ToolSchemas;
+#[cfg(feature = "schemas")]
+pub use arguments::{ArgumentsRefused, ResultRefused, SchemaViolation};
 pub use assess::Assess;
 pub use assessment::Assessment;
 pub use confirm::{

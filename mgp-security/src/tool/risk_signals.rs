@@ -39,7 +39,8 @@ impl RiskSignals {
         let mut arguments = Arguments { numbers: true, ..Arguments::default() };
         arguments.read(&schema);
 
-        let looks = name.first().is_some_and(|word| words::READS.contains(&word.as_str()));
+        let looks = name.first().is_some_and(|word| words::READS.contains(&word.as_str()))
+            || words::opens_data(&name);
         let verb = |word: &String| {
             words::CHANGES.contains(&word.as_str())
                 || !looks && words::MAY_CHANGE.contains(&word.as_str())

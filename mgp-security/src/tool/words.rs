@@ -49,6 +49,32 @@ pub(super) fn any(words: &[String], list: &[&str]) -> bool {
     words.iter().any(|word| list.contains(&word.as_str()))
 }
 
+/// Returns whether a name opens data, e.g. `open_nodes`, which reads; `open_issue` or `open_door` changes something.
+pub(super) fn opens_data(name: &[String]) -> bool {
+    let [verb, things @ ..] = name else { return false };
+    let is_data = |thing: &String| DATA.contains(&thing.as_str());
+    verb == "open" && !things.is_empty() && things.iter().all(is_data)
+}
+
+/// Nouns for data that is opened in order to read it.
+const DATA: &[&str] = &[
+    "node",
+    "nodes",
+    "entity",
+    "entities",
+    "graph",
+    "file",
+    "files",
+    "document",
+    "documents",
+    "doc",
+    "docs",
+    "note",
+    "notes",
+    "memory",
+    "memories",
+];
+
 /// Verbs for reading; after one of them, the words of [`MAY_CHANGE`] are nouns.
 pub(super) const READS: &[&str] = &[
     "get", "list", "read", "search", "find", "fetch", "show", "describe", "count", "query",

@@ -1,6 +1,7 @@
-//! CPU time, memory and context switches of a process tree, read from the operating system.
+//! Reads CPU time, memory and context switches of a process tree from `/proc` and the CPU clocks. All modes of the load
+//! generator use it to measure the server.
 
-/// Returns the CPU time (ns) of a whole process (all threads, also exited ones) from its CPU clock.
+/// Returns the CPU time of a process in nanoseconds, including threads that have exited.
 pub(crate) fn cpu_ns(pid: i32) -> u64 {
     let clk = ((!(pid as libc::clockid_t)) << 3) | 2;
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -12,16 +13,18 @@ pub(crate) fn cpu_ns(pid: i32) -> u64 {
     }
 }
 
-/// Returns the CPU time in user space (ns) of a whole process, in clock ticks: only long runs are meaningful.
+/// Returns the user-space CPU time of a process in nanoseconds. The kernel counts it in ticks of 10 ms, so the value is
+/// only meaningful for long runs.
 pub(crate) fn user_ns(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name in brackets may contain anything; user time is the 12th field after it.
+    // The process name in brackets may contain spaces and brackets, so fields are counted after the last bracket. User
+    // time is the 12th of them.
     let ticks: Option<u64> =
         stat.rsplit_once(')').and_then(|x| x.1.split_whitespace().nth(11)?.parse().ok());
     ticks.unwrap_or(0) * 10_000_000
 }
 
-/// Returns the processes and all their descendants.
+/// Returns the given processes and all their descendants.
 pub(crate) fn tree(roots: &[i32]) -> Vec<i32> {
     let mut par: Vec<(i32, i32)> = vec![];
     for e in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -50,7 +53,7 @@ pub(crate) fn tree(roots: &[i32]) -> Vec<i32> {
     out
 }
 
-/// Returns a line of `/proc/PID/status`, in kB.
+/// Returns the value of a line of `/proc/PID/status`, in kB; 0 if the process or the line does not exist.
 pub(crate) fn status_kb(pid: i32, key: &str) -> u64 {
     std::fs::read_to_string(format!("/proc/{pid}/status"))
         .ok()
@@ -62,7 +65,7 @@ pub(crate) fn status_kb(pid: i32, key: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Returns the context switches of all running threads.
+/// Returns the number of context switches of all running threads of a process.
 pub(crate) fn switches(pid: i32) -> u64 {
     let mut t = 0;
     if let Ok(d) = std::fs::read_dir(format!("/proc/{pid}/task")) {
@@ -83,7 +86,7 @@ pub(crate) fn switches(pid: i32) -> u64 {
     t
 }
 
-/// The figures of a process tree and of this process at the beginning of the measured part.
+/// The counters of the server processes and of the load generator when the measured part began.
 pub(crate) struct Account {
     pub(crate) pids: Vec<i32>,
     pub(crate) server_cpu: u64,
@@ -93,7 +96,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Begins to measure.
+    /// Reads the counters; with `alone`, those of the `roots` only, without their descendants.
     pub(crate) fn start(roots: &[i32], alone: bool) -> Account {
         let pids = if alone { roots.to_vec() } else { tree(roots) };
         Account {
@@ -105,8 +108,8 @@ impl Account {
         }
     }
 
-    /// Returns, since the start: CPU time of the servers and of this process in nanoseconds, and context switches of
-    /// the servers.
+    /// Returns what was used since the start: CPU time of the server processes in nanoseconds, CPU time of the load
+    /// generator in nanoseconds, and context switches of the server processes.
     pub(crate) fn end(&self) -> (u64, u64, u64) {
         (
             self.pids.iter().map(|&p| cpu_ns(p)).sum::<u64>() - self.server_cpu,
@@ -119,17 +122,17 @@ impl Account {
         )
     }
 
-    /// Returns the CPU time of the servers in user space since the start, in nanoseconds.
+    /// Returns the user-space CPU time of the server processes since the start, in nanoseconds.
     pub(crate) fn user(&self) -> u64 {
         self.pids.iter().map(|&p| user_ns(p)).sum::<u64>().saturating_sub(self.server_user)
     }
 
-    /// Returns the peak memory of the processes.
+    /// Returns the sum of the peak resident memory of the server processes.
     pub(crate) fn peak_kb(&self) -> u64 {
         self.pids.iter().map(|&p| status_kb(p, "VmHWM")).sum()
     }
 
-    /// Returns the current memory of the processes.
+    /// Returns the sum of the current resident memory of the server processes.
     pub(crate) fn rss_kb(&self) -> u64 {
         self.pids.iter().map(|&p| status_kb(p, "VmRSS")).sum()
     }

@@ -1,4 +1,4 @@
-//! Drives a server over streamable HTTP, one keep-alive connection per unit of depth.
+//! The mode `http`: sends calls to a server over streamable HTTP, on `--depth` keep-alive connections.
 use crate::{
     Res,
     account::Account,
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One keep-alive connection and its session.
+/// One keep-alive connection to the server, and the MCP session that is opened on it.
 pub(crate) struct Connection {
     pub(crate) s: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
     pub(crate) host: String,
@@ -28,7 +28,7 @@ pub(crate) struct Connection {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// Host and path of a URL.
+/// Splits an `http://` URL into the host with its port, and the path.
 pub(crate) fn split(url: &str) -> (String, String) {
     let u = url.strip_prefix("http://").expect("http:// url");
     match u.split_once('/') {
@@ -37,7 +37,7 @@ pub(crate) fn split(url: &str) -> (String, String) {
     }
 }
 
-/// Opens a connection.
+/// Connects to the server at `--url`, without an MCP session.
 pub(crate) async fn connect(o: &Options, protocol: &str) -> Res<Connection> {
     let (host, path) = split(&o.text("url", ""));
     let s = tokio::net::TcpStream::connect(&host).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn connect(o: &Options, protocol: &str) -> Res<Connection> {
 }
 
 impl Connection {
-    /// Posts one message.
+    /// Posts one message with the headers of the protocol revision; `modern` is the revision 2026-07-28.
     pub(crate) async fn post(
         &mut self,
         body: Bytes,
@@ -98,8 +98,8 @@ impl Connection {
     }
 }
 
-/// Reads the whole reply; for SSE calls f at the event with the awaited id; returns (reply JSON bytes, sse?, time of
-/// arrival).
+/// Reads the whole HTTP response to request `id`, either JSON or an SSE stream. Returns the bytes of the JSON-RPC
+/// reply, whether it came over SSE, and its time of arrival.
 pub(crate) async fn read_reply(
     r: hyper::Response<hyper::body::Incoming>,
     id: u64,
@@ -154,7 +154,7 @@ pub(crate) async fn read_reply(
     }
 }
 
-/// Opens a session, or sends `server/discover` to a modern server.
+/// Opens a session with `initialize`; sends `server/discover` instead for the revision 2026-07-28.
 pub(crate) async fn handshake(c: &mut Connection, g: &Requests) -> Res<()> {
     let m = if g.modern { "server/discover" } else { "initialize" };
     let r = c.post(g.init(0).into(), m, None, g.modern, false).await?;
@@ -228,7 +228,7 @@ pub(crate) async fn spawn_http(
     Ok((child, pids, t0))
 }
 
-/// Runs the warm-up and the measured part.
+/// Opens the connections, makes the warm-up calls and the measured calls, and prints the report.
 pub(crate) async fn http(o: &Options) -> Res<()> {
     let g = Arc::new(Requests::new(o));
     let (n, depth) = (o.number("n", 10_000), o.number("depth", 1));
@@ -261,13 +261,13 @@ pub(crate) async fn http(o: &Options) -> Res<()> {
         st.add(warmed);
     }
     report(o, &g, depth, st, wall, &acct, start_ms, json!({"session_header": session}));
-    // A server that waits for open connections must not wait for ours.
+    // Closes the connections first, because a server may wait for open connections before it exits.
     drop(conns);
     stop(o, child).await;
     Ok(())
 }
 
-/// Makes a number of calls over all connections.
+/// Makes `todo` calls, shared by all connections, and returns their figures.
 async fn phase(conns: &mut Vec<Connection>, g: &Arc<Requests>, todo: usize) -> Res<Figures> {
     let mut sum = Figures::default();
     if todo == 0 {
@@ -284,7 +284,7 @@ async fn phase(conns: &mut Vec<Connection>, g: &Arc<Requests>, todo: usize) -> R
     Ok(sum)
 }
 
-/// Makes calls on one connection until the counter reaches the total, or too many fail.
+/// Makes calls on one connection until all connections together have made `todo` calls, or too many calls have failed.
 async fn call(
     mut c: Connection,
     g: Arc<Requests>,
@@ -327,7 +327,7 @@ async fn call(
     }
 }
 
-/// Counts a reply that is an error, or belongs to another request.
+/// Checks the reply to request `id`: counts an error, or a reply that does not belong to this request.
 fn judge(st: &mut Figures, g: &Requests, id: u64, b: &[u8]) {
     match serde_json::from_slice::<Message>(b) {
         Ok(Message { id: Some(found), result: Some(r), .. }) if found == id => {
@@ -344,12 +344,12 @@ fn judge(st: &mut Figures, g: &Requests, id: u64, b: &[u8]) {
     }
 }
 
-/// Ends the server: first by SIGTERM.
+/// Stops the server with SIGTERM, and kills it if it has not exited after `--exit-grace` seconds.
 pub(crate) async fn stop(o: &Options, child: Option<tokio::process::Child>) {
     let grace = Duration::from_secs(o.number("exit-grace", 5) as u64);
     if let Some(mut ch) = child {
         if let Some(p) = ch.id() {
-            // SAFETY: signals a child we started and have not reaped.
+            // SAFETY: the process is a child that we started and have not waited for, so its id is still valid.
             unsafe {
                 libc::kill(p as i32, libc::SIGTERM);
             }

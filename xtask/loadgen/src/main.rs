@@ -1,10 +1,10 @@
-//! Drives any MCP server over stdio or streamable HTTP and prints one JSON line per run.
+//! A load generator for any MCP server over stdio or streamable HTTP; prints one line of JSON per run.
 //!
-//! It uses no SDK, so that it can measure all of them alike.
-//! `stdio`: depth is the number of requests in flight.
-//! `http`: depth is the number of keep-alive connections with a session each, one request in flight on each.
-//! The default call is `tools/call` of `echo` with a message that begins with the request's own number;
-//! each reply must carry it back, so a cache cannot cheat (`bad` counts the misses).
+//! `cargo xtask bench` starts it. It uses no MCP SDK, so that the client costs the same for every server. In mode
+//! `stdio`, `--depth` is the number of requests in flight. In mode `http`, `--depth` is the number of keep-alive
+//! connections, each with a session and one request in flight. The default call is `tools/call` of the tool `echo` with
+//! a message that begins with the number of the request. Each reply must contain that number, so a server cannot return
+//! a cached reply (`bad` counts such replies).
 mod account;
 mod http;
 mod message;

@@ -1,14 +1,14 @@
-//! The requests that are sent, and the check that a reply belongs to its request.
+//! The requests of a run, and the check that each reply belongs to its request.
 use crate::options::Options;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
-/// Writes the requests of a run, each with its own number in the message.
+/// A template for the requests of a run; each request gets its own id and number.
 pub(crate) struct Requests {
     pub(crate) prefix: String,
     pub(crate) suffix: String,
     pub(crate) template: Vec<u8>,
-    /// The position of the number; `None` if all requests are alike.
+    /// The position of the request's number in the template; `None` if all requests are equal except for their ids.
     pub(crate) vary_at: Option<usize>,
     pub(crate) payload: usize,
     pub(crate) check: bool,
@@ -18,10 +18,10 @@ pub(crate) struct Requests {
     pub(crate) protocol: String,
 }
 
-/// The members that every request of the 2026-07-28 revision carries.
+/// The `_meta` member that every request of the 2026-07-28 revision must carry.
 pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"loadgen","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
 impl Requests {
-    /// Prepares the template from the command line.
+    /// Builds the template from the options of the command line.
     pub(crate) fn new(o: &Options) -> Requests {
         let protocol = o.text("protocol", "2025-11-25");
         let modern = protocol == "2026-07-28";
@@ -36,7 +36,8 @@ impl Requests {
         } else if let Some(a) = o.given.get("args-json") {
             format!(r#"{{"name":{},"arguments":{a}}}"#, json!(tool))
         } else {
-            // payload: 12 digit counter + filler; --escaped 1 gives text that needs JSON escapes (a quote and a newline every 16 bytes)
+            // The payload is a counter of 12 digits and a filler. With `--escaped`, the filler has a quote and a
+            // newline every 16 bytes, which JSON must escape.
             let filler: String = if o.has("escaped") {
                 (0..payload.saturating_sub(12))
                     .map(|i| match i % 16 {
@@ -81,7 +82,7 @@ impl Requests {
         }
     }
 
-    /// Appends request `id`.
+    /// Appends the request with this id to `out`.
     pub(crate) fn write(&self, id: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(self.prefix.as_bytes());
         out.extend_from_slice(id.to_string().as_bytes());
@@ -95,7 +96,7 @@ impl Requests {
         out.push(b'}');
     }
 
-    /// Returns whether a reply carries the number of its request and all of the payload.
+    /// Returns whether a reply contains the number of its request and is at least as long as the payload.
     pub(crate) fn ok(&self, id: u64, body: &[u8]) -> bool {
         if !self.check || self.vary_at.is_none() {
             return true;
@@ -105,7 +106,7 @@ impl Requests {
             && body.len() >= self.payload
     }
 
-    /// Returns the first request of the revision in use.
+    /// Returns the first request of a connection: `initialize`, or `server/discover` for the revision 2026-07-28.
     pub(crate) fn init(&self, id: u64) -> Vec<u8> {
         if self.modern {
             format!(
@@ -118,9 +119,9 @@ impl Requests {
     }
 }
 
-/// The end of the handshake.
+/// The notification that a client sends after the reply to `initialize`.
 pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-/// The envelope of a message of a server.
+/// The envelope of a message from the server, with its contents unparsed.
 #[derive(Deserialize)]
 pub(crate) struct Message<'a> {
     pub(crate) id: Option<u64>,

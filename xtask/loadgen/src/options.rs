@@ -4,9 +4,9 @@ use std::collections::HashMap;
 /// The parsed command line.
 pub(crate) struct Options {
     pub(crate) given: HashMap<String, String>,
-    /// The server command.
+    /// The command that starts the server, after `--`.
     pub(crate) rest: Vec<String>,
-    /// `stdio`, `http` or `sessions`.
+    /// The mode: `stdio`, `http` or `sessions`.
     pub(crate) mode: String,
 }
 
@@ -39,17 +39,17 @@ impl Options {
         Options { given: m, rest, mode }
     }
 
-    /// Returns the value of `k`, or `d`.
+    /// Returns the value of option `k`, or the default `d`.
     pub(crate) fn text(&self, k: &str, d: &str) -> String {
         self.given.get(k).cloned().unwrap_or(d.into())
     }
 
-    /// Returns the number given for `k`, or `d`.
+    /// Returns the value of option `k` as a number, or the default `d`.
     pub(crate) fn number(&self, k: &str, d: usize) -> usize {
         self.given.get(k).map(|v| v.parse().expect(k)).unwrap_or(d)
     }
 
-    /// Returns whether `k` was given.
+    /// Returns whether option `k` was given.
     pub(crate) fn has(&self, k: &str) -> bool {
         self.given.contains_key(k)
     }
@@ -62,6 +62,6 @@ loadgen http     --url http://127.0.0.1:P/mcp [opts] [-- SERVER_CMD ARGS...]   (
 loadgen sessions --url ... --n N [--get-stream] [-- SERVER_CMD ...]            (idle sessions: memory per session)
 opts: --name LABEL --n N --depth D --warmup W --tool echo --args-json JSON | --payload-bytes B [--payload-key message] [--escaped 1]
       --method tools/call --params-json JSON   --protocol 2025-11-25|2026-07-28   --cpu-pid P1,P2 (extra processes to account)
-      --alone (account the server itself, without what it started) --no-vary --shared-session --header 'k: v' --no-check --startup-timeout S");
+      --alone (account the server process only, without its child processes) --no-vary --shared-session --header 'k: v' --no-check --startup-timeout S");
     std::process::exit(2)
 }

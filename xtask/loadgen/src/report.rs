@@ -1,23 +1,23 @@
-//! One JSON line per run.
+//! The figures of a run, and the line of JSON that the modes `stdio` and `http` print.
 use crate::{account::Account, message::Requests, options::Options};
 use serde_json::{Value, json};
 
-/// The observed replies.
+/// Counts and latencies of the replies of a run.
 #[derive(Default)]
 pub(crate) struct Figures {
-    /// Nanoseconds.
+    /// Latencies of the replies, in nanoseconds.
     pub(crate) latencies: Vec<u32>,
     pub(crate) errors: u64,
-    /// Replies that belong to another request.
+    /// Results that do not contain the number of their request; for the first request, also tool errors.
     pub(crate) bad: u64,
     pub(crate) first_error: Option<String>,
-    /// Replies that arrived as an event stream.
+    /// Replies that arrived as a server-sent event instead of a JSON body.
     pub(crate) sse: u64,
     pub(crate) bytes: u64,
 }
 
 impl Figures {
-    /// Adds the figures of another connection or phase.
+    /// Adds the figures of another connection.
     pub(crate) fn add(&mut self, other: Self) {
         self.latencies.extend(other.latencies);
         self.errors += other.errors;

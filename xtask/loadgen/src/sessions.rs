@@ -1,4 +1,4 @@
-//! Opens many idle sessions and measures the memory of each.
+//! The mode `sessions`: opens many idle HTTP sessions and measures the server's memory for each.
 use crate::{
     Res,
     account::Account,
@@ -12,7 +12,7 @@ use http_body_util::Full;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Opens the sessions, waits, and prints the line.
+/// Opens the sessions, keeps them idle for a while, and prints the figures as a line of JSON.
 pub(crate) async fn sessions(o: &Options) -> Res<()> {
     let g = Requests::new(o);
     let n = o.number("n", 1000);
@@ -48,7 +48,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     tokio::time::sleep(Duration::from_secs(o.number("idle-s", 5) as u64)).await;
     let idle = acct.end().0 - i0;
     let r1 = acct.rss_kb();
-    // A server that drops old sessions has not kept them all.
+    // Checks that the first session still exists; a server that drops old sessions would seem to need less memory.
     c.session = first;
     let first_lives = c.session.is_some() && answers(&mut c, &g).await?;
     let per = (r1 as f64 - r0 as f64) / n as f64;
@@ -63,7 +63,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     Ok(())
 }
 
-/// Opens a connection with an event stream for the session of another one.
+/// Opens a second connection with the event stream (GET) of the session of `c`.
 async fn open_stream(o: &Options, c: &Connection) -> Res<Box<dyn std::any::Any>> {
     let mut s = connect(o, &c.protocol).await?;
     let mut r = hyper::Request::get(&s.path)

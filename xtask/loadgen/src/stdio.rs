@@ -1,4 +1,4 @@
-//! Drives a server over its standard input and output.
+//! The mode `stdio`: starts a server and sends calls to it over its standard input and output.
 use crate::{
     Res,
     account::Account,
@@ -18,7 +18,7 @@ use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender},
 };
 
-/// Runs the warm-up and the measured part.
+/// Starts the server, makes the warm-up calls and the measured calls, and prints the report.
 pub(crate) async fn stdio(o: &Options) -> Res<()> {
     let g = Requests::new(o);
     let (n, depth) = (o.number("n", 10_000), o.number("depth", 1));
@@ -40,7 +40,7 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
     }
 
     let total = n + warm;
-    // The time each request was written; there is one thread, so the lock is never contended.
+    // The time when each request was written. All tasks run on one thread, so the lock is never contended.
     let stamps = Arc::new(Mutex::new(vec![Instant::now(); total + 1]));
     let (raw, raw_queue) = tokio::sync::mpsc::unbounded_channel::<Vec<u8>>();
     let (credit, credit_queue) = tokio::sync::mpsc::unbounded_channel::<usize>();
@@ -71,7 +71,7 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
     let wall = since.elapsed().as_secs_f64();
     report(o, &g, depth, figures, wall, &acct, start_ms, json!({}));
     drop((raw, credit));
-    let _ = writer.await; // closes stdin
+    let _ = writer.await; // the writer ends, and closes the server's standard input
     end(o, &mut ch).await;
     Ok(())
 }
@@ -91,7 +91,7 @@ fn spawn(o: &Options) -> Res<Child> {
     Ok(child)
 }
 
-/// Waits for the exit of the server, and kills it after the time limit.
+/// Waits until the server exits; kills it after `--exit-grace` seconds.
 async fn end(o: &Options, ch: &mut Child) {
     let grace = Duration::from_secs(o.number("exit-grace", 20) as u64);
     if tokio::time::timeout(grace, ch.wait()).await.is_err() {
@@ -100,7 +100,8 @@ async fn end(o: &Options, ch: &mut Child) {
     }
 }
 
-/// The received bytes, the start of the current line, and the end of the searched part.
+/// Received bytes that are not processed yet: `start` is the first byte of the current line, and the bytes before
+/// `scanned` contain no end of this line.
 struct Input {
     buf: Vec<u8>,
     start: usize,
@@ -108,7 +109,7 @@ struct Input {
 }
 
 impl Input {
-    /// Drops finished lines, and makes room for the next read.
+    /// Removes processed lines, and makes room for the next read.
     fn make_room(&mut self) {
         if self.start == self.buf.len() {
             self.buf.clear();
@@ -125,30 +126,30 @@ impl Input {
     }
 }
 
-/// The numbers of requests of a run.
+/// The numbers of requests of a run that are planned, sent and answered.
 struct Counts {
     warm: usize,
     total: usize,
     depth: usize,
-    /// Answered requests.
+    /// The number of answered requests.
     done: usize,
-    /// Requests that the writer may have sent.
+    /// The number of requests that the writer may have sent.
     granted: usize,
-    /// Requests that may be granted for the replies of this read.
+    /// The number of new requests that the replies of the current read allow.
     earned: usize,
 }
 
-/// The reading half of a run.
+/// The reader of a run: counts replies, and allows the writer to send new requests.
 struct Run {
     g: Arc<Requests>,
     stamps: Arc<Mutex<Vec<Instant>>>,
     raw: UnboundedSender<Vec<u8>>,
     credit: UnboundedSender<usize>,
     figures: Figures,
-    /// The beginning of the measured part.
+    /// The counters and the time when the measured part began.
     start: (Account, Instant),
     counts: Counts,
-    /// The process, and whether it is measured alone.
+    /// The process id of the server, and whether its child processes are left out (`--alone`).
     measured: (i32, bool),
 }
 
@@ -158,7 +159,7 @@ impl Run {
         self.credit.send(count).ok();
     }
 
-    /// Reads the finished lines of the input, and grants as many requests as were answered.
+    /// Processes the complete lines of the input, and allows as many new requests as replies have arrived.
     fn take_lines(&mut self, input: &mut Input) -> Res<()> {
         self.counts.earned = 0;
         while let Some(p) = memchr::memchr(b'\n', &input.buf[input.scanned..]) {
@@ -202,7 +203,7 @@ impl Run {
         Ok(())
     }
 
-    /// Answers a request of the server.
+    /// Replies to a request of the server, such as `ping` or `roots/list`.
     fn reply(&self, v: Value) -> Res<()> {
         let result = if v["method"] == "roots/list" { json!({"roots": []}) } else { json!({}) };
         let mut r =
@@ -237,7 +238,7 @@ impl Run {
             }
         }
         if counts.done == counts.warm {
-            // All warm-up replies have arrived: start the measured part.
+            // All warm-up replies have arrived: the measured part begins.
             let (pid, alone) = self.measured;
             let first = counts.depth.min(counts.total - counts.warm);
             counts.earned = 0;
@@ -247,7 +248,7 @@ impl Run {
     }
 }
 
-/// Sends the first request and reads up to its reply; returns the start of the next line.
+/// Sends the first request and reads until its reply; returns the position of the next line.
 async fn handshake(
     g: &Requests,
     tx: &mut ChildStdin,
@@ -277,15 +278,15 @@ async fn handshake(
     }
 }
 
-/// A message from the reader to the writer.
+/// The channels from the reader to the writer.
 struct Queues {
-    /// Finished lines: replies to the server's own requests.
+    /// Complete lines to write as they are: replies to the server's own requests.
     raw: UnboundedReceiver<Vec<u8>>,
-    /// The number of further requests that may be in flight.
+    /// Numbers of further requests that the writer may send.
     credit: UnboundedReceiver<usize>,
 }
 
-/// Writes requests while there is credit, many in one write.
+/// Writes requests while the reader allows more, many of them in one write.
 async fn write_requests(
     mut tx: ChildStdin,
     mut queues: Queues,

@@ -1,4 +1,5 @@
-//! The program that times decisions prints a figure for each kind; its own checks fail on a wrong decision.
+//! Tests that the program `decisions` prints a figure for each kind of decision; the program itself fails on a wrong
+//! one.
 
 use std::process::Command;
 

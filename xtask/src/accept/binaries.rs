@@ -1,22 +1,23 @@
-//! Steps that are test binaries of the workspace: builds the examples they start, runs them and counts.
+//! Acceptance checks that are test binaries of the workspace: builds the examples that the tests start, runs the tests
+//! and counts the results.
 
 use super::Verdict;
 use crate::run::{Outcome, Program, Rigour, has};
 
-/// The binary with the unit tests of a library.
+/// The name that selects the unit tests of a package's library instead of an integration test.
 pub(super) const LIBRARY: &str = "lib";
 
-/// A test binary, and how it is run.
+/// A test binary of a package, with the filters, environment and requirements of its runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tests {
     package: &'static str,
     binary: &'static str,
-    /// Runs with a filter each; each must find a test.
+    /// One run per filter; each run must find at least one test. The empty filter runs all tests.
     each: &'static [&'static str],
-    /// Filters of one run.
+    /// Filters that all runs get together; a test runs if its name contains one of them.
     any: &'static [&'static str],
     env: &'static [(&'static str, &'static str)],
-    /// Beginnings of lines that the tests must print; those lines are the figure.
+    /// Beginnings of lines that the tests must print; these lines are shown as the figure of the check.
     prints: &'static [&'static str],
     bound: &'static str,
     needs: &'static [&'static str],
@@ -24,7 +25,7 @@ pub(super) struct Tests {
 }
 
 impl Tests {
-    /// Creates a run of the whole binary.
+    /// Describes a run of all tests of a binary.
     pub(super) const fn of(package: &'static str, binary: &'static str) -> Self {
         Self {
             package,
@@ -39,65 +40,66 @@ impl Tests {
         }
     }
 
-    /// Runs the binary once for each of these filters.
+    /// Runs the binary once for each of these filters; each run must find a test.
     pub(super) const fn each(mut self, filters: &'static [&'static str]) -> Self {
         self.each = filters;
         self
     }
 
-    /// Returns the filters of single runs.
+    /// Returns the filters that [`Self::each`] has set.
     #[cfg(test)]
     pub(super) const fn filters(&self) -> &'static [&'static str] {
         self.each
     }
 
-    /// Runs the tests whose names contain one of these.
+    /// Runs the tests whose names contain any of these words.
     pub(super) const fn any(mut self, filters: &'static [&'static str]) -> Self {
         self.any = filters;
         self
     }
 
-    /// Sets environment variables.
+    /// Sets environment variables for the tests.
     pub(super) const fn env(mut self, env: &'static [(&'static str, &'static str)]) -> Self {
         self.env = env;
         self
     }
 
-    /// Requires lines with these beginnings; the tests run one after the other.
+    /// Requires that the tests print lines with these beginnings. The tests run one after the other, because such lines
+    /// contain times.
     pub(super) const fn prints(mut self, lines: &'static [&'static str]) -> Self {
         self.prints = lines;
         self
     }
 
-    /// Sets the bound that is shown.
+    /// Sets the text of the bound in the last line of the check.
     pub(super) const fn bound(mut self, bound: &'static str) -> Self {
         self.bound = bound;
         self
     }
 
-    /// Reports as skipped what the tests cannot cover without these programs.
+    /// Names programs that some of the tests need. A missing program is reported as skipped, and fails with `--strict`.
     pub(super) const fn needs(mut self, programs: &'static [&'static str]) -> Self {
         self.needs = programs;
         self
     }
 
-    /// Builds with optimisation.
+    /// Builds the tests and the examples with `--release`.
     pub(super) const fn release(mut self) -> Self {
         self.release = true;
         self
     }
 }
 
-/// The result of one run of a binary.
+/// The number of passed and failed tests of one run.
 #[derive(Debug, Default)]
 struct Count {
     passed: usize,
     failed: usize,
-    /// The required lines that were printed.
+    /// The required lines that the tests printed.
     printed: Vec<String>,
 }
 
-/// Runs test binaries and sums their counts.
+/// Runs test binaries and sums their counts; the check passes if all tests passed and none is missing.
 pub(super) fn run(check: &str, all: &[Tests], rigour: Rigour) -> Outcome<Verdict> {
     build_examples(all)?;
     let mut sum = Count::default();
@@ -125,7 +127,7 @@ pub(super) fn run(check: &str, all: &[Tests], rigour: Rigour) -> Outcome<Verdict
     Ok(Verdict { pass: sum.failed == 0, figure, bound: bounds.join("; ") })
 }
 
-/// Builds the examples that the tests start; the tests of the client start those of the server too.
+/// Builds the examples that the tests start. Tests of the client SDK also start examples of the server SDK.
 fn build_examples(all: &[Tests]) -> Outcome {
     let mut built: Vec<&str> = Vec::new();
     for tests in all {
@@ -142,7 +144,8 @@ fn build_examples(all: &[Tests]) -> Outcome {
     Ok(())
 }
 
-/// Runs one binary with one filter; a run that finds no test, fails, or lacks a required line counts a failure.
+/// Runs one binary with one filter. A run that finds no test, fails, or does not print a required line counts as one
+/// failure.
 fn run_one(tests: &Tests, filter: &str) -> Outcome<Count> {
     let binary: &[&str] =
         if tests.binary == LIBRARY { &["--lib"] } else { &["--test", tests.binary] };
@@ -155,7 +158,7 @@ fn run_one(tests: &Tests, filter: &str) -> Outcome<Count> {
         program = program.args(&[filter]);
     }
     if !tests.prints.is_empty() {
-        // One after the other, so that no test disturbs the times of another.
+        // Runs one test at a time, so that no test changes the times of another.
         program = program.args(&["--show-output", "--test-threads=1"]);
     }
     for (key, value) in tests.env {
@@ -172,7 +175,7 @@ fn run_one(tests: &Tests, filter: &str) -> Outcome<Count> {
     })
 }
 
-/// Returns a line for each beginning, or `None` if one is missing.
+/// Returns the line for each required beginning, or `None` if one is missing.
 fn required(text: &str, beginnings: &[&str]) -> Option<Vec<String>> {
     let mut lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut take = |beginning: &&str| {
@@ -182,7 +185,7 @@ fn required(text: &str, beginnings: &[&str]) -> Option<Vec<String>> {
     beginnings.iter().map(&mut take).collect()
 }
 
-/// Returns the numbers of passed and failed tests, from the closing lines of the runner.
+/// Returns the numbers of passed and failed tests from the `test result:` lines of the test runner.
 fn counts(text: &str) -> Option<(usize, usize)> {
     let before = |line: &str, word: &str| {
         let start = line.split(word).next()?;

@@ -1,4 +1,5 @@
-//! `core.fresh`, `kernel.demo`: a fresh clone and the Rust toolchain are enough.
+//! The acceptance checks `core.fresh` and `kernel.demo`: the README commands must work in a fresh clone with nothing
+//! but the Rust toolchain.
 
 use super::Verdict;
 use crate::run::{Context, Failure, Outcome, Program, now, root, seconds, target};
@@ -9,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-/// The time limit of `ci` on two cores.
+/// The time limit of `cargo xtask ci` on two cores.
 const CI_TIMEOUT: Duration = Duration::from_mins(20);
 
-/// The time limit of the demonstration on two cores, from cached sources.
+/// The time limit for building and running `mgp demo` on two cores, with dependencies already downloaded.
 const DEMO_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// The programs of the Rust toolchain.
+/// The programs of the Rust toolchain that the check may use.
 const TOOLCHAIN: &[&str] = &[
     "cargo",
     "cargo-clippy",
@@ -27,7 +28,8 @@ const TOOLCHAIN: &[&str] = &[
     "rustup",
 ];
 
-/// Clones the committed state, hides every other tool, and runs the two commands of the README.
+/// Clones the committed state, hides every other tool from `PATH`, and runs the two commands of the README: the
+/// demonstration and `cargo xtask ci`.
 pub(super) fn core_fresh() -> Outcome<Verdict> {
     let fresh = Fresh::new()?;
     fresh.demo()?;
@@ -43,7 +45,7 @@ pub(super) fn core_fresh() -> Outcome<Verdict> {
     })
 }
 
-/// Runs `kernel.demo`: the first of the two commands, with the time of its build.
+/// Runs the check `kernel.demo`: builds and runs the demonstration in a fresh clone, and checks the time this takes.
 pub(super) fn kernel_demo() -> Outcome<Verdict> {
     let fresh = Fresh::new()?;
     let start = now();
@@ -57,7 +59,7 @@ pub(super) fn kernel_demo() -> Outcome<Verdict> {
     })
 }
 
-/// A clone of the committed state, and a search path with the toolchain only.
+/// A clone of the committed state, and a `PATH` that contains only the toolchain and the system's programs.
 struct Fresh {
     place: PathBuf,
     clone: PathBuf,
@@ -83,7 +85,7 @@ impl Fresh {
         cargo.without("CARGO_TARGET_DIR").without("CARGO").without("CARGO_MANIFEST_DIR")
     }
 
-    /// Runs the demonstration; returns the number of its steps.
+    /// Runs the demonstration; returns the number of its steps, or fails if one of them failed.
     fn demo(&self) -> Outcome<usize> {
         let output = self.cargo(&["mgp", "demo", "--json"]).output()?;
         let report: Value = serde_json::from_str(&output).context("the demonstration")?;
@@ -98,7 +100,7 @@ impl Fresh {
     }
 }
 
-/// Returns a search path with the toolchain, a linker and the usual small programs.
+/// Returns a `PATH` with links to the toolchain, and the system's folders for the linker and the usual small programs.
 fn only_the_toolchain(tools: &Path) -> Outcome<String> {
     let search = std::env::var_os("PATH").context("PATH")?;
     for tool in TOOLCHAIN {

@@ -1,6 +1,6 @@
-//! `accept`: the acceptance checks, by name; without a name, the list of them.
+//! The command `accept NAME`: runs acceptance checks by name; without a name, lists them.
 //!
-//! Each ends with `NAME: PASS|FAIL <figure> (bound <figure>)`.
+//! Each check ends with the line `NAME: PASS|FAIL <figure> (bound <figure>)`.
 
 mod binaries;
 mod faults;
@@ -22,30 +22,30 @@ use binaries::Tests;
 use std::path::PathBuf;
 use table::CHECKS;
 
-/// One acceptance check.
+/// One acceptance check: its name, a sentence about it, and its steps.
 struct Check {
     name: &'static str,
     about: &'static str,
     steps: &'static [Step],
 }
 
-/// A part of a check; a check passes if all its parts pass.
+/// A step of a check; a check passes if all its steps pass.
 enum Step {
-    /// Test binaries of the workspace.
+    /// Runs test binaries of the workspace.
     Tests(&'static [Tests]),
-    /// A program that measures or breaks something.
+    /// Calls a function that measures something or causes a fault.
     Program(fn(&Options) -> Outcome<Verdict>),
 }
 
-/// The options of the command line.
+/// The options of `accept` on the command line.
 #[derive(Debug)]
 struct Options {
     rigour: Rigour,
-    /// The folder of the labelled sets of the index, unless it lies beside the repository.
+    /// The folder of the labelled sets of the tool index; `None` for the one beside the repository.
     data: Option<PathBuf>,
 }
 
-/// The result of a check.
+/// The result of a check: whether it passed, its figure and the bound of the figure.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) pass: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Joins two results: both must pass.
+    /// Joins two results; both must pass.
     pub(crate) fn and(self, other: Self) -> Self {
         let join = |one: String, other: String| {
             if one == other { one } else { format!("{one}; {other}") }
@@ -67,7 +67,7 @@ impl Verdict {
     }
 }
 
-/// The checks that are fast enough for every change; those that are test binaries run there as tests anyway.
+/// The checks that are fast enough for `ci`. Checks that are test binaries are not listed, because `ci` runs all tests.
 const QUICK: &[&str] = &["core.spec"];
 
 /// Runs the named checks, or lists all of them.
@@ -95,7 +95,7 @@ pub(crate) fn accept(flags: &Flags) -> Outcome {
     )
 }
 
-/// Runs the part of `accept` that belongs to `ci`.
+/// Runs the quick checks, for `ci`; skips them if their material is not beside the repository.
 pub(crate) fn quick() -> Outcome {
     if shared("").is_none() {
         println!("the material of the checks does not lie beside the repository; skipped");
@@ -111,7 +111,7 @@ fn run_all<'a>(checks: impl IntoIterator<Item = &'a Check>, options: &Options) -
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
 }
 
-/// Returns a file or folder of the material that lies beside the repository, if it is there.
+/// Returns a file or folder in `../shared`, the material beside the repository, if it exists.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let place = root().parent()?.join("shared").join(path);
     place.exists().then_some(place)

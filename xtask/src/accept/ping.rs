@@ -1,4 +1,5 @@
-//! `life.ping`: a busy server answers pings, whatever its tools do to its threads (MGP §11.3).
+//! The acceptance check `life.ping`: a busy server must answer pings in time, even while a tool blocks one of its
+//! threads (MGP §11.3).
 
 use crate::{
     accept::Verdict,
@@ -16,20 +17,20 @@ use std::{
     time::Duration,
 };
 
-/// The maximum time of 99 of 100 pings.
+/// The time within which 99 of 100 pings must be answered.
 const MAX_P99: Duration = Duration::from_millis(50);
-/// The time limit of the specification.
+/// The time limit of the specification for every ping.
 const WORST: Duration = Duration::from_secs(5);
-/// The number of calls that run or wait meanwhile.
+/// The number of calls that run or wait while the server is pinged over stdio.
 const IN_FLIGHT: usize = 1000;
-/// The same over HTTP, where each call holds a connection.
+/// The number of calls in flight while the server is pinged over HTTP; fewer, because each call needs a connection.
 const CONNECTIONS: usize = 500;
-/// The time a reply is waited for before the check fails.
+/// The time after which a missing reply fails the check.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// The number of threads of the server: one is blocked, one is left.
+/// The number of threads of the server: a tool blocks one of them, and the other must answer.
 const WORKERS: &str = "2";
 
-/// Pings a server over stdin and stdout, then one at a URL.
+/// Pings busy servers over stdio and over HTTP, and checks the times of all pings.
 pub(super) fn ping() -> Outcome<Verdict> {
     let program = release_example("mgp-server-sdk", "workbench", &[])?;
     let mut all = Vec::new();
@@ -55,7 +56,7 @@ pub(super) fn ping() -> Outcome<Verdict> {
     })
 }
 
-/// Pings a server with a thousand calls and one thread blocked all the time.
+/// Pings a server with a thousand calls in flight, while a tool blocks one thread all the time.
 fn long(program: &Path) -> Outcome<Vec<Duration>> {
     let mut server = Server::start(program)?;
     server.call(1, "freeze", 60_000)?;
@@ -70,10 +71,10 @@ fn long(program: &Path) -> Outcome<Vec<Duration>> {
     Ok(times)
 }
 
-/// Pings a server whose thread is blocked again for every few pings: each time the server has to notice.
+/// Pings a server while a tool blocks a thread again for every few pings, so that the server must detect it each time.
 fn again(program: &Path) -> Outcome<Vec<Duration>> {
     let mut server = Server::start(program)?;
-    // All calls that run at once, but one.
+    // Starts one call fewer than the server runs at once, so that the blocking call is not queued.
     for id in 0..255 {
         server.call(1_000 + id, "sleep", 600_000)?;
     }
@@ -89,7 +90,7 @@ fn again(program: &Path) -> Outcome<Vec<Duration>> {
     Ok(times)
 }
 
-/// A server on two threads, and its output.
+/// A server process with two threads, connected over stdio.
 struct Server {
     child: Child,
     input: ChildStdin,
@@ -127,7 +128,7 @@ impl Server {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
     }
 
-    /// Sends a ping; returns its duration.
+    /// Sends a ping; returns the time until its reply.
     fn ping(&mut self, id: usize) -> Outcome<Duration> {
         let begin = now();
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "mgp/health/ping"}))?;
@@ -137,9 +138,9 @@ impl Server {
         if status == "healthy" { Ok(took) } else { Err(Failure::new(answer.to_string())) }
     }
 
-    /// Returns the reply to a request; others are skipped.
+    /// Returns the reply to a request, and skips other replies.
     fn answer(&mut self, id: usize) -> Outcome<Value> {
-        // A server that never replies is killed, which ends its output.
+        // Kills a server that does not reply in time, which ends its output and so the loop below.
         let _watched = watch(&self.child);
         loop {
             let mut line = String::new();
@@ -158,13 +159,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The server may have ended already.
+        // Ignores errors, because the server may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Kills a process after the time limit, unless the returned sender is dropped before.
+/// Kills a process after `REPLY_TIMEOUT`, unless the returned sender is dropped before.
 fn watch(child: &Child) -> Sender<()> {
     let (done, waiting) = channel::<()>();
     let process = child.id();
@@ -178,7 +179,7 @@ fn watch(child: &Child) -> Sender<()> {
 
 // === HTTP ===
 
-/// Pings a server while connections hold a call each and a thread is blocked repeatedly.
+/// Pings a server over HTTP while many connections each have a call in flight, and a tool blocks a thread repeatedly.
 fn over_http(program: &Path) -> Outcome<Vec<Duration>> {
     let log = std::env::temp_dir().join(format!("xtask-ping-{}.log", std::process::id()));
     let command = |port: u16| {
@@ -210,7 +211,7 @@ fn over_http(program: &Path) -> Outcome<Vec<Duration>> {
             }
             thread::sleep(Duration::from_millis(7));
         }
-        // The thread is free again before it is blocked the next time.
+        // Waits until the blocking call has ended before the next one starts.
         thread::sleep(Duration::from_millis(90));
     }
     drop(held);
@@ -231,7 +232,7 @@ fn message(id: usize, method: &str, mut params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// Sends a message on a new connection, and reads nothing yet.
+/// Sends a message on a new connection, without reading the reply.
 fn post(port: u16, message: &Value, method: &str, name: &str) -> Outcome<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;

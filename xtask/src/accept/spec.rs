@@ -1,4 +1,5 @@
-//! `core.spec`: each example of the specification is read by its own type, and damaged copies are refused.
+//! The acceptance check `core.spec`: each example message of the specification is accepted by its own type, and damaged
+//! copies of it are refused.
 
 use super::{Verdict, shared};
 use crate::{
@@ -11,17 +12,17 @@ use serde_json::{Value, json};
 /// The number of examples in the specification.
 const EXAMPLES: usize = 50;
 
-/// The required and typed members of each example.
+/// The members of each example that are required, and those whose JSON type is checked.
 const MEMBERS: &str = include_str!("members.txt");
 
-/// The members of one example, as JSON pointers.
+/// The required and the typed members of one example, as JSON pointers.
 struct Members {
     required: Vec<&'static str>,
     typed: Vec<&'static str>,
 }
 
 impl Members {
-    /// Returns the members of an example, if it is listed.
+    /// Returns the members that `members.txt` lists for an example, if any.
     fn of(file: &str) -> Option<Self> {
         let line = MEMBERS.lines().filter(|line| !line.starts_with('#')).find(|line| {
             line.split(' ').next().is_some_and(|name| !name.is_empty() && file.starts_with(name))
@@ -32,7 +33,7 @@ impl Members {
     }
 }
 
-/// Reads the examples, then copies of them without a required member or with a wrong kind of value.
+/// Reads each example, then copies of it that lack a required member or have a value of the wrong JSON type.
 pub(super) fn core_spec() -> Outcome<Verdict> {
     let folder = shared("spec/mgp-examples").context("the examples of the specification")?;
     let count = spec::folder_of_examples(&folder)?;
@@ -60,7 +61,7 @@ pub(super) fn core_spec() -> Outcome<Verdict> {
     })
 }
 
-/// Returns every damaged copy of an example, with its defect.
+/// Returns every damaged copy of an example, each with a description of its defect.
 fn damaged(file: &str, original: &Value) -> Vec<(String, Value)> {
     let Some(members) = Members::of(file) else { return Vec::new() };
     let envelope: &[&str] = match original {
@@ -91,7 +92,8 @@ fn without(original: &Value, pointer: &str) -> Option<Value> {
     Some(copy)
 }
 
-/// Puts a number in the place of an object, or an object in the place of another value.
+/// Returns a copy of an example in which one member has the wrong type: a number instead of an object, or an object
+/// instead of another value.
 fn mistyped(original: &Value, pointer: &str) -> Option<Value> {
     let mut copy = original.clone();
     let member = copy.pointer_mut(pointer)?;
@@ -108,7 +110,8 @@ mod tests {
         let original = json!({"jsonrpc": "2.0", "id": 1, "method": "m",
             "params": {"request_id": 20, "reason": "r"}});
         let copies = damaged("12.7-1-cancellation.json", &original);
-        // Three of the envelope and one required are removed; these and one more are mistyped.
+        // Four required members are removed (three of the envelope, one listed); these and one typed member get a wrong
+        // type.
         assert_eq!(copies.len(), 4 + 5);
         assert!(copies.iter().all(|(_, copy)| *copy != original));
     }

@@ -1,4 +1,4 @@
-//! The table of acceptance checks: a name, a sentence, and test binaries or programs.
+//! The table of acceptance checks: each has a name, a sentence, and steps that are test binaries or functions.
 
 use super::{
     Check, Step,
@@ -19,7 +19,7 @@ const fn check(name: &'static str, about: &'static str, steps: &'static [Step]) 
     Check { name, about, steps }
 }
 
-/// Every check.
+/// All acceptance checks, in the order in which `accept` lists them.
 pub(super) const CHECKS: &[Check] = &[
     check(
         "core.fresh",

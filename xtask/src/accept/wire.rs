@@ -1,4 +1,5 @@
-//! `core.wire`, `mcp.http-wire`: no input breaks the wire.
+//! The acceptance checks `core.wire` and `mcp.http-wire`: malformed input must neither stop a server nor get a wrong
+//! answer.
 
 use super::{Verdict, shared};
 use crate::{
@@ -6,20 +7,20 @@ use crate::{
     run::{Context, Outcome, Program},
 };
 
-/// The share of rows that must match their label.
+/// The minimum share of rows of the labelled corpus that must be handled as labelled.
 const MIN_RATIO: f64 = 0.98;
-/// The number of mutated lines, and their seed.
+/// The number of mutated lines (and, below, their seed) for the program `fuzz_lines`.
 const LINES: &str = "10000000";
 const SEED: &str = "20260228";
 
-/// Runs the labelled rows that speak stdio, then the mutated lines.
+/// Runs the labelled rows for stdio, then the mutated lines.
 pub(super) fn core_wire() -> Outcome<Verdict> {
     let file = shared("corpora/rpc_invalid.public.jsonl");
     if file.is_none() {
         println!("the corpus does not lie beside the repository; skipped");
     }
     let rows = file.map(|file| corpus::stdio(&file, &[])).transpose()?;
-    // The program fails by itself on a panic or growth.
+    // `fuzz_lines` exits with a failure on a panic, a wrong answer or growing memory.
     let program = ["run", "--release", "-p", "mgp-programs", "--bin", "fuzz_lines"];
     let fuzz = Program::cargo(&program).args(&["--", "--seed", SEED, "--n", LINES]).run();
     if let Err(failure) = &fuzz {
@@ -39,7 +40,7 @@ pub(super) fn core_wire() -> Outcome<Verdict> {
     })
 }
 
-/// Sends the HTTP rows of the corpus to the conformance server.
+/// Sends the labelled rows for HTTP to the conformance server.
 pub(super) fn http_wire() -> Outcome<Verdict> {
     let file = shared("corpora/rpc_invalid.public.jsonl").context("the corpus")?;
     Ok(judged(corpus::http(&file, &[])?))

@@ -1,27 +1,27 @@
-//! One measurement: the load generator drives one server, with or without valgrind around it.
+//! One measurement over stdio: the load generator sends calls to one server, with or without valgrind.
 
 use super::programs::{Generator, Server};
 use crate::run::{Context, Failure, Outcome, Program};
 use serde_json::Value;
 use std::fs;
 
-/// The load on a server.
+/// The requests that the load generator sends to a server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
-    /// `tools/call` of the echo tool, or another method without parameters.
+    /// The method: `tools/call` of the echo tool, or another method without parameters.
     pub(super) method: &'static str,
-    /// Bytes of the echoed message.
+    /// The number of bytes of the echoed message.
     pub(super) payload: usize,
-    /// Requests in flight.
+    /// The number of requests in flight.
     pub(super) depth: usize,
 }
 
-/// Returns the load of most budgets: small echoes.
+/// Returns a load of echo calls, which most bounds apply to.
 pub(super) const fn echo(payload: usize, depth: usize) -> Load {
     Load { method: "tools/call", payload, depth }
 }
 
-/// Two run lengths whose difference is measured.
+/// The numbers of calls of a short and a long run. Their difference is measured, so that the cost of the start cancels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths(pub(super) usize, pub(super) usize);
 
@@ -40,7 +40,7 @@ impl Run {
         self.number("p50_us")
     }
 
-    /// Returns the time from the start of the process to its reply to initialize, in milliseconds.
+    /// Returns the time from the start of the process to its reply to `initialize`, in milliseconds.
     pub(super) fn start_ms(&self) -> f64 {
         self.number("start_to_init_ms")
     }
@@ -55,7 +55,7 @@ impl Run {
     }
 }
 
-/// Runs a load of `calls` after a warm-up that is not measured.
+/// Makes `calls` calls after a warm-up that is not measured.
 pub(super) fn run(
     generator: &Generator,
     server: &Server,
@@ -66,7 +66,7 @@ pub(super) fn run(
     drive(generator, &server.command, load, calls, warm, &[])
 }
 
-/// Runs the same for the server alone: the processes it started are not counted.
+/// Does the same as [`run`], but leaves the child processes of the server out of the figures.
 pub(super) fn run_alone(
     generator: &Generator,
     server: &Server,
@@ -77,7 +77,7 @@ pub(super) fn run_alone(
     drive(generator, &server.command, load, calls, warm, &["--alone"])
 }
 
-/// Counts the instructions of one call, by callgrind.
+/// Counts the server's instructions for one call with callgrind.
 pub(super) fn instructions(
     generator: &Generator,
     server: &Server,
@@ -95,7 +95,7 @@ pub(super) fn instructions(
     Ok(per_call(few?, many?, lengths))
 }
 
-/// Counts the allocations and allocated bytes of one call, by dhat.
+/// Counts the server's allocations and allocated bytes for one call with dhat.
 pub(super) fn allocations(
     generator: &Generator,
     server: &Server,
@@ -161,7 +161,7 @@ fn drive(
     if clean { Ok(Run(figures)) } else { Err(Failure::new(format!("{command:?}: {figures}"))) }
 }
 
-/// Returns the total count of a callgrind file.
+/// Returns the total number of instructions in a callgrind file.
 pub(super) fn total_instructions(text: &str) -> Option<u64> {
     let line = text
         .lines()
@@ -169,7 +169,7 @@ pub(super) fn total_instructions(text: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns blocks and bytes of a dhat log: `Total: 12,345 bytes in 67 blocks`.
+/// Returns the blocks and the bytes in a dhat log, from the line `Total: 12,345 bytes in 67 blocks`.
 fn total_allocations(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.split_once("Total:"))?.1.replace(',', "");
     let mut words = line.split_whitespace();
@@ -178,7 +178,7 @@ fn total_allocations(text: &str) -> Option<(u64, u64)> {
     Some((blocks, bytes))
 }
 
-/// Returns the difference of two totals, for one call.
+/// Returns the difference between a long and a short run, per call.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn per_call(few: u64, many: u64, lengths: Lengths) -> f64 {
     many.saturating_sub(few) as f64 / (lengths.1 - lengths.0) as f64

@@ -1,8 +1,10 @@
-//! `bench stdio|http`: our echo server against rmcp and a server without a framework, in reproducible figures;
-//! `bench toolindex`: the tool index against its bounds; `bench kernel`: the cost of the kernel.
+//! The command `bench`: measures our programs and checks their bounds.
 //!
-//! Instructions and allocations are the difference of two run lengths, so that start-up cancels.
-//! CPU time is taken in alternating rounds, all servers in each, and compared by the minimum.
+//! - `bench stdio|http` compares our echo server with rmcp and with a server without a framework.
+//! - `bench toolindex` measures the tool index, `bench kernel` the cost of the kernel.
+//!
+//! Instructions and allocations are the difference between a short and a long run, so that the cost of the start
+//! cancels. CPU time is measured in rounds in which all servers take turns; the minima of the rounds are compared.
 
 mod http;
 mod kernel;
@@ -25,14 +27,14 @@ use table::Row;
 pub(crate) use kernel::kernel_bench;
 pub(crate) use toolindex::index_speed;
 
-/// The duration of a benchmark.
+/// The number of calls and rounds of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
-    /// Fewer calls and rounds.
+    /// Uses fewer calls and rounds.
     Quick,
-    /// The numbers with which the budgets were set.
+    /// Uses as many calls and rounds as when the bounds were set.
     Full,
-    /// Only the figures that other programs on the machine do not change: instructions, allocations and memory.
+    /// Measures only figures that other programs on the machine do not affect: instructions, allocations and memory.
     Counted,
 }
 
@@ -45,7 +47,7 @@ impl Effort {
         }
     }
 
-    /// Returns the flag for this effort, after a space.
+    /// Returns the command-line flag for this effort, with a space before it.
     fn flag(self) -> &'static str {
         match self {
             Self::Quick => " --quick",
@@ -70,7 +72,7 @@ impl Transport {
         }
     }
 
-    /// Returns the description of the columns, one sentence per line.
+    /// Returns a description of the columns for the Markdown file, one sentence per line.
     fn about(self) -> &'static str {
         match self {
             Self::Stdio => {
@@ -89,7 +91,7 @@ impl Transport {
     }
 }
 
-/// Measures, prints the rows, and fails if one misses its budget.
+/// Measures, prints the rows and fails if a row misses its bound; with `--markdown`, also writes them to a file.
 pub(crate) fn bench(flags: &Flags) -> Outcome {
     match flags.words() {
         [word] if word == "toolindex" => return toolindex::bench(flags),
@@ -127,12 +129,12 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
     if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
 }
 
-/// Runs `accept core.bench`.
+/// Runs the acceptance check `core.bench`.
 pub(crate) fn core_bench(rigour: Rigour) -> Outcome<Verdict> {
     verdict(Transport::Stdio, rigour)
 }
 
-/// Runs `accept mcp.bench`.
+/// Runs the acceptance check `mcp.bench`.
 pub(crate) fn mcp_bench(rigour: Rigour) -> Outcome<Verdict> {
     verdict(Transport::Http, rigour)
 }
@@ -148,7 +150,7 @@ fn verdict(transport: Transport, rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Counts the instructions of one small echo of a program with arguments; `None` if they cannot be counted.
+/// Counts the instructions of one small echo call to a server program; returns `None` without valgrind.
 pub(crate) fn instructions_of(
     program: &Path,
     arguments: &[&str],

@@ -1,4 +1,4 @@
-//! Builds the load generator, the peers and our server, one after the other.
+//! Builds the programs of the benchmarks: the load generator, the peers and our own server.
 
 use crate::{
     corpus::echo,
@@ -6,23 +6,23 @@ use crate::{
 };
 use std::path::PathBuf;
 
-/// A command that starts a server, with a name.
+/// A command that starts a server, and the name to show for it.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     pub(super) name: &'static str,
     pub(super) command: Vec<String>,
 }
 
-/// The load generator.
+/// The load generator program, and how it is run.
 #[derive(Debug)]
 pub(super) struct Generator {
     pub(super) program: PathBuf,
-    /// The processor that generator and server share; `None` for any.
+    /// The processor that the load generator and the server share; `None` for any.
     ///
-    /// With one call in flight, waking the other process costs several times more on another processor than on the
-    /// same one, and the scheduler may decide differently in each run.
+    /// With one call in flight, waking the other process costs several times more if it runs on another processor, and
+    /// the scheduler may place the processes differently in each run.
     pub(super) processor: Option<String>,
-    /// The folder for files of measurements.
+    /// The folder for temporary files of measurements.
     pub(super) scratch: PathBuf,
 }
 
@@ -35,7 +35,7 @@ impl Generator {
     }
 }
 
-/// Builds one of the separate workspaces; returns the folder of its programs.
+/// Builds the workspace `xtask/NAME`; returns the folder of its programs.
 pub(super) fn workspace(name: &str) -> Outcome<PathBuf> {
     let folder = target()?.join("bench");
     let manifest = format!("xtask/{name}/Cargo.toml");
@@ -44,29 +44,28 @@ pub(super) fn workspace(name: &str) -> Outcome<PathBuf> {
     Ok(folder.join("release"))
 }
 
-/// All programs of a benchmark.
+/// All programs of a benchmark over stdio or HTTP.
 #[derive(Debug)]
 pub(super) struct Programs {
-    /// The load generator.
     pub(super) generator: Generator,
-    /// Ours on a current-thread runtime: the one that is judged.
+    /// Our server on a current-thread runtime; the bounds apply to it.
     pub(super) ours: Server,
-    /// Ours on a multi-thread runtime: shown.
+    /// Our server on a multi-thread runtime, for comparison only.
     pub(super) ours_multi: Server,
-    /// rmcp as its documentation starts it.
+    /// The rmcp server over `stdio()`, as its documentation starts it.
     pub(super) rmcp_stdio: Server,
-    /// rmcp in its best configuration.
+    /// The rmcp server over `stdio_pipes()`, its fastest configuration.
     pub(super) rmcp_pipes: Server,
-    /// The same tool without a framework.
+    /// A server without a framework, with the same tool.
     pub(super) bare: Server,
-    /// rmcp over HTTP, without its arguments.
+    /// The rmcp server over HTTP; the caller adds its arguments.
     pub(super) rmcp_http: Server,
-    /// The same tool on bare hyper, without the address.
+    /// A server on hyper without a framework, with the same tool; the caller adds the address.
     pub(super) bare_http: Server,
 }
 
 impl Programs {
-    /// Builds all; `command`, if given, replaces our own server.
+    /// Builds all programs; `command`, if not empty, replaces our own server.
     pub(super) fn build(command: &[String]) -> Outcome<Self> {
         let (generator, built) = (Generator::build()?, workspace("peers")?);
         let server = |name, program: &str, arguments: &[&str]| {
@@ -94,18 +93,18 @@ impl Programs {
 }
 
 impl Programs {
-    /// Makes generator and server share one processor.
+    /// Makes the load generator and the server share one processor.
     ///
-    /// On separate processors a reply may find the other side asleep, and waking a sleeping processor of a virtual
-    /// machine costs several times more than an echo: the figures then fall into two groups, 4 or 18 µs a call, for
-    /// every server.
+    /// On separate processors, the process that receives a message may be asleep. On a virtual machine, waking its
+    /// processor costs several times more than an echo, and the figures of every server fall into two groups (4 or 18
+    /// µs per call).
     pub(super) fn pinned(mut self) -> Outcome<Self> {
         self.generator.processor = Some(last_processor()?);
         Ok(self)
     }
 }
 
-/// Returns the last of the allowed processors.
+/// Returns the number of the last processor that this process may use.
 pub(super) fn last_processor() -> Outcome<String> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -114,7 +113,7 @@ pub(super) fn last_processor() -> Outcome<String> {
 }
 
 impl Server {
-    /// Returns the same server with this many more tools.
+    /// Returns the same server with `count` additional tools.
     pub(super) fn with_tools(&self, count: usize) -> Self {
         let mut server = self.clone();
         server.command.extend(["--tools".to_owned(), count.to_string()]);

@@ -1,18 +1,18 @@
-//! The rows of a benchmark: a figure, its bound, and further figures.
+//! The rows of `bench kernel` and `bench toolindex`: a figure, its bound, and further figures.
 
 use super::table;
 use crate::accept::Verdict;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// One figure.
+/// One measured figure with its bound.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     name: String,
     unit: &'static str,
-    /// `None` counts as missed.
+    /// The figure; `None`, for a failed measurement, counts as missed.
     measured: Option<f64>,
-    /// The bound, if there is one.
+    /// The maximum of the figure, if there is a bound.
     most: Option<f64>,
     beside: Vec<(&'static str, f64)>,
 }
@@ -27,13 +27,13 @@ impl Row {
         Self { name: name.into(), unit, measured, most, beside: Vec::new() }
     }
 
-    /// Adds another figure of the same thing.
+    /// Adds another figure that is shown beside the measured one.
     pub(super) fn beside(mut self, what: &'static str, figure: Option<f64>) -> Self {
         self.beside.extend(figure.map(|figure| (what, figure)));
         self
     }
 
-    /// Returns whether the figure is one of memory.
+    /// Returns whether the figure is an amount of memory.
     pub(super) fn is_memory(&self) -> bool {
         matches!(self.unit, "KiB" | "MiB")
     }
@@ -83,7 +83,7 @@ impl Row {
 
 const HEADS: [&str; 6] = ["row", "unit", "measured", "bound", "verdict", "beside"];
 
-/// Prints the rows, and returns the number of kept bounds and the missed ones.
+/// Prints the rows, and returns a verdict that counts the bounds kept and names those missed.
 pub(super) fn verdict(rows: &[Row]) -> Verdict {
     print!("{}", text(rows));
     let missed = missed(rows);
@@ -93,12 +93,12 @@ pub(super) fn verdict(rows: &[Row]) -> Verdict {
     Verdict { pass: missed.is_empty(), figure, bound: "all".to_owned() }
 }
 
-/// Returns the missed bounds.
+/// Returns the titles of the rows that miss their bounds.
 pub(super) fn missed(rows: &[Row]) -> Vec<String> {
     rows.iter().filter(|row| row.missed()).map(Row::title).collect()
 }
 
-/// Returns the rows for a terminal.
+/// Returns the rows as text for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut table = vec![HEADS.map(str::to_owned)];
     table.extend(rows.iter().map(Row::cells));
@@ -108,7 +108,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in table {
         for (cell, width) in row.iter().zip(&widths) {
-            // Writing to a string cannot fail.
+            // Ignores the result, because writing to a string cannot fail.
             let _ = write!(text, "{cell:<width$}  ");
         }
         text.truncate(text.trim_end().len());
@@ -117,10 +117,10 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// Returns the rows as a table of Markdown.
+/// Returns the rows as a Markdown table.
 pub(super) fn markdown(rows: &[Row]) -> String {
     let mut text = String::new();
-    // Writing to a string cannot fail.
+    // Ignores the results of `writeln!`, because writing to a string cannot fail.
     let _ = writeln!(text, "| {} |\n|{}", HEADS.join(" | "), "---|".repeat(HEADS.len()));
     for row in rows {
         let _ = writeln!(text, "| {} |", row.cells().join(" | "));

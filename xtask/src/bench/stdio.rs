@@ -1,4 +1,4 @@
-//! The budgets of the echo server over stdio.
+//! The benchmarks of the echo server over stdio.
 
 use super::{
     Effort,
@@ -8,10 +8,10 @@ use super::{
 };
 use crate::run::Outcome;
 
-/// The number of tools in the list.
+/// The number of tools of the measured `tools/list`.
 const TOOLS: usize = 1000;
 
-/// Counts instructions and allocations: they repeat, so one measurement is enough.
+/// Counts instructions and allocations per call. The counts hardly vary, so one measurement is enough.
 pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (calls, lists) = match effort {
         Effort::Quick => (Lengths(200, 1200), Lengths(4, 14)),
@@ -66,7 +66,7 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
     Ok(vec![echo_row, blocks, bytes, list_row])
 }
 
-/// Measures CPU time, start and memory in alternating rounds.
+/// Measures CPU time, start time and memory in rounds in which all servers take turns.
 pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, share) = match effort {
         Effort::Quick => (5, 4),
@@ -111,7 +111,7 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures only the memory.
+/// Measures only the peak memory of all servers.
 pub(super) fn memory(programs: &Programs) -> Outcome<Row> {
     let servers = [
         &programs.ours,
@@ -131,7 +131,7 @@ fn memory_row(memory: &[Vec<f64>; 5]) -> Row {
     Row { median: None, ..row("memory", "MiB", memory, Bound::Figure(5.0)) }
 }
 
-/// Creates a row from the rounds of all five servers.
+/// Creates a row from the figures of all rounds, given for each of the five servers.
 fn row(name: &'static str, unit: &'static str, rounds: &[Vec<f64>; 5], bound: Bound) -> Row {
     let [ours, multi, rmcp_stdio, rmcp_pipes, bare] = rounds;
     Row {

@@ -1,34 +1,34 @@
-//! The rows of a benchmark against peers: the figures, and the budget.
+//! The rows of `bench stdio` and `bench http`: figures of our server and of the compared servers, and bounds.
 
 use super::{Effort, Transport};
 use crate::run::Program;
 use serde_json::{Value, json};
 use std::{fmt::Write, fs};
 
-/// A budget.
+/// The bound of our server's figure.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Bound {
-    /// Our figure is at most this.
+    /// The maximum of our figure.
     Figure(f64),
-    /// Our figure is at least this.
+    /// The minimum of our figure.
     AtLeast(f64),
-    /// Our figure is at most this multiple of the best peer's.
+    /// The maximum of our figure as a multiple of the peer's figure.
     Ratio(f64),
-    /// Our figure is at most these multiples of the bare server's and the peer's.
+    /// The maxima of our figure as multiples of the bare server's figure and of the peer's figure.
     Both { bare: f64, peer: f64 },
 }
 
-/// Our figure, and those of the others.
+/// One figure of our server, and the same figure of the compared servers.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// Ours on a current-thread runtime.
+    /// Our server on a current-thread runtime, to which the bound applies.
     pub(super) ours: f64,
-    /// The median of the rounds, if there are rounds.
+    /// The median of our figures, if there were several rounds.
     pub(super) median: Option<f64>,
     pub(super) ours_multi: Option<f64>,
-    /// The better of the two ways to start rmcp.
+    /// The figure of rmcp, in the better of its two configurations.
     pub(super) peer: f64,
     pub(super) bare: Option<f64>,
     pub(super) bound: Bound,
@@ -45,7 +45,7 @@ impl Row {
         self.ours / self.peer
     }
 
-    /// Returns whether the budget is missed; NaN misses it.
+    /// Returns whether the bound is missed; NaN misses it.
     pub(super) fn missed(&self) -> bool {
         let kept = match self.bound {
             Bound::Figure(most) => self.ours <= most,
@@ -102,7 +102,7 @@ impl Row {
 const HEADS: [&str; 10] =
     ["row", "unit", "ours", "median", "multi", "rmcp", "bare", "ratio", "bound", "verdict"];
 
-/// Returns the rows for a terminal.
+/// Returns the rows as text for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut table = vec![HEADS.map(str::to_owned)];
     table.extend(rows.iter().map(Row::cells));
@@ -112,7 +112,8 @@ pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in table {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Words are aligned left, numbers right; writing to a string cannot fail.
+            // Aligns words left and numbers right; ignores the results of `write!`, because writing to a string cannot
+            // fail.
             let _ = if column < 2 {
                 write!(text, "{cell:<width$}  ")
             } else {
@@ -125,7 +126,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// Returns the rows as a section of Markdown, with the command and the machine that made them.
+/// Returns the rows as a Markdown section, with the command and the machine that produced the figures.
 pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinned: bool) -> String {
     let free = if pinned { "" } else { " --free" };
     let shared = if pinned {
@@ -141,7 +142,7 @@ pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinne
         machine(),
         transport.about(),
     );
-    // Writing to a string cannot fail.
+    // Ignores the results of `write!`, because writing to a string cannot fail.
     let _ = writeln!(text, "| {} |\n|{}", HEADS.join(" | "), "---|".repeat(HEADS.len()));
     for row in rows {
         let _ = writeln!(text, "| {} |", row.cells().join(" | "));
@@ -149,12 +150,12 @@ pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinne
     text
 }
 
-/// Returns the heading of the section of a transport.
+/// Returns the heading of a transport's section in the Markdown file.
 pub(super) fn heading(transport: Transport) -> String {
     format!("## {}", transport.name())
 }
 
-/// Returns the page with a section added, or replaced.
+/// Returns the Markdown file `old` with a section added or replaced.
 pub(super) fn page(old: &str, heading: &str, section: &str) -> String {
     let mut parts = vec!["# Benchmarks\n".to_owned()];
     let mut placed = false;
@@ -173,7 +174,7 @@ pub(super) fn page(old: &str, heading: &str, section: &str) -> String {
     parts.join("\n")
 }
 
-/// Returns processor and compiler.
+/// Returns the processors of this machine and the version of the compiler.
 pub(super) fn machine() -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let names = cpus.lines().filter_map(|line| line.strip_prefix("model name"));
@@ -186,7 +187,7 @@ fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// Formats a figure with a suitable number of digits.
+/// Formats a figure with two decimals, or with none if it is large.
 pub(super) fn figure(value: f64) -> String {
     if value >= 100.0 || (value.fract() == 0.0 && value >= 10.0) {
         format!("{value:.0}")

@@ -1,4 +1,5 @@
-//! The scenarios that are known to fail, with a reason each; a deviation in either direction is an error.
+//! The scenarios of the conformance suite that are known to fail, with reasons. A run fails if other scenarios fail,
+//! and if a known failure passes.
 
 use super::{judged::Judged, sets::Set};
 use crate::run::{Failure, Outcome, root};
@@ -6,7 +7,7 @@ use std::fs;
 
 const FILE: &str = "xtask/conformance-baseline.txt";
 
-/// The parsed file.
+/// The parsed lines of the baseline file.
 #[derive(Debug, Default)]
 pub(super) struct Baseline(Vec<Line>);
 
@@ -21,7 +22,7 @@ impl Baseline {
         Self::read(&fs::read_to_string(root().join(FILE))?)
     }
 
-    /// Parses lines `SIDE SET SCENARIO: why`.
+    /// Parses lines of the form `SIDE SET SCENARIO: why`.
     fn read(text: &str) -> Outcome<Self> {
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -42,7 +43,7 @@ impl Baseline {
         self.0.iter().any(|line| line.set == set.shown() && line.scenario == scenario)
     }
 
-    /// Returns the deviations of a run from the file.
+    /// Returns the deviations of a run from the baseline, as messages.
     pub(super) fn against(&self, set: &Set, run: &[Judged], all: Whole) -> Vec<String> {
         let name = set.shown();
         let mut wrong = Vec::new();
@@ -68,7 +69,7 @@ impl Baseline {
     }
 }
 
-/// The extent of a run.
+/// The extent of a run: all scenarios of its set, or only some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whole {
     Yes,

@@ -1,4 +1,4 @@
-//! The programs under test: our server on a free port, and our client.
+//! Builds and starts the programs that the conformance suite tests: our server on a free port, and our client.
 
 use super::suite::Tried;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{path::PathBuf, process::Command};
 
-/// Our running server.
+/// A running process of our conformance server.
 #[derive(Debug)]
 pub(super) struct Host(Served);
 
@@ -29,7 +29,7 @@ impl Host {
     }
 }
 
-/// Builds our server, and returns its program.
+/// Builds our conformance server, and returns the path of the program.
 pub(super) fn fixture() -> Outcome<PathBuf> {
     example("mgp-server-sdk", "conformance_server")
 }

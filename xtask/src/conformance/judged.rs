@@ -1,15 +1,15 @@
-//! The verdict on a scenario, from the checks the suite wrote.
+//! Derives the verdict on a scenario from the files that the conformance suite writes.
 
 use crate::run::{Context, Outcome};
 use serde_json::Value;
 use std::{fs, path::Path};
 
-/// A scenario that was run.
+/// The result of one scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Judged {
     pub(super) scenario: String,
     pub(super) verdict: Verdict,
-    /// The number of passed checks, without the one that is added to every scenario.
+    /// The number of passed checks, without the check that the suite adds to every scenario.
     pub(super) passed: usize,
     /// The failed checks with their reasons, one per line.
     pub(super) faults: Vec<String>,
@@ -18,7 +18,7 @@ pub(super) struct Judged {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
-    /// Nothing was checked, although the suite reports a success.
+    /// The suite reports a success, but checked nothing.
     Vacuous,
     /// A recommendation was not met.
     Warned,
@@ -35,17 +35,18 @@ impl Verdict {
         }
     }
 
-    /// Returns whether it counts as a failure.
+    /// Returns whether the verdict counts as a failure.
     pub(super) fn is_bad(self) -> bool {
         matches!(self, Self::Warned | Self::Fail)
     }
 }
 
-/// The check that is added to every scenario; alone it proves nothing about the scenario.
+/// The check that the suite adds to every scenario; if it is the only one, nothing about the scenario itself was
+/// checked.
 const ADDED: &str = "wire-schema-valid";
 
 impl Judged {
-    /// Derives the verdict from the checks.
+    /// Derives the verdict from the checks in a `checks.json`.
     pub(super) fn of(scenario: &str, checks: &Value) -> Self {
         let mut judged = Self {
             scenario: scenario.to_owned(),
@@ -76,7 +77,7 @@ impl Judged {
         judged
     }
 
-    /// Returns the verdict on a scenario without any output.
+    /// Returns the failure of a scenario for which the suite wrote no output.
     pub(super) fn lost(scenario: &str) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -87,7 +88,7 @@ impl Judged {
     }
 }
 
-/// Reads the output of the suite below a folder: one `checks.json` in a folder per scenario.
+/// Reads the output of the suite in a folder: each scenario has a folder with a `checks.json`.
 pub(super) fn read(folder: &Path, side: &str) -> Outcome<Vec<Judged>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -112,7 +113,7 @@ pub(super) fn read(folder: &Path, side: &str) -> Outcome<Vec<Judged>> {
     Ok(found)
 }
 
-/// Removes the time from the name of a folder: `-2026-11-20T12-00-00-000Z`.
+/// Removes the time, such as `-2026-11-20T12-00-00-000Z`, from the end of a folder's name.
 fn without_time(name: &str) -> &str {
     const TIME: usize = "-2026-11-20T12-00-00-000Z".len();
     match name.len().checked_sub(TIME) {

@@ -1,7 +1,9 @@
-//! The kernel as the program under test: `mgp serve --http` in front of a server that passes the suite alone.
+//! Runs the conformance suite against a kernel: `mgp serve --http` in front of a server that passes the suite by
+//! itself.
 //!
-//! One configuration serves callers of both revisions. Nothing pins or confirms the tools, because the suite looks for
-//! them in `tools/list` and has no operator; everything else is as configured by default.
+//! One configuration serves callers of both protocol revisions. All tools of the server are pinned, because the suite
+//! looks for them in `tools/list`, and permissions are approved automatically, because the suite has no operator. All
+//! other settings are the defaults.
 
 use super::{host, suite::Tried};
 use crate::{
@@ -19,25 +21,25 @@ use std::{
     time::Duration,
 };
 
-/// The packages of the servers on other SDKs.
+/// The packages that the servers on the Python and TypeScript SDKs need.
 const PYTHON: &[&str] = &["mcp==2.3.0"];
 const TYPESCRIPT: &[&str] =
     &["@modelcontextprotocol/server@2.4.0", "@modelcontextprotocol/node@2.1.2", "zod@4.2.0"];
 
-/// The servers themselves.
+/// The source of these servers, in Python and TypeScript.
 const EVERYTHING_PY: &str = include_str!("peers/everything.py");
 const EVERYTHING_MJS: &str = include_str!("peers/everything.mjs");
 
-/// The time until the kernel lists the tools of the server.
+/// The time within which the kernel must list the tools of the server.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The time limit of a request for a list.
+/// The time limit of a `tools/list` request.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The id of the server in the kernel's configuration.
 const SERVER: &str = "peer";
 
-/// The server behind the kernel.
+/// The kind of server behind the kernel, by its SDK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
     Ours,
@@ -48,7 +50,7 @@ pub(super) enum Peer {
 impl Peer {
     pub(super) const ALL: [Self; 3] = [Self::Ours, Self::TypeScript, Self::Python];
 
-    /// Reads the value of `--peer`; ours by default.
+    /// Parses the value of `--peer`; without a value, selects our own server.
     pub(super) fn named(name: Option<&str>) -> Outcome<Self> {
         match name {
             None | Some("ours") => Ok(Self::Ours),
@@ -105,7 +107,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Starts both, and waits until the kernel lists the server's tools.
+    /// Starts the server and the kernel, and waits until the kernel lists the server's tools.
     pub(super) fn start(peer: Peer) -> Outcome<Self> {
         Program::cargo(&["build", "--quiet", "-p", "mgp", "--bin", "mgp"]).run()?;
         let folder = target()?.join("conformance").join(format!("behind-{peer:?}").to_lowercase());
@@ -125,7 +127,7 @@ impl Kernel {
         };
         let kernel = Served::start(command, &folder.join("kernel.log"))?;
         let end = now() + DISCOVERY_TIMEOUT;
-        // The kernel's own tools are listed too.
+        // The list may also contain the kernel's own tools, so it can be longer.
         while self::tools(kernel.port())?.len() < tools.len() {
             if now() > end {
                 return Err(Failure::new("the kernel does not list the tools of the server"));
@@ -150,7 +152,7 @@ fn emptied(folder: PathBuf) -> Outcome<PathBuf> {
     Ok(folder)
 }
 
-/// Returns the configuration of the kernel: one, for callers of both revisions.
+/// Returns the kernel's configuration for a server with these tools.
 fn configure(port: u16, tools: &[String]) -> String {
     let pinned: Vec<_> = tools.iter().map(|tool| format!("\"{SERVER}.{tool}\"")).collect();
     let risk: Vec<_> = tools.iter().map(|tool| format!("\"{tool}\" = \"safe\"")).collect();

@@ -1,4 +1,5 @@
-// Keeps the mock servers of the suite on loopback: they would listen on every interface.
+// Makes every server in this Node process listen on 127.0.0.1 only. The mock servers of the conformance suite, and some
+// peers of `interop`, would otherwise listen on every interface.
 'use strict';
 const net = require('net');
 const LOOPBACK = '127.0.0.1';
@@ -14,7 +15,8 @@ net.Server.prototype.listen = function (...given) {
   const told = given.find((one) => typeof one === 'function');
   if (told) this.once('listening', told);
   const port = Number(typeof options.port === 'function' ? 0 : (options.port ?? 0));
-  // A name would be looked up first, and some mocks read their own address right away.
+  // Binds synchronously to an address, not a name: a name would be resolved first, but some mock servers read their own
+  // address right after this call.
   bind.call(this, LOOPBACK, port, 4, options.backlog ?? 511);
   return this;
 };

@@ -1,4 +1,5 @@
-//! `conformance`: the official suite of MCP against our server and our client, held to a strict baseline.
+//! The command `conformance`: runs the official conformance suite of MCP against our server, our client or a kernel,
+//! and compares the results with a strict baseline.
 
 mod baseline;
 mod host;
@@ -19,7 +20,7 @@ use kernel::{Kernel, Peer};
 use sets::{ALL, EXTENSIONS, Requirements, Scenarios, Set, Side};
 use suite::{Suite, Tried};
 
-/// Runs the sets of one side or both, or one scenario in the sets it belongs to.
+/// Runs the sets of scenarios of one side or both; with `--only`, runs one scenario in the sets that contain it.
 pub(crate) fn conformance(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let suite = match Suite::install() {
@@ -67,14 +68,15 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
     Err(Failure::new(wrong.join("; ")))
 }
 
-/// The required scenario that a kernel does not pass.
+/// The one required scenario that a kernel does not pass.
 ///
-/// It answers a question before the question was asked. A server may take such an answer; the kernel passes it on for a
-/// question of the server only after the question, because the server could not tell it from the answer of a user.
+/// In this scenario, the client sends an answer before the server asked for it. A server may accept such an answer, but
+/// the kernel forwards an answer only after the server's question, because the server could not tell an early answer
+/// from one that a user gave.
 const EARLY_ANSWERS: &str = "input-required-result-ignore-extra-params";
 
-/// Runs the server sets against a kernel in front of a server; returns the totals, and the required scenarios that did
-/// not pass.
+/// Runs the server scenarios against a kernel in front of a server; returns the totals, and the required scenarios that
+/// failed.
 fn through_kernel(
     suite: &Suite,
     peer: Peer,
@@ -108,7 +110,8 @@ fn through_kernel(
     Ok((totals, not))
 }
 
-/// Runs `accept faults.peers`: what both revisions require, through a kernel in front of servers on three SDKs.
+/// Runs the acceptance check `faults.peers`: the required scenarios of both revisions, through a kernel in front of
+/// servers on three SDKs.
 pub(crate) fn peers() -> Outcome<Accepted> {
     let suite = Suite::install()?;
     let (mut figures, mut pass) = (Vec::new(), true);
@@ -122,7 +125,7 @@ pub(crate) fn peers() -> Outcome<Accepted> {
     Ok(Accepted { pass, figure: figures.join(", "), bound: "30/30 and 36/37 each".to_owned() })
 }
 
-/// Returns whether a set may have a scenario.
+/// Returns whether a scenario may belong to a set.
 fn belongs(set: &Set, requirements: &Requirements, scenario: &str) -> bool {
     match set.scenarios {
         Scenarios::Required => requirements.run(set.side).any(|known| known == scenario),
@@ -132,7 +135,7 @@ fn belongs(set: &Set, requirements: &Requirements, scenario: &str) -> bool {
     }
 }
 
-/// Runs `accept mcp.required`: everything the two revisions require.
+/// Runs the acceptance check `mcp.required`: all scenarios that the two revisions require.
 pub(crate) fn required() -> Outcome<Accepted> {
     let suite = Suite::install()?;
     let baseline = Baseline::load()?;
@@ -150,10 +153,11 @@ pub(crate) fn required() -> Outcome<Accepted> {
     Ok(Accepted { pass, figure: figures.join(", "), bound: bounds.join(", ") })
 }
 
-/// Runs `accept mcp.tasks`: the optional scenarios: tasks, headers, schemas, credentials, old servers.
+/// Runs the acceptance check `mcp.tasks`: the optional scenarios about tasks, headers, schemas, credentials and older
+/// servers.
 pub(crate) fn extensions() -> Outcome<Accepted> {
     let suite = Suite::install()?;
-    // Scenarios of this check must not be in the baseline.
+    // Uses an empty baseline, because no scenario of this check may be a known failure.
     let baseline = Baseline::default();
     let mut stage = Stage::new(&suite, &baseline);
     let (mut passed, mut all, mut not) = (0, 0, Vec::new());
@@ -178,7 +182,7 @@ pub(crate) fn extensions() -> Outcome<Accepted> {
     })
 }
 
-/// The suite with the programs under test, each started when it is first needed.
+/// The suite and the programs under test; each program is started when it is first needed.
 struct Stage<'a> {
     suite: &'a Suite,
     baseline: &'a Baseline,
@@ -226,7 +230,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Prints the verdict on a scenario; known failures are printed without reasons.
+/// Prints the verdict on a scenario, and the reasons of a failure unless it is a known one.
 fn print(set: &Set, requirements: &Requirements, judged: &Judged, baseline: &Baseline) {
     let Judged { scenario, verdict, passed, faults } = judged;
     let is_known = verdict.is_bad() && baseline.lists(set, scenario);
@@ -238,13 +242,13 @@ fn print(set: &Set, requirements: &Requirements, judged: &Judged, baseline: &Bas
     }
 }
 
-/// The figures of a set.
+/// The counts of one set of scenarios.
 struct Total {
     name: String,
     of: usize,
-    /// The number of passed scenarios that are required.
+    /// The number of required scenarios that passed.
     required: usize,
-    /// Passed, known to fail, vacuous and all of the others.
+    /// The numbers of the other scenarios: passed, known to fail, vacuous, and all.
     more: [usize; 4],
     checks: usize,
 }

@@ -1,6 +1,6 @@
-//! Sets of scenarios, each for one side and one revision.
+//! The sets of scenarios of the conformance suite, each for one side and one protocol revision.
 
-/// The side under test.
+/// The side of the protocol that is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Server,
@@ -8,7 +8,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// Returns the command of the suite.
+    /// Returns the name of the side, which is also the command of the suite.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -17,12 +17,12 @@ impl Side {
     }
 }
 
-/// The scenarios of a set.
+/// The selection of scenarios in a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scenarios {
-    /// The required scenarios of a revision, and those the suite runs besides.
+    /// The required scenarios of a revision, and those that the suite runs with them.
     Required,
-    /// A named suite; none of it is required.
+    /// A named part of the suite, of which no scenario is required.
     Suite(&'static str),
 }
 
@@ -30,11 +30,11 @@ pub(super) enum Scenarios {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Set {
     pub(super) side: Side,
-    /// The name of the set, after the side.
+    /// The name of the set, without the side.
     pub(super) name: &'static str,
     pub(super) revision: &'static str,
     pub(super) scenarios: Scenarios,
-    /// The number of required scenarios; the suite's own list must have the same length.
+    /// The number of required scenarios; the suite's own list must have the same length, so that a change is noticed.
     pub(super) required: usize,
 }
 
@@ -57,12 +57,12 @@ pub(super) const ALL: &[Set] = &[
 ];
 
 impl Set {
-    /// Returns the name in tables and in the baseline.
+    /// Returns the name of the set in tables and in the baseline, e.g. `server 2026-07-28`.
     pub(super) fn shown(&self) -> String {
         format!("{} {}", self.side.word(), self.name)
     }
 
-    /// Returns the arguments for the suite.
+    /// Returns the arguments with which the suite runs this set.
     pub(super) fn arguments(&self) -> [&'static str; 2] {
         match self.scenarios {
             Scenarios::Required => ["--requirements", self.revision],
@@ -70,13 +70,13 @@ impl Set {
         }
     }
 
-    /// Returns the set of a name.
+    /// Returns the set with this name.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|set| set.shown() == name)
     }
 }
 
-/// The scenarios of the extensions of MCP, by set, for `accept mcp.tasks`.
+/// The scenarios that the acceptance check `mcp.tasks` runs, by set.
 pub(super) const EXTENSIONS: &[(&str, &[&str])] = &[
     (
         "server 2026-07-28",
@@ -109,16 +109,16 @@ pub(super) const EXTENSIONS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The suite's list of the requirements of a revision.
+/// The suite's own list of the scenarios that a revision requires.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Requirements {
     pub(super) server: Vec<String>,
     pub(super) client: Vec<String>,
-    /// Scenarios that are run and not required.
+    /// Scenarios that the suite runs but does not require.
     pub(super) more: Vec<More>,
 }
 
-/// A scenario that is run and not required.
+/// A scenario that the suite runs but does not require.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct More {
     pub(super) scenario: String,
@@ -126,7 +126,7 @@ pub(super) struct More {
 }
 
 impl Requirements {
-    /// Parses the file: one key or scenario per line.
+    /// Parses the suite's YAML file, which has one key or scenario per line.
     pub(super) fn read(text: &str) -> Self {
         let mut all = Self::default();
         let mut section = "";
@@ -167,7 +167,7 @@ impl Requirements {
         }
     }
 
-    /// Returns all scenarios that are run for a side.
+    /// Returns all scenarios that the suite runs for a side, required or not.
     pub(super) fn run(&self, side: Side) -> impl Iterator<Item = &str> {
         let more = self.more.iter().filter(move |more| more.leg == side.word());
         self.of(side).iter().map(String::as_str).chain(more.map(|more| more.scenario.as_str()))

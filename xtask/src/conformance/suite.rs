@@ -1,4 +1,4 @@
-//! The suite itself: one version, installed once, with its mock servers bound to loopback.
+//! Installs and runs the conformance suite: a pinned version, with its mock servers bound to loopback.
 
 use super::{
     judged::{self, Judged},
@@ -17,16 +17,17 @@ use std::{
     time::Duration,
 };
 
-/// The pinned version; a newer one must be reviewed before it is used.
+/// The pinned version of the suite; a newer version must be reviewed before it is used.
 const SUITE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
 
-/// The suite uses features that older versions lack.
+/// The minimum major version of Node, whose features the suite uses.
 const LEAST_NODE: u32 = 22;
 
-/// A script that binds the mock servers to loopback.
+/// A script that makes the suite's mock servers listen on loopback only.
 const LOOPBACK: &str = include_str!("loopback.cjs");
 
-/// The time limit of one scenario in milliseconds: clients run all at once, and the machine may be busy.
+/// The time limit of one scenario in milliseconds; long, because the suite runs all client scenarios in parallel, and
+/// the machine may be busy.
 const SCENARIO_TIMEOUT_MS: &str = "90000";
 
 /// The time limit of a whole set.
@@ -38,7 +39,7 @@ pub(super) struct Suite {
     folder: PathBuf,
 }
 
-/// The program under test: an address, or a command.
+/// The program that the suite tests: the URL of a server, or the path of a client program.
 #[derive(Debug, Clone)]
 pub(super) enum Tried {
     Server(String),
@@ -46,7 +47,7 @@ pub(super) enum Tried {
 }
 
 impl Suite {
-    /// Installs the suite, unless it is installed.
+    /// Installs the suite unless it is installed already.
     pub(super) fn install() -> Outcome<Self> {
         let folder = target()?.join("conformance");
         let node = Node::of_at_least(LEAST_NODE)?;
@@ -65,7 +66,7 @@ impl Suite {
         self.folder.join("out")
     }
 
-    /// Reads the requirements of a set.
+    /// Reads the suite's list of the required scenarios of a set, and checks that its length is as expected.
     pub(super) fn requirements(&self, set: &Set) -> Outcome<Requirements> {
         if set.scenarios != Scenarios::Required {
             return Ok(Requirements::default());
@@ -80,7 +81,8 @@ impl Suite {
         Err(Failure::new(format!("{name} requires {found} scenarios, not the {known} known here")))
     }
 
-    /// Runs a whole set; a failed scenario of a client is repeated alone, because all at once they are slow.
+    /// Runs all scenarios of a set. Failed client scenarios are repeated one by one, because they run in parallel at
+    /// first and may have timed out.
     pub(super) fn run(&self, set: &Set, tried: &Tried) -> Outcome<Vec<Judged>> {
         let mut run = self.ask(set, tried, &set.arguments(), "all")?;
         for scenario in self.requirements(set)?.run(set.side) {
@@ -99,7 +101,7 @@ impl Suite {
         Ok(run)
     }
 
-    /// Runs one scenario.
+    /// Runs one scenario of a set.
     pub(super) fn alone(&self, set: &Set, tried: &Tried, scenario: &str) -> Outcome<Judged> {
         let alone = match set.scenarios {
             Scenarios::Required => {
@@ -112,7 +114,7 @@ impl Suite {
         Ok(found.unwrap_or_else(|| Judged::lost(scenario)))
     }
 
-    /// Runs the suite; its output stays in a folder of this name.
+    /// Runs the suite with the given arguments; its output is kept in the folder `name`.
     fn ask(&self, set: &Set, tried: &Tried, wanted: &[&str], name: &str) -> Outcome<Vec<Judged>> {
         let name = [&set.shown().replace(' ', "-"), "-", &name.replace('/', "-")].concat();
         let out = self.written().join(name);
@@ -127,7 +129,7 @@ impl Suite {
         };
         command.env("PATH", self.node.path()?).env("HOME", self.folder.join("home"));
         command.env("NODE_OPTIONS", self.preload());
-        // The output is in files too, and the verdict of the suite is not used.
+        // Ignores the suite's exit code and standard output: the verdicts are derived from the files it writes.
         child::run(command, "", &out.join("stderr.txt"), SET_TIMEOUT)?;
         judged::read(&out, set.side.word())
     }
@@ -140,7 +142,7 @@ impl Suite {
     }
 }
 
-/// Refuses programs with spaces: the suite splits a command at spaces.
+/// Returns the program's path, or fails if it contains a space: the suite splits commands at spaces.
 fn spaceless(program: &Path) -> Outcome<&Path> {
     if program.to_string_lossy().contains(' ') {
         let program = program.display();

@@ -1,9 +1,8 @@
-//! Rows about a faulty child: our own client drives it, and reports its observations.
+//! The corpus rows about faulty child processes: our own client starts such a child and reports what it observes.
 //!
-//! The client is the program `child_probe` of `xtask/programs`.
-//! `child_probe KIND [BYTES]` starts such a child, makes one call with id 1, and prints one line:
-//! `{"ok": BOOL, "rss_growth": N, "why": "…", "replies": [MESSAGE…]}`.
-//! `replies`, if present, are those its caller received, not those the child wrote.
+//! The client is the program `child_probe` of `xtask/programs`. `child_probe KIND [BYTES]` starts a child, makes one
+//! call with id 1, and prints one line: `{"ok": BOOL, "rss_growth": N, "why": "…", "replies": [MESSAGE…]}`. `replies`,
+//! if present, are the replies that the caller in the client received, not all that the child wrote.
 
 use super::{
     Report,
@@ -21,13 +20,13 @@ use std::{process::Command, time::Duration};
 /// The time limit of the client for one row.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Builds the client, and the program that it starts as its child.
+/// Builds the client and its faulty child, and returns the client's path.
 pub(super) fn prober() -> Outcome<String> {
     release_program("child_zoo")?;
     Ok(release_program("child_probe")?.to_string_lossy().into_owned())
 }
 
-/// Runs a row through the client and judges the report.
+/// Runs the client for a row, and judges its report.
 pub(super) fn run(row: &Row, prober: Option<&str>) -> Report {
     let mut report = Report::default();
     match attempt(row, prober, &mut report) {
@@ -65,7 +64,7 @@ fn attempt(row: &Row, prober: Option<&str>, report: &mut Report) -> Result<(), S
     judge(&row.expect, None, row.expect.max_replies.unwrap_or(1), &replies)
 }
 
-/// Runs the client with a time limit and reads its last line.
+/// Runs the client with a time limit, and parses the last line of its output.
 fn probe(prober: &str, kind: &str, settings: &Value) -> Result<Value, String> {
     let mut command = Command::new(prober);
     command.arg(kind).args(settings["bytes"].as_u64().map(|bytes| bytes.to_string()));

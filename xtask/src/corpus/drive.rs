@@ -1,4 +1,4 @@
-//! One row against one server: handshake, the row's bytes, the reaction, and a ping.
+//! Plays one stdio row against one server: handshake, the row's bytes, the server's reaction, and a ping.
 
 use super::{
     Report,
@@ -13,21 +13,21 @@ use std::time::Duration;
 
 /// The time limit of the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit of the reaction, and of the ping.
+/// The time limit of the server's reaction, and of the ping.
 const REACTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for which a server that must stay silent is watched.
+/// The time for which a server that must not reply is watched.
 const SILENCE_INTERVAL: Duration = Duration::from_millis(300);
-/// The time without a line after which the reaction is complete.
+/// The time without a line from the server after which its reaction is complete.
 const QUIET_INTERVAL: Duration = Duration::from_millis(100);
-/// The time limit of all writing, and of all reading, of one row.
+/// The time limit of writing a row's input, and of reading the server's output.
 const ROW_TIMEOUT: Duration = Duration::from_mins(1);
-/// The time for which a blocked writer is watched before reading begins.
+/// The time for which the writer may be blocked before the check begins to read.
 const STALL_TIMEOUT: Duration = Duration::from_millis(1500);
 
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const SIGN: &str = r#"{"jsonrpc":"2.0","id":"sign-of-life","method":"ping"}"#;
 
-/// The lines that the server wrote in reaction to a row.
+/// The lines that the server wrote in reaction to a row, sorted by kind.
 #[derive(Default)]
 struct Reaction {
     replies: Vec<Reply>,
@@ -89,7 +89,8 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
         return Err(format!("grew by {growth} bytes, at most {bound} expected"));
     }
     if let Input::Idle { silence, .. } = input {
-        // The end of the half line was added here and is not part of the row.
+        // Judges only the replies from before the ping: sending the ping completed a half line that the row had left
+        // open, and the server may have replied to this line.
         reaction.replies.truncate(judged_until);
         if spent.is_some_and(|spent| spent > *silence / 4) {
             return Err("busy while idle".to_owned());
@@ -99,7 +100,7 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
     judge(&row.expect, own_id.as_deref(), input.messages(), &reaction.replies)
 }
 
-/// Closes the input; the server must exit with code 0.
+/// Closes the server's input, and checks that the server exits with code 0.
 fn exit(server: &mut Server, reaction: &mut Reaction) -> Result<(), String> {
     let code = server.close();
     reaction.listen(server, QUIET_INTERVAL, ROW_TIMEOUT, |_| false);
@@ -113,7 +114,7 @@ fn exit(server: &mut Server, reaction: &mut Reaction) -> Result<(), String> {
     }
 }
 
-/// Ends a half line, and sends a ping; returns whether it was answered.
+/// Completes a half line if the row left one, and sends a ping; returns whether the server answered it.
 fn ping(server: &Server, input: &Input, reaction: &mut Reaction, written: bool) -> bool {
     if !input.ends_a_line() {
         server.send(vec![(b"\n".to_vec(), Duration::ZERO)]);
@@ -147,7 +148,8 @@ fn handshake(server: &Server, revision: &str) -> Result<(), String> {
     Err("no reply to initialize".to_owned())
 }
 
-/// Writes the input; for a row about memory, nothing is read while it writes.
+/// Writes the row's input and returns whether all was written. For a row about memory, the server's output is not read
+/// meanwhile, so that the server must not buffer it without limit.
 fn send(server: &Server, row: &Row, input: &Input) -> bool {
     let mut pieces: Vec<_> = input.pieces().collect();
     let slow: Duration = pieces.iter().map(|(_, pause)| *pause).sum();
@@ -166,7 +168,7 @@ fn growth(server: &Server, before: Option<u64>) -> Option<u64> {
 }
 
 impl Reaction {
-    /// Reads the reaction to a row.
+    /// Reads the server's reaction to a row.
     fn read_reaction(&mut self, server: &Server, row: &Row) {
         let later = row.expect.then_ok.is_some();
         match &*row.expect.reaction {
@@ -181,7 +183,7 @@ impl Reaction {
         self.listen(server, QUIET_INTERVAL, ROW_TIMEOUT, |_| false);
     }
 
-    /// Reads until `enough`, until no line came for `quiet`, or until `limit`.
+    /// Reads lines until `enough` returns true, until no line arrives for `quiet`, or until `limit` is over.
     fn listen(
         &mut self,
         server: &Server,
@@ -218,7 +220,8 @@ impl Reaction {
 mod tests {
     use super::*;
 
-    /// Returns a server in shell: answers the handshake and the ping, and does `otherwise` with other lines.
+    /// Returns a shell script that acts as a server: it answers the handshake and the ping, and runs `otherwise` for
+    /// other lines.
     fn server(otherwise: &str) -> Vec<String> {
         let answer = |id: &str| format!(r#"echo '{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}'"#);
         let script = format!(

@@ -1,26 +1,26 @@
-//! The comparison of the replies to a row with its label. Pure: no process, no clock.
+//! Compares the replies to a row with the row's label. These functions are pure: they use no process and no clock.
 
 use super::row::Expect;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-/// The judged members of a reply.
+/// The parts of a reply that the label is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
-    /// The id as written; `None` when absent.
+    /// The id as written by the server; `None` if the reply has none.
     pub(super) id: Option<String>,
-    /// The code of an error; `None` for a result.
+    /// The error code; `None` for a result.
     pub(super) code: Option<i64>,
 }
 
-/// The kind of a line of the server.
+/// The kind of a line that the server wrote.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Replies; a batch has several.
+    /// One or more replies; a batch contains several.
     Replies(Vec<Reply>),
-    /// A request or notification of the server's own.
+    /// A request or notification that the server sent by itself.
     Own,
-    /// Not JSON-RPC.
+    /// Text that is not JSON-RPC.
     Noise,
 }
 
@@ -34,7 +34,7 @@ struct Message<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Reads a line of the server.
+/// Parses a line that the server wrote.
 pub(super) fn read(line: &str) -> Line {
     let messages: Vec<&RawValue> = if line.trim_start().starts_with('[') {
         serde_json::from_str(line).unwrap_or_default()
@@ -67,14 +67,15 @@ pub(super) fn read(line: &str) -> Line {
     }
 }
 
-/// Returns the id of a message as written; `null` differs from an absent id.
+/// Returns the id of a message as written; an id of `null` is returned as `null`, an absent id as `None`.
 pub(super) fn id_text(message: &str) -> Option<String> {
     let members: std::collections::BTreeMap<String, &RawValue> =
         serde_json::from_str(message).ok()?;
     members.get("id").map(|id| id.get().to_owned())
 }
 
-/// Judges the replies; `sent` is the id in the row's own message, `messages` the number of its messages.
+/// Compares the replies with the label; `sent` is the id of the row's first message, `messages` the number of messages
+/// that the row sends.
 pub(super) fn judge(
     expect: &Expect,
     sent: Option<&str>,
@@ -125,7 +126,7 @@ pub(super) fn judge(
     Ok(())
 }
 
-/// Describes a reply briefly.
+/// Describes a reply in a few words, for a failure message.
 pub(super) fn show(reply: &Reply) -> String {
     let id = reply.id.as_deref().unwrap_or("absent");
     let id = if id.chars().count() > 40 {
@@ -139,15 +140,15 @@ pub(super) fn show(reply: &Reply) -> String {
     }
 }
 
-/// Returns whether a reply's id matches the label.
+/// Returns whether the id of a reply matches the rule in the label.
 fn id_matches(rule: &str, sent: Option<&str>, reply: &Reply) -> bool {
     let none = reply.id.as_deref().is_none_or(|id| id == "null");
     let exact = reply.id.is_some() && reply.id.as_deref() == sent;
     let Ok(word) = serde_json::from_str::<String>(rule) else {
-        // A number, or null itself.
+        // The rule is not a string, so it is the expected id itself: a number or `null`.
         return reply.id.as_deref().is_some_and(|id| same(id, rule));
     };
-    // A result without an id belongs to no request, whatever the label allows.
+    // Only an error may have no id: a result without an id belongs to no request, whatever the label allows.
     let none = none && reply.code.is_some();
     match &*word {
         "null_or_absent" | "absent_or_null" => none || (exact && reply.code.is_none()),
@@ -168,7 +169,7 @@ fn id_matches(rule: &str, sent: Option<&str>, reply: &Reply) -> bool {
     }
 }
 
-/// Returns whether two ids are equal: as written, as strings, or as small numbers (`1` is `1.0`).
+/// Returns whether two ids are equal: as written, as strings, or as small numbers (`1` equals `1.0`).
 fn same(one: &str, other: &str) -> bool {
     if one == other {
         return true;

@@ -1,6 +1,7 @@
-//! `corpus`: sends labelled broken input to a server and judges the reaction.
+//! The command `corpus`: sends the malformed input of a labelled corpus to a server, and compares the reactions with
+//! the labels.
 //!
-//! Each row has its own server, so that rows do not affect each other.
+//! Each stdio row gets a server process of its own, so that rows do not affect each other.
 
 mod child;
 mod drive;
@@ -19,10 +20,10 @@ use row::Row;
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Mutex, thread};
 
-/// The number of servers that run at a time.
+/// The number of servers that run in parallel.
 const AT_A_TIME: usize = 2;
 
-/// The result of one row.
+/// The result of one row: whether it matched its label, whether the server stayed alive, the replies, and the reason.
 #[derive(Debug, Default)]
 struct Report {
     ok: bool,
@@ -31,7 +32,7 @@ struct Report {
     why: String,
 }
 
-/// The result of all rows.
+/// The counts of all rows: run, as labelled, and with a server that stayed alive.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Summary {
     pub(crate) rows: usize,
@@ -45,7 +46,7 @@ impl Summary {
         if self.rows == 0 { 0.0 } else { ratio(self.ok, self.rows) }
     }
 
-    /// Fails unless all rows match their label.
+    /// Returns a failure unless all rows match their labels and all servers stayed alive.
     fn whole(self) -> Outcome {
         if self.ok == self.rows && self.alive == self.rows {
             Ok(())
@@ -55,13 +56,13 @@ impl Summary {
     }
 }
 
-/// Returns the ratio of two small counts.
+/// Divides two small counts.
 #[expect(clippy::cast_precision_loss, reason = "counts of rows are small")]
 fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }
 
-/// Runs a file of rows; prints a JSON line for each, and one for all.
+/// Runs the rows of a file; prints a JSON line for each row, and one for the total.
 pub(crate) fn corpus(flags: &Flags) -> Outcome {
     match flags.words() {
         [transport, file] if transport == "stdio" => stdio(Path::new(file), flags.rest())?.whole(),
@@ -70,7 +71,7 @@ pub(crate) fn corpus(flags: &Flags) -> Outcome {
     }
 }
 
-/// Runs the stdio rows of a file against a server; without a command, against our own echo.
+/// Runs the stdio rows of a file against a server; an empty command selects our own echo server.
 pub(crate) fn stdio(file: &Path, command: &[String]) -> Outcome<Summary> {
     let text = fs::read_to_string(file).context(file.display())?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());

@@ -1,4 +1,4 @@
-//! One labelled row: the input and the expected reaction.
+//! One stdio row of the labelled corpus: the input and the expected reaction.
 
 use super::input::Input;
 use crate::run::{Context, Outcome};
@@ -11,31 +11,31 @@ pub(super) struct Row {
     pub(super) id: String,
     pub(super) transport: String,
     pub(super) why: String,
-    /// The revision of MCP whose rules decide.
+    /// The revision of MCP whose rules apply to the row.
     pub(super) revision: String,
     pub(super) input: Option<Input>,
     pub(super) expect: Expect,
 }
 
-/// The expected reaction. Every member is optional; absent members are not judged.
+/// The expected reaction; absent members are not checked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Expect {
     pub(super) reaction: String,
-    /// A code, or a list of accepted codes.
+    /// The accepted JSON-RPC error code, or a list of them.
     pub(super) code: Value,
-    /// An id, or words such as `null_or_absent`; raw, so that a large number stays exact.
+    /// The expected id, or a rule such as `null_or_absent`. It is kept as raw JSON, so that large numbers stay exact.
     pub(super) id: Option<Box<RawValue>>,
-    /// `true`, or `"exit0"`.
+    /// `true` if the server must stay alive, or `"exit0"` if it must exit successfully.
     pub(super) alive: Value,
     pub(super) max_replies: Option<usize>,
-    /// The id of a later message in the same input that must still succeed.
+    /// The id of a later message in the same input, which must still get a result.
     pub(super) then_ok: Option<Box<RawValue>>,
     pub(super) max_rss_growth_bytes: Option<u64>,
     pub(super) bounded_memory: bool,
 }
 
-/// The growth that `bounded_memory` allows.
+/// The maximum growth of the server's memory in rows with `bounded_memory`.
 const BOUNDED: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -55,12 +55,12 @@ struct Written {
     expect: Expect,
 }
 
-/// Returns the revision of rows without one.
+/// Returns the revision that applies to rows that name none.
 fn current() -> String {
     "2025-11-25".to_owned()
 }
 
-/// The revision without a handshake.
+/// The protocol revision that has no handshake.
 const WITHOUT_HANDSHAKE: &str = "2026-07-28";
 
 impl Row {
@@ -70,7 +70,7 @@ impl Row {
             Written { text: Some(text), .. } => Some(Input::line(text.into_bytes())),
             Written { bytes_b64: Some(text), .. } => {
                 let bytes = Input::base64(&text).context(&written.id)?;
-                // A truncated message must stay truncated.
+                // Adds no newline to a truncated message, because the end of the input must cut it.
                 let cut = written.expect.alive == "exit0";
                 Some(if cut { Input::Bytes(bytes) } else { Input::line(bytes) })
             }
@@ -86,7 +86,7 @@ impl Row {
         matches!(self.input, Some(Input::Child { .. }))
     }
 
-    /// Returns whether the connection is initialised before the row is sent.
+    /// Returns whether the handshake is done before the row's input is sent.
     pub(super) fn after_handshake(&self) -> bool {
         let about = self.why.to_lowercase();
         if about.contains("before init") || self.revision == WITHOUT_HANDSHAKE {
@@ -102,7 +102,7 @@ impl Row {
 }
 
 impl Expect {
-    /// Returns the accepted codes; empty for any.
+    /// Returns the accepted error codes; empty if any code is accepted.
     pub(super) fn codes(&self) -> Vec<i64> {
         match &self.code {
             Value::Array(codes) => codes.iter().filter_map(Value::as_i64).collect(),
@@ -110,7 +110,7 @@ impl Expect {
         }
     }
 
-    /// Returns the maximum growth of the server, if it is judged.
+    /// Returns the maximum growth of the server's memory, if the row limits it.
     pub(super) fn growth(&self) -> Option<u64> {
         self.max_rss_growth_bytes.or_else(|| self.bounded_memory.then_some(BOUNDED))
     }

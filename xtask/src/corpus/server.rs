@@ -1,4 +1,5 @@
-//! A server process: one thread writes to it, one reads from it, and every wait has a time limit.
+//! A server process under test over stdio: one thread writes to it, another reads from it, and every wait has a time
+//! limit.
 
 use crate::{
     exchange::Piece,
@@ -17,10 +18,10 @@ use std::{
     time::Duration,
 };
 
-/// The time limit of a server's exit.
+/// The time within which a server must exit once its input is closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The number of clock ticks per second in `/proc`.
+/// The number of clock ticks per second in `/proc/PID/stat`.
 const TICKS: u64 = 100;
 
 pub(super) struct Server {
@@ -31,7 +32,7 @@ pub(super) struct Server {
     gate: Arc<Gate>,
 }
 
-/// Blocks the reader while closed.
+/// A gate that blocks the reading thread while it is closed.
 #[derive(Default)]
 struct Gate {
     closed: Mutex<bool>,
@@ -75,36 +76,37 @@ impl Server {
         Ok(Self { child, jobs: Some(jobs), done, lines, gate })
     }
 
-    /// Begins to write; [`Self::written`] waits for the end.
+    /// Starts to write the pieces; [`Self::written`] waits until all are written.
     pub(super) fn send(&self, pieces: Vec<Piece>) {
         if let Some(jobs) = &self.jobs {
-            // `written` notices a writer that has ended.
+            // Ignores an error: if the writing thread has ended, `written` returns false.
             let _ = jobs.send(pieces);
         }
     }
 
-    /// Writes one message; returns whether it was written.
+    /// Writes one line; returns whether it was written in time.
     pub(super) fn send_line(&self, message: &str) -> bool {
         self.send(vec![(format!("{message}\n").into_bytes(), Duration::ZERO)]);
         self.written(EXIT_TIMEOUT)
     }
 
-    /// Waits until everything is written; returns false after the time limit.
+    /// Waits until everything is written; returns false on a write error or after the time limit.
     pub(super) fn written(&self, limit: Duration) -> bool {
         self.done.recv_timeout(limit).unwrap_or(false)
     }
 
-    /// Stops or resumes reading.
+    /// Stops or resumes reading the server's output.
     pub(super) fn hold(&self, hold: bool) {
         self.gate.set(hold);
     }
 
-    /// Returns the next line of the server; `None` after the time limit.
+    /// Returns the next line of the server's output; `None` after the time limit.
     pub(super) fn line(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }
 
-    /// Closes its input and waits for its exit; returns the exit code if it exited by itself.
+    /// Closes the server's input and waits until the server exits; returns its exit code, or `None` after the time
+    /// limit.
     pub(super) fn close(&mut self) -> Option<i32> {
         self.jobs = None;
         let end = now() + EXIT_TIMEOUT;
@@ -117,15 +119,16 @@ impl Server {
         None
     }
 
-    /// Returns the most memory the process ever had, in bytes.
+    /// Returns the peak resident memory of the server, in bytes.
     pub(super) fn peak_memory(&self) -> Option<u64> {
         memory(self.child.id(), "VmHWM")
     }
 
-    /// Returns the processor time it used.
+    /// Returns the processor time that the server has used.
     pub(super) fn processor_time(&self) -> Option<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The name in brackets may contain anything; user and system time are the 12th and 13th field after it.
+        // The process name in brackets may contain spaces and brackets, so fields are counted after the last bracket.
+        // User and system time are the 12th and 13th of them.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let mut ticks = || fields.next()?.parse::<u64>().ok();
         Some(Duration::from_millis((ticks()? + ticks()?) * 1000 / TICKS))
@@ -136,7 +139,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.jobs = None;
         self.gate.set(false);
-        // The server may have exited already.
+        // Ignores errors, because the server may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,5 @@
-//! Foreign clients of our server: plain peers of both eras drive `echo`.
+//! The `interop` cells in which a foreign client, without MGP, uses our server `echo` over stdio, in every protocol era
+//! that the client's SDK supports.
 
 use super::{
     Cell, Ours, Quadrant, Stage,
@@ -14,14 +15,15 @@ use crate::{
 use serde_json::{Value, json};
 use std::{process::Command, time::Duration};
 
-/// The time limit of one conversation on a busy machine.
+/// The time limit of one conversation, long enough for a busy machine.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A foreign SDK used as a client, with its modes and the revision each settles on.
+/// A foreign SDK that is used as a client: its package, and each mode with the protocol revision it negotiates.
 pub(super) struct Sdk {
     pub(super) name: &'static str,
     pub(super) pin: Pin,
-    /// The major version of a TypeScript SDK; the Python driver reads the version that is installed.
+    /// The major version of a TypeScript SDK, as an argument for the driver; the Python driver detects the installed
+    /// version.
     version: Option<&'static str>,
     pub(super) modes: &'static [(&'static str, &'static str)],
 }
@@ -30,7 +32,7 @@ const BOTH_ERAS: &[(&str, &str)] =
     &[("legacy", "2025-11-25"), ("auto", "2026-07-28"), ("2026-07-28", "2026-07-28")];
 const LEGACY: &[(&str, &str)] = &[("legacy", "2025-11-25")];
 
-/// The SDKs that drive our server.
+/// The SDKs whose clients use our server.
 pub(super) const SDKS: &[Sdk] = &[
     Sdk { name: "python-2", pin: PYTHON_2, version: None, modes: BOTH_ERAS },
     Sdk { name: "python-1", pin: PYTHON_1, version: None, modes: LEGACY },
@@ -39,12 +41,12 @@ pub(super) const SDKS: &[Sdk] = &[
 ];
 
 impl Sdk {
-    /// Returns the driver that calls tools; a mode and a server must be added.
+    /// Returns the command of the driver script that calls tools; the caller appends a mode and a server.
     pub(super) fn driven(&self, places: &Places) -> Outcome<Command> {
         self.runs(places, "")
     }
 
-    /// Returns the driver that uses every feature of MCP.
+    /// Returns the command of the driver script that uses every feature of MCP; the caller appends a mode and a server.
     pub(super) fn driven_in_full(&self, places: &Places) -> Outcome<Command> {
         self.runs(places, "kernel_")
     }
@@ -60,7 +62,7 @@ impl Sdk {
     }
 }
 
-/// Returns every cell of this kind.
+/// Returns a cell for each SDK and mode.
 pub(super) fn cells() -> Vec<Cell> {
     let of = |sdk: &'static Sdk| {
         sdk.modes.iter().map(move |&(mode, revision)| Cell {
@@ -77,7 +79,7 @@ pub(super) fn cells() -> Vec<Cell> {
     SDKS.iter().flat_map(of).collect()
 }
 
-/// Returns the calls: the step, the tool, its arguments.
+/// Returns the calls that a driver makes, each as step name, tool and arguments.
 pub(super) fn calls() -> Value {
     json!([
         ["echo", "echo", {"message": "hello"}],
@@ -89,10 +91,10 @@ pub(super) fn calls() -> Value {
     ])
 }
 
-/// Characters of two, three and four bytes, a combining mark, and characters that JSON must escape.
+/// A text with characters of two, three and four bytes, a combining mark, and characters that JSON must escape.
 const UNICODE: &str = "żółw 日本 🦀 e\u{301} \u{2028} \"\\\n";
 
-/// The expected outcome of each step: its kind, and a part of its text.
+/// The expected outcome of each step: its kind, and the text of the result or a part of the error's text.
 const WANTED: &[(&str, &str, &str)] = &[
     ("echo", "result", "hello"),
     ("unicode", "result", UNICODE),
@@ -118,13 +120,13 @@ fn talk(sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     plain(&Traffic::read(&traffic)?, cell.revision)
 }
 
-/// Runs a program in a scratch folder, with a scratch home.
+/// Makes a program run in a scratch folder that is also its home, so that it does not touch the user's files.
 pub(super) fn at_home(command: &mut Command, places: &Places) {
     let home = places.home();
     command.current_dir(&home).env("HOME", &home).env("PYTHONIOENCODING", "utf-8");
 }
 
-/// Judges the client's report of the conversation.
+/// Checks the driver's report of the conversation.
 pub(super) fn judge(text: &str) -> Outcome {
     let steps = text
         .lines()
@@ -141,7 +143,7 @@ pub(super) fn judge(text: &str) -> Outcome {
     for &(name, kind, part) in WANTED {
         let seen = step(name)?;
         let text = seen["text"].as_str().unwrap_or_default();
-        // A result must be exact, an error need only be readable.
+        // The text of a result must be exact; an error only has to name the problem.
         let right = if kind == "result" { text == part } else { text.contains(part) };
         if seen["kind"] != kind || !right {
             return Err(Failure::new(format!(
@@ -152,7 +154,7 @@ pub(super) fn judge(text: &str) -> Outcome {
     step("close").map(|_| ())
 }
 
-/// Judges the traffic: the revision, and no mention of MGP.
+/// Checks the recorded traffic: the negotiated revision, and that no line to the plain client mentions MGP.
 pub(super) fn plain(traffic: &Traffic, revision: &str) -> Outcome<String> {
     if let Some(line) = mgp_named(&traffic.down) {
         return Err(Failure::new(format!("a plain peer saw {line}")));

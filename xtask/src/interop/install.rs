@@ -1,4 +1,4 @@
-//! Installs the peers below `target/interop`, once for each set of versions.
+//! Installs the foreign SDKs, servers and tools in `target/interop`, once for each list of versions.
 
 use super::pins::{ALL, Pin, Registry};
 use crate::packages::{self, Node};
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Our driver scripts: name and text.
+/// The names and texts of our driver scripts, which use the foreign SDKs.
 const DRIVERS: &[(&str, &str)] = &[
     ("sdk.py", include_str!("drivers/sdk.py")),
     ("python.py", include_str!("drivers/python.py")),
@@ -20,14 +20,14 @@ const DRIVERS: &[(&str, &str)] = &[
     ("loopback.cjs", include_str!("../conformance/loopback.cjs")),
 ];
 
-/// The folders of the peers.
+/// The folder in which everything for `interop` is installed.
 #[derive(Debug)]
 pub(super) struct Places {
     root: PathBuf,
 }
 
 impl Places {
-    /// Prepares the folders and scripts.
+    /// Creates the folders and writes the driver scripts.
     pub(super) fn new() -> Outcome<Self> {
         let places = Self { root: target()?.join("interop") };
         for folder in ["home", "logs", "node"] {
@@ -40,7 +40,7 @@ impl Places {
         Ok(places)
     }
 
-    /// Creates an empty folder for a kernel's state, private to its owner.
+    /// Creates an empty folder for a kernel's state that only its owner can access.
     pub(super) fn emptied(&self, name: &str) -> Outcome<PathBuf> {
         let folder = self.root.join(name);
         if folder.exists() {
@@ -53,54 +53,54 @@ impl Places {
         Ok(folder)
     }
 
-    /// Returns the home folder of the peers.
+    /// Returns the folder that foreign programs get as their home.
     pub(super) fn home(&self) -> PathBuf {
         self.root.join("home")
     }
 
-    /// Returns a file of one cell.
+    /// Returns the path of a log file of one cell.
     pub(super) fn log(&self, cell: &str, kind: &str) -> PathBuf {
         self.root.join("logs").join(format!("{}.{kind}", cell.replace('/', "-")))
     }
 
-    /// Returns a driver script; Node searches packages beside the script.
+    /// Returns the path of a driver script. Scripts for Node are stored beside its packages, where Node looks for them.
     pub(super) fn driver(&self, name: &str) -> PathBuf {
         let folder =
             if Path::new(name).extension().is_some_and(|end| end == "mjs") { "node" } else { "." };
         self.root.join(folder).join(name)
     }
 
-    /// Returns the Python of a virtual environment.
+    /// Returns the Python of the virtual environment in which a package is installed.
     pub(super) fn python(&self, pin: Pin) -> PathBuf {
         self.root.join(pin.folder).join("bin/python")
     }
 
-    /// Returns the Node for npm packages.
+    /// Returns a Node that is recent enough for a package.
     pub(super) fn node(pin: Pin) -> Outcome<PathBuf> {
         Ok(Node::of_at_least(pin.least_node())?.program())
     }
 
-    /// Returns a program of a Python package.
+    /// Returns the program that a Python package installs.
     pub(super) fn script(&self, pin: Pin) -> PathBuf {
         self.root.join(pin.folder).join("bin").join(pin.package)
     }
 
-    /// Returns the folder of a Node package.
+    /// Returns the folder in which a Node package is installed.
     pub(super) fn package(&self, pin: Pin) -> PathBuf {
         self.root.join(pin.folder).join("node_modules").join(pin.package)
     }
 
-    /// Returns the main program of a Node package.
+    /// Returns the main script of a Node package.
     pub(super) fn module(&self, pin: Pin) -> PathBuf {
         self.package(pin).join("dist/index.js")
     }
 
-    /// Returns the echo server on rmcp.
+    /// Returns the path of the echo server that is written with rmcp.
     pub(super) fn rmcp(&self) -> PathBuf {
         self.root.with_file_name("bench").join("release/rmcp-echo")
     }
 
-    /// Installs a package, unless it is installed.
+    /// Installs a package unless it is installed already.
     pub(super) fn install(&self, pin: Pin) -> Outcome {
         let folder = self.root.join(pin.folder);
         if pin.registry == Registry::CratesIo {
@@ -115,7 +115,8 @@ impl Places {
         }
     }
 
-    /// Builds the peer that the benchmarks share.
+    /// Builds the echo server with rmcp, which the benchmarks use too, and checks that its lock file has the pinned
+    /// version.
     fn build_rmcp(&self, pin: Pin) -> Outcome {
         let lock = crate::run::root().join("xtask/peers/Cargo.lock");
         let locked = fs::read_to_string(&lock).context(lock.display())?;

@@ -1,6 +1,7 @@
-//! `interop`: the four cells of plain and MGP peers, on stdio and over HTTP, with the real peers.
+//! The command `interop`: runs conversations between our programs and real foreign peers, over stdio and HTTP: each
+//! combination of a client and a server with and without MGP, and clients and servers connected by our kernel.
 //!
-//! One binary and one command line serve all peers.
+//! Each conversation is a cell of the printed table. The same builds of our programs are used with all peers.
 
 mod clients;
 mod http;
@@ -29,7 +30,7 @@ use std::{
 
 pub(crate) use relay::relay;
 
-/// The kind of a cell; plain with plain without us is not tested.
+/// The kind of a cell: which sides are MGP peers. Plain peers without any of our programs are not tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quadrant {
     PlainClient,
@@ -51,24 +52,24 @@ impl Quadrant {
     }
 }
 
-/// One conversation between two peers.
+/// One conversation between a client and a server, in one mode.
 struct Cell {
     name: String,
     quadrant: Quadrant,
     client: String,
     server: String,
     mode: String,
-    /// The revision that both must settle on.
+    /// The protocol revision that client and server must negotiate.
     revision: &'static str,
-    /// The packages that must be installed for it.
+    /// The foreign packages that the conversation needs.
     pins: Vec<Pin>,
     run: Run,
 }
 
-/// Runs the conversation, and returns an observation.
+/// A function that runs the conversation, and returns a sentence about what was observed.
 type Run = Box<dyn Fn(&Cell, &Stage) -> Outcome<String>>;
 
-/// The state that all cells share.
+/// The installed peers, our built programs and the kernel, shared by all cells.
 #[derive(Debug)]
 struct Stage {
     places: Places,
@@ -76,13 +77,13 @@ struct Stage {
     kernel: OnceCell<Result<kernel::World, String>>,
 }
 
-/// Our program in a cell.
+/// One of our own programs that cells use.
 #[derive(Debug, Clone, Copy)]
 enum Ours {
     Echo,
     Workbench,
     CallTool,
-    /// The program `mgp`; built without optimisation because it is large.
+    /// The program `mgp`, built in the dev profile because an optimised build takes long.
     Mgp,
 }
 
@@ -92,7 +93,7 @@ impl Stage {
         Ok(Self { places: Places::new()?, programs, kernel })
     }
 
-    /// Returns one of our programs, built when it is first needed.
+    /// Returns the path of one of our programs, which is built when it is first needed.
     fn program(&self, ours: Ours) -> Outcome<PathBuf> {
         let build = || match ours {
             Ours::Echo => release_example("mgp-server-sdk", "echo", &[]),
@@ -109,27 +110,27 @@ impl Stage {
         built.clone().map_err(Failure::new)
     }
 
-    /// Returns the kernel that all cells of its kind share, started when it is first needed.
+    /// Returns the kernel that the cells share, which is started when it is first needed.
     fn kernel(&self) -> Outcome<&kernel::World> {
         let start = || kernel::World::start(self).map_err(|failure| failure.to_string());
         self.kernel.get_or_init(start).as_ref().map_err(Failure::new)
     }
 }
 
-/// Returns the command that relays between a client and the server that follows it.
+/// Returns the beginning of a command that records the traffic of a server; the caller appends the server's command.
 fn relayed(traffic: &Path) -> Outcome<[OsString; 4]> {
     let ourselves = std::env::current_exe().context("our own program")?;
     Ok([ourselves.into(), "relay".into(), traffic.into(), "--".into()])
 }
 
-/// The result of a cell.
+/// The result of one cell, which is a row of the printed table.
 struct Row {
     cell: Cell,
     outcome: Outcome<String>,
     took: Duration,
 }
 
-/// Runs all cells, or those whose names begin with a given word.
+/// Runs all cells, or those whose names begin with one of the given words.
 pub(crate) fn interop(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let words = flags.words();
@@ -148,18 +149,18 @@ pub(crate) fn interop(flags: &Flags) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
 }
 
-/// Runs the part of `accept sdk.cells` that needs foreign peers.
+/// Runs the part of the acceptance check `sdk.cells` that needs foreign peers.
 pub(crate) fn verdict(rigour: Rigour) -> Outcome<Verdict> {
     let others = [http::PREFIX, kernel::PREFIX];
     judged(&|cell| !others.iter().any(|other| cell.name.starts_with(other)), rigour)
 }
 
-/// Runs `accept mcp.interop`.
+/// Runs the acceptance check `mcp.interop`.
 pub(crate) fn over_http(rigour: Rigour) -> Outcome<Verdict> {
     judged(&|cell| cell.name.starts_with(http::PREFIX), rigour)
 }
 
-/// Runs `accept kernel.interop`.
+/// Runs the acceptance check `kernel.interop`.
 pub(crate) fn through_the_kernel(rigour: Rigour) -> Outcome<Verdict> {
     judged(&|cell| cell.name.starts_with(kernel::PREFIX), rigour)
 }
@@ -175,7 +176,7 @@ fn judged(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Returns every cell.
+/// Returns all cells.
 fn all() -> Vec<Cell> {
     let mut cells = clients::cells();
     cells.extend(servers::cells());
@@ -185,7 +186,7 @@ fn all() -> Vec<Cell> {
     cells
 }
 
-/// Runs cells one after the other; a cell whose peer cannot be installed is skipped.
+/// Runs the wanted cells one by one; skips a cell whose foreign packages cannot be installed.
 fn table(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Vec<Row>> {
     let mut cells = all();
     cells.retain(wanted);
@@ -263,7 +264,7 @@ fn markdown(rows: &[Row]) -> String {
         let Cell { name, client, server, mode, revision, .. } = &row.cell;
         if quadrant != Some(row.cell.quadrant) {
             quadrant = Some(row.cell.quadrant);
-            // Writing to a string cannot fail.
+            // Ignores the results of `write!`, because writing to a string cannot fail.
             let _ = writeln!(text, "| **{}** | | | | | | |", row.cell.quadrant.shown());
         }
         let seen = row.seen().replace('|', "\\|").replace('\n', " ");

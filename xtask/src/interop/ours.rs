@@ -1,4 +1,4 @@
-//! Our client: the arguments and the output of `call_tool`; and our client with our server, with MGP.
+//! Runs our client, the example `call_tool`, and contains the cells in which it uses our own server with MGP.
 
 use super::{Cell, Ours, Quadrant, Stage, relay::Traffic, relayed};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::{ffi::OsString, process::Command, time::Duration};
 
-/// The time limit of one call on a busy machine, with the start of the server.
+/// The time limit of one call including the start of the server, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The extensions of MGP that our client offers.
@@ -18,16 +18,16 @@ pub(super) enum Mgp {
     None,
 }
 
-/// The server of a call.
+/// The server that the client connects to.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place<'a> {
-    /// A command, behind a relay, on stdio.
+    /// A command that starts a server over stdio, behind a recording relay.
     Command(&'a [OsString]),
-    /// A URL, behind a tap whose traffic is added afterwards.
+    /// A URL of a recording proxy; the caller adds the recorded traffic afterwards.
     Url(&'a str),
 }
 
-/// One run of `call_tool`.
+/// The arguments of one run of `call_tool`.
 #[derive(Debug, Clone)]
 pub(super) struct Call<'a> {
     pub(super) era: &'a str,
@@ -39,7 +39,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Makes the call; `place` may change the folder of the program.
+    /// Runs `call_tool`; `place` may change the folder in which it runs.
     pub(super) fn make(
         &self,
         cell: &Cell,
@@ -73,7 +73,7 @@ impl Call<'_> {
     }
 }
 
-/// The output of `call_tool`, and the traffic.
+/// The output of `call_tool`, and the recorded traffic.
 #[derive(Debug)]
 pub(super) struct Seen {
     lines: Vec<Value>,
@@ -81,7 +81,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Returns the contents of the lines of one kind.
+    /// Returns the contents of the output lines of one kind.
     fn of(&self, kind: &'static str) -> impl Iterator<Item = &Value> {
         self.lines.iter().filter_map(move |line| line.get(kind))
     }
@@ -91,7 +91,7 @@ impl Seen {
         self.of(kind).next().context(format!("a line `{kind}`; the last one is {last}"))
     }
 
-    /// Returns the result of the call, which must not be a failure.
+    /// Returns the result of the call; fails if the tool reported an error.
     pub(super) fn result(&self) -> Outcome<&Value> {
         let result = self.one("result")?;
         if result["isError"] == true {
@@ -100,7 +100,7 @@ impl Seen {
         Ok(result)
     }
 
-    /// Returns the message of a call that must fail.
+    /// Returns the error message of a call that must fail; `None` if it succeeded.
     pub(super) fn refusal(&self) -> Option<String> {
         if let Some(error) = self.of("error").next() {
             return Some(error["message"].as_str()?.to_owned());
@@ -110,13 +110,13 @@ impl Seen {
         (result["isError"] == true).then(|| text.to_owned())
     }
 
-    /// Returns the negotiated extensions; `None` with a plain server.
+    /// Returns the negotiated extensions of MGP; `None` if the server is plain.
     pub(super) fn negotiated(&self) -> Outcome<Option<Vec<&str>>> {
         let all = self.one("negotiated")?["mgp"].as_array();
         Ok(all.map(|all| all.iter().filter_map(Value::as_str).collect()))
     }
 
-    /// Checks the revision in the report and in the traffic.
+    /// Checks that the client reports this revision, and that the traffic shows it.
     pub(super) fn settled_on(&self, revision: &str) -> Outcome {
         let (said, sent) = (&self.one("negotiated")?["revision"], self.traffic.revision());
         if said == revision && sent.as_deref() == Some(revision) {
@@ -126,7 +126,7 @@ impl Seen {
     }
 }
 
-/// Returns the cells of our client with our server: every served extension, and chunks.
+/// Returns the cells of our client with our server: all extensions are negotiated, and a call streams chunks.
 pub(super) fn cells() -> Vec<Cell> {
     let modes = [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("modern", "2026-07-28")];
     let cell = |(mode, revision): (&'static str, &'static str)| Cell {

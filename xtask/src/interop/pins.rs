@@ -1,6 +1,6 @@
-//! The peers and their versions; only peers of this table are run.
+//! The foreign packages and their pinned versions; `interop` runs no others.
 
-/// The registry of a package.
+/// The registry that a package is installed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Registry {
     PyPi,
@@ -8,13 +8,13 @@ pub(super) enum Registry {
     CratesIo,
 }
 
-/// A package of one version, and the folder it is installed in.
+/// A package with a pinned version, and the folder it is installed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pin {
     pub(super) registry: Registry,
     pub(super) package: &'static str,
     pub(super) version: &'static str,
-    /// Packages of one folder are installed together.
+    /// The folder below `target/interop`; packages with the same folder are installed together.
     pub(super) folder: &'static str,
 }
 
@@ -43,11 +43,11 @@ pub(super) const INSPECTOR: Pin = Pin {
     version: "2.12.0",
     folder: "inspector",
 };
-/// The lock file is the one of `xtask/peers`.
+/// The SDK of the echo server in `xtask/peers`, whose lock file must contain this version.
 pub(super) const RMCP: Pin =
     Pin { registry: Registry::CratesIo, package: "rmcp", version: "3.8.0", folder: "bench" };
 
-/// All installed packages.
+/// All packages that are installed with pip or npm.
 pub(super) const ALL: &[Pin] = &[
     PYTHON_2,
     PYTHON_1,
@@ -63,7 +63,7 @@ pub(super) const ALL: &[Pin] = &[
 ];
 
 impl Pin {
-    /// Returns package, version and registry, for the table.
+    /// Returns the package, its version and its registry, as shown in the table.
     pub(super) fn shown(self) -> String {
         let registry = match self.registry {
             Registry::PyPi => "PyPI",
@@ -73,12 +73,12 @@ impl Pin {
         format!("{} {} ({registry})", self.package, self.version)
     }
 
-    /// Returns the oldest Node that runs the package.
+    /// Returns the minimum major version of Node for the package.
     pub(super) fn least_node(self) -> u32 {
         if self == INSPECTOR { 22 } else { 18 }
     }
 
-    /// Returns the argument for `pip` or `npm`.
+    /// Returns the package with its version, as an argument for `pip` or `npm`.
     pub(super) fn wanted(self) -> String {
         let equals = if self.registry == Registry::PyPi { "==" } else { "@" };
         format!("{}{equals}{}", self.package, self.version)

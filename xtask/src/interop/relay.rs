@@ -1,7 +1,7 @@
-//! `relay FILE -- CMD…`: forwards messages between a client and a server on stdio, and writes both directions to a
-//! file.
+//! The command `relay FILE -- CMD…`: starts a server, forwards messages between it and the client on stdio, and records
+//! both directions in a file.
 //!
-//! A line from the client begins with `> `, one from the server with `< `.
+//! In the file, a line from the client begins with `> `, and a line from the server with `< `.
 
 use crate::{
     flags::Flags,
@@ -17,14 +17,14 @@ use std::{
     thread,
 };
 
-/// Starts the server and forwards lines in both directions.
+/// Starts the server and forwards lines in both directions until the server exits.
 pub(crate) fn relay(flags: &Flags) -> Outcome {
     let ([file], [program, arguments @ ..]) = (flags.words(), flags.rest()) else {
         return Err(Failure::new("give a file and, after `--`, a command"));
     };
     let mut file = PathBuf::from(file);
     if file.is_dir() {
-        // One of several relays that write at once.
+        // Several relays may record into this folder at the same time, so the file is named after the process.
         file.push(format!("{}.traffic", std::process::id()));
     }
     let log = Arc::new(Mutex::new(File::create(&file).context(file.display())?));
@@ -37,14 +37,14 @@ pub(crate) fn relay(flags: &Flags) -> Outcome {
     let (to, from) =
         (server.stdin.take().context("stdin")?, server.stdout.take().context("stdout")?);
     let down = Arc::clone(&log);
-    // Not joined: if the server exits first, the client may keep our input open for ever.
+    // This thread is not joined: if the server exits first, the client may keep our standard input open forever.
     thread::spawn(move || pass(stdin(), to, "> ", &down));
     pass(from, stdout(), "< ", &log);
     let status = server.wait()?;
     if status.success() { Ok(()) } else { Err(Failure::new(format!("{program}: {status}"))) }
 }
 
-/// Forwards lines until one side is closed; dropping `to` closes the input of the server.
+/// Forwards and records lines until one side closes. Dropping `to` closes the server's input.
 fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
@@ -55,7 +55,7 @@ fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
             Ok(read) if read > 0 => {}
             _ => return,
         }
-        // Logged first: everything a peer has seen is in the file.
+        // Records before forwarding, so that the file contains everything that a peer has received.
         let logged = log.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line);
         let passed = to.write_all(&line[mark.len()..]).and_then(|()| to.flush());
         if logged.is_err() || passed.is_err() {
@@ -64,19 +64,19 @@ fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
     }
 }
 
-/// The traffic of one connection.
+/// The recorded traffic of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
-    /// The revision in the client's last header; `None` on stdio.
+    /// The revision in the last `MCP-Protocol-Version` header of the client; `None` on stdio.
     pub(super) announced: Option<String>,
-    /// Lines of the client.
+    /// The lines that the client sent.
     pub(super) up: Vec<String>,
-    /// Lines of the server.
+    /// The lines that the server sent.
     pub(super) down: Vec<String>,
 }
 
 impl Traffic {
-    /// Reads the file of the relay.
+    /// Reads a file that the relay has written.
     pub(super) fn read(file: &Path) -> Outcome<Self> {
         let text = fs::read(file).context(file.display())?;
         let mut traffic = Self::default();
@@ -90,8 +90,8 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// Returns the settled revision: that of the last answer to `initialize`, or else of the last request that names
-    /// one.
+    /// Returns the negotiated revision: that of the last header, else of the last reply to `initialize`, else of the
+    /// last request that names one.
     pub(super) fn revision(&self) -> Option<String> {
         if self.announced.is_some() {
             return self.announced.clone();
@@ -111,7 +111,7 @@ impl Traffic {
     }
 }
 
-/// Returns the first line that mentions MGP.
+/// Returns the first line that mentions MGP, in any case.
 pub(super) fn mgp_named(lines: &[String]) -> Option<&String> {
     lines.iter().find(|line| line.to_ascii_lowercase().contains("mgp"))
 }

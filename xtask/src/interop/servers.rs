@@ -1,4 +1,4 @@
-//! Our client with foreign servers: `call_tool` calls plain peers of both eras.
+//! The `interop` cells in which our client `call_tool` uses foreign servers over stdio, in both protocol eras.
 
 use super::{
     Cell, Quadrant, Stage,
@@ -14,7 +14,7 @@ use crate::run::{Context, Failure, Outcome, Program};
 use serde_json::{Value, json};
 use std::{ffi::OsString, fs, path::PathBuf};
 
-/// A foreign server, and one call that proves it works.
+/// A foreign server, and a call that shows that it works.
 struct Server {
     name: &'static str,
     pin: Pin,
@@ -22,7 +22,7 @@ struct Server {
     command: fn(&Places) -> Outcome<Vec<OsString>>,
     tool: &'static str,
     arguments: fn(&Places) -> Value,
-    /// The expected part of the result's text.
+    /// A text that the result must contain.
     wanted: &'static str,
 }
 
@@ -91,7 +91,7 @@ const SERVERS: &[Server] = &[
         speaks: Speaks::Legacy,
         command: |places| {
             let memory = places.home().join("memory.jsonl");
-            // The memory of an earlier run would change the result.
+            // Removes the memory of an earlier run, which would change the result.
             let _ = fs::remove_file(&memory);
             let mut file = OsString::from("MEMORY_FILE_PATH=");
             file.push(memory);
@@ -117,22 +117,22 @@ const SERVERS: &[Server] = &[
     },
 ];
 
-/// A text beyond ASCII, so that every answer proves how it was decoded.
+/// A text with non-ASCII characters, so that each reply shows whether it was decoded correctly.
 pub(super) const TEXT: &str = "żółw 🦀";
 
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
-/// The command that starts a server.
+/// A function that returns the command to start a server.
 pub(super) type Start = fn(&Places) -> Outcome<Vec<OsString>>;
 
-/// Returns the servers of MCP's own collection: name, package, and the command that starts them.
+/// Returns the servers of MCP's reference collection: name, package, and the command that starts each.
 pub(super) fn collection() -> impl Iterator<Item = (&'static str, Pin, Start)> {
     let others = SERVERS.iter().filter(|server| server.pin != RMCP);
     others.map(|server| (server.name, server.pin, server.command))
 }
 
-/// Returns every cell of this kind.
+/// Returns a cell for each server, mode and set of offered extensions.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for server in SERVERS {
@@ -175,7 +175,7 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
     };
     let seen = call.make(cell, stage, "traffic", |command| at_home(command, &stage.places))?;
     let text = seen.result()?.to_string();
-    // The text of a result may be JSON itself, so one level of escapes is removed.
+    // The text of a result may itself be JSON, so one level of escapes is removed.
     if !text.contains(server.wanted) && !text.replace("\\\\", "\\").contains(server.wanted) {
         return Err(Failure::new(format!("{:?} is not in {text}", server.wanted)));
     }
@@ -186,13 +186,13 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
     Ok(format!("`{}` answers; an unknown tool: {}", server.tool, short(&message)))
 }
 
-/// Returns the lines a client sends after `initialize` is answered.
+/// Returns the lines that a client sends from `notifications/initialized` on.
 fn after_the_handshake(up: &[String]) -> Vec<String> {
     let first = up.iter().position(|line| line.contains("notifications/initialized"));
     first.map_or_else(|| up.to_vec(), |first| up[first..].to_vec())
 }
 
-/// Returns the first line of a text, clipped.
+/// Returns the first line of a text, cut to 60 characters.
 pub(super) fn short(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     if line.chars().count() <= 60 {
@@ -202,7 +202,7 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// Creates a folder with one file, for servers that read files.
+/// Creates a folder that contains one file, for servers that read files.
 fn folder(places: &Places) -> Outcome<PathBuf> {
     let folder = home_folder(places);
     fs::create_dir_all(&folder).context(folder.display())?;
@@ -214,13 +214,14 @@ pub(super) fn home_folder(places: &Places) -> PathBuf {
     places.home().join("folder")
 }
 
-/// Checks that the cell settled on its revision, and that a plain server saw no mention of MGP except the offer.
+/// Checks that the expected revision was negotiated, and that nothing but the client's offer mentioned MGP to the
+/// server.
 pub(super) fn stays_plain(seen: &Seen, cell: &Cell, mgp: Mgp) -> Outcome {
     seen.settled_on(cell.revision)?;
     if seen.negotiated()?.is_some() {
         return Err(Failure::new("a plain server is taken for one that speaks MGP"));
     }
-    // The offer mentions MGP; in the legacy era it is in the first requests only, in the modern one in each.
+    // The offer mentions MGP: in the legacy era only during the handshake, in the modern era in every request.
     let quiet = match (mgp, cell.revision == LEGACY) {
         (Mgp::None, _) => seen.traffic.up.clone(),
         (Mgp::All, true) => after_the_handshake(&seen.traffic.up),

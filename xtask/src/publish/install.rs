@@ -1,17 +1,17 @@
-//! Builds `mgp` from nothing but the packed packages, as `cargo install` from a registry would.
+//! Checks that `mgp` compiles from the packed packages alone, as `cargo install` from a registry would compile it.
 
 use crate::run::{Context, Outcome, Program, root, target};
 use serde_json::Value;
 use std::{fmt::Write as _, fs, path::Path};
 
-/// The packed file of a package.
+/// The `.crate` file of a packed package, by the package's name and version.
 #[derive(Debug)]
 pub(super) struct CrateFile {
     name: String,
     version: String,
 }
 
-/// Returns the packed file of a member of the workspace.
+/// Returns the `.crate` file of a workspace member.
 pub(super) fn crate_file(packages: &Value, name: &str) -> Outcome<CrateFile> {
     let mut all = packages["packages"].as_array().into_iter().flatten();
     let package = all.find(|package| package["name"] == name).context(name)?;
@@ -19,9 +19,10 @@ pub(super) fn crate_file(packages: &Value, name: &str) -> Outcome<CrateFile> {
     Ok(CrateFile { name: name.to_owned(), version })
 }
 
-/// Unpacks the packages into an empty folder, where they replace those of the registry, and checks `mgp` there.
+/// Unpacks the packages into an empty folder and checks `mgp` there, with the unpacked packages in place of the
+/// registry's.
 ///
-/// The profile and the locked versions are those of the workspace, so that third-party crates are compiled once.
+/// The profiles and the lock file are those of the workspace, so that third-party crates are compiled only once.
 pub(super) fn check(crates: &[CrateFile]) -> Outcome {
     let packed = target()?.join("package");
     let folder = packed.join("unpacked");
@@ -45,7 +46,7 @@ fn write(path: &Path, text: &str) -> Outcome {
     fs::write(path, text).context(path.display())
 }
 
-/// Returns the manifest of a workspace of `mgp` in which the packages replace those of the registry.
+/// Returns a workspace manifest for `mgp` in which the unpacked packages replace those of the registry.
 fn workspace(crates: &[CrateFile], profiles: &str) -> String {
     let mut manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"mgp-[0-9]*\"]\n".to_owned();
     manifest.push_str("\n[patch.crates-io]\n");
@@ -55,7 +56,7 @@ fn workspace(crates: &[CrateFile], profiles: &str) -> String {
     format!("{manifest}\n{profiles}")
 }
 
-/// Returns the profiles of a manifest, which has them last.
+/// Returns the profile sections of the workspace manifest, which are at its end.
 fn profiles(manifest: &str) -> &str {
     manifest.find("[profile.").map_or("", |start| &manifest[start..])
 }

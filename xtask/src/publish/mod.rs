@@ -1,4 +1,4 @@
-//! The steps of `ci` about publishing: packages that contain all they need, licences and advisories, the MSRV.
+//! The steps of `ci` about publishing: complete packages, licences and advisories, and the minimum Rust version (MSRV).
 
 mod install;
 mod package;
@@ -8,10 +8,10 @@ pub(crate) use package::package;
 use crate::run::{Context, Failure, Outcome, Program, Rigour, has, metadata, root};
 use std::fs;
 
-/// Checks the licences and sources of all dependencies against `deny.toml`; `cargo deny`, if it is installed, also
-/// checks advisories.
+/// Checks the licences and sources of all dependencies against `deny.toml`. If `cargo deny` is installed, it also
+/// checks for security advisories.
 ///
-/// Advisories come from a repository on the network, so a machine without it checks the rest.
+/// Advisories need the network, so a machine without it checks only the rest.
 pub(crate) fn deny(_: Rigour) -> Outcome {
     let policy = fs::read_to_string(root().join("deny.toml")).context("deny.toml")?;
     let allowed = allowed_licences(&policy);
@@ -49,7 +49,7 @@ fn allowed_licences(policy: &str) -> Vec<&str> {
     list.split('"').skip(1).step_by(2).collect()
 }
 
-/// Evaluates an SPDX expression of `AND`, `OR` and parentheses; `/` is the old spelling of `OR`.
+/// Returns whether an SPDX expression of `AND`, `OR` and parentheses is satisfied; `/` is an old form of `OR`.
 fn is_licence_allowed(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();
@@ -88,9 +88,10 @@ fn one(words: &mut Words<'_>, allowed: &[&str]) -> bool {
     allowed.contains(&name)
 }
 
-/// Checks that each member has the workspace's `rust-version`, and that this toolchain is not older.
+/// Checks that each workspace member has the same `rust-version`, and that the toolchain in use is not older.
 ///
-/// Building with that very version needs a second toolchain; when the versions are equal, the other steps are that build.
+/// A build with exactly the MSRV would need a second toolchain. If this toolchain is that version, the other steps of
+/// `ci` are that build.
 pub(crate) fn msrv(rigour: Rigour) -> Outcome {
     let packages = metadata()?;
     let mut versions: Vec<&str> = Vec::new();

@@ -1,4 +1,5 @@
-//! The step `package`: every published package contains all that it needs, and `mgp` builds from the packages alone.
+//! The step `package` of `ci`: every published package must contain all that it needs, and `mgp` must compile from the
+//! packages alone.
 
 use super::install;
 use crate::{
@@ -8,15 +9,15 @@ use crate::{
 use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
-/// Macros that read another file while compiling.
+/// Macros that read another file at compile time.
 const READS: &[&str] = &["include_str!", "include_bytes!", "include!"];
 
-/// The files that each package has besides its sources.
+/// The files that each package must contain besides its sources.
 const NEEDED: &[&str] = &["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Packs each published package, checks its files and its manifest, and checks `mgp` from the unpacked packages.
+/// Packs each published package, checks its files and its manifest, and checks that `mgp` compiles from the packages.
 ///
-/// The packages are not built one by one (`--no-verify`): that would take as long as the rest of `ci`.
+/// The packages are not built one by one (`--no-verify`), because that would take as long as the rest of `ci`.
 pub(crate) fn package() -> Outcome {
     let packages = metadata()?;
     let mut pack = vec!["package", "--no-verify", "--allow-dirty", "--quiet"];
@@ -48,7 +49,7 @@ pub(crate) fn package() -> Outcome {
     install::check(&versions.collect::<Outcome<Vec<_>>>()?)
 }
 
-/// Returns the files that a package must have and does not contain.
+/// Returns a message for each required file that a package does not contain.
 fn missing_files(files: &[&str]) -> Vec<String> {
     let needed = NEEDED.iter().filter(|file| !files.contains(file));
     let mut missing: Vec<_> = needed.map(|file| format!("no {file}")).collect();
@@ -58,14 +59,14 @@ fn missing_files(files: &[&str]) -> Vec<String> {
     missing
 }
 
-/// Returns what the manifest of a package lacks for its page at a registry and for its documentation.
+/// Returns a message for each manifest entry that a package lacks for its registry page or its documentation.
 fn manifest_faults(package: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     if package["description"].as_str().unwrap_or_default().is_empty() {
         faults.push("no description".to_owned());
     }
     for member in ["categories", "keywords"] {
-        // A registry refuses more than five.
+        // The registry refuses more than five keywords or categories.
         let count = package[member].as_array().map_or(0, Vec::len);
         if !(1..=5).contains(&count) {
             faults.push(format!("{count} {member}, 1 to 5 are needed"));
@@ -77,7 +78,7 @@ fn manifest_faults(package: &Value) -> Vec<String> {
     faults
 }
 
-/// Returns the reads of files that the package in this folder does not contain.
+/// Returns a message for each file that a package's sources read at compile time and that the package does not contain.
 fn unpacked_reads(
     tree: &Tree,
     folder: &str,
@@ -102,7 +103,7 @@ fn unpacked_reads(
     missing
 }
 
-/// Returns the files that a source reads while compiling and that its package does not contain.
+/// Returns the files that one source file reads at compile time and that its package does not contain.
 fn not_packed<'a>(
     source: &'a Source,
     path: &'a str,
@@ -122,13 +123,13 @@ fn not_packed<'a>(
     })
 }
 
-/// Returns whether a `lib.rs` declares the module of a file for documentation tests only.
+/// Returns whether `lib.rs` declares a file's module for documentation tests only.
 fn is_doctest(lib: &str, path: &str) -> bool {
     let name = path.trim_start_matches("src/").trim_end_matches(".rs");
     lib.contains(&format!("#[cfg(doctest)]\nmod {name};"))
 }
 
-/// Resolves `..`; `None` if the path leaves the package.
+/// Resolves `..` in a path; returns `None` if the path leaves the package.
 fn normal(path: &Path) -> Option<String> {
     let mut normal = PathBuf::new();
     for part in path.components() {

@@ -1,17 +1,17 @@
-//! Which crate may depend on which.
+//! The rule of `tidy` about dependencies between the workspace's packages ("arrows").
 
 use super::Violation;
 use serde_json::Value;
 
-/// One crate and the crates of ours it may depend on, dev-dependencies included.
+/// A package, and the packages of the workspace that it may depend on, including dev-dependencies.
 struct Arrows {
     from: &'static str,
     to: &'static [&'static str],
-    /// Only behind a feature.
+    /// Packages that it may depend on as optional dependencies only.
     optional: &'static [&'static str],
 }
 
-/// The layers know the vocabulary and nothing else; the SDKs assemble.
+/// All allowed dependencies: each layer depends only on `mgp-types`, and the SDKs combine the layers.
 const ALLOWED: &[Arrows] = &[
     Arrows { from: "mgp-types", to: &[], optional: &[] },
     Arrows { from: "mgp-testkit", to: &[], optional: &[] },
@@ -26,11 +26,11 @@ const ALLOWED: &[Arrows] = &[
         to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-lifecycle", "mgp-stream"],
         optional: &["mgp-macros"],
     },
-    // What it writes names the server SDK only; it depends on nothing of ours.
+    // The code that the macros generate uses the server SDK, but the package itself needs none of ours.
     Arrows { from: "mgp-macros", to: &[], optional: &[] },
     Arrows {
         from: "mgp-client-sdk",
-        // The server SDK is what its tests talk to.
+        // Its tests use the server SDK for the servers that they connect to.
         to: &[
             "mgp-types",
             "mgp-transport",
@@ -70,24 +70,24 @@ const ALLOWED: &[Arrows] = &[
         ],
         optional: &[],
     },
-    // The programs that tests and checks start.
+    // The test programs in `xtask/programs`.
     Arrows {
         from: "mgp-programs",
         to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-toolindex", "mgp-server-sdk"],
         optional: &[],
     },
-    // The page of the configuration is made from its table of keys.
+    // `docs/config.md` is generated from the table of keys in `mgp-discovery`.
     Arrows { from: "xtask", to: &["mgp-types", "mgp-discovery"], optional: &[] },
 ];
 
-/// A dependency between two crates of ours.
+/// A dependency of one package of the workspace on another.
 struct Arrow<'a> {
     from: &'a str,
     to: &'a str,
     optional: bool,
 }
 
-/// Only the arrows of the table exist.
+/// Refuses dependencies between workspace packages that the table does not allow.
 pub(super) fn allowed(packages: &Value) -> Vec<Violation> {
     let mut found = Vec::new();
     for Arrow { from, to, optional } in arrows(packages) {
@@ -103,7 +103,7 @@ pub(super) fn allowed(packages: &Value) -> Vec<Violation> {
     found
 }
 
-/// ARCHITECTURE.md has a line `from → to, to` for each arrow.
+/// Refuses dependencies between workspace packages for which ARCHITECTURE.md has no line `from → to, to`.
 pub(super) fn written_down(packages: &Value, architecture: Option<&str>) -> Vec<Violation> {
     let Some(text) = architecture else {
         return vec![Violation::new("ARCHITECTURE.md", "is missing")];
@@ -122,7 +122,7 @@ pub(super) fn written_down(packages: &Value, architecture: Option<&str>) -> Vec<
         .collect()
 }
 
-/// Errors are typed: no catch-all error crates.
+/// Refuses dependencies on catch-all error crates, because our errors are typed.
 pub(super) fn no_anyhow(packages: &Value) -> Vec<Violation> {
     let banned = |name: &str| matches!(name, "anyhow" | "eyre" | "color-eyre");
     dependencies(packages)
@@ -131,12 +131,12 @@ pub(super) fn no_anyhow(packages: &Value) -> Vec<Violation> {
         .collect()
 }
 
-/// The arrows between members, once each.
+/// Returns the dependencies between workspace packages, each once; one is optional only if all its declarations are.
 fn arrows(packages: &Value) -> Vec<Arrow<'_>> {
     let ours: Vec<_> = list(packages, "packages").filter_map(|p| p["name"].as_str()).collect();
     let mut arrows: Vec<Arrow<'_>> = Vec::new();
-    // A crate may name itself among its dev-dependencies, to test with a feature turned on.
-    // The testkit is for the tests of every crate, and depends on none of them.
+    // Leaves out a package that names itself among its dev-dependencies, to enable a feature in its tests, and
+    // `mgp-testkit`, which the tests of every package may use and which depends on no other package of ours.
     let between = |(from, to, _): &(&str, &str, bool)| {
         from != to && *to != "mgp-testkit" && ours.contains(to)
     };
@@ -149,7 +149,7 @@ fn arrows(packages: &Value) -> Vec<Arrow<'_>> {
     arrows
 }
 
-/// All dependencies of the members: from, to, optional.
+/// Returns all dependencies of the members, as package, dependency and whether it is optional.
 fn dependencies(packages: &Value) -> impl Iterator<Item = (&str, &str, bool)> {
     list(packages, "packages").flat_map(|package| {
         let from = package["name"].as_str().unwrap_or_default();
@@ -164,7 +164,7 @@ fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value[key].as_array().into_iter().flatten()
 }
 
-/// The crate names in a piece of prose.
+/// Returns the words in a text that may be package names.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| !word.is_empty())
 }

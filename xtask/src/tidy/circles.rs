@@ -1,4 +1,4 @@
-//! Circles of imports inside a crate: files that use each other, directly or over others.
+//! The rule of `tidy` about import cycles inside a crate: groups of files that use each other, directly or indirectly.
 
 use super::{
     Violation,
@@ -7,13 +7,13 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The largest circle that is allowed.
+/// The maximum number of files in a cycle.
 const MAX_FILES: usize = 4;
 
-/// The longest chain of re-exports that is followed.
+/// The maximum length of a chain of re-exports; stops cycles among re-exports.
 const MAX_HOPS: usize = 8;
 
-/// Refuses circles of more than [`MAX_FILES`] files; tests are left out.
+/// Refuses cycles of more than [`MAX_FILES`] files; imports in tests are ignored.
 pub(super) fn circles(sources: &[Source]) -> Vec<Violation> {
     let mut crates: BTreeMap<String, Crate<'_>> = BTreeMap::new();
     for source in sources {
@@ -35,12 +35,12 @@ pub(super) fn circles(sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// Returns the root folder of the crate of a file, and the path of its module.
+/// Returns the root folder of the crate that a file belongs to, and the path of the file's module.
 fn module_of(path: &str) -> Option<(String, Vec<String>)> {
     let (package, inside) = path.split_once("/src/")?;
     let mut root = format!("{package}/src");
     let mut parts: Vec<&str> = inside.strip_suffix(".rs")?.split('/').collect();
-    // Each program below `bin` is a crate of its own.
+    // Each folder or file in `bin` is a separate crate.
     if parts[0] == "bin" && parts.len() > 1 {
         root = format!("{root}/bin/{}", parts[1]);
         parts.drain(..2);
@@ -51,7 +51,7 @@ fn module_of(path: &str) -> Option<(String, Vec<String>)> {
     Some((root, parts.into_iter().map(str::to_owned).collect()))
 }
 
-/// The modules of one crate; a library and a program in one folder count as one.
+/// The modules of one crate; a library and a `main.rs` in the same folder count as one crate.
 #[derive(Default)]
 struct Crate<'a> {
     modules: BTreeMap<Vec<String>, Module<'a>>,
@@ -61,7 +61,7 @@ struct Crate<'a> {
 struct Module<'a> {
     path: &'a str,
     imports: Vec<Vec<String>>,
-    /// Re-exports: name, path, item.
+    /// All `use` statements that make names visible in this module.
     exports: Vec<Export>,
 }
 
@@ -71,20 +71,21 @@ impl<'a> Crate<'a> {
         module.path = &source.path;
         for found in uses(source) {
             for export in found.exports {
-                // A public re-export is not a dependency of its own: it is followed from where it is used.
+                // A public re-export is not counted as a dependency of this module: it is followed from the modules
+                // that use it.
                 if !found.public
                     && matches!(export.path.first().map_or("", |part| part), "crate" | "super")
                 {
                     let path = export.path.iter().chain([&export.item]);
                     module.imports.push(path.cloned().collect());
                 }
-                // A private `use` is visible to the modules below.
+                // Private imports are added too, because child modules can use them.
                 module.exports.push(export);
             }
         }
     }
 
-    /// Returns the module that a path names, seen from a module; re-exports are followed.
+    /// Returns the module that a path refers to when it is written in module `from`; follows re-exports.
     fn resolve(&self, from: &[String], path: &[String], hops: usize) -> Option<&Vec<String>> {
         let mut at = from.to_vec();
         let mut rest = path;
@@ -125,7 +126,7 @@ impl<'a> Crate<'a> {
         Some(name)
     }
 
-    /// Returns the strongly connected components, as paths of files.
+    /// Returns the strongly connected components of the import graph, as lists of file paths.
     fn components(&self) -> Vec<Vec<&'a str>> {
         let names: Vec<&Vec<String>> = self.modules.keys().collect();
         let index = |name: &Vec<String>| names.binary_search(&name).ok();
@@ -159,7 +160,7 @@ impl<'a> Crate<'a> {
     }
 }
 
-/// Visits everything that can be reached and was not seen; appends each after its successors.
+/// Visits every unvisited node that can be reached from `start`, and appends each node after its successors.
 fn visit(start: usize, edges: &[BTreeSet<usize>], seen: &mut [bool], order: &mut Vec<usize>) {
     if std::mem::replace(&mut seen[start], true) {
         return;
@@ -174,7 +175,7 @@ fn visit(start: usize, edges: &[BTreeSet<usize>], seen: &mut [bool], order: &mut
 mod tests {
     use super::*;
 
-    /// A crate of so many files, each of which uses the next.
+    /// Returns a crate of `count` files, each of which uses the next one.
     fn chain(count: usize, last: &str) -> Vec<Source> {
         let mut sources: Vec<Source> = (0..count)
             .map(|at| {

@@ -1,9 +1,10 @@
-//! The names that a crate exports from its root, and names that two published crates export.
+//! The rule of `tidy` about names at the root of a crate: no two published crates may export the same name. Also parses
+//! `use` statements for other rules and for the command `api`.
 
 use super::{Violation, source::Source, source::closing};
 use std::collections::BTreeMap;
 
-/// An export by `pub use`: the path without its last part, the item, and the name it gets.
+/// One imported or re-exported item: its path without the last part, the item, and the name under which it is visible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Export {
     pub(crate) path: Vec<String>,
@@ -11,11 +12,11 @@ pub(crate) struct Export {
     pub(crate) name: String,
 }
 
-/// Modules that several crates may have, since they are only written with their crate: `mgp_security::auth`
+/// Names of modules that several crates may export, because users write them with their crate: `mgp_security::auth`
 /// authenticates callers, `mgp_client_sdk::auth` obtains credentials, and no program imports both by name.
 const SHARED: &[&str] = &["auth", "prelude"];
 
-/// Refuses a name at the root of two published crates; re-exports of another crate's items do not count.
+/// Refuses names that the roots of two published crates export; re-exports of another crate's items do not count.
 pub(super) fn twice(libraries: &[(&str, &Source)]) -> Vec<Violation> {
     let mut owners: BTreeMap<String, Vec<(&str, &Source)>> = BTreeMap::new();
     for (package, source) in libraries {
@@ -36,7 +37,7 @@ pub(super) fn twice(libraries: &[(&str, &Source)]) -> Vec<Violation> {
     found
 }
 
-/// Returns the names a `lib.rs` exports of its own crate, each once.
+/// Returns the names that a `lib.rs` exports from its own crate, each once.
 fn own_names(source: &Source) -> Vec<String> {
     let modules = modules(source);
     let own = |export: &Export| {
@@ -56,7 +57,7 @@ fn own_names(source: &Source) -> Vec<String> {
     names
 }
 
-/// Returns the modules a file declares at its top level, and whether they are public.
+/// Returns the modules that a file declares at its top level, and whether each is public.
 pub(crate) fn modules(source: &Source) -> Vec<(String, bool)> {
     let mut modules = Vec::new();
     for statement in statements(source) {
@@ -69,13 +70,13 @@ pub(crate) fn modules(source: &Source) -> Vec<(String, bool)> {
     modules
 }
 
-/// A `use` at the top level of a file.
+/// A `use` statement at the top level of a file.
 pub(crate) struct Use {
     pub(crate) public: bool,
     pub(crate) exports: Vec<Export>,
 }
 
-/// Returns the `use` statements at the top level of a file, tests left out.
+/// Returns the `use` statements at the top level of a file, except those in tests.
 pub(crate) fn uses(source: &Source) -> Vec<Use> {
     let mut found = Vec::new();
     for statement in statements(source) {
@@ -91,13 +92,13 @@ pub(crate) fn uses(source: &Source) -> Vec<Use> {
     found
 }
 
-/// An item at the top level of a file: its first byte, and its text up to `;` or its block.
+/// A top-level item of a file: the position of its first byte, and its text up to `;` or its block.
 pub(crate) struct Statement<'a> {
     pub(crate) at: usize,
     pub(crate) text: &'a str,
 }
 
-/// Splits a file into its top-level items; attributes are skipped.
+/// Splits a file into its top-level items, without their attributes.
 pub(crate) fn statements(source: &Source) -> Vec<Statement<'_>> {
     let code = &source.code;
     let mut found = Vec::new();
@@ -120,7 +121,7 @@ pub(crate) fn statements(source: &Source) -> Vec<Statement<'_>> {
     found
 }
 
-/// Splits the visibility off an item; only a plain `pub` is public.
+/// Splits an item into its visibility and the rest; only a plain `pub` counts as public.
 pub(crate) fn visibility(item: &str) -> (bool, &str) {
     match item.strip_prefix("pub") {
         Some(rest) if rest.starts_with('(') => {
@@ -131,7 +132,7 @@ pub(crate) fn visibility(item: &str) -> (bool, &str) {
     }
 }
 
-/// Expands a tree of a `use`: `a::{B, c::D as E}`.
+/// Expands a nested `use` such as `a::{B, c::D as E}` into single exports.
 pub(crate) fn expand(before: &[String], tree: &str, exports: &mut Vec<Export>) {
     let tree = tree.trim();
     if let Some(open) = tree.find('{') {
@@ -147,7 +148,7 @@ pub(crate) fn expand(before: &[String], tree: &str, exports: &mut Vec<Export>) {
         tree.split_once(" as ").map_or((tree, None), |(tree, name)| (tree, Some(name)));
     let mut path = before.to_vec();
     path.extend(parts(tree));
-    // `a::{self}` exports `a`.
+    // `use a::{self}` imports the module `a` itself.
     if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
         path.pop();
     }

@@ -1,11 +1,11 @@
-//! The figures in README.md are those of docs/benchmarks.md.
+//! The rule of `tidy` that the benchmark figures in README.md are equal to those in docs/benchmarks.md.
 
 use super::Violation;
 
-/// The columns of the table in README.md.
+/// The columns of the table of figures in README.md.
 const COLUMNS: [&str; 5] = ["row", "unit", "ours", "other", "ratio"];
 
-/// Refuses rows of the table in README.md that docs/benchmarks.md does not have with the same figures.
+/// Refuses rows of that table whose figures docs/benchmarks.md does not contain.
 pub(super) fn agree(readme: Option<&str>, benchmarks: Option<&str>) -> Vec<Violation> {
     let (readme, benchmarks) = (readme.unwrap_or_default(), benchmarks.unwrap_or_default());
     let mut found = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn agree(readme: Option<&str>, benchmarks: Option<&str>) -> Vec<Viola
 
 /// A row of a Markdown table.
 struct Row<'a> {
-    /// The line in its file.
+    /// The line number of the row in its file.
     line: usize,
     columns: Vec<&'a str>,
     cells: Vec<&'a str>,
@@ -39,7 +39,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the rows of all tables of a text.
+/// Returns the rows of all tables in a Markdown text.
 fn rows(text: &str) -> impl Iterator<Item = Row<'_>> {
     let mut columns: Vec<&str> = Vec::new();
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -58,7 +58,7 @@ fn rows(text: &str) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
-/// Compares a row of README.md with the row of the same name and unit.
+/// Compares a row of README.md with the row of the same name and unit in docs/benchmarks.md.
 fn compare(row: &Row<'_>, benchmarks: &str) -> Result<(), String> {
     let same = |source: &Row<'_>| {
         source.get("row") == row.get("row") && source.get("unit") == row.get("unit")
@@ -76,7 +76,7 @@ fn compare(row: &Row<'_>, benchmarks: &str) -> Result<(), String> {
     check("`ours`", ours, source.get("ours").or(source.get("measured")))?;
     let other = row.get("other").and_then(|other| other.rsplit_once(' '));
     let (name, figure) = other.ok_or("`other` is not a name and a figure")?;
-    // A row without a column for it has it among the figures beside.
+    // If docs/benchmarks.md has no column for this figure, the figure is listed in the column `beside`.
     let beside = || source.get("beside")?.split(", ").find_map(|part| part.strip_prefix(name));
     let theirs = source.get(name).or_else(|| beside().map(str::trim));
     check("`other`", Some(figure), theirs)?;

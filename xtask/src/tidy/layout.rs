@@ -1,4 +1,5 @@
-//! The names, the length and the header of files, and the contents of a `lib.rs`.
+//! The rules of `tidy` about files: names, lengths of files and functions, header comments, and what `lib.rs` may
+//! contain.
 
 use super::{
     Violation,
@@ -11,10 +12,10 @@ const MAX_LINES: usize = 600;
 /// The maximum number of lines of a function, from `fn` to its closing brace.
 const MAX_FUNCTION_LINES: usize = 60;
 
-/// Names that do not describe the contents.
+/// Names of files and folders that do not describe their contents.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc"];
 
-/// Refuses files that are too long, tests included.
+/// Refuses a file with too many lines; tests count too.
 pub(super) fn length(source: &Source) -> Option<Violation> {
     let lines = source.text.lines().count();
     (lines > MAX_LINES).then(|| {
@@ -22,7 +23,7 @@ pub(super) fn length(source: &Source) -> Option<Violation> {
     })
 }
 
-/// Refuses long functions outside tests.
+/// Refuses functions with too many lines, except in tests.
 pub(super) fn function_length(source: &Source) -> Vec<Violation> {
     let code = &source.code;
     let mut found = Vec::new();
@@ -40,7 +41,7 @@ pub(super) fn function_length(source: &Source) -> Vec<Violation> {
     found
 }
 
-/// Returns the opening brace of a function's body; `None` for a declaration.
+/// Returns the position of the opening brace of a function's body; `None` for a declaration without a body.
 fn body(code: &str, start: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (offset, byte) in code.as_bytes()[start..].iter().enumerate() {
@@ -55,14 +56,14 @@ fn body(code: &str, start: usize) -> Option<usize> {
     None
 }
 
-/// Refuses names of files and folders that do not describe the contents.
+/// Refuses file and folder names that do not describe the contents.
 pub(super) fn name(source: &Source) -> Option<Violation> {
     let path = source.path.strip_suffix(".rs").unwrap_or(&source.path);
     let name = path.split('/').find(|part| EMPTY_NAMES.contains(part))?;
     Some(Violation::new(&source.path, format!("`{name}` does not describe the contents")))
 }
 
-/// Refuses files without a header comment.
+/// Refuses a file that does not begin with a `//!` comment.
 pub(super) fn header(source: &Source) -> Option<Violation> {
     let first = source.text.lines().next().unwrap_or_default();
     let described = first.strip_prefix("//! ").is_some_and(|line| !line.trim().is_empty());
@@ -70,17 +71,17 @@ pub(super) fn header(source: &Source) -> Option<Violation> {
         .then(|| Violation::new(&source.path, "does not begin with `//! ` and a description"))
 }
 
-/// Refuses items in a `lib.rs` that are not docs, modules, re-exports or macros.
+/// Refuses items in `lib.rs` other than docs, modules, re-exports and macros.
 pub(super) fn lib_without_logic(source: &Source) -> Vec<Violation> {
     let is_lib = source.path.ends_with("src/lib.rs");
     if is_lib { items_with_logic(source, 0, source.code.len()) } else { Vec::new() }
 }
 
-/// Finds the items between two positions that are neither modules, uses nor macros.
+/// Returns the items between two positions that are not modules, `use` statements or macros.
 fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation> {
     let code = &source.code[..end];
     let mut found = Vec::new();
-    // The compiler requires the entry points of a macro crate in its root.
+    // Allows the entry points of a macro crate, which the compiler requires in the crate's root.
     let mut is_entry = false;
     while let Some(start) = code[at..].find(|c: char| !c.is_whitespace()).map(|skip| at + skip) {
         let rest = &code[start..];
@@ -115,7 +116,7 @@ fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation
     found
 }
 
-/// Returns whether an item is a macro or the call of one, or the `;` after it.
+/// Returns whether an item is a macro or a macro call, or the `;` after one.
 fn is_macro(item: &str) -> bool {
     let name = item.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_:".contains(c));
     name.starts_with(['!', ';'])

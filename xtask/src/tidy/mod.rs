@@ -1,6 +1,7 @@
-//! `tidy`: the rules of the workspace that a program can check.
+//! The command `tidy`: checks the rules of the workspace that a program can check. It is a step of `ci`, and also a
+//! test.
 //!
-//! A rule is a small function that reports violations; each has a sample in its tests that it must refuse.
+//! Each rule is a function that returns violations; its tests contain a sample that it must refuse.
 
 mod arrows;
 mod circles;
@@ -21,7 +22,7 @@ use crate::{
 use source::Source;
 use std::{fmt, fs, path::Path};
 
-/// A broken rule.
+/// A violation of a rule: the place in the workspace, and a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     place: String,
@@ -44,13 +45,13 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The input of the rules.
+/// The files and the metadata that the rules read.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     rust: Vec<Source>,
-    /// Other texts: path and content.
+    /// Other text files, e.g. Markdown: path and contents.
     prose: Vec<(String, String)>,
-    /// `cargo metadata --no-deps`.
+    /// The output of `cargo metadata --no-deps`.
     packages: serde_json::Value,
 }
 
@@ -116,7 +117,7 @@ impl Tree {
         libraries
     }
 
-    /// Returns the Rust files.
+    /// Returns the Rust files of the workspace.
     pub(crate) fn rust(&self) -> &[Source] {
         &self.rust
     }
@@ -154,7 +155,7 @@ impl Tree {
     }
 }
 
-/// Returns the names and folders of the packages that are published.
+/// Returns the names and the folders of the published packages.
 pub(crate) fn published(packages: &serde_json::Value) -> impl Iterator<Item = (&str, String)> {
     let is_published = |name: &str| {
         let all = packages["packages"].as_array().into_iter().flatten();
@@ -163,7 +164,7 @@ pub(crate) fn published(packages: &serde_json::Value) -> impl Iterator<Item = (&
     members(packages).filter(move |(name, _)| is_published(name))
 }
 
-/// Returns the names of the packages and their folders below the workspace root.
+/// Returns the names of all packages, and their folders relative to the workspace root.
 fn members(packages: &serde_json::Value) -> impl Iterator<Item = (&str, String)> {
     let root = packages["workspace_root"].as_str().unwrap_or_default();
     packages["packages"].as_array().into_iter().flatten().map(move |package| {

@@ -1,8 +1,8 @@
-//! Every configuration of a layer crate can be reached by a person, and a test shows its effect.
+//! The rule of `tidy` that users can set every configuration type of a layer crate, and that a test shows its effect.
 
 use super::{Violation, source::Source};
 
-/// The crates whose configurations are meant.
+/// The folders of the crates that the rule applies to.
 const CRATES: [&str; 6] = [
     "mgp-transport/src/",
     "mgp-lifecycle/src/",
@@ -12,10 +12,11 @@ const CRATES: [&str; 6] = [
     "mgp-discovery/src/",
 ];
 
-/// The ends of the names of configurations.
+/// The endings by which the rule recognises the names of configuration types.
 const ENDS: [&str; 6] = ["Config", "Limits", "Limit", "Budget", "Quota", "Timeouts"];
 
-/// The configurations: the key, flag or builder call that reaches each, and a test of its effect.
+/// The configuration types, each with the configuration key, flag or builder call that sets it, and a test of its
+/// effect.
 #[rustfmt::skip]
 const REACHED: [(&str, &str, &str); 41] = [
     ("AgentConfig", "[agents.NAME]", "pinned_tools_are_in_the_list_of_that_agent_only"),
@@ -61,7 +62,7 @@ const REACHED: [(&str, &str, &str); 41] = [
     ("ToolCreationConfig", "[tool_creation]", "automatic_approval_of_permissions_creates_no_tool"),
 ];
 
-/// The configurations without such a test; a new one must not be added.
+/// The configuration types that still lack such a test; no name may be added here.
 const UNSHOWN: [&str; 10] = [
     "ConfirmConfig",
     "HistoryConfig",
@@ -75,7 +76,7 @@ const UNSHOWN: [&str; 10] = [
     "Timeouts",
 ];
 
-/// Refuses configurations that are not in the table, and rows without a configuration or test.
+/// Refuses configuration types that are not in the tables, and rows whose type or test does not exist.
 pub(super) fn configurations(sources: &[Source]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut names = Vec::new();
@@ -105,7 +106,7 @@ pub(super) fn configurations(sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// Returns the name of the configuration that a line declares.
+/// Returns the name of the configuration type that a line declares, if any.
 fn configuration(line: &str) -> Option<&str> {
     let declared = line.strip_prefix("pub struct ").or(line.strip_prefix("pub enum "))?;
     let end = declared.find(|c: char| !c.is_alphanumeric()).unwrap_or(declared.len());

@@ -1,20 +1,21 @@
-//! The services that a kernel's call passes are those of the list in docs/governance.md, and at most [`MAX_SERVICES`].
+//! The rule of `tidy` about the services (layers) that a call through the kernel passes: docs/governance.md lists all
+//! of them, and there are at most [`MAX_SERVICES`].
 
 use super::Violation;
 use crate::tidy::source::Source;
 use std::collections::BTreeSet;
 
-/// The page with the list.
+/// The document that contains the list.
 const PAGE: &str = "docs/governance.md";
 
-/// The heading of the list.
+/// The heading of the list in this document.
 const HEADING: &str = "### Services of a kernel's call\n";
 
-/// The most services that a kernel's call may pass.
+/// The maximum number of services that a call through the kernel may pass.
 const MAX_SERVICES: usize = 28;
 
-/// Refuses a list that is too long or wrongly counted, names a service that its files do not have, or lacks a layer
-/// that they have.
+/// Refuses a list that is too long or has wrong counts, that names a service which the listed source files do not
+/// contain, or that lacks a layer which they contain.
 pub(super) fn listed(page: Option<&str>, sources: &[Source]) -> Vec<Violation> {
     let section = page.unwrap_or_default().split_once(HEADING).map(|(_, rest)| rest);
     let Some(section) = section.map(|rest| rest.split("\n#").next().unwrap_or(rest)) else {
@@ -57,7 +58,7 @@ pub(super) fn listed(page: Option<&str>, sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// Returns the texts between backticks.
+/// Returns the parts of a text that are in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -1,30 +1,31 @@
-//! A Rust file as the rules see it: code, string literals and comments separated.
+//! A Rust file as the rules of `tidy` read it, with code, string literals and comments separated.
 //!
-//! A small lexer, not a parser: it knows comments, strings, raw strings, character literals and lifetimes.
+//! This is a small lexer, not a parser: it recognises comments, strings, raw strings, character literals and lifetimes.
 
 use std::ops::Range;
 
 /// One Rust file.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// The path below the workspace root, with forward slashes.
+    /// The path relative to the workspace root, with forward slashes.
     pub(crate) path: String,
     /// The text of the file.
     pub(crate) text: String,
-    /// The text with comments and the insides of literals blanked; same length, same lines.
+    /// The text with comments and the contents of literals replaced by spaces; it has the same length and the same
+    /// lines.
     pub(crate) code: String,
-    /// The inside of each string literal, by its position in the text.
+    /// The positions in the text of the contents of each string literal.
     pub(crate) strings: Vec<Range<usize>>,
-    /// The comments, with their marks.
+    /// The positions of the comments, including `//` and the like.
     pub(crate) comments: Vec<Range<usize>>,
-    /// Items under `#[cfg(test)]`.
+    /// The positions of the items under `#[cfg(test)]`.
     tests: Vec<Range<usize>>,
     /// The position of the first byte of each line.
     lines: Vec<usize>,
 }
 
 impl Source {
-    /// Reads a file.
+    /// Analyses the text of a file.
     pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         let (path, text) = (path.into(), text.into());
         let Blanked { code, strings, comments } = blank(&text);
@@ -34,7 +35,7 @@ impl Source {
         Self { path, text, code, strings, comments, tests, lines }
     }
 
-    /// Returns the number of the line that holds the byte at `at`, counted from one.
+    /// Returns the number of the line that contains the byte at `at`, counted from one.
     pub(crate) fn line(&self, at: usize) -> usize {
         self.lines.partition_point(|start| *start <= at)
     }
@@ -47,7 +48,7 @@ impl Source {
         file || self.tests.iter().any(|range| range.contains(&at))
     }
 
-    /// Returns the insides of all attributes (`#[…]`, `#![…]`), blanked as in [`Self::code`].
+    /// Returns the contents of all attributes (`#[…]`, `#![…]`), with literals blanked as in [`Self::code`].
     pub(crate) fn attributes(&self) -> impl Iterator<Item = (usize, &str)> {
         let starts = self.code.match_indices('#').map(|(at, _)| at);
         starts.filter_map(|at| {
@@ -59,7 +60,7 @@ impl Source {
     }
 }
 
-/// Returns the position at which the bracket that opens at `open` closes.
+/// Returns the position of the bracket that closes the one at `open`.
 pub(crate) fn closing(code: &str, open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (offset, byte) in code.as_bytes()[open..].iter().enumerate() {
@@ -77,14 +78,14 @@ pub(crate) fn closing(code: &str, open: usize) -> Option<usize> {
     None
 }
 
-/// A text with its comments and literals blanked, and their positions.
+/// A text whose comments and literals are replaced by spaces, and the positions of these.
 struct Blanked {
     code: String,
     strings: Vec<Range<usize>>,
     comments: Vec<Range<usize>>,
 }
 
-/// Blanks comments and literals.
+/// Replaces comments and the contents of literals by spaces.
 fn blank(text: &str) -> Blanked {
     let bytes = text.as_bytes();
     let mut code = bytes.to_vec();
@@ -113,24 +114,24 @@ fn blank(text: &str) -> Blanked {
             }
             at + length
         } else if rest[0].is_ascii_alphanumeric() || rest[0] == b'_' {
-            // A whole word, so that the `r` in `for"` never starts a raw string.
+            // Skips a whole word, so that the `r` in `for"` does not start a raw string.
             at + rest.iter().position(|b| !b.is_ascii_alphanumeric() && *b != b'_').unwrap_or(1)
         } else {
             at + 1
         };
         at = end.max(at + 1);
     }
-    // Only whole literals and comments were blanked, so this is still UTF-8.
+    // Only whole literals and comments were replaced, so the text is still valid UTF-8.
     let code = String::from_utf8_lossy(&code).into_owned();
     Blanked { code, strings, comments }
 }
 
-/// Replaces everything but line ends by spaces.
+/// Replaces all bytes except line ends by spaces.
 fn erase(bytes: &mut [u8]) {
     bytes.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
 }
 
-/// Returns the length of a block comment; they nest.
+/// Returns the length of a block comment; block comments can be nested.
 fn comment_length(rest: &[u8]) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < rest.len() {
@@ -148,7 +149,7 @@ fn comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Returns the inside and the end of the string literal that starts at `at`, if one does.
+/// Returns the position of the contents and the end of the string literal that starts at `at`, if there is one.
 fn string(bytes: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     let rest = &bytes[at..];
     let prefix = rest.iter().take(2).take_while(|b| matches!(b, b'b' | b'r' | b'c')).count();
@@ -173,12 +174,12 @@ fn string(bytes: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     Some((start..bytes.len(), bytes.len()))
 }
 
-/// Returns the length of a character literal, or one for a lifetime.
+/// Returns the length of a character literal; 1 for a lifetime, so that only its `'` is skipped.
 fn character_length(rest: &[u8]) -> usize {
     if rest.get(1) == Some(&b'\\') {
         return rest.iter().skip(3).position(|byte| *byte == b'\'').map_or(1, |at| at + 4);
     }
-    // One character of at most four bytes.
+    // A character has at most four bytes in UTF-8.
     match rest.iter().take(6).skip(2).position(|byte| *byte == b'\'') {
         Some(0) => 3,
         Some(at) if rest[1] >= 0x80 => at + 3,
@@ -186,7 +187,7 @@ fn character_length(rest: &[u8]) -> usize {
     }
 }
 
-/// Returns the items under `#[cfg(test)]`.
+/// Returns the positions of the items under `#[cfg(test)]`.
 fn test_items(code: &str) -> Vec<Range<usize>> {
     let mut items = Vec::new();
     for (at, _) in code.match_indices("#[cfg(test)]") {

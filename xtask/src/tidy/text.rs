@@ -1,8 +1,9 @@
-//! Forbidden text: method names, silenced lints, skipped tests, loose ends.
+//! The rules of `tidy` about text: method names outside mgp-types, silenced lints, skipped tests, and marks of
+//! unfinished work.
 
 use super::{Violation, source::Source};
 
-/// The beginnings of the method names of the protocol.
+/// The prefixes of the protocol's method names.
 const METHOD_PREFIXES: &[&str] = &[
     "completion/",
     "elicitation/",
@@ -19,15 +20,15 @@ const METHOD_PREFIXES: &[&str] = &[
     "tools/",
 ];
 
-/// Method names without a prefix.
+/// Method names that have no prefix.
 const METHOD_WORDS: &[&str] = &["initialize", "ping"];
 
-/// Words that mark a loose end, in two halves so that this file may contain them.
+/// Words that mark unfinished work, each in two halves so that this file does not contain the words.
 const LOOSE_ENDS: &[(&str, &str)] = &[("TO", "DO"), ("FIX", "ME"), ("XX", "X")];
 
-/// Refuses method names outside mgp-types, where each is written once.
+/// Refuses method names in string literals outside mgp-types, which defines each name once.
 ///
-/// `xtask` is exempt: it plays a foreign peer that writes its own bytes.
+/// `xtask` is exempt, because it acts as a foreign peer and writes raw messages.
 pub(super) fn method_literals(source: &Source) -> Vec<Violation> {
     if source.path.starts_with("mgp-types/") || source.path.starts_with("xtask/") {
         return Vec::new();
@@ -42,7 +43,7 @@ pub(super) fn method_literals(source: &Source) -> Vec<Violation> {
         .collect()
 }
 
-/// Returns the method name that a literal is, or quotes.
+/// Returns the method name that a string literal consists of, or contains in quotes.
 fn method_in(literal: &str) -> Option<&str> {
     let quoted = literal.split('"').map(|part| part.trim_end_matches('\\'));
     quoted.into_iter().find(|part| {
@@ -55,7 +56,7 @@ fn method_in(literal: &str) -> Option<&str> {
     })
 }
 
-/// Refuses untagged enums, silenced lints without a reason, and tests that do not test.
+/// Refuses untagged enums, lints that are silenced without a reason, and tests that are ignored or expect a panic.
 pub(super) fn attributes(source: &Source) -> Vec<Violation> {
     let found = source.attributes().filter_map(|(at, inside)| {
         let inside = inside.trim();

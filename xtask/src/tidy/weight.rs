@@ -1,13 +1,13 @@
-//! Dependencies that only a feature may bring.
+//! The rule of `tidy` that heavy dependencies must be behind a feature that is off by default.
 
 use super::Violation;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The sentence encoder, which takes minutes to build, C++ included.
+/// The crates of the sentence encoder, whose build takes minutes and includes C++.
 const HEAVY: [&str; 3] = ["fastembed", "ort", "tokenizers"];
 
-/// Refuses heavy dependencies in a build of the workspace with default features, tests included.
+/// Refuses heavy dependencies in a build of the workspace with default features, including tests.
 pub(super) fn light_by_default(packages: &Value) -> Vec<Violation> {
     let mut build = Build { packages, on: BTreeSet::new(), found: BTreeSet::new() };
     for package in list(&packages["packages"]) {
@@ -19,12 +19,12 @@ pub(super) fn light_by_default(packages: &Value) -> Vec<Violation> {
     build.found.into_iter().map(violation).collect()
 }
 
-/// The enabled packages and features, found by following features from crate to crate.
+/// The packages and features that a build enables, found by following features from package to package.
 struct Build<'a> {
     packages: &'a Value,
-    /// A package and a feature of it; the empty feature is the package itself.
+    /// The enabled features, as package and feature; an empty feature is the package itself.
     on: BTreeSet<(&'a str, &'a str)>,
-    /// A package and its forbidden dependency.
+    /// The violations, as package and heavy dependency.
     found: BTreeSet<(&'a str, &'a str)>,
 }
 
@@ -60,7 +60,8 @@ impl<'a> Build<'a> {
         }
         for part in list(parts).map(text) {
             let (name, of_it) = part.split_once('/').map_or((part, None), |(n, f)| (n, Some(f)));
-            // `name?/feature` enables nothing, but adds the feature to a dependency that is enabled.
+            // `name?/feature` does not enable the dependency, but adds the feature if something else enables the
+            // dependency.
             let (name, weak) = name.strip_suffix('?').map_or((name, false), |name| (name, true));
             if of_it.is_none() && !name.starts_with("dep:") {
                 self.feature(package, name);
@@ -84,7 +85,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// Returns the name under which features know a dependency.
+/// Returns the name that features use for a dependency.
 fn called(dependency: &Value) -> &str {
     dependency["rename"].as_str().unwrap_or_else(|| text(&dependency["name"]))
 }
@@ -108,7 +109,7 @@ mod tests {
             "uses_default_features": uses_default_features})
     }
 
-    /// Checks an index with these features, and a crate that depends on it.
+    /// Checks a package `index` with these features, and a package `user` that depends on it.
     #[track_caller]
     fn check(features: &Value, optional: bool, asks: &[&str], expected: usize) {
         let packages = json!({"packages": [

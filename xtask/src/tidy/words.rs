@@ -1,24 +1,25 @@
-//! The English of comments, documents, log messages and help texts: words to avoid, and the first word of a doc comment.
+//! The rules of `tidy` about the English of comments, documents, log messages and help texts: forbidden words, and the
+//! first word of a doc comment.
 
 use super::{Violation, source::Source, source::closing};
 
-/// Words that name no actor, or a verb that Rust documentation does not use.
+/// Words that do not name an actor, and verbs that Rust documentation does not use.
 const FORBIDDEN: &[&str] = &[
     "anew", "heard", "nobody", "said", "says", "somebody", "stands", "tells", "told", "whoever",
     "whomever",
 ];
 
-/// The same for several words.
+/// Forbidden phrases of several words.
 const FORBIDDEN_PHRASES: &[&[&str]] =
     &[&["none", "where"], &["sees", "to", "it"], &["those", "who"], &["what", "becomes"]];
 
-/// The first words a doc comment of an item must not have: it begins with a verb or a noun phrase.
+/// Words with which the doc comment of an item must not begin; it must begin with a verb or a noun phrase.
 const NOT_FIRST: &[&str] = &[
     "Has", "How", "It", "Its", "What", "When", "Where", "Whether", "Which", "Who", "Whom", "Whose",
     "Why",
 ];
 
-/// Macros whose string literals reach a log.
+/// The macros whose string literals are log messages.
 const LOG_MACROS: &[&str] = &[
     "debug!",
     "debug_span!",
@@ -34,10 +35,10 @@ const LOG_MACROS: &[&str] = &[
     "warn_span!",
 ];
 
-/// Attributes whose string literals are help texts.
+/// The attributes whose string literals are help texts.
 const HELP_ATTRIBUTES: &[&str] = &["arg", "clap", "command", "value"];
 
-/// Finds forbidden words in the comments, log messages and help texts of a file.
+/// Returns a violation for each forbidden word in the comments, log messages and help texts of a file.
 pub(super) fn forbidden(source: &Source) -> Vec<Violation> {
     let mut found = Vec::new();
     for block in comment_blocks(source) {
@@ -55,7 +56,7 @@ pub(super) fn forbidden(source: &Source) -> Vec<Violation> {
     found
 }
 
-/// Finds forbidden words in a Markdown file, outside code.
+/// Returns a violation for each forbidden word in a Markdown file, except in code.
 pub(super) fn forbidden_in_markdown(path: &str, text: &str) -> Vec<Violation> {
     let prose = without_code(text);
     let mut found = Vec::new();
@@ -66,7 +67,7 @@ pub(super) fn forbidden_in_markdown(path: &str, text: &str) -> Vec<Violation> {
     found
 }
 
-/// Finds doc comments of items that begin with a question word or a pronoun.
+/// Returns a violation for each doc comment of an item that begins with a question word or a pronoun.
 pub(super) fn first_words(source: &Source) -> Vec<Violation> {
     let mut found = Vec::new();
     for block in comment_blocks(source).into_iter().filter(|block| block.mark == "///") {
@@ -84,10 +85,10 @@ fn refused(path: &str, line: usize, what: &str) -> Violation {
     Violation::new(format!("{path}:{line}"), format!("forbidden: `{what}`"))
 }
 
-/// Comment lines that follow each other and have the same mark.
+/// Consecutive comment lines with the same mark, e.g. `///`.
 struct Block<'a> {
     mark: &'static str,
-    /// Numbers and texts of the lines, without their marks.
+    /// The line numbers, and the texts without their marks.
     lines: Vec<(usize, &'a str)>,
 }
 
@@ -97,7 +98,7 @@ impl Block<'_> {
         lines.join("\n")
     }
 
-    /// Returns the line in the file of a position in [`Self::text`].
+    /// Returns the number of the file's line that contains a position in [`Self::text`].
     fn line(&self, mut at: usize) -> usize {
         for (number, text) in &self.lines {
             if at <= text.len() {
@@ -136,7 +137,7 @@ fn comment_blocks(source: &Source) -> Vec<Block<'_>> {
     blocks
 }
 
-/// Replaces fenced blocks and code spans by backticks; keeps lines and lengths.
+/// Replaces fenced code blocks and code spans by backticks, so that lines and positions stay the same.
 fn without_code(text: &str) -> String {
     let mut fenced = false;
     let mut prose = String::with_capacity(text.len());
@@ -152,7 +153,7 @@ fn without_code(text: &str) -> String {
     without_spans(&prose)
 }
 
-/// Replaces `code spans` by backticks; a span ends on its line or the next.
+/// Replaces `code spans` by backticks; a span must end on its line or on the next one.
 fn without_spans(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let mut rest = text;
@@ -168,7 +169,7 @@ fn without_spans(text: &str) -> String {
     prose
 }
 
-/// Finds the forbidden words of a text, with their positions.
+/// Returns the forbidden words in a text, with their positions.
 fn hits(text: &str) -> Vec<(usize, String)> {
     let words: Vec<(usize, &str)> = words(text).collect();
     let mut found = Vec::new();
@@ -186,7 +187,7 @@ fn hits(text: &str) -> Vec<(usize, String)> {
                 found.push((*start, phrase.join(" ")));
             }
         }
-        // "There is no …" is the usual form; "x is no …" leaves out the article.
+        // Allows "there is no …"; refuses "x is no …", which lacks an article.
         let usual = at > 0
             && adjacent(text, &words, at - 1, 1).is_some()
             && words[at - 1].1.eq_ignore_ascii_case("there");
@@ -203,7 +204,7 @@ fn hits(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the word `skip` places after another, if only white space separates them all.
+/// Returns the word that follows another after `skip` words, if only white space separates all of them.
 fn adjacent<'a>(text: &str, words: &[(usize, &'a str)], at: usize, skip: usize) -> Option<&'a str> {
     let last = words.get(at + skip)?;
     let gaps = words[at..=at + skip].windows(2);
@@ -211,7 +212,7 @@ fn adjacent<'a>(text: &str, words: &[(usize, &'a str)], at: usize, skip: usize) 
     blank.all(|blank| blank).then_some(last.1)
 }
 
-/// Splits a text into words of ASCII letters and digits, with their positions.
+/// Splits a text into words of ASCII letters, digits and `_`, with their positions.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = text.as_bytes();
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -226,7 +227,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the indices of the string literals that reach a log or a help text.
+/// Returns the indices of the string literals that are log messages or help texts.
 fn log_and_help_strings(source: &Source) -> Vec<usize> {
     let code = &source.code;
     let mut ranges = Vec::new();

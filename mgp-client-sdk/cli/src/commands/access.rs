@@ -14,7 +14,7 @@ use mgp_types::mgp::{
 use serde::Serialize;
 use std::sync::Arc;
 
-use super::known_names::{KnownNames, without_force};
+use super::known_names::{DID_YOU_MEAN, KnownNames, without_force};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::backend::{Backend, operator};
@@ -74,6 +74,9 @@ pub(crate) struct Grant {
     /// Accept a server or tool that does not exist yet
     #[arg(long)]
     force: bool,
+    /// Accept an agent that is not known yet, although its name resembles a known one
+    #[arg(long)]
+    new_agent: bool,
 }
 
 /// `mgp access matrix`.
@@ -259,10 +262,11 @@ async fn execute(
     backend: &Backend,
 ) -> CliResult<Option<ActionReport>> {
     match access {
-        Access::Grant(Grant { target, deny, no_confirm, expires, because, force }) => {
+        Access::Grant(Grant { target, deny, no_confirm, expires, because, force, new_agent }) => {
             let known = KnownNames::read(global, backend).await?;
             let target = &target.resolve(&known);
-            let mut notes: Vec<String> = known.note_on_agent(&target.agent).into_iter().collect();
+            let note = if *new_agent { None } else { known.check_agent(&target.agent)? };
+            let mut notes: Vec<String> = note.into_iter().collect();
             if !force {
                 notes.extend(target.check(&known).await?);
             }
@@ -295,10 +299,16 @@ async fn execute(
         Access::Query(target) => {
             let known = KnownNames::read(global, backend).await?;
             let target = &target.resolve(&known);
-            // The kernel would answer for an unknown name too, but the answer would mislead, so the command adds a
-            // note.
+            // An answer about a mistyped name would mislead.
             if let Err(failure) = target.check(&known).await {
-                print_note(global, &format!("mgp: {}", without_force(&failure)));
+                let text = without_force(&failure);
+                if text.contains(DID_YOU_MEAN) {
+                    return Err(Failure::usage(text));
+                }
+                print_note(global, &format!("mgp: {text}"));
+            }
+            if let Some(note) = known.note_on_agent(&target.agent) {
+                print_note(global, &format!("mgp: {note}"));
             }
             let params = query_params(&target.agent, &target.server, target.tool.as_deref());
             let result = backend.query(params).await?;

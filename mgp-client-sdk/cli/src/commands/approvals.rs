@@ -120,7 +120,8 @@ impl Render for ApprovalList {
             for line in open.question.lines() {
                 out.line(format!("  {line}"));
             }
-            if let Some(like) = &open.like {
+            let has_like = open.question.contains("\nCalls like this: ");
+            if let Some(like) = open.like.as_ref().filter(|_| !has_like) {
                 out.line(format!("  Calls like this: {like}"));
             }
             if open.kind == "call" {
@@ -265,13 +266,16 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
     let id = approval.id.clone();
     print(global, &ApprovalList(vec![approval]))?;
     loop {
-        let question = format!("{id}: approve once? [y]es, [n]o, [d]etails, [s]kip: ");
-        // Reading from a terminal cannot be cancelled, so the read runs on a blocking thread and an interrupt ends the
-        // process.
+        let question = format!(
+            "{id}: approve once? [y]es or [n]o, with a reason if you like, [d]etails, [s]kip: "
+        );
+        // Reading from a terminal cannot be cancelled; an interrupt ends the process.
         let asked = tokio::task::spawn_blocking(move || prompt::line(&question)).await;
         let typed = asked.map_err(|error| Failure::failed(error.to_string()))??;
-        let params = KernelApprovalDecisionParams::new(id.as_str());
-        let decided = match typed.to_ascii_lowercase().as_str() {
+        let (word, reason) = typed.split_once(char::is_whitespace).unwrap_or((&typed, ""));
+        let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+        let params = Decision { id: id.clone(), because: reason }.params();
+        let decided = match word.to_ascii_lowercase().as_str() {
             "y" | "yes" => backend.approve(&params).await,
             "n" | "no" => backend.deny(&params).await.map(|()| "denied".to_owned()),
             "d" | "details" => {

@@ -307,12 +307,14 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     // The question comes before anything is written.
     let own = ConfigFile::open(connect.config.file_to_edit()?)?;
     let interactive = interactive(global, connect, &own, agent)?;
-    own.set_interactive(agent, interactive)?;
+    if let Some(answer) = interactive {
+        own.set_interactive(agent, answer)?;
+    }
     let mut connected = ConnectResult {
         agent: agent.to_owned(),
         file: file.clone(),
         backup: None,
-        interactive,
+        interactive: interactive.unwrap_or_default(),
         replaced: change.taken.iter().map(|entry| entry.name.clone()).collect(),
         beside: change.beside.clone(),
         granted: Vec::new(),
@@ -358,6 +360,30 @@ fn chosen<'a>(
     Ok(named.into_iter().chain(imported).collect())
 }
 
+/// The servers in a host's file.
+pub(super) struct HostFile {
+    /// The program that the host starts as mgp; `None` if it is not connected.
+    pub(super) program: Option<PathBuf>,
+    /// The servers that the host starts by itself.
+    pub(super) beside: Vec<String>,
+}
+
+/// Returns the servers in the file of a host; `None` if it has no such file.
+pub(super) fn host_file(host: KnownHost, file: &Path) -> CliResult<Option<HostFile>> {
+    let Some(text) = read(file)? else { return Ok(None) };
+    let table = host.servers_key();
+    let unreadable = |reason| Failure::failed(format!("`{}`: {reason}", file.display()));
+    let own = edit::members(&text, &[table.to_owned()]).map_err(unreadable)?;
+    let entry = own.iter().find(|(name, _)| name == ENTRY).map(|(_, entry)| entry);
+    let program = entry.map(|entry| {
+        let entry: Option<serde_json::Value> = serde_json::from_str(entry).ok();
+        let command = entry.as_ref().and_then(|entry| entry.get("command")?.as_str());
+        PathBuf::from(command.unwrap_or_default())
+    });
+    let beside = beside(&text, table).map_err(unreadable)?;
+    Ok(Some(HostFile { program, beside }))
+}
+
 fn read(file: &Path) -> CliResult<Option<String>> {
     let failed = |error| Failure::failed(format!("`{}` cannot be read: {error}", file.display()));
     match fs::metadata(file) {
@@ -400,25 +426,31 @@ fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResult<HostEntry
     Ok(HostEntry { kind, command, args })
 }
 
-/// Returns whether a person sits at the host: from the option, from the configuration, or by asking.
+/// Returns whether a person sits at the host: by option, by the configuration, else by asking; `None` without a
+/// terminal.
 fn interactive(
     global: &Global,
     connect: &Connect,
     own: &ConfigFile,
     agent: &str,
-) -> CliResult<bool> {
+) -> CliResult<Option<bool>> {
     if let Some(answer) = connect.interactive {
-        return Ok(answer == YesNo::Yes);
+        return Ok(Some(answer == YesNo::Yes));
     }
     if let Some(configured) = own.interactive(agent) {
-        return Ok(configured);
+        return Ok(Some(configured));
     }
     let question = format!("Does a person sit at {agent} and confirm dangerous calls there?");
-    prompt::confirm(global, &question)?.ok_or_else(|| {
-        Failure::usage(format!(
-            "there is no terminal to ask whether a person sits at {agent}; use --interactive yes or --interactive no"
-        ))
-    })
+    let answer = prompt::confirm(global, &question)?;
+    if answer.is_none() {
+        print_note(
+            global,
+            &format!(
+                "mgp: there is no terminal to ask whether a person sits at {agent}, so dangerous calls wait in `mgp approvals`; --interactive yes lets {agent} ask"
+            ),
+        );
+    }
+    Ok(answer)
 }
 
 /// Writes the host's file and a back-up beside it; returns the path of the back-up.

@@ -6,6 +6,7 @@ use clap::Args;
 use mgp_discovery::{Config, FindingSeverity, LoadedConfig, Trust};
 use std::sync::Arc;
 
+use super::known_names::no_server;
 use super::probe::Prober;
 use crate::args::ConfigArg;
 use crate::args::Global;
@@ -17,6 +18,7 @@ pub(crate) use report::Report;
 use report::{Check, Level};
 
 mod environment;
+mod hosts;
 mod kernel;
 mod pins;
 mod report;
@@ -61,10 +63,12 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(running.check_others(&ids));
         let inventory = pins::ToolInventory::new(servers, &reports, broken, &running);
         checks.extend(environment::check(&selected.config));
+        checks.extend(hosts::check());
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_limited(&selected.config, &inventory));
     }
     let mut report = Report {
+        is_started: !doctor.no_start,
         level: Level::Ok,
         servers: reports.len() + broken.len(),
         broken: reports.iter().filter(|server| server.is_broken()).count() + broken.len(),
@@ -106,9 +110,8 @@ fn select(
         broken.contains(id) || config.servers.iter().any(|server| server.id.as_str() == *id)
     };
     if let Some(unknown) = doctor.server.iter().find(|id| !is_known(id)) {
-        return Err(Failure::failed(format!(
-            "there is no server `{unknown}` in the configuration"
-        )));
+        let ids = config.servers.iter().map(|server| server.id.as_str());
+        return Err(no_server(unknown, ids.chain(broken.iter().map(String::as_str))));
     }
     config.servers.retain(|server| doctor.server.iter().any(|id| id == server.id.as_str()));
     broken.retain(|server| doctor.server.contains(server));

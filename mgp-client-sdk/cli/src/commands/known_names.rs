@@ -7,8 +7,9 @@ use std::sync::Arc;
 use mgp_client_sdk::Client;
 use mgp_discovery::{Registrations, Sources, Trust, nearest};
 use mgp_security::ServerHoldings;
+use mgp_security::auth::{ApiKeys, FileKeys};
 use mgp_types::method::{KernelServers, KernelTools, find_kernel_tool};
-use mgp_types::mgp::{KernelServersParams, KernelToolsParams};
+use mgp_types::mgp::{KernelServer, KernelServersParams, KernelToolsParams};
 use mgp_types::service::ServerId;
 use mgp_types::store::Db;
 
@@ -24,6 +25,15 @@ const KERNEL_ID: &str = "mgp";
 
 /// The remedy if a person wants to decide about a name that does not exist yet.
 const FORCE: &str = "add --force to decide about one that comes later";
+
+/// The length from which on a name that resembles another one is probably mistyped.
+const MIN_TYPO_BYTES: usize = 5;
+
+/// Introduces the name that was perhaps meant.
+pub(super) const DID_YOU_MEAN: &str = "; did you mean";
+
+/// The end of a refusal of a name that resembles the one of a known agent.
+const NEW_AGENT: &str = "add --new-agent if it is a new one";
 
 /// The names that exist now.
 pub(super) struct KnownNames {
@@ -60,6 +70,7 @@ impl KnownNames {
             agents.extend(settings.groups.iter().map(|group| format!("group:{group}")));
             agents.insert(agent);
         }
+        agents.extend(agents_of_keys(global).await?);
         agents.extend(KnownHost::ALL.map(|host| host.name().to_owned()));
         agents.extend(["*".to_owned(), "default".to_owned()]);
         Ok(Self { servers, agents, db })
@@ -141,15 +152,32 @@ impl KnownNames {
         Err(unknown("tool", name, self.servers.values().flatten().map(String::as_str)))
     }
 
-    /// Returns a note if the agent is not known yet.
+    /// Refuses an agent that nothing knows and whose name is nearly a known one; returns a note about any other new
+    /// agent.
+    pub(super) fn check_agent(&self, agent: &str) -> CliResult<Option<String>> {
+        let Some(note) = self.note_on_agent(agent) else { return Ok(None) };
+        // `agent-2` beside `agent-1` is no mistake, and short names are all alike.
+        let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+        let is_typo = |near: &str| letters(near) != letters(agent);
+        if agent.len() >= MIN_TYPO_BYTES && self.nearest_agent(agent).is_some_and(is_typo) {
+            return Err(Failure::failed(format!("{note} {NEW_AGENT}")));
+        }
+        Ok(Some(note))
+    }
+
+    /// Returns a note about an agent that is not known yet.
     pub(super) fn note_on_agent(&self, agent: &str) -> Option<String> {
         if self.agents.contains(agent) {
             return None;
         }
-        let near = nearest(agent, self.agents.iter().map(String::as_str).filter(|one| *one != "*"));
-        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let near = self.nearest_agent(agent);
+        let near = near.map(|near| format!("{DID_YOU_MEAN} `{near}`?")).unwrap_or_default();
         let kind = if agent.starts_with("group:") { "group" } else { "agent" };
         Some(format!("no {kind} `{agent}` is known yet{near}"))
+    }
+
+    fn nearest_agent(&self, agent: &str) -> Option<&str> {
+        nearest(agent, self.agents.iter().map(String::as_str).filter(|one| *one != "*"))
     }
 }
 
@@ -159,7 +187,7 @@ pub(super) fn unknown<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Failure {
-    let near = nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
+    let near = nearest(name, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
     Failure::failed(format!(
         "there is no {kind} `{name}`{} {FORCE}",
         near.unwrap_or_else(|| ";".to_owned())
@@ -169,6 +197,40 @@ pub(super) fn unknown<'a>(
 /// Returns the failure's text without the hint at `--force`, for commands that change nothing.
 pub(super) fn without_force(failure: &Failure) -> String {
     failure.to_string().replace(FORCE, "").trim_end_matches([' ', ';']).to_owned()
+}
+
+/// Returns the failure of a command about a server that does not exist, with the name that was perhaps meant.
+pub(super) fn no_server<'a>(id: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
+    let near = nearest(id, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
+    let near = near.unwrap_or_else(|| "; see `mgp servers ls`".to_owned());
+    Failure::usage(format!("there is no server `{id}`{near}"))
+}
+
+/// Refuses a server that the running kernel does not have.
+pub(super) async fn check_running(client: &Client, id: &str) -> CliResult<KernelServer> {
+    let mut all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
+    if let Some(at) = all.iter().position(|server| server.id == id) {
+        return Ok(all.swap_remove(at));
+    }
+    Err(no_server(id, all.iter().map(|server| server.id.as_str())))
+}
+
+/// Returns the failure of a command about a tool that does not exist, with the name that was perhaps meant.
+pub(super) fn no_tool<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
+    let near = nearest(name, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
+    let near = near.unwrap_or_else(|| "; see `mgp tools ls`".to_owned());
+    Failure::usage(format!("there is no tool `{name}`{near}"))
+}
+
+/// Returns the agents that have API keys.
+async fn agents_of_keys(global: &Global) -> CliResult<Vec<String>> {
+    let file = state::folder(global)?.join("keys.json");
+    if !file.exists() {
+        return Ok(Vec::new());
+    }
+    let keys = ApiKeys::open(FileKeys::new(file)).await?.records().await?;
+    let agents = keys.iter().filter_map(|key| key.grant().principal().as_agent().cloned());
+    Ok(agents.map(|agent| agent.to_string()).collect())
 }
 
 async fn read_kernel(

@@ -20,6 +20,7 @@ use mgp_types::method::KernelServersRestart;
 use mgp_types::mgp::{KernelServerParams, Transport};
 use mgp_types::service::Principal;
 
+use super::known_names::no_server;
 use super::probe;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
@@ -81,9 +82,8 @@ impl LoginArg {
         let trust = Trust::new(Arc::new(state::db(global).await?));
         let config = self.config.sources().load(&trust).await?.config;
         let id = &self.server;
-        let server = config.server(id).cloned().ok_or_else(|| {
-            Failure::failed(format!("there is no server `{id}` in the configuration"))
-        })?;
+        let ids = || config.servers.iter().map(|server| server.id.as_str());
+        let server = config.server(id).cloned().ok_or_else(|| no_server(id, ids()))?;
         Ok((server, mgp_kernel::proxy(&config.kernel)))
     }
 

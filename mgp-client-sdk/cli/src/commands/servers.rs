@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use super::grant::{self, GrantResult, NewAccess};
 use super::import::planned_config;
+use super::known_names::{KnownNames, check_running};
 use super::login::{self, Login, LoginArg};
 use crate::args::ConfigArg;
 use crate::args::Global;
@@ -31,7 +32,7 @@ use crate::backend::Backend;
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
-use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print};
+use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
 use crate::socket_hello::Intent;
 use crate::{control, state, time_args};
 
@@ -40,6 +41,9 @@ const START_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The time a removed server may take to drain.
 const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The state of a server with `enabled = false`.
+const DISABLED: &str = "disabled";
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -124,6 +128,9 @@ pub(crate) struct Add {
     /// Agent that gets access; the default is all agents of your configuration, else `default`
     #[arg(long, value_name = "NAME")]
     agent: Vec<String>,
+    /// Accept an agent that is not known yet, although its name resembles a known one
+    #[arg(long)]
+    new_agent: bool,
     /// Write the configuration only; grant nothing
     #[arg(long)]
     no_grant: bool,
@@ -175,6 +182,7 @@ pub(crate) struct LogLines(Vec<KernelLogLine>);
 
 fn state_cell(state: &ServerState) -> Cell {
     let color = match state {
+        state if state.as_str() == DISABLED => Color::Dim,
         ServerState::Connected => Color::Green,
         ServerState::Error => Color::Red,
         ServerState::Registered | ServerState::Disconnected => Color::Dim,
@@ -272,17 +280,16 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
         Servers::Ls { server } => {
             let client = control::connect(global).await?;
             let mut params = KernelServersParams::new();
-            params.server_id.clone_from(server);
-            let all = client.request::<KernelServers>(&params).await?.servers;
-            if let (Some(server), true) = (server, all.is_empty()) {
-                return Err(Failure::failed(format!(
-                    "there is no server `{server}`; see `mgp servers ls`"
-                )));
+            if let Some(server) = server {
+                check_running(&client, server).await?;
+                params.server_id = Some(server.clone());
             }
+            let all = client.request::<KernelServers>(&params).await?.servers;
             print(global, &ServerList { servers: all, is_named: server.is_some() })
         }
         Servers::Logs { server, lines } => {
             let client = control::connect(global).await?;
+            check_running(&client, server).await?;
             let mut params = KernelServerLogsParams::new(&**server);
             params.lines = Some(*lines);
             print(global, &LogLines(client.request::<KernelServersLogs>(&params).await?.lines))
@@ -300,6 +307,11 @@ where
 {
     let client =
         control::connect_with_timeout(global, arg.timeout.unwrap_or(START_TIMEOUT)).await?;
+    let server = check_running(&client, &arg.server).await?;
+    if server.status.as_str() == DISABLED {
+        let id = &arg.server;
+        return Err(Failure::failed(format!("`{id}` is disabled; run `mgp servers enable {id}`")));
+    }
     let mut params = KernelServerParams::new(&*arg.server);
     params.timeout_ms = arg.timeout.map(mgp_types::millis);
     let mut status = client.request::<R>(&params).await?.status;
@@ -455,6 +467,16 @@ async fn grants(
         add.agent.clone()
     };
     let agents = if agents.is_empty() { vec!["default".to_owned()] } else { agents };
+    let new = agents.iter().filter(|agent| !config.agents.contains_key(*agent));
+    let new: Vec<&String> = new.filter(|_| !add.new_agent && !add.agent.is_empty()).collect();
+    if !new.is_empty() {
+        let known = KnownNames::read_alone(global).await?;
+        for agent in new {
+            if let Some(note) = known.check_agent(agent)? {
+                print_note(global, &format!("mgp: {note}"));
+            }
+        }
+    }
     let access =
         |agent| NewAccess { agent, servers: vec![server], because: "mgp servers add".to_owned() };
     let write = || {
@@ -479,7 +501,8 @@ async fn remove(global: &Global, rm: &Rm) -> CliResult {
     let id = &rm.server;
     let removed = ActionReport::new(&**id, "removed");
     let own = ConfigFile::open(rm.config.file_to_edit()?)?;
-    if own.check_server(id).is_ok() {
+    let in_file = own.check_server(id);
+    if in_file.is_ok() {
         admit_edit(global, &rm.config).await?;
         let pins = own.remove_server(id)?;
         let mut notes = forget(global, rm).await?;
@@ -492,13 +515,14 @@ async fn remove(global: &Global, rm: &Rm) -> CliResult {
     let client = match control::connect_to_change(global).await {
         Ok(client) => client,
         Err(failure) if failure.is_no_kernel() => {
-            return Err(Failure::failed(format!(
-                "there is no server `{id}` in {}; a registered server can be removed only while a kernel is running",
-                rm.config.file_to_edit()?.display()
+            let failure = in_file.err().unwrap_or(failure);
+            return Err(Failure::usage(format!(
+                "{failure}; a registered server can be removed only while a kernel is running"
             )));
         }
         Err(failure) => return Err(failure),
     };
+    check_running(&client, id).await?;
     let result = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
     let end = Instant::now() + REMOVE_TIMEOUT;
     let mut is_there = result.status != RegistrationStatus::Deregistered;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use clap::{Args, Subcommand};
-use mgp_client_sdk::ToolResult as _;
+use mgp_client_sdk::{Client, ToolResult as _};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::CallToolResult;
 use mgp_types::method::{KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens};
@@ -16,17 +16,21 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::kernel::RESULT_TYPE;
-use super::known_names::KnownNames;
+use super::known_names::{KnownNames, check_running, no_tool};
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::config_file::{ConfigFile, Pinned, check_agent};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
-use crate::{control, prompt};
+use crate::socket_hello::DEFAULT_AGENT;
+use crate::{backend, control, prompt, state};
 
 /// Maximum length of arguments on standard input.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
+
+/// The bound of agents whose view of a tool is looked at.
+const MAX_AGENTS: usize = 64;
 
 /// `mgp tools`.
 #[derive(Clone, Debug, Subcommand)]
@@ -103,9 +107,9 @@ pub(crate) struct Call {
     /// All arguments as one JSON object; `-` reads it from standard input
     #[arg(long, value_name = "JSON", conflicts_with = "pairs")]
     arguments: Option<String>,
-    /// Agent that calls
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    agent: String,
+    /// Agent that calls; the default is `default`, else the only agent that may use the tool
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
 }
 
 /// `mgp tools pin`.
@@ -122,6 +126,9 @@ pub(crate) struct Pin {
     /// Accept a tool that does not exist yet
     #[arg(long)]
     force: bool,
+    /// Accept an agent that is not known yet, although its name resembles a known one
+    #[arg(long)]
+    new_agent: bool,
     #[command(flatten)]
     config: ConfigArg,
 }
@@ -297,7 +304,11 @@ fn needs_decision(tool: &KernelTool) -> bool {
 pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
     match tools {
         Tools::Ls(ls) => {
-            let mut all = fetch_tools(global, ls.server.as_deref(), Some(&ls.agent)).await?;
+            let client = control::connect(global).await?;
+            if let Some(server) = &ls.server {
+                check_running(&client, server).await?;
+            }
+            let mut all = fetch_tools(&client, ls.server.as_deref(), Some(&ls.agent)).await?;
             if ls.waiting {
                 all.retain(needs_decision);
                 if all.is_empty() && !global.json {
@@ -334,12 +345,11 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
     }
 }
 
-async fn fetch_tools(
-    global: &Global,
+pub(super) async fn fetch_tools(
+    client: &Client,
     server: Option<&str>,
     agent: Option<&str>,
 ) -> CliResult<Vec<KernelTool>> {
-    let client = control::connect(global).await?;
     let mut params = KernelToolsParams::new();
     params.server_id = server.map(str::to_owned);
     params.agent_id = agent.map(str::to_owned);
@@ -348,14 +358,15 @@ async fn fetch_tools(
 
 async fn call(global: &Global, call: &Call) -> CliResult {
     let arguments = arguments(call)?;
-    let client = control::connect_as(global, &call.agent).await?;
+    let agent = &*calling_agent(global, call).await?;
+    let client = control::connect_as(global, agent).await?;
     let result = client.call_tool(&call.tool, arguments).await.map_err(|error| {
         // The error text addresses the agent. The person who runs this command can change the rules, so the message
         // adds the command that shows them.
         match error.code() {
             ErrorCode::PERMISSION_DENIED | ErrorCode::ACCESS_DENIED => Failure::failed(format!(
-                "{error}; `mgp why {} {}` says what would let it run",
-                call.agent, call.tool
+                "{error}; `mgp why {agent} {}` shows what would let it run",
+                call.tool
             )),
             _ => Failure::from(error),
         }
@@ -366,6 +377,52 @@ async fn call(global: &Global, call: &Call) -> CliResult {
     }
     print(global, &CallOutput(result))?;
     if failed { Err(Failure::failed("the tool reported an error")) } else { Ok(()) }
+}
+
+/// Returns the agent of a call: the named one, else `default`, or the only other agent that sees the tool.
+async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
+    if let Some(agent) = &call.agent {
+        return Ok(agent.clone());
+    }
+    // Below a host only its own agent is let in, which must be named.
+    let Ok(client) = control::connect(global).await else { return Ok(DEFAULT_AGENT.to_owned()) };
+    let is_meant = |tool: &KernelTool| tool.tool_id == call.tool || tool.name == call.tool;
+    let mut others = Vec::new();
+    for agent in std::iter::once(DEFAULT_AGENT.to_owned()).chain(agents_with_access(global).await?)
+    {
+        let tools = fetch_tools(&client, None, Some(&agent)).await?;
+        let Some(tool) = tools.iter().find(|tool| is_meant(tool)) else {
+            // It may be one of the kernel's own.
+            return Ok(DEFAULT_AGENT.to_owned());
+        };
+        match (tool.seen_by_agent, &*agent) {
+            (Some(true), DEFAULT_AGENT) => return Ok(agent),
+            (Some(true), _) => others.push(agent),
+            _ => {}
+        }
+    }
+    match &others[..] {
+        [] => Ok(DEFAULT_AGENT.to_owned()),
+        [agent] => {
+            print_note(global, &format!("mgp: calling as {agent}, since `default` has no access"));
+            Ok(agent.clone())
+        }
+        many => Err(Failure::usage(format!(
+            "`default` may not use `{}`; name one of the agents that may: --agent {}",
+            call.tool,
+            many.join(", --agent ")
+        ))),
+    }
+}
+
+/// Returns the agents with an access entry of their own.
+async fn agents_with_access(global: &Global) -> CliResult<Vec<String>> {
+    let db = state::db(global).await?;
+    let named = mgp_security::Access::named_in(&db, backend::operator().tenant()).await;
+    let named = named.map_err(|error| Failure::failed(error.to_string()))?.into_iter();
+    let named = named
+        .filter(|agent| *agent != "*" && *agent != DEFAULT_AGENT && !agent.starts_with("group:"));
+    Ok(named.take(MAX_AGENTS).collect())
 }
 
 fn arguments(call: &Call) -> CliResult<Map<String, Value>> {
@@ -416,7 +473,9 @@ async fn pin(global: &Global, pin: &Pin) -> CliResult {
             }));
         };
         notes.extend(known.check_tool(server, tool)?);
-        notes.extend(known.note_on_agent(&pin.agent));
+        if !pin.new_agent {
+            notes.extend(known.check_agent(&pin.agent)?);
+        }
     }
     admit_edit(global, &pin.config).await?;
     let own = ConfigFile::open(pin.config.file_to_edit()?)?;
@@ -442,7 +501,7 @@ fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelToo
     let named: Vec<&KernelTool> = all.iter().filter(|tool| tool.name == wanted).collect();
     match named[..] {
         [tool] if !wanted.contains('.') => Ok(tool),
-        [] => Err(Failure::failed(format!("there is no tool `{wanted}`; see `mgp tools ls`"))),
+        [] => Err(no_tool(wanted, all.iter().map(|tool| tool.tool_id.as_str()))),
         _ => {
             let ids: Vec<String> = named.iter().map(|tool| format!("`{}`", tool.tool_id)).collect();
             Err(Failure::failed(format!(
@@ -501,7 +560,7 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
 }
 
 async fn approve(global: &Global, approve: &Approve) -> CliResult {
-    let all = fetch_tools(global, None, None).await?;
+    let all = fetch_tools(&control::connect(global).await?, None, None).await?;
     let tools = select(&all, approve)?;
     if approve.fingerprint.is_some() && tools.len() > 1 {
         return Err(Failure::usage("--fingerprint is about one definition; name one tool"));

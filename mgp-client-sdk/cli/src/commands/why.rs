@@ -1,17 +1,20 @@
 //! The command `mgp why`: shows how the kernel would decide about a call now, without making the call.
 
 use clap::Args;
-use mgp_types::RawObject;
+use mgp_client_sdk::Client;
 use mgp_types::method::KernelExplain;
 use mgp_types::mgp::{ExplainedOutcome, ExplainedResult, KernelExplainParams, KernelExplainResult};
+use mgp_types::{ErrorCode, RawObject};
 use serde::Serialize;
 
 use super::kernel::RESULT_TYPE;
-use super::tools::pairs_to_arguments;
+use super::known_names::KnownNames;
+use super::known_names::no_tool;
+use super::tools::{fetch_tools, pairs_to_arguments};
 use crate::args::Global;
 use crate::control;
-use crate::exit::CliResult;
-use crate::output::{Cell, Color, Output, Render, print};
+use crate::exit::{CliResult, Failure};
+use crate::output::{Cell, Color, Output, Render, print, print_note};
 
 /// `mgp why`.
 #[derive(Clone, Debug, Args)]
@@ -67,7 +70,30 @@ pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
     let arguments = pairs_to_arguments(&why.pairs)?;
     params.arguments = Some(RawObject::of(&arguments)?);
     let client = control::connect(global).await?;
-    let mut result = client.request::<KernelExplain>(&params).await?;
+    let explained = client.request::<KernelExplain>(&params).await;
+    let mut result = match explained {
+        Ok(result) => result,
+        Err(error) if error.code() == ErrorCode::INVALID_PARAMS => {
+            return Err(not_explained(&client, &why.tool, &error).await?);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(note) = KnownNames::read_alone(global).await?.note_on_agent(&why.agent) {
+        print_note(global, &format!("mgp: {note}"));
+    }
     result.extra.remove(RESULT_TYPE);
     print(global, &Explanation(result))
+}
+
+/// Returns the failure for a tool that the kernel does not find, or finds several times.
+async fn not_explained(
+    client: &Client,
+    tool: &str,
+    error: &mgp_client_sdk::Error,
+) -> CliResult<Failure> {
+    let all = fetch_tools(client, None, None).await?;
+    if all.iter().any(|known| known.name == tool || known.tool_id.ends_with(&format!(".{tool}"))) {
+        return Ok(Failure::usage(error));
+    }
+    Ok(no_tool(tool, all.iter().map(|known| known.tool_id.as_str())))
 }

@@ -83,10 +83,46 @@ fn a_name_that_nothing_has_is_refused() {
 
     // With `--force`, names that do not exist yet are accepted; an unknown agent only gets a note.
     home.silent(&["access", "grant", "ada", "later", "--force"]);
+    let asked = home.run(&["access", "query", "ada", "fiels"]);
+    assert_eq!(asked.code, Some(2));
+    assert_eq!(asked.err, "mgp: there is no server `fiels`; did you mean `files`?\n");
+    home.fail(2, &["servers", "rm", "fiels"], "there is no server `fiels` in ");
+    home.fail(2, &["servers", "disable", "fiels"], "; did you mean `files`?");
+    home.fail(2, &["doctor", "fiels"], "there is no server `fiels`; did you mean `files`?");
+    home.fail(2, &["servers", "login", "fiels"], "did you mean `files`?");
+}
+
+#[test]
+fn an_agent_that_is_nearly_a_known_one_is_new_only_on_request() {
+    let home = Home::new();
+    let echo = program("echo");
+    home.succeed(&["servers", "add", "files", "--agent", "ada", "--", &echo]);
+    home.json("keys-add", &["keys", "add", "nightly-build"]);
+    let config = || std::fs::read_to_string(home.own()).unwrap();
+    let before = config();
+    for (typed, meant) in [("claude-cod", "claude-code"), ("nightly-bulid", "nightly-build")] {
+        let refused =
+            format!("no agent `{typed}` is known yet; did you mean `{meant}`? add --new-agent");
+        home.fail(1, &["access", "grant", typed, "files"], &refused);
+        home.fail(1, &["tools", "pin", "files.echo", "--agent", typed], &refused);
+        home.fail(1, &["servers", "add", "more", "--agent", typed, "--", &echo], &refused);
+    }
+    assert_eq!(config(), before);
+    let matrix = home.json("access-matrix", &["access", "matrix"]).to_string();
+    assert!(!matrix.contains("claude-cod"), "{matrix}");
+    // A name that resembles none is an agent that has not connected yet.
+    let granted = home.run(&["access", "grant", "reviewer-7", "files"]);
+    assert_eq!(
+        (granted.code, &*granted.err),
+        (Some(0), "mgp: no agent `reviewer-7` is known yet\n")
+    );
+    home.silent(&["access", "grant", "claude-cod", "files", "--new-agent"]);
+    home.silent(&["tools", "pin", "files.echo", "--agent", "claude-cod"]);
+    // Nor is the next one of a row mistyped.
+    let granted = home.run(&["access", "grant", "reviewer-8", "files"]);
+    assert!(granted.code == Some(0) && granted.err.contains("did you mean `reviewer-7`?"));
     let granted = home.run(&["access", "grant", "aad", "files"]);
     assert_eq!(granted.err, "mgp: no agent `aad` is known yet; did you mean `ada`?\n");
-    let asked = home.run(&["access", "query", "ada", "fiels"]);
-    assert_eq!(asked.err, "mgp: there is no server `fiels`; did you mean `files`?\n");
 }
 
 #[test]

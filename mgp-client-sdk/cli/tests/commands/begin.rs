@@ -102,6 +102,19 @@ fn a_failure_is_json_where_json_was_asked_for() {
     let (report, code) = home.any_json("error", &["servers", "ls"]);
     assert_eq!((code, &report["code"]), (Some(3), &serde_json::json!(3)));
     assert!(report["error"].as_str().unwrap().contains("mgp serve"), "{report}");
+    for arguments in
+        [&["servers", "lst"][..], &["servers", "add", "a"], &["tools", "pin"], &["keys"]]
+    {
+        let (report, code) = home.any_json("error", arguments);
+        assert_eq!((code, &report["code"]), (Some(2), &serde_json::json!(2)), "{report}");
+        let error = report["error"].as_str().unwrap();
+        assert!(!error.contains("Usage:") && !error.starts_with("error:"), "{report}");
+    }
+    let (report, _) = home.any_json("error", &["servers", "lst"]);
+    assert!(report["error"].as_str().unwrap().contains("similar subcommands exist"), "{report}");
+    // An argument of another program is not an option of this one.
+    let ended = home.run(&["servers", "add", "a", "--no-such", "--", "x", "--json"]);
+    assert_eq!((ended.code, &*ended.out), (Some(2), ""));
     let (report, code) = home.any_json("error", &["access", "grant", "ada", "nothing"]);
     assert_eq!((code, &report["code"]), (Some(1), &serde_json::json!(1)));
 }

@@ -84,6 +84,47 @@ fn the_entry_has_the_settings_of_the_environment() {
 }
 
 #[test]
+fn without_a_terminal_nobody_is_assumed_to_sit_at_the_host() {
+    let home = Home::new();
+    home.write(".claude.json", r#"{"mcpServers": {}}"#);
+    let ended = home.run(&["connect", "claude-code", "--replace"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.contains("--interactive yes lets claude-code ask"), "{ended:?}");
+    assert_eq!(home.json("connect", &["connect", "claude-code"])["interactive"], false);
+    // A person may still be asked the next time.
+    assert!(!fs::read_to_string(home.own()).unwrap_or_default().contains("interactive"));
+}
+
+#[test]
+fn each_host_has_a_row_of_the_doctor() {
+    let home = Home::with_servers(&["a"]);
+    home.write(".cursor/mcp.json", r#"{"mcpServers": {"own": {"command": "x"}}}"#);
+    let rows = || -> Vec<String> {
+        let (report, _) = home.any_json("doctor", &["doctor", "--no-start"]);
+        let checks = report["checks"].as_array().unwrap().iter();
+        let hosts = checks.filter(|check| check["about"] == "host");
+        hosts
+            .map(|check| format!("{} {} {}", check["level"], check["what"], check["fix"]))
+            .collect()
+    };
+    assert_eq!(rows().len(), 1, "{:?}", rows());
+    assert!(rows()[0].contains("cursor does not start mgp"), "{:?}", rows());
+    home.succeed(&["connect", "cursor", "--interactive", "no"]);
+    let row = &rows()[0];
+    assert!(row.contains("not governed: own") && row.contains("connect cursor --replace"), "{row}");
+    let text = fs::read_to_string(home.path(".cursor/mcp.json")).unwrap();
+    let text = text.replace(env!("CARGO_BIN_EXE_mgp"), "/nothing/mgp");
+    home.write(".cursor/mcp.json", &text);
+    assert!(
+        rows()[0].starts_with("\"fail\"") && rows()[0].contains("does not exist"),
+        "{:?}",
+        rows()
+    );
+    let table = home.run(&["doctor", "--no-start"]).out;
+    assert!(table.contains("1 server configured and not started; 0 tools known"), "{table}");
+}
+
+#[test]
 fn a_host_gets_no_server_that_it_did_not_have() {
     let home = Home::new();
     home.succeed(&["servers", "add", "bench", "--no-grant", "--", &program("workbench")]);
@@ -174,13 +215,6 @@ fn a_file_that_mgp_created_is_removed_by_disconnect() {
     let printed = home.succeed(&["disconnect", "cursor"]);
     assert!(printed.contains("is as it was before mgp was connected"), "{printed}");
     assert!(!home.path(".cursor/mcp.json").exists());
-}
-
-#[test]
-fn interactivity_is_never_guessed() {
-    let home = Home::new();
-    home.fail(2, &["connect", "claude-code"], "use --interactive yes or --interactive no");
-    assert!(!home.path(".claude.json").exists() && !home.own().exists(), "nothing was written");
 }
 
 #[test]

@@ -103,7 +103,7 @@ comand = "x"
 
     let only = home.json("doctor", &["doctor", "bench"]);
     assert_eq!(only["servers"], 1);
-    home.fail(1, &["doctor", "unknown"], "there is no server `unknown`");
+    home.fail(2, &["doctor", "unknown"], "there is no server `unknown`");
     home.fail(2, &["doctor", "--timeout", "soon"], "15m");
 }
 

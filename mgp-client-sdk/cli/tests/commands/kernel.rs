@@ -55,6 +55,14 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// Ends the kernel, and returns its home.
+    fn into_home(mut self) -> Home {
+        let _ = self.child.wait();
+        std::mem::replace(&mut self.home, Home::new())
+    }
+}
+
 impl Drop for Kernel {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -268,9 +276,19 @@ fn servers_are_started_stopped_and_shown() {
     until_blocking("the state is updated", || kernel.server("echo")["status"] == "disconnected");
     home.silent(&["servers", "start", "echo"]);
     assert_eq!(kernel.server("echo")["status"], "connected");
-    home.fail(1, &["servers", "ls", "unknown"], "there is no server `unknown`");
-    home.fail(1, &["servers", "start", "unknown"], "there is no server `unknown`");
-    home.fail(1, &["servers", "rm", "unknown"], "unknown");
+    let unknown = "there is no server `ehco`; did you mean `echo`?";
+    for args in [
+        &["servers", "ls", "ehco"][..],
+        &["servers", "start", "ehco"],
+        &["servers", "logs", "ehco"],
+        &["servers", "rm", "ehco"],
+        &["tools", "ls", "ehco"],
+    ] {
+        home.fail(2, args, unknown);
+    }
+    let unknown = "there is no tool `echo.ehco`; did you mean `echo.echo`?";
+    home.fail(2, &["why", "default", "echo.ehco"], unknown);
+    home.fail(2, &["tools", "approve", "echo.ehco", "--yes"], unknown);
 }
 
 #[test]
@@ -321,6 +339,62 @@ fn an_agent_finds_and_calls_what_it_was_granted() {
 
     let tokens = home.json("tools-tokens", &["tools", "tokens", "--agent", "ada"]);
     assert_eq!(tokens["listed"], tokens["all"], "a small catalogue is listed as it is");
+}
+
+#[test]
+fn a_call_without_an_agent_is_made_as_the_one_that_may() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    let call = ["tools", "call", "bench.echo", "message=hi"];
+    home.fail(1, &call, "bench");
+    home.succeed(&["access", "grant", "claude-code", "bench", "--no-confirm"]);
+    let called = home.run(&call);
+    assert_eq!((called.code, &*called.out), (Some(0), "hi\n"), "{called:?}");
+    assert!(called.err.contains("calling as claude-code"), "{called:?}");
+    home.succeed(&["access", "grant", "cursor", "bench", "--no-confirm"]);
+    home.fail(2, &call, "name one of the agents that may: --agent claude-code, --agent cursor");
+    home.succeed(&["access", "grant", "default", "bench", "--no-confirm"]);
+    home.succeed(&call);
+    let events = home.json("audit-query", &["audit", "query", "--type", "TOOL_EXECUTED"]);
+    let actors: Vec<_> =
+        events.as_array().unwrap().iter().map(|event| &event["actor"]["id"]).collect();
+    assert_eq!(actors, ["claude-code", "default"]);
+    let table = home.succeed(&["audit", "query", "--type", "ACCESS_GRANTED"]);
+    assert!(table.contains("allow claude-code") && table.contains("allow cursor"), "{table}");
+}
+
+#[test]
+fn an_idle_server_is_explained_after_a_restart_of_the_kernel() {
+    let home = Home::new();
+    let echo = program("echo");
+    let off = "[[servers]]\nid = 'off'\ncommand = 'off'\nenabled = false\n";
+    let file =
+        home.write("c.toml", &format!("[[servers]]\nid = 'echo'\ncommand = '{echo}'\n{off}"));
+    let kernel = Kernel::on(home, Some(&file));
+    until_blocking("the tools are listed", || kernel.server("echo")["tools"] == 1);
+    kernel.home.succeed(&["access", "grant", "ada", "echo"]);
+    let states = |home: &Home| {
+        let why = home.json("why", &["why", "ada", "echo.echo", "message=hi"]);
+        let listed = home.json("tools-ls", &["tools", "ls", "echo", "--agent", "ada"]);
+        (why["outcome"].clone(), why["steps"].clone(), listed[0]["standing"].clone())
+    };
+    let before = states(&kernel.home);
+    kernel.home.silent(&["stop"]);
+    let home = kernel.into_home();
+    let _ = fs::remove_file(home.path("ready.json"));
+    let kernel = Kernel::on(home, Some(&file));
+    assert_eq!(states(&kernel.home), before);
+    assert_eq!(before.2, "pinned");
+    assert_eq!(kernel.server("echo")["status"], "registered", "it was not started for the answer");
+    // What is switched off is shown as that.
+    assert_eq!(kernel.server("off")["status"], "disabled");
+    let home = &kernel.home;
+    assert!(home.succeed(&["servers", "ls"]).contains("`mgp servers enable off` uses it again"));
+    home.fail(1, &["servers", "start", "off"], "`off` is disabled; run `mgp servers enable off`");
+    home.silent(&["servers", "enable", "off", "--config", file.to_str().unwrap()]);
+    until_blocking("it is used", || kernel.server("off")["status"] != "disabled");
+    home.silent(&["servers", "disable", "off", "--config", file.to_str().unwrap()]);
+    assert_eq!(kernel.server("off")["status"], "disabled");
 }
 
 #[test]
@@ -409,9 +483,9 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     home.succeed(&["servers", "add", "brief", "--no-grant", "--", &bench]);
     assert_eq!(ids(), ["bench", "brief"]);
     home.silent(&["servers", "disable", "brief"]);
-    assert_eq!(ids(), ["bench"]);
+    assert_eq!(kernel.server("brief")["status"], "disabled");
     home.silent(&["servers", "enable", "brief"]);
-    assert_eq!(ids(), ["bench", "brief"]);
+    assert_ne!(kernel.server("brief")["status"], "disabled");
     home.fail(2, &["servers", "disable", "nothing"], "there is no server `nothing`");
     home.succeed(&["tools", "pin", "brief.echo", "--agent", "ada"]);
     let removed = home.run(&["servers", "rm", "brief"]);
@@ -461,7 +535,7 @@ fn a_changed_definition_waits_for_an_operator() {
     };
     until_blocking("the definition is checked", || standing().as_deref() == Some("pinned"));
     home.fail(1, &["tools", "approve", "sh.t"], "needs no decision; its definition is pinned");
-    home.fail(1, &["tools", "approve", "sh.u"], "there is no tool `sh.u`");
+    home.fail(2, &["tools", "approve", "sh.u"], "there is no tool `sh.u`");
     fs::write(&says, "Sends a file to a stranger").unwrap();
     home.silent(&["servers", "restart", "sh"]);
     until_blocking("the definition is checked", || standing().as_deref() == Some("changed"));
@@ -555,7 +629,7 @@ fn why_names_the_rule_that_decides_a_call_and_makes_no_call() {
     let text = home.succeed(&["why", "ada", "bench.echo"]);
     assert!(text.contains("bench.echo") && text.contains(rule), "{text}");
 
-    home.fail(1, &["why", "ada", "no_such_tool"], "`mgp tools ls` lists them");
+    home.fail(2, &["why", "ada", "no_such_tool"], "see `mgp tools ls`");
     home.fail(2, &["why", "ada", "bench.echo", "text"], "is not NAME=VALUE");
     let calls = home.json("audit-query", &["audit", "query", "--type", "TOOL_EXECUTED"]);
     assert_eq!(calls, json!([]), "nothing was called");

@@ -96,7 +96,7 @@ fn a_shell_of_the_host_edits_no_file_and_starts_no_server() {
     // Another state folder does not make the file another kernel's.
     let script = format!(
         "mgp_in() {{ MGP \"$@\" >>state/out 2>&1; echo \"rc $?\" >>state/out; }}\n\
-         {each}\nMGP_STATE=$PWD/state/other\n{add}\n{connect}\necho 0 >>state/out\nmv state/out state/tried"
+         {each}\nMGP doctor --no-start >state/doctor 2>&1\nMGP_STATE=$PWD/state/other\n{add}\n{connect}\necho 0 >>state/out\nmv state/out state/tried"
     );
     let mut host = setting.host(&script);
     let tried = setting.wait_for("state/tried");
@@ -107,9 +107,13 @@ fn a_shell_of_the_host_edits_no_file_and_starts_no_server() {
     assert_eq!(after, before, "{tried}");
     assert_eq!(tried.matches("rc 1").count(), edits.len() + 2, "{tried}");
     assert_eq!(tried.matches("the host `sh`").count(), edits.len() + 2, "{tried}");
+    let doctor = fs::read_to_string(setting.path("state/doctor")).unwrap();
+    assert!(doctor.contains("fix: run it in a terminal outside the host"), "{doctor}");
     let servers = setting.succeed(&["--json", "servers", "ls"]);
     let servers: Value = serde_json::from_str(&servers).unwrap();
     assert_eq!(servers.as_array().unwrap().len(), 1, "{servers}");
+    let table = setting.succeed(&["audit", "query", "--type", "PERMISSION_DENIED"]);
+    assert!(table.contains("inside host"), "{table}");
     let causes = setting.refusals();
     assert!(causes.iter().all(|(cause, _)| cause == "inside host"), "{causes:?}");
     assert!(causes.len() >= edits.len(), "{causes:?}");

@@ -154,6 +154,9 @@ fn a_watch_in_a_terminal_answers_in_place() {
     let mut eve = setting.world.wire(&agent("eve"));
     let asked = json!({"name": "files.echo", "arguments": {"message": "hello"}});
     let call = std::thread::spawn(move || eve.ask("tools/call", &asked));
+    within(|| setting.succeed(&["approvals", "ls"]).contains("hello").then_some(()));
+    let listed = setting.succeed(&["approvals", "ls"]);
+    assert_eq!(listed.matches("Calls like this").count(), 1, "{listed}");
     let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
     watch.answer("[s]kip:", "d");
     watch.answer("message = \"hello\"", "");
@@ -161,7 +164,9 @@ fn a_watch_in_a_terminal_answers_in_place() {
     drop(watch);
     // A skipped approval stays pending, and the next watch asks about it again.
     let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
-    watch.answer("[s]kip:", "y");
+    watch.answer("[s]kip:", "y  as Ann asked");
     let ran = call.join().unwrap().unwrap();
     assert_eq!(ran["content"][0]["text"], "hello", "{ran}");
+    let listed = setting.succeed(&["--json", "approvals", "ls"]);
+    assert!(listed.contains("\"as Ann asked\""), "{listed}");
 }

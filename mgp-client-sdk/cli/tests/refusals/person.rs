@@ -127,9 +127,9 @@ impl Desk {
 const FORMS: [(&str, Option<&str>, &str); 7] = [
     ("/srv/a/quick", None, "used"),
     ("/srv/a/slow", None, "used"),
-    ("/srv/a/reason", Some("and a person denied it (“not today”)"), "settled"),
-    ("/srv/a/unticked", Some("and a person denied it"), "settled"),
-    ("/srv/a/decline", Some("and a person denied it"), "settled"),
+    ("/srv/a/reason", Some("and a person denied it (“not today”)"), "denied"),
+    ("/srv/a/unticked", Some("and a person denied it"), "denied"),
+    ("/srv/a/decline", Some("and a person denied it"), "denied"),
     ("/srv/a/cancel", Some("and the question was closed without an answer; approval"), "open"),
     ("/srv/a/never", Some("and nobody confirmed it in time; approval"), "open"),
 ];
@@ -231,6 +231,33 @@ async fn a_call_that_its_host_gives_up_while_a_person_reads_did_not_run() {
     assert_eq!(desk.events(&world, "TOOL_BLOCKED")[0]["details"]["cancelled"], true);
     assert_eq!(desk.events(&world, "TOOL_EXECUTED").len(), 0);
     assert_eq!(desk.approval(&world, "/srv/a/never")["state"], "open");
+}
+
+#[tokio::test]
+async fn a_kernel_that_stops_waits_for_no_person() {
+    for (has_form, text) in [(true, "closed without an answer; approval"), (false, "approval")] {
+        // Nothing here ends by itself.
+        let slow = CONFIG.replace(r#"form_timeout = "4s""#, "").replace(r#""5s""#, r#""2m""#);
+        let world = world_of(&slow);
+        let desk = Desk::new(&world, Era::Legacy, has_form).await;
+        world.knows(1).await;
+        let stop = async {
+            let listed = || world.json(&["approvals", "ls"]).to_string();
+            until("it waits", async || listed().contains("/srv/a/never")).await;
+            let mut stop = tokio::process::Command::from(world.command(&["stop"]));
+            let begun = tokio::time::Instant::now();
+            assert!(stop.status().await.unwrap().success());
+            begun.elapsed()
+        };
+        let (refused, took) = tokio::join!(desk.write("/srv/a/never"), stop);
+        let refused = refused.unwrap_err();
+        assert!(took < Duration::from_secs(15), "{took:?}");
+        assert_eq!(refused.code, 1000, "{refused:?}");
+        assert!(refused.reason.contains("`write_file` did not run"), "{refused:?}");
+        assert!(refused.reason.contains(text), "{refused:?}");
+        // The question stays open for the next kernel.
+        assert_eq!(desk.approval(&world, "/srv/a/never")["state"], "open");
+    }
 }
 
 #[tokio::test]

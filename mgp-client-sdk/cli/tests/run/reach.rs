@@ -346,3 +346,34 @@ fn a_server_that_hangs_is_restarted() {
     within_time(Duration::from_mins(1), || pid().filter(|pid| *pid != hung));
     within(|| ann.call("log", &json!({})).ok());
 }
+
+#[test]
+fn arguments_and_results_that_do_not_fit_their_schemas_are_refused_with_the_member() {
+    let rows = json!({"content": [], "structuredContent": {"rows": "many"}});
+    let world = world(&[("log", text("a")), ("rows", rows)], "");
+    let read_only = json!({"readOnlyHint": true});
+    let limited = json!({"type": "object", "properties": {"limit": {"type": "integer"}}, "required": ["limit"]});
+    let counted = json!({"type": "object", "properties": {"rows": {"type": "integer"}}});
+    let tools = json!({"tools": [
+        {"name": "log", "description": "Returns a file", "inputSchema": limited, "annotations": read_only},
+        {"name": "rows", "description": "Returns a file", "inputSchema": {"type": "object"}, "outputSchema": counted, "annotations": read_only},
+    ]});
+    fs::write(world.folder.join("tools.json"), tools.to_string()).unwrap();
+    let mut host = agent(&world, "ann");
+    within(|| host.call("log", &json!({"limit": 3})).ok());
+    let before = calls(&world);
+    let refused = |host: &mut Host, tool: &str, arguments: &Value, words: &str| {
+        let answer = call(host, tool, arguments).map_or_else(|error| error, |result| result);
+        let answer = answer.to_string();
+        assert!(answer.contains(words), "{answer}");
+    };
+    refused(&mut host, "log", &json!({"limit": "three"}), "`/limit`: ");
+    refused(&mut host, "log", &json!({}), "is a required property");
+    assert_eq!(calls(&world), before, "a refused call reached the server");
+    refused(&mut host, "rows", &json!({}), "output schema of `rows`: `/rows`: ");
+    configure(&world, "");
+    let config = fs::read_to_string(world.config_file()).unwrap();
+    world.config(&config.replace("[servers.mgp]", "check_arguments = false\n[servers.mgp]"));
+    within(|| host.call("log", &json!({})).ok());
+    within(|| call(&mut host, "rows", &json!({})).ok().filter(|result| result["isError"] != true));
+}

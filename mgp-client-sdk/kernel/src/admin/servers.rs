@@ -9,7 +9,7 @@ use mgp_types::method::{
 };
 use mgp_types::mgp::{
     KernelServer, KernelServerLogsParams, KernelServerLogsResult, KernelServerParams,
-    KernelServerResult, KernelServersParams, KernelServersResult, TrustLevel,
+    KernelServerResult, KernelServersParams, KernelServersResult, ServerState, TrustLevel,
 };
 use mgp_types::service::Context;
 
@@ -29,6 +29,10 @@ pub(super) async fn list(
     let mut result = KernelServersResult::new();
     result.servers = kernel.servers();
     result.servers.extend(not_in_fleet(&kernel));
+    let known = |id: &String| result.servers.iter().any(|server| server.id == *id);
+    let disabled = kernel.0.config.disabled().into_iter().filter(|id| !known(id));
+    let disabled: Vec<KernelServer> = disabled.map(disabled_server).collect();
+    result.servers.extend(disabled);
     if let Some(id) = &params.server_id {
         result.servers.retain(|server| server.id == *id);
         if result.servers.is_empty() {
@@ -36,6 +40,13 @@ pub(super) async fn list(
         }
     }
     Ok(result)
+}
+
+/// Describes a server that the configuration has and that is switched off.
+fn disabled_server(id: String) -> KernelServer {
+    let fix = format!("`mgp servers enable {id}` uses it again");
+    let status = ServerState::from("disabled");
+    KernelServer::new(id, status, fix, TrustLevel::Sandboxed, 0_u64, "the configuration")
 }
 
 /// Returns the registered servers that are not in the fleet because they wait for an operator or are being

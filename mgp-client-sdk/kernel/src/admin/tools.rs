@@ -109,7 +109,11 @@ fn unlisted_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
 fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -> KernelTool {
     let definitions = kernel.governance().definitions();
     let risk = definitions.assessment(Some(server), tool).effective_risk.clone();
-    let standing = definitions.state(Some(server), tool);
+    let standing = match definitions.state(Some(server), tool) {
+        // Known from an earlier start of its server.
+        DefinitionState::Unseen if definitions.is_pinned(server, tool) => DefinitionState::Pinned,
+        standing => standing,
+    };
     let mut described = KernelTool::new(
         format!("{server}.{tool}"),
         tool,

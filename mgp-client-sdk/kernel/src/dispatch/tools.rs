@@ -20,7 +20,7 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::header_params;
 use super::tasks;
 use crate::caller_view::CallerView;
-use crate::fleet::ManagedServer;
+use crate::fleet::{Fleet, ManagedServer};
 
 /// Turns a call of `mgp_tools_call` that names a kernel method into a call of the tool for that method.
 #[derive(Clone, Copy, Debug)]
@@ -93,14 +93,13 @@ pub(super) fn call(
         } else {
             server.send(call, has_access).await
         };
+        let answer = answer.and_then(|reply| check_result(fleet, &tool, reply));
         if begun.is_some() || answer.is_err() {
             metrics.end(&cx, server.id(), tool.name(), begun, &answer);
         }
         if has_access {
-            let outcome = match &answer {
-                Ok(reply) if !is_tool_error(reply) => UseOutcome::Answered,
-                _ => UseOutcome::Failed,
-            };
+            let is_answered = answer.as_ref().is_ok_and(|reply| !is_tool_error(reply));
+            let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
             let handle = named.session_handle.as_deref();
             // This fails only if the session handle has expired during the call.
             if search.record_call(&cx, handle, &tool, outcome).unwrap_or_default() {
@@ -281,6 +280,27 @@ fn is_tool_error(reply: &Reply) -> bool {
     // Search the text first: few results contain the member, and only these are parsed.
     let may_be_error = text.contains("\"isError\"") && text.contains("true");
     may_be_error && serde_json::from_str::<ToolOutcome>(text).is_ok_and(|outcome| outcome.is_error)
+}
+
+/// Refuses a result whose structured content does not fit the output schema of its tool.
+fn check_result(fleet: &Fleet, tool: &IndexedTool, reply: Reply) -> Result<Reply, RpcError> {
+    #[derive(Deserialize)]
+    struct Structured {
+        #[serde(default, rename = "isError")]
+        is_error: bool,
+        #[serde(default, rename = "structuredContent")]
+        content: Option<Payload>,
+    }
+    // Search the text first: few definitions contain the member, and only results of these are parsed.
+    if !tool.definition().contains("\"outputSchema\"") {
+        return Ok(reply);
+    }
+    let read = |reply: &Reply| serde_json::from_str(reply.as_body()?.as_raw().as_str()).ok();
+    if let Some(Structured { is_error: false, content: Some(content) }) = read(&reply) {
+        let definitions = fleet.context().governance.definitions();
+        definitions.check_result(&tool.server_id().into(), tool.name(), content.as_str())?;
+    }
+    Ok(reply)
 }
 
 fn server_removed(tool: &IndexedTool) -> RpcError {

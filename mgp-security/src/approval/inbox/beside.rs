@@ -32,14 +32,15 @@ impl Approver for AskedAndKept {
             }
             Err(error) => return Err(error),
         };
+        let left_open =
+            |cause: LeftOpen| kept.decision(GrantDecision::Deferred).with("cause", &cause);
         let asking = tokio::time::timeout(first.timeout(), first.decide(cx, question.clone()));
         let answer = tokio::select! {
             biased;
             answer = asking => answer,
             decided = inbox.decided(&question, &kept) => return decided,
+            () = inbox.waits_ended() => return Ok(left_open(LeftOpen::Closed)),
         };
-        let left_open =
-            |cause: LeftOpen| kept.decision(GrantDecision::Deferred).with("cause", &cause);
         match answer {
             Ok(Ok(decision)) => match decision.left_open() {
                 Some(LeftOpen::NotAllowed) | None => {

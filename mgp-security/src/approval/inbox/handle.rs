@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{About as Whom, AdminCheck, Need};
-use crate::approval::{ApprovalTerm, Approver, CallApprovals, Decision, Question};
+use crate::approval::{ApprovalTerm, Approver, CallApprovals, Decision, LeftOpen, Question};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::hooks::HookState;
@@ -85,6 +85,8 @@ struct InboxState {
     /// Held while a request is added, decided or used, so that an answer is used only once.
     turn: tokio::sync::Mutex<()>,
     moved: Arc<watch::Sender<u64>>,
+    /// `true` once no call waits for a person any more.
+    waits_ended: watch::Sender<bool>,
 }
 
 /// The result of looking up a question.
@@ -120,6 +122,7 @@ impl Inbox {
             config,
             turn: tokio::sync::Mutex::default(),
             moved,
+            waits_ended: watch::Sender::new(false),
         }))
     }
 
@@ -310,6 +313,19 @@ impl Inbox {
         Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)
     }
 
+    /// Ends the waits for a person for good, e.g. because the process stops: each waiting call is answered at once as
+    /// undecided, and so is each later one. The requests stay open.
+    pub fn end_waits(&self) {
+        self.0.waits_ended.send_replace(true);
+    }
+
+    /// Waits until [no call waits](Self::end_waits) for a person any more.
+    pub(super) async fn waits_ended(&self) {
+        let mut ended = self.0.waits_ended.subscribe();
+        // The sender lives as long as the inbox.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
     /// Adds a hook that runs after each change of the requests; it must not wait.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.state.on_change(hook);
@@ -344,7 +360,7 @@ impl Inbox {
             known.get(id).filter(|request| request.tenant == tenant && !request.is_over(now));
         let Some(open) = open.filter(|request| request.state == RequestState::Open) else {
             return Err(RpcError::invalid_params(match open {
-                Some(decided) => format!("`{}` is {} already", decided.id, decided.state.as_str()),
+                Some(decided) => format!("`{}` is {} already", decided.id, decided.state_word()),
                 None => "no open request has this id; see `mgp approvals ls`".to_owned(),
             }));
         };
@@ -491,7 +507,7 @@ impl Inbox {
         closed.decided_by = Some(decision.by.clone());
         closed.justification = decision.reason();
         closed.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
-        let event = Event::approval_decided(decision.actor(), id, closed.state.as_str())
+        let event = Event::approval_decided(decision.actor(), id, closed.state_word())
             .server(closed.server_id.as_deref().map(ServerId::from).as_ref())
             .tool(closed.tool.as_deref())
             .justification(closed.justification.as_deref());
@@ -523,6 +539,10 @@ impl Inbox {
                     return Ok(waiting.decision(GrantDecision::Deferred));
                 },
                 () = &mut late => return Ok(waiting.decision(GrantDecision::Deferred)),
+                () = self.waits_ended() => {
+                    let closed = waiting.decision(GrantDecision::Deferred);
+                    return Ok(closed.with("cause", &LeftOpen::Closed));
+                }
             }
         }
     }

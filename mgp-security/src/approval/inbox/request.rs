@@ -78,7 +78,8 @@ pub enum RequestState {
     Denied,
     /// Approved, and the approval was used.
     Used,
-    /// No answer is needed any more: an operator decided about the permissions themselves.
+    /// No answer is needed any more: an operator decided about the permissions themselves, or a person denied the call
+    /// on a form.
     Settled,
 }
 
@@ -131,13 +132,21 @@ impl ApprovalRequest {
         }
     }
 
+    /// Returns the state for people: a call that a person denied on a form is denied, although nothing is remembered.
+    pub(super) fn state_word(&self) -> &'static str {
+        match self.state {
+            RequestState::Settled if self.arguments.is_some() => RequestState::Denied.as_str(),
+            state => state.as_str(),
+        }
+    }
+
     /// Returns it as the kernel's methods list it, with or without the whole arguments of a call.
     #[must_use]
     pub fn to_listed(&self, whole: bool) -> KernelApproval {
         let mut listed = KernelApproval::new(
             self.id.as_str(),
             if self.arguments.is_some() { "call" } else { "permissions" },
-            self.state.as_str(),
+            self.state_word(),
             self.question.as_str(),
             self.subject.as_str(),
             self.asked_at.clone(),

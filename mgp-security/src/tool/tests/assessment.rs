@@ -66,6 +66,13 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
         (r"d\u0435lete", "id", additive, "dangerous - -"),
         ("get_update", "id", read_only, "safe - -"),
         ("update_note", "id", read_only, "dangerous - -"),
+        // To open data is to read it.
+        ("open_nodes", "names", read_only, "safe - -"),
+        ("openNodes", "names", "", "dangerous - -"),
+        ("open_issue", "title", read_only, "dangerous - -"),
+        ("open_nodes_and_delete", "names", read_only, "dangerous - -"),
+        ("open_file", "content", read_only, "dangerous filesystem.write -"),
+        ("open", "names", read_only, "dangerous - -"),
         // So do arguments.
         ("lookup", "sql", read_only, "dangerous - -"),
         ("lookup", "body", read_only, "dangerous - -"),

@@ -1,6 +1,8 @@
-//! Lower floor than bare-stdio: memchr framing, one parse, `message` passed through as raw JSON text (no unescape/re-escape).
-//! floor-stdio raw   : message passed through as raw JSON token, hand-written response head
-//! floor-stdio typed : message decoded to str and re-encoded (what a typed tool needs), single-pass parse
+//! `floor-stdio`: the echo tool over stdio with the least possible work, as a lower bound for the benchmarks. It finds
+//! lines with memchr, and parses each request once.
+//!
+//! - `floor-stdio raw` copies `message` as JSON text, without decoding it, and writes the reply by hand.
+//! - `floor-stdio typed` decodes `message` to a string and encodes it again, as a tool with typed arguments must.
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{

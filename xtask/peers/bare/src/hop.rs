@@ -1,6 +1,6 @@
-//! The physical limit for a hop over stdio: two pipes to the host, two to a child, and a thread for each direction
-//! that copies bytes without reading them.
-//! floor-hop COMMAND ARGS...
+//! `floor-hop COMMAND ARGS...`: copies bytes between its own standard streams and those of a child process, with one
+//! thread per direction and without parsing. `cargo xtask bench` uses it as the lower bound for a kernel between an MCP
+//! client and a server over stdio.
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
@@ -28,7 +28,7 @@ fn main() {
         .spawn()
         .expect("the child");
     let (down, up) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    // Plain descriptors: the standard streams of the library are buffered and locked.
+    // Plain file descriptors, because the standard streams of the Rust library are buffered and locked.
     let input = unsafe { std::fs::File::from_raw_fd(0) };
     let output = unsafe { std::fs::File::from_raw_fd(1) };
     std::thread::spawn(move || pass(input, down));

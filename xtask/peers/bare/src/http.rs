@@ -1,5 +1,6 @@
-//! The physical limit for HTTP: POST JSON-RPC echo, hyper http1 or axum, application/json replies.
-//! bare-http ADDR hyper|axum|axum-value [--rt current|multi]
+//! `bare-http ADDR hyper|axum|axum-value [--rt current|multi]`: the echo tool over HTTP, directly on hyper or axum,
+//! without an MCP framework. It replies to a POST with `application/json`. `cargo xtask bench` uses it as the lower
+//! bound.
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, Request, Response};

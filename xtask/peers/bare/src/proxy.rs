@@ -1,6 +1,6 @@
-//! The physical limit for an HTTP->HTTP gateway: hyper server + one kept-alive hyper client connection per downstream connection,
-//! parses id/method/name of each request (what policy needs), forwards the body untouched, returns the reply untouched.
-//! bare-proxy LISTEN UPSTREAM_HOSTPORT
+//! `bare-proxy LISTEN UPSTREAM_HOSTPORT`: an HTTP proxy that makes no decisions, as the lower bound for a gateway. It
+//! parses the id, method and tool name of each request, as access control must, and forwards bodies unchanged. Each
+//! client connection has one kept-alive connection to the upstream server.
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, Request, Response};

@@ -1,8 +1,9 @@
-//! The physical limit for stdio: newline-delimited JSON-RPC echo without any framework.
-//! bare-stdio sync        : std blocking read/write, typed serde, responses of one read batched in one write
-//! bare-stdio tokio       : tokio::io::{stdin,stdout} (blocking pool), typed serde, batched
-//! bare-stdio pipes       : tokio non-blocking pipes, typed serde, batched
-//! bare-stdio pipes-value : same, but parse/build with serde_json::Value and one write per response
+//! `bare-stdio MODE`: the echo tool over stdio without an MCP framework, as the lower bound for the benchmarks.
+//!
+//! - `sync`: blocking reads and writes; the replies to one read are sent in one write.
+//! - `tokio`: the same with `tokio::io::{stdin, stdout}`, which use a thread pool.
+//! - `pipes`: the same with non-blocking pipes of tokio.
+//! - `pipes-value`: as `pipes`, but with `serde_json::Value` and one write per reply.
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;

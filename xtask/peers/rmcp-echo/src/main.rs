@@ -1,6 +1,7 @@
-//! rmcp 3.8.0 echo peer.
-//! rmcp-echo stdio|pipes            [--tools N] [--rt current|multi]
-//! rmcp-echo http ADDR sse|json|stateless-sse [--tools N] [--rt ..]
+//! The echo tool written with rmcp 3.8.0, the official Rust SDK; benchmarks and interoperability checks start it.
+//!
+//! - `rmcp-echo stdio|pipes [--tools N] [--rt current|multi]`
+//! - `rmcp-echo http ADDR sse|json|stateless-sse [--tools N] [--rt current|multi]`
 use rmcp::{
     handler::server::{
         router::tool::{ToolRoute, ToolRouter},

@@ -8,8 +8,8 @@
 //!   | cargo run -q -p mgp-programs --bin access
 //! ```
 //!
-//! Unreadable input never widens access. An unreadable line is answered with deny; a grant that may be a deny counts as
-//! one for everything it could mean, and an unreadable allow is ignored.
+//! Unreadable input never widens access: an unreadable line is answered with deny. A grant that might be a deny counts
+//! as a deny for everything it could refer to, and an unreadable allow is ignored.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tower_layer::Layer;
 
-/// The answer to a line.
+/// The decision that is printed for an input line.
 #[derive(Serialize)]
 struct Answer {
     permission: String,
@@ -57,7 +57,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The question in a line.
+/// The contents of an input line: who asks for which tool, and the policies and grants that apply.
 struct Query {
     tenant: String,
     agent: String,
@@ -102,9 +102,9 @@ impl Query {
         Ok(query)
     }
 
-    /// Returns the entries of a grant; several if it could have several meanings.
+    /// Returns the access entries of a grant; an ambiguous grant yields an entry for each possible meaning.
     fn entries_of(&self, grant: &Value) -> Vec<Entry> {
-        // A value that is not an object could mean anything.
+        // A grant that is not an object is replaced by one with an invalid type, which denies everything.
         let anything = Map::from_iter([("entry_type".to_owned(), Value::Bool(true))]);
         let grant = grant.as_object().unwrap_or(&anything);
         let word = |names: &[&str]| word(grant, names);
@@ -145,7 +145,7 @@ impl Query {
             let allow = || make(tenant, who, server, tool, AccessPermission::Allow);
             return if fits { vec![allow()] } else { Vec::new() };
         }
-        // From here on the entry denies: an unknown part means everything.
+        // From here on the grant is a deny, so each part that is unknown or unreadable applies to everything.
         let tenant = tenant.unwrap_or(&self.tenant);
         let who = who.as_deref().unwrap_or("*");
         let server = server.ok().filter(|server| *server != "*").unwrap_or(&self.server);
@@ -161,7 +161,7 @@ impl Query {
         }
     }
 
-    /// Decides, and filters a list as the agent sees it.
+    /// Decides about the call, and whether a tool list for this agent would contain the tool.
     async fn answer(self) -> Result<Answer, RpcError> {
         let store = MemoryStore::new();
         let mut change = Change::new();
@@ -203,15 +203,15 @@ impl Query {
     }
 }
 
-/// Returns the first of these members that is present and not null.
+/// Returns the value of the first of these member names that is present and not null.
 fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| object.get(*name).filter(|value| !value.is_null()))
 }
 
-/// Returns the first of these members as a text.
+/// Returns the value of the first of these member names as a string.
 ///
 /// # Errors
-/// If it is not a text, or empty.
+/// If the value is not a string, or is empty.
 fn word<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Result<Option<&'a str>, ()> {
     match member(object, names) {
         None => Ok(None),
@@ -220,17 +220,17 @@ fn word<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Result<Option<&'a
     }
 }
 
-/// Converts a time of an entry; strings stay unchanged.
+/// Converts the time of an access entry to a timestamp; strings stay unchanged, so that the store sees them as given.
 fn timestamp(value: &Value) -> Option<Timestamp> {
     let time = time(value)?;
     Some(value.as_str().map_or_else(|| Timestamp::from(time), Timestamp::from))
 }
 
-/// Parses RFC 3339 text, or seconds or milliseconds since 1970.
+/// Parses a time: RFC 3339 text, or a number of seconds or milliseconds since 1970.
 fn time(value: &Value) -> Option<SystemTime> {
-    /// Seconds beyond this would be in the year 5138, milliseconds below it in 1973.
+    /// Larger numbers are milliseconds: as seconds this is the year 5138, and as milliseconds it is 1973.
     const MILLISECONDS_FROM: f64 = 1e11;
-    /// The year 10,000, which has no RFC 3339 text.
+    /// The beginning of the year 10,000 in seconds; RFC 3339 cannot express times from there on.
     const END: f64 = 253_402_300_800.0;
     let seconds = match value {
         Value::String(text) => return Timestamp::from(text.as_str()).to_system_time(),
@@ -256,7 +256,7 @@ fn groups(value: Option<&Value>) -> Result<Vec<String>, String> {
     names.iter().map(name).collect()
 }
 
-/// Parses the default policies, one for all or one for each server; an unknown one is `opt-in`.
+/// Parses the default policies: one for all servers, or one for each. An unknown policy counts as `opt-in`.
 fn policies(value: Option<&Value>) -> Result<Policies, String> {
     let policy = |value: &Value| {
         let value = value.get("default_policy").unwrap_or(value);

@@ -1,10 +1,11 @@
-//! An audit log in a directory, written from lines of JSON and verified (MGP §6).
+//! Writes an audit log to a directory from lines of JSON, or verifies one (MGP §6); `accept gov.audit` runs it.
 //!
-//! `auditlog write DIR` reads one event of §6.3 per line and prints `ack SEQ` after each is durable.
-//! `auditlog verify DIR` prints `ok N`, or `bad SEQ: why` for the first record that is not as it was written.
+//! - `auditlog write DIR` reads one event of §6.3 per line of standard input, and prints `ack SEQ` once it is durable.
+//! - `auditlog verify DIR` prints `ok N`, or `bad SEQ: why` for the first record that has been changed.
 //!
-//! The head of the log is saved in a database in the same directory. To detect an attacker who can change both, keep the
-//! database elsewhere.
+//! The head of the log, which identifies its last record, is saved in a database in the same directory. This detects
+//! changes to the log files only; an attacker who can change both remains undetected unless the database is stored
+//! elsewhere.
 
 use std::io::{self, BufRead as _, Write};
 use std::path::Path;
@@ -17,10 +18,10 @@ use mgp_types::service::AuditFuture;
 use mgp_types::store::{Store, StoreError};
 use tokio::sync::mpsc;
 
-/// The name of the log, used for its files and its head.
+/// The name of the log: a prefix of its files, and the key of its head in the database.
 const NAME: &str = "audit";
 
-/// The number of unacknowledged events at which reading pauses.
+/// The number of events that may wait for their acknowledgement before the program stops reading input.
 const WAITING: usize = 4096;
 
 #[tokio::main(flavor = "current_thread")]
@@ -42,14 +43,14 @@ async fn main() -> ExitCode {
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Writes an event for each line of standard input.
+/// Writes an event for each line of standard input, until it ends.
 async fn write(dir: &Path) -> Result<ExitCode, Failure> {
     let store = store::open(dir).await?;
     let kept = store.clone().map(|store| -> Arc<dyn Store> { Arc::new(store) });
     let log = AuditLog::open(LogConfig::new(dir).name(NAME), kept).await?;
     let (waiting, mut appended) = mpsc::channel(WAITING);
     let appending = log.clone();
-    // Reading blocks. Lines are recorded as soon as they are read, so that many are written together.
+    // A thread reads, because reading blocks. It appends each line at once, so that the log can write many in one go.
     let reader = std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
             match line.map_err(Failure::from).and_then(|line| append(&appending, &line)) {
@@ -89,7 +90,7 @@ fn append(log: &AuditLog, line: &str) -> Result<Option<AuditFuture<u64>>, Failur
     Ok(Some(log.append(&event)))
 }
 
-/// Verifies the whole log.
+/// Verifies the whole log against its saved head.
 async fn check(dir: &Path) -> Result<ExitCode, Failure> {
     let checked = match store::head(dir).await {
         Ok(Some(head)) => verify(dir, NAME, &head),
@@ -110,7 +111,7 @@ async fn check(dir: &Path) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-/// The head in a database in the directory of the log.
+/// The database with the head of the log, in the directory of the log.
 mod store {
     use std::fs;
     use std::io;
@@ -121,8 +122,9 @@ mod store {
 
     const DATABASE: &str = "store.db";
 
-    /// Half of a database is free space. Its checksum is written when the database is closed, so that damage there is
-    /// detected too. A killed process leaves no checksum, and then only the head counts.
+    /// The name of the file with a checksum of the database. The file is written when the database is closed. It
+    /// detects damage in the database's free space, which is about half of the database. A process that was killed
+    /// leaves no checksum; then only the head is checked.
     const SUM: &str = "store.sum";
 
     pub(super) async fn open(dir: &Path) -> Result<Option<Db>, super::Failure> {
@@ -181,6 +183,6 @@ mod store {
 }
 
 fn complain(error: &Failure) {
-    // Standard error may be closed.
+    // Ignores errors, because standard error may be closed.
     let _ = writeln!(io::stderr(), "error {error}");
 }

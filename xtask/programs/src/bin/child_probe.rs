@@ -1,8 +1,9 @@
-//! Measures what a misbehaving child costs its parent; prints one line of JSON.
+//! Measures how much memory a misbehaving child process costs its parent; prints one line of JSON.
 //!
-//! `child_probe stderr_flood [BYTES]`: the child floods stderr (100 MiB) and is pinged meanwhile.
-//! `child_probe reply_twice`: the child answers each request twice.
-//! The wire corpus check runs it for its rows about MGP §11.
+//! - `child_probe stderr_flood [BYTES]`: the child writes many bytes to stderr (100 MiB), while the parent pings it.
+//! - `child_probe reply_twice`: the child sends two replies to each request.
+//!
+//! The wire corpus (`cargo xtask corpus`) runs it for its rows about MGP §11.
 
 #![expect(clippy::print_stdout, reason = "the result is a line on stdout")]
 
@@ -17,7 +18,7 @@ use mgp_types::service::{Call, Router, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::time::timeout;
 
-/// Maximum growth of our memory, whatever the child writes.
+/// The maximum growth of this process's memory, however much the child writes.
 const MAX_GROWTH: u64 = 32 << 20;
 
 #[tokio::main(flavor = "current_thread")]
@@ -46,10 +47,11 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Number of requests that are answered twice.
+/// The number of requests to which the child replies twice.
 const REQUESTS: usize = 1_000;
 
-/// Returns the growth of our memory; fails unless each first answer is received and each second one ignored.
+/// Lets a child reply twice to each request; returns the growth of this process's memory. Fails unless each first reply
+/// is received and each second reply is ignored.
 async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     let zoo = std::env::current_exe()?.with_file_name("child_zoo");
     let mut child = ChildCommand::new(zoo).arg("reply-twice").spawn()?;
@@ -62,7 +64,7 @@ async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     for _ in 0..REQUESTS {
         let reply = peer.send(Call::ask::<Ping>(&EmptyParams::new(), cx.clone())?).await?;
         let of = reply.get::<serde_json::Value>()?["of"].as_i64().ok_or("a strange answer")?;
-        // A second answer that reached a later request would show its id twice.
+        // If the second reply to a request reached a later request, the same id would appear twice.
         if !seen.insert(of) {
             return Err(format!("request {of} was answered twice").into());
         }
@@ -79,7 +81,7 @@ async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     Ok(memory("VmHWM:")?.saturating_sub(before))
 }
 
-/// Returns the growth of our memory.
+/// Lets a child flood stderr while it is pinged; returns the growth of this process's memory.
 async fn stderr_flood(bytes: u64) -> Result<u64, Box<dyn Error>> {
     let zoo = std::env::current_exe()?.with_file_name("child_zoo");
     let before = memory("VmRSS:")?;
@@ -116,7 +118,7 @@ async fn next(lines: &mut Lines<BufReader<ChildReader>>) -> Result<String, Box<d
     Ok(lines.next_line().await?.ok_or("the child closed its stdout")?)
 }
 
-/// Returns a figure about our memory in bytes; 0 if `/proc` does not have it.
+/// Returns a memory figure of this process in bytes, e.g. `VmRSS:`; 0 on systems without `/proc`.
 fn memory(name: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

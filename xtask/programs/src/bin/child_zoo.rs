@@ -1,7 +1,7 @@
-//! Misbehaving children, and parents of them, for the tests of child processes.
+//! Misbehaving child processes, and parents that leave children behind, for the tests of child processes.
 //!
-//! `child_zoo MODE [ARGUMENT]`: see [`main`]. The modes are servers that crash, hang, flood, fork or
-//! stop reading (MGP §11).
+//! `child_zoo MODE [ARGUMENT]`: [`main`] lists the modes. They act as servers that crash, hang, flood, fork or stop
+//! reading (MGP §11).
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a child talks on its descriptors")]
 
@@ -14,10 +14,10 @@ use std::time::Duration;
 use mgp_transport::ChildCommand;
 use tokio::io::AsyncReadExt;
 
-/// Answer to every line while stderr is flooded.
+/// The reply to every line while stderr is flooded.
 const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
-/// Maximum lifetime, in case a test fails.
+/// The maximum lifetime of a process that never exits by itself, in case a test does not kill it.
 const LIFETIME: Duration = Duration::from_mins(1);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -28,24 +28,24 @@ fn main() -> Result<(), Box<dyn Error>> {
         "echo" => echo(),
         // Ignores the end of stdin and SIGTERM.
         "hang" => hang(),
-        // Writes so many bytes to stderr, answers pings meanwhile, then prints "done".
+        // Writes the given number of bytes to stderr and answers pings meanwhile; then prints "done".
         "flood-stderr" => flood(argument.ok_or("how many bytes?")?.parse()?),
-        // Answers each request twice.
+        // Sends two replies to each request.
         "reply-twice" => reply_twice(),
         // Never reads stdin.
         "never-read" => {
             sleep();
             Ok(())
         }
-        // Starts a `sleep` in its own group, prints its process id, then echoes.
+        // Starts a `sleep` in this program's process group, prints its process id, then echoes.
         "fork" => fork(),
-        // Exits with a code.
+        // Exits with the given code.
         "exit" => std::process::exit(argument.ok_or("which code?")?.parse()?),
         // Prints its environment and descriptors.
         "env" => inherited(),
-        // Starts `hang` as its child, prints its process id, waits to be killed.
+        // Starts `hang` as a child, prints the child's process id, and waits until a test kills this process.
         "parent" => parent(),
-        // Starts and drops so many children, prints what is left.
+        // Starts and drops the given number of children, then prints how many children and descriptors remain.
         "storm" => storm(argument.ok_or("how many children?")?.parse()?),
         _ => Err("unknown mode".into()),
     }
@@ -59,10 +59,10 @@ fn echo() -> Result<(), Box<dyn Error>> {
 fn reply_twice() -> Result<(), Box<dyn Error>> {
     for line in io::stdin().lock().lines() {
         let request: serde_json::Value = serde_json::from_str(&line?)?;
-        // A notification has no id and no answer.
+        // A notification has no id and gets no reply.
         if let Some(id) = request.get("id") {
             let answer = serde_json::json!({ "jsonrpc": "2.0", "id": id, "result": { "of": id } });
-            // The parent may leave between the last answer and its second copy.
+            // The parent may exit after the first reply and before the second.
             let _ = writeln!(io::stdout(), "{answer}\n{answer}");
         }
     }
@@ -135,7 +135,7 @@ fn inherited() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Lists our descriptors, without the one that lists them.
+/// Lists the open file descriptors of this process, without the one used to read `/proc`.
 fn descriptors() -> io::Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -153,7 +153,8 @@ fn descriptors() -> io::Result<Vec<u32>> {
 async fn parent() -> Result<(), Box<dyn Error>> {
     let mut child = ChildCommand::new(std::env::current_exe()?).arg("hang").spawn()?;
     let (mut reader, _writer) = child.take_io().ok_or("the pipes are taken")?;
-    // Until it is ready, a closed pipe would end it instead of our death.
+    // Waits until the child ignores the end of its input; before that, the closed pipe would end the child, and the
+    // test would not show that the death of its parent does.
     reader.read_exact(&mut [0; 6]).await?;
     println!("{}", child.pid());
     std::future::pending().await
@@ -165,7 +166,7 @@ fn storm(children: usize) -> Result<(), Box<dyn Error>> {
     for round in 0..=children {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let child = runtime.block_on(async { zoo.spawn() })?;
-        // The runtime is dropped before every second child.
+        // Covers both orders: in even rounds the runtime is dropped before the child.
         if round % 2 == 0 {
             drop(runtime);
             drop(child);
@@ -184,7 +185,7 @@ fn storm(children: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Waits, for a limited time, until we have no children.
+/// Waits up to five seconds until this process has no children.
 fn wait_for_children() {
     for _ in 0..250 {
         if our_children().is_ok_and(|children| children == 0) {
@@ -194,7 +195,7 @@ fn wait_for_children() {
     }
 }
 
-/// Counts our children, zombies included.
+/// Counts the children of this process, including zombies.
 fn our_children() -> io::Result<usize> {
     let us = std::process::id().to_string();
     let mut children = 0;

@@ -1,6 +1,7 @@
-//! Times decisions among ten thousand entries (MGP §3–§5): one line per kind, with nanoseconds at its end.
+//! Times governance decisions among ten thousand access entries (MGP §3–§5). It prints a line for each kind of decision
+//! that ends with the nanoseconds; `accept gov.cost` reads these lines.
 //!
-//! `decisions [N]` makes N decisions of a kind in each run (20,000). Build it with `--release`.
+//! `decisions [N]` makes N decisions of each kind per run (20,000 by default). Build it with `--release`.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -21,16 +22,16 @@ use tokio::time::Instant;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The world: access entries, servers, and tools of each server.
+/// The size of the test data: access entries, servers, and tools of each server.
 const ENTRIES: usize = 10_000;
 const SERVERS: usize = 100;
 const TOOLS: usize = 100;
 
-/// The permissions of each server.
+/// The permissions that are granted to each server.
 const PERMISSIONS: [Permission; 3] =
     [Permission::FilesystemRead, Permission::NetworkOutbound, Permission::MemoryRead];
 
-/// The number of runs, of which the median counts.
+/// The number of runs; the median run is printed.
 const RUNS: usize = 15;
 
 #[tokio::main(flavor = "current_thread")]
@@ -42,13 +43,13 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Times each kind of decision, a number of times in each run.
+/// Times each kind of decision, with the given number of decisions per run.
 async fn figures(decisions: usize) -> Result<Vec<(&'static str, f64)>, Failure> {
     let world = World::new().await?;
     let at = SystemTime::now();
     let mut figures = Vec::new();
     let mut time = |kind, expected: bool, decide: &dyn Fn(usize) -> bool| {
-        // A wrong decision must not be timed.
+        // Checks the decision first: a time for a wrong decision would be useless.
         if (0..SERVERS).any(|number| decide(number) != expected) {
             return Err(format!("decided wrongly: {kind}"));
         }
@@ -104,7 +105,7 @@ fn name(of: &str, number: usize) -> ServerId {
     format!("{of}.{number}").into()
 }
 
-/// Returns the time per decision in the median run.
+/// Returns the nanoseconds per decision in the median run.
 fn nanoseconds(decisions: usize, decide: &dyn Fn(usize) -> bool) -> f64 {
     let mut runs: Vec<f64> = (0..RUNS)
         .map(|_| {
@@ -146,7 +147,7 @@ impl World {
     }
 }
 
-/// Returns one tool definition per number; each needs a permission.
+/// Returns the tool definitions of a server; each tool requires a permission to read files.
 fn tools() -> Result<Vec<Tool>, serde_json::Error> {
     let tool = |number| {
         serde_json::from_value(json!({
@@ -158,7 +159,7 @@ fn tools() -> Result<Vec<Tool>, serde_json::Error> {
     (0..TOOLS).map(tool).collect()
 }
 
-/// Creates entries of groups for every server, and of agents for the rest.
+/// Creates `ENTRIES` access entries: two groups get a tool of every server, and single agents get the rest.
 async fn access(policies: Policies) -> Result<Access, Failure> {
     let entry = |who: String, server: usize, tool: Option<usize>, permission| {
         let kind = tool.map_or(EntryType::ServerGrant, |_| EntryType::ToolGrant);

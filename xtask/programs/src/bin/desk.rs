@@ -1,7 +1,7 @@
 //! Two small servers for tests: `desk terminal` reads and writes files, `desk data` calculates.
 //!
-//! They serve the flows of MGP §16.5 and §16.6: a tool is found by the user's request, and another one is requested
-//! when a step of a task needs it.
+//! Tests play the flows of MGP §16.5 and §16.6 with them: an agent finds a tool by the user's request, and requests
+//! another tool when a later step of the task needs it.
 
 use std::fs;
 

@@ -1,8 +1,8 @@
-//! Prints the requirements of a tool call, for definitions and policies in lines of JSON (MGP §3, §4).
+//! Prints what a tool call requires (risk, validators, confirmation, permissions) for each line of JSON on standard
+//! input (MGP §3, §4).
 //!
-//! A line is `{tool, annotations, security, trust, config, grants}`; its answer is
-//! `{effective_risk, validators, confirm, missing_permissions}`.
-//! An unreadable line is answered with the strictest requirements, and the reason.
+//! A line is `{tool, annotations, security, trust, config, grants}`; its answer is `{effective_risk, validators,
+//! confirm, missing_permissions}`. An unreadable line is answered with the strictest requirements and an `error`.
 //!
 //! ```sh
 //! echo '{"tool":"rm","security":{"risk_level":"safe"},"trust":"sandboxed"}' | cargo run -q -p mgp-programs --bin policy
@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The tenant of the entries, and below the server; every line is about one of each.
+/// The tenant (and, below, the server) of all entries; each line is about one tenant and one server.
 const TENANT: &str = "local";
 const SERVER: &str = "server";
 
@@ -41,16 +41,16 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The requirements of a call.
+/// The answer to a line: what a call of the tool requires.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Answer {
-    /// The effective risk.
+    /// The risk level after the operator's settings and the trust level are applied.
     pub(crate) effective_risk: RiskLevel,
-    /// The validators its arguments must pass.
+    /// The validators that the arguments of the call must pass.
     pub(crate) validators: Vec<Validator>,
-    /// `true` if a person must confirm it before it runs.
+    /// Set if a person must confirm the call before it runs.
     pub(crate) confirm: bool,
-    /// The permissions it needs and does not have.
+    /// The permissions that the call needs and the server does not have.
     pub(crate) missing_permissions: Vec<Permission>,
     /// The reason why the line could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ impl Answer {
     }
 }
 
-/// Answers one line.
+/// Returns the answer to a line; the strictest one if it is unreadable.
 pub(crate) fn answer(line: &str) -> Answer {
     decide(line).unwrap_or_else(Answer::unreadable)
 }
@@ -104,7 +104,7 @@ struct Config {
     permission_policy: Option<ApprovalPolicy>,
 }
 
-/// Returns the value for a tool: one value for every tool, or values by tool name.
+/// Returns a setting for a tool, from a value that applies to every tool or from values by tool name.
 fn word<'a>(words: Option<&'a Value>, tool: &str) -> Result<Option<&'a str>, String> {
     let words = match words {
         Some(Value::Object(by_tool)) => by_tool.get(tool),
@@ -118,7 +118,7 @@ fn word<'a>(words: Option<&'a Value>, tool: &str) -> Result<Option<&'a str>, Str
     }
 }
 
-/// An entry of an operator, about a permission or about access to a tool.
+/// A decision of the operator about a permission, or about access to a tool.
 #[derive(Deserialize)]
 struct Grant {
     permission: String,
@@ -155,7 +155,8 @@ fn decide(line: &str) -> Result<Answer, String> {
     })
 }
 
-/// Stores the grants; returns the operator's entry that names the tool, and the permissions that a call lacks.
+/// Stores the grants; returns the operator's entry that names the tool, if any, and the permissions that the call
+/// lacks.
 async fn kept(
     policy: &ServerPolicy,
     grants: &[Grant],
@@ -165,7 +166,7 @@ async fn kept(
 ) -> Result<(Option<NamedTool>, Vec<Permission>), RpcError> {
     let store = MemoryStore::new();
     let mut change = Change::new();
-    // The last of several decisions about one permission counts, and a denial precedes any approval.
+    // Stores denials last: of several decisions about one permission the last one counts, and a denial must win.
     let (denied, others): (Vec<_>, Vec<_>) =
         grants.iter().partition(|grant| grant.decision.as_deref() == Some("denied"));
     for (number, grant) in others.into_iter().chain(denied).enumerate() {
@@ -201,7 +202,7 @@ async fn kept(
 }
 
 impl Line {
-    /// Returns the definition; malformed declarations of the server count as absent.
+    /// Returns the tool definition of the line; malformed declarations of the server count as absent.
     fn definition(&self) -> Result<Tool, String> {
         let mut members = match &self.tool {
             Value::String(name) => Map::from_iter([("name".to_owned(), json!(name))]),
@@ -232,7 +233,7 @@ impl Line {
         Ok(tool)
     }
 
-    /// Returns the operator's policy for the server.
+    /// Returns the operator's policy for the server, from `trust` and `config`.
     fn policy(&self, tool: &str) -> Result<ServerPolicy, String> {
         let none = Config::default();
         let config = self.config.as_ref().unwrap_or(&none);
@@ -262,7 +263,7 @@ impl Line {
     }
 }
 
-/// Parses all grants in their various forms.
+/// Parses the grants: a list of permission names or entries, one entry, or an object of decisions by permission.
 fn grants(value: &Value) -> Result<Vec<Grant>, String> {
     let entries: Vec<Value> = match value {
         Value::Null => Vec::new(),
@@ -291,7 +292,7 @@ fn grants(value: &Value) -> Result<Vec<Grant>, String> {
 }
 
 impl Grant {
-    /// Returns the access entry, for everyone.
+    /// Returns the grant as an access entry that applies to every agent.
     fn entry(&self) -> Result<Payload, RpcError> {
         let allows = self.permission == "allow";
         let entry = json!({
@@ -309,7 +310,7 @@ impl Grant {
         Payload::of(&entry)
     }
 
-    /// Returns the records of the permissions; undecided ones have none.
+    /// Returns the permission records of the grant; an undecided grant has none.
     fn approvals(&self, now: SystemTime) -> Vec<Value> {
         let decision = self.decision.as_deref();
         let Some(decision) = decision.filter(|word| matches!(*word, "approved" | "denied")) else {
@@ -338,7 +339,8 @@ impl Grant {
     }
 }
 
-/// Converts a value through its text, because some types store text.
+/// Converts a JSON value via its text, because some types keep their JSON text (`RawValue`) and cannot be built from a
+/// `Value`.
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_json::from_str(&value.to_string()).map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
 //! An MCP server over the older HTTP+SSE transport (2024-11-05), on 127.0.0.1, for the tests of its client.
 //!
-//! It prints its address. `GET /sse` opens a connection, `POST /messages?session=N` sends to it; anything else is refused
-//! as such servers do: POST of `/sse` with 405.
+//! The program prints its address. `GET /sse` opens a connection, and `POST /messages?session=N` sends a message to it.
+//! Other requests are refused as servers of that revision do, e.g. POST of `/sse` with 405.
 
 #![expect(clippy::print_stdout, reason = "the address is its output")]
 
@@ -22,7 +22,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, WriteHalf};
 
 type Writer = Arc<tokio::sync::Mutex<WriteHalf<tokio::io::DuplexStream>>>;
 
-/// The connections, by their numbers.
+/// The open connections by session number; each entry writes to the server's side of the connection.
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<HashMap<u64, Writer>>>);
 
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(axum::serve(listener, router).await?)
 }
 
-/// Opens a connection: its first event is the address for messages.
+/// Serves `GET /sse`: opens a connection, whose first event is the address for messages.
 async fn open(State(connections): State<Connections>) -> Response {
     let (ours, theirs) = duplex();
     let echo =
@@ -85,7 +85,7 @@ async fn receive(
     }
 }
 
-/// Ends all connections, as a restart of the server does.
+/// Serves `/end`: closes all connections, as a restart of the server would.
 async fn end(State(connections): State<Connections>) -> &'static str {
     let all: Vec<_> = connections.0.lock().drain().map(|(_, writer)| writer).collect();
     for writer in all {

@@ -1,8 +1,8 @@
 //! Copies stdin to stdout in upper case, for the tests of the stdio channel.
 //!
-//! The wire is MGP §2's stdio transport, without the JSON. It reports the descriptors on stderr, prints
-//! one stray line that must not reach the wire, and ends with its input, or on the line `quit`
-//! without dropping its reader.
+//! It uses the stdio transport of MGP §2, without JSON. It prints the kinds of its descriptors to stderr, and one stray
+//! line with `println!` that must not reach the transport. It exits at the end of its input, or on the line `quit`
+//! while it still holds its reader.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "stray prints are what is tested")]
 

@@ -1,6 +1,7 @@
-//! Counts the tokens of a catalogue exactly and by the upper estimate, and prints the memory this takes (MGP §16.8).
+//! Counts the tokens of a catalogue exactly and with the estimator, whose result is an upper bound, and prints the
+//! memory this takes (MGP §16.8).
 //!
-//! `cargo run --release -p mgp-programs --bin token_counts -- tools.jsonl…`, one definition per line.
+//! `cargo run --release -p mgp-programs --bin token_counts -- tools.jsonl…`; the files contain one definition per line.
 #![expect(clippy::print_stdout, reason = "a program that prints measurements")]
 
 use std::error::Error;
@@ -41,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// Returns the resident kilobytes of this process.
+/// Returns the resident memory of this process in kB.
 fn resident() -> Result<u64, Box<dyn Error + Send + Sync>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;

@@ -1,4 +1,4 @@
-//! A body of a gigabyte: refused early, and never stored.
+//! The fault "a request body of 1 GiB": the server must refuse it early and must not store it.
 
 use super::{head, mebibytes};
 use crate::{
@@ -13,20 +13,21 @@ use std::{
 
 const BODY: u64 = 1 << 30;
 const CHUNK: usize = 1 << 16;
-/// The maximum number of bytes sent before the refusal is read: the server's bound and the socket buffers.
+/// The maximum number of bytes that the client may send until it reads the refusal: the server's limit and the socket
+/// buffers.
 const MAX_SENT: u64 = 64 << 20;
-/// The maximum growth of the server.
+/// The maximum growth of the server's peak memory.
 const MAX_GROWTH: u64 = 48 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The framing of the body.
+/// The framing of the body: with its length in the head, or in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     Length,
     Chunks,
 }
 
-/// Sends the body.
+/// Sends the body until the server refuses it, and checks the status, the bytes sent and the server's memory.
 pub(super) fn gigabyte(served: &Served, framing: Framing) -> Outcome<String> {
     let before = memory(served.process(), "VmHWM").context("the server's memory")?;
     let framed = match framing {
@@ -53,7 +54,8 @@ pub(super) fn gigabyte(served: &Served, framing: Framing) -> Outcome<String> {
     let growth = after.saturating_sub(before);
     let seen =
         format!("{} after {}, grew by {}", status.value(), mebibytes(sent), mebibytes(growth));
-    // A close may overtake the refusal while bytes are still on their way.
+    // A closed connection counts as refused, because the close may arrive before the 413 while bytes are still in
+    // flight.
     let refused = matches!(status, Status::Of(413) | Status::Closed);
     if refused && sent <= MAX_SENT && growth <= MAX_GROWTH {
         Ok(seen)

@@ -1,4 +1,4 @@
-//! `mcp.faults`: hostile and careless clients against a server process of their own.
+//! The acceptance check `mcp.faults`: hostile and careless HTTP clients, each against its own server process.
 
 mod body;
 mod sessions;
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::ffi::OsString;
 
-/// One fault: its name, and a function that causes it and returns an observation.
+/// One fault: its name, and a function that causes it and returns what was observed, or fails.
 type Fault = (&'static str, fn(&Served) -> Outcome<String>);
 
 const FAULTS: &[Fault] = &[
@@ -23,7 +23,7 @@ const FAULTS: &[Fault] = &[
     ("10,000 idle sessions", sessions::idle),
 ];
 
-/// Runs each against a server of its own, and prints a line for each.
+/// Runs each fault against a new server, prints a line for each, and checks that the server still replies afterwards.
 pub(super) fn all() -> Outcome<Verdict> {
     let mut words: Vec<OsString> = vec![echo()?.into()];
     words.extend(["--http", "127.0.0.1:PORT"].map(OsString::from));
@@ -52,12 +52,12 @@ pub(super) fn all() -> Outcome<Verdict> {
     })
 }
 
-/// Formats a number of bytes.
+/// Formats a number of bytes in MiB.
 fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-/// Returns the head of a request to the server on this port; `more` are complete lines.
+/// Returns the HTTP head of a request to the server on this port; `more` are further header lines with their ends.
 fn head(port: u16, method: &str, more: &str) -> String {
     format!(
         "{method} /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\

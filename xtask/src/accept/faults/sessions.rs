@@ -1,4 +1,4 @@
-//! Ten thousand idle sessions: little memory each, released when they end.
+//! The fault "10,000 idle sessions": each may need little memory, which the server must release when they end.
 
 use super::{head, mebibytes};
 use crate::{
@@ -9,15 +9,15 @@ use crate::{
 use std::{collections::HashSet, time::Duration};
 
 const SESSIONS: usize = 10_000;
-/// The maximum memory of a session: a hundred thousand fit into a gibibyte.
+/// The maximum memory of a session in bytes, so that a hundred thousand sessions fit into 1 GiB.
 const MAX_BYTES: u64 = (1 << 30) / 100_000;
-/// The time limit of each step.
+/// The time limit of each step, e.g. of opening all sessions.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Opens the sessions, ends them, and opens as many again.
+/// Opens the sessions, ends them, and opens as many again; checks the server's memory after each step.
 pub(super) fn idle(served: &Served) -> Outcome<String> {
     let resident = || memory(served.process(), "VmRSS").context("the server's memory");
-    // The first session allocates what all share.
+    // Opens one session before memory is measured, because the first one allocates what all sessions share.
     let warm = open(served, 1)?;
     let start = resident()?;
     let first = open(served, SESSIONS)?;
@@ -87,7 +87,7 @@ fn request(served: &Served, method: &str, more: &str, body: &str) -> Vec<u8> {
     (head(served.port(), method, &length) + body).into_bytes()
 }
 
-/// Returns whether all replies have this status; one without a body may be a 202 or 204.
+/// Returns whether all replies have this status; for 200, the statuses 202 and 204 (without a body) count too.
 fn answers(all: &[Answer], status: u16) -> bool {
     let right = |got: u16| got == status || (status == 200 && matches!(got, 202 | 204));
     all.iter().all(|answer| matches!(answer.status, Status::Of(got) if right(got)))

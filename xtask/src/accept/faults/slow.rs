@@ -1,4 +1,5 @@
-//! Slowloris: many connections that send a request very slowly are closed in time, and others are served meanwhile.
+//! The fault "slowloris": many connections send a request very slowly. The server must close them in time, and must
+//! serve other clients meanwhile.
 
 use super::head;
 use crate::{
@@ -16,21 +17,21 @@ use std::{
 
 /// The number of slow connections.
 const CONNECTIONS: usize = 300;
-/// The interval between two bytes of a connection.
+/// The interval between two bytes on a connection.
 const BYTE_INTERVAL: Duration = Duration::from_millis(500);
-/// The time after which the last must be closed.
+/// The time within which the server must close all slow connections.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(45);
-/// The maximum time of another client's request meanwhile.
+/// The maximum time of a request by another client while the slow connections are open.
 const MAX_REQUEST_TIME: Duration = Duration::from_secs(1);
 
-/// The part of the request that is sent slowly.
+/// The part of the request that is sent slowly; the part before it is sent at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Head,
     Body,
 }
 
-/// Opens the connections and sends bytes until all are closed.
+/// Opens the slow connections, and sends one byte at a time on each until the server has closed all of them.
 pub(super) fn drip(served: &Served, part: Part) -> Outcome<String> {
     let port = served.port();
     let length = "Content-Length: 100000\r\n";
@@ -68,7 +69,7 @@ pub(super) fn drip(served: &Served, part: Part) -> Outcome<String> {
     if open.is_empty() && slowest <= MAX_REQUEST_TIME { Ok(seen) } else { Err(Failure::new(seen)) }
 }
 
-/// Sends a byte; returns false once the server has replied or closed.
+/// Sends a byte; returns false once the server has replied or closed the connection.
 fn send_byte(stream: &mut TcpStream, byte: u8) -> bool {
     let waits = |error: &std::io::Error| error.kind() == ErrorKind::WouldBlock;
     let mut answer = [0; 1];

@@ -1,4 +1,5 @@
-//! `gov.audit`, kills: acknowledged events survive a SIGKILL at any moment.
+//! The part of `gov.audit` that kills the writer of an audit log: acknowledged events must survive a SIGKILL at any
+//! moment.
 
 use super::writer::{Folder, Writer, ack, event, reopening, segments, verify};
 use crate::{
@@ -13,10 +14,10 @@ const KILLS: usize = 1000;
 /// The maximum time to open a log after a kill.
 const MAX_OPEN_TIME: Duration = Duration::from_millis(100);
 
-/// The number of kills of one log: recovery must not depend on a young log.
+/// The number of kills per log; several, because recovery must also work on a log that was recovered before.
 const KILLS_PER_LOG: usize = 100;
 
-/// Kills writers of the log.
+/// Kills writers of audit logs, then checks that each log is valid and contains every acknowledged event.
 pub(super) fn all(program: &Path) -> Outcome<Verdict> {
     let begin = now();
     let (mut acked, mut lost, mut unsound, mut slowest) = (0, 0, 0, Duration::ZERO);
@@ -44,11 +45,11 @@ pub(super) fn all(program: &Path) -> Outcome<Verdict> {
     })
 }
 
-/// Writes as fast as events are acknowledged, and kills the writer after a while; returns the acknowledged numbers.
+/// Lets a writer run for a while and kills it; returns the numbers of the events that it acknowledged.
 fn one(program: &Path, log: &Path, kill: usize) -> Outcome<Vec<u64>> {
     let (mut child, mut input, mut output) = Writer::start(program, log)?.parts();
     let writing = thread::spawn(move || {
-        // The loop ends with the pipe.
+        // The loop ends when the writer is killed, because its pipe closes.
         for number in 0.. {
             if input.write_all(event(&format!("{kill}-{number}")).as_bytes()).is_err() {
                 return;
@@ -71,7 +72,7 @@ fn one(program: &Path, log: &Path, kill: usize) -> Outcome<Vec<u64>> {
     reading.join().map_err(gone)
 }
 
-/// Returns the numbers of all records in the log.
+/// Returns the sequence numbers of all records in the log.
 fn numbers(log: &Path) -> Outcome<BTreeSet<u64>> {
     let mut found = BTreeSet::new();
     for file in segments(log)? {

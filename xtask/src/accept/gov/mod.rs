@@ -1,4 +1,4 @@
-//! The checks of governance that are programs: the audit log, the cost of a call, tool definitions.
+//! The acceptance checks of governance that are not plain tests: audit log, cost of a call, tool definitions.
 
 mod kills;
 mod review;
@@ -17,19 +17,19 @@ use std::path::Path;
 pub(super) use review::review;
 pub(super) use tooldef::tooldef;
 
-/// The maximum number of instructions of a governed echo.
+/// The maximum number of instructions of an echo call with all governance layers.
 const MAX_GOVERNED: f64 = 20_000.0;
 
-/// The maximum time of a decision, in nanoseconds.
+/// The maximum time of one decision, in nanoseconds.
 const MAX_DECISION_NS: f64 = 1_000.0;
 
-/// Tampers with a log, then kills its writer.
+/// Runs `gov.audit`: tampers with an audit log, then kills its writers.
 pub(super) fn audit() -> Outcome<Verdict> {
     let program = release_program("auditlog")?;
     Ok(tamper::all(&program)?.and(kills::all(&program)?))
 }
 
-/// Counts the instructions of a governed call, and times a decision.
+/// Runs `gov.cost`: counts the instructions of a governed call, and times decisions.
 pub(super) fn cost(rigour: Rigour) -> Outcome<Verdict> {
     let governed = bench::instructions_of(Path::new(&echo()?), &["--governed"], rigour)?;
     let decision = decision()?;
@@ -44,7 +44,7 @@ pub(super) fn cost(rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Judges the slowest kind of decision, as the program that times them prints it.
+/// Checks the slowest kind of decision in the output of the program `decisions`.
 fn decision() -> Outcome<Verdict> {
     let text = Program::new(release_program("decisions")?).output()?;
     print!("{text}");

@@ -1,4 +1,4 @@
-//! `gov.audit`, tampering: every change of a log is found.
+//! The part of `gov.audit` that tampers with an audit log: the verifier must detect every change.
 
 use super::writer::{Folder, Writer, segments, verify};
 use crate::{
@@ -14,24 +14,24 @@ use std::{
     thread,
 };
 
-/// The number of events of the log whose every byte is flipped.
+/// The number of events in the small log; every byte of it is flipped once.
 const SMALL: usize = 200;
 
-/// The number of events of the log that is changed at random.
+/// The number of events in the large log, which gets random changes.
 const LARGE: usize = 10_000;
 
-/// The number of random changes.
+/// The number of random changes to the large log, each made to the original.
 const CHANGES: usize = 10_000;
 
-/// The number of verifiers that run at a time, each on its own copy.
+/// The number of verifiers that run in parallel, each on its own copy of the log.
 const AT_A_TIME: usize = 2;
 
-/// The results of the verifiers.
+/// The counts of changes made and of changes detected by the verifiers.
 #[derive(Debug, Default)]
 struct Tally {
     made: usize,
     found: usize,
-    /// The number of verdicts that named the changed record.
+    /// The number of changes for which the verifier named the changed record.
     exact: usize,
     missed: Vec<String>,
 }
@@ -115,7 +115,7 @@ fn work(
             Ok(()) => found.missed.push(format!("{change:?}")),
             Err(named) => {
                 found.found += 1;
-                // The end of a record is the beginning of the next one.
+                // The verifier may also name the next record, because the end of a record is where the next one begins.
                 let near = |seq: u64| touched.is_some_and(|line| seq == line || seq == line + 1);
                 found.exact += usize::from(named.is_some_and(near));
             }
@@ -125,7 +125,7 @@ fn work(
 
 fn copy_folder(from: &Path, to: &Path) -> Outcome {
     fs::create_dir_all(to)?;
-    // A log refuses a folder that other users may read; the copy gets the same mode.
+    // Copies the mode of the folder too, because a log refuses a folder that other users may read.
     fs::set_permissions(to, fs::metadata(from)?.permissions())?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -140,11 +140,11 @@ fn copy_folder(from: &Path, to: &Path) -> Outcome {
 struct Log {
     files: Vec<PathBuf>,
     parts: Vec<Vec<u8>>,
-    /// The byte ranges of the lines, over all files.
+    /// The byte ranges of the lines, counted over all files together.
     lines: Vec<Range<usize>>,
 }
 
-/// A change; positions count over all files.
+/// A change to a log; byte positions and line numbers count over all files together.
 #[derive(Debug, Clone)]
 enum Change {
     Flip(usize),
@@ -163,7 +163,8 @@ impl Change {
                 let one = dice.below(lines);
                 Self::Swap(one, (one + 1 + dice.below(lines - 1)) % lines)
             }
-            // Half of the cuts are at the end of a line, where no line is torn.
+            // Half of the cuts are at the end of a line: then no line is damaged, and only the saved head shows the
+            // loss.
             _ if dice.below(2) == 0 => Self::Truncate(log.lines[dice.below(lines)].start),
             _ => Self::Truncate(dice.below(log.len())),
         }
@@ -190,7 +191,7 @@ impl Log {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    /// Returns the files after a change, and the number of the first record it touched.
+    /// Returns the contents of the files after a change, and the number of the first record that the change touched.
     fn with(&self, change: &Change) -> (Vec<Vec<u8>>, Option<u64>) {
         let mut all = self.parts.concat();
         let line_of = |at: usize| self.lines.iter().position(|line| line.contains(&at));
@@ -222,7 +223,7 @@ impl Log {
         (parts, line.and_then(|line| u64::try_from(line + 1).ok()))
     }
 
-    /// Splits bytes of the same total length into files again.
+    /// Splits bytes of the same total length into the files of the log again.
     fn split(&self, all: &[u8]) -> Vec<Vec<u8>> {
         let mut rest = all;
         self.parts
@@ -235,7 +236,7 @@ impl Log {
             .collect()
     }
 
-    /// Returns the files without a range of bytes.
+    /// Returns the contents of the files without a range of bytes.
     fn without(&self, cut: &Range<usize>) -> Vec<Vec<u8>> {
         let mut start = 0;
         self.parts
@@ -254,7 +255,7 @@ impl Log {
 
     fn write(&self, parts: &[Vec<u8>]) -> Outcome {
         for ((file, part), own) in self.files.iter().zip(parts).zip(&self.parts) {
-            // Writes only files that may differ from the original.
+            // Skips files that the change does not affect; restoring the original writes all files.
             if part != own || fs::metadata(file)?.len() != own.len() as u64 || parts == self.parts {
                 fs::write(file, part).context(file.display())?;
             }

@@ -1,4 +1,4 @@
-//! The processes that write and verify an audit log.
+//! Starts the program `auditlog`, which writes and verifies audit logs, for the two parts of `gov.audit`.
 
 use crate::run::{Context, Failure, Outcome, now};
 use serde_json::json;
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// A temporary folder for one log.
+/// A temporary folder for one log; it is removed on drop.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -19,7 +19,7 @@ impl Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("mgp-gov-{}-{number}", std::process::id()));
-        // An earlier process with the same id may have left one.
+        // An earlier process with the same process id may have left a folder of this name.
         let _ = fs::remove_dir_all(&path);
         Self(path)
     }
@@ -35,7 +35,7 @@ impl Drop for Folder {
     }
 }
 
-/// A running `auditlog write`.
+/// A running process `auditlog write`.
 pub(super) struct Writer {
     child: Child,
     input: ChildStdin,
@@ -55,14 +55,14 @@ impl Writer {
         Ok(Self { child, input, output })
     }
 
-    /// Returns its process, input and output.
+    /// Returns the process with its input and output.
     pub(super) fn parts(self) -> (Child, ChildStdin, BufReader<ChildStdout>) {
         (self.child, self.input, self.output)
     }
 
-    /// Writes events and waits for their acknowledgements.
+    /// Writes `count` events and waits for their acknowledgements; returns the acknowledged numbers.
     pub(super) fn write(&mut self, from: usize, count: usize) -> Outcome<Vec<u64>> {
-        // Fewer bytes than a pipe holds, so that neither side blocks the other.
+        // Waits after every 64 events: fewer bytes than a pipe holds, so writer and check cannot block each other.
         let mut acks = Vec::new();
         for number in from..from + count {
             self.input.write_all(event(&number.to_string()).as_bytes())?;
@@ -76,7 +76,7 @@ impl Writer {
         Ok(acks)
     }
 
-    /// Closes the input and waits for a clean exit.
+    /// Closes the input and waits until the writer exits successfully.
     pub(super) fn end(mut self) -> Outcome {
         drop(self.input);
         let status = self.child.wait()?;
@@ -84,10 +84,10 @@ impl Writer {
     }
 }
 
-/// Returns the next acknowledgement; `None` once the process has ended.
+/// Returns the number of the next acknowledged event; `None` once the writer has ended.
 pub(super) fn ack(output: &mut BufReader<ChildStdout>) -> Outcome<Option<u64>> {
     let mut line = String::new();
-    // A line cut by the end of the process acknowledges nothing.
+    // An incomplete last line acknowledges nothing.
     if output.read_line(&mut line).is_err() || !line.ends_with('\n') {
         return Ok(None);
     }
@@ -95,7 +95,7 @@ pub(super) fn ack(output: &mut BufReader<ChildStdout>) -> Outcome<Option<u64>> {
     Ok(Some(number.parse()?))
 }
 
-/// Returns an event that can be found by its trace.
+/// Returns an event line with the given trace id, by which tests can find it.
 pub(super) fn event(trace: &str) -> String {
     let event = json!({
         "timestamp": "2026-03-01T12:00:00.000Z",
@@ -109,7 +109,7 @@ pub(super) fn event(trace: &str) -> String {
     format!("{event}\n")
 }
 
-/// Verifies a log; the error is the number it names.
+/// Runs `auditlog verify`; the inner error is the number of the bad record, if the verifier printed one.
 pub(super) fn verify(program: &Path, log: &Path) -> Outcome<Result<(), Option<u64>>> {
     let output = Command::new(program).arg("verify").arg(log).stderr(Stdio::null()).output()?;
     if output.status.success() {
@@ -123,13 +123,13 @@ pub(super) fn verify(program: &Path, log: &Path) -> Outcome<Result<(), Option<u6
     Ok(Err(number.and_then(|number| number.parse().ok())))
 }
 
-/// Returns the files that contain events, in order.
+/// Returns the files of a log that contain events, in order.
 pub(super) fn segments(log: &Path) -> Outcome<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(log).context(log.display())? {
         let path = entry?.path();
         let text = if path.is_file() { fs::read(&path)? } else { Vec::new() };
-        // The lines of a log name the types of events, whatever the name of the file.
+        // Recognises the files by their contents, so that this check does not depend on file names.
         if text.windows(14).any(|word| word == b"ACCESS_GRANTED") && text.first() == Some(&b'{') {
             found.push(path);
         }
@@ -138,7 +138,7 @@ pub(super) fn segments(log: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the time from the start of a writer to its first acknowledgement.
+/// Returns the time from the start of a writer on an existing log to its first acknowledgement.
 pub(super) fn reopening(program: &Path, log: &Path) -> Outcome<Duration> {
     let begin = now();
     let mut writer = Writer::start(program, log)?;

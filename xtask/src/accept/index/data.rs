@@ -1,4 +1,4 @@
-//! The labelled sets: tools, and queries with the tools they need.
+//! Reads the labelled sets for the checks of the tool index: tools, and queries with the tools that each needs.
 
 use super::super::{Options, shared};
 use crate::run::{Context, Failure, Outcome};
@@ -9,11 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The sets, in the order of the tables.
+/// The names of the sets, in the order of the printed tables.
 const SETS: [&str; 7] =
     ["metatool", "bfcl", "sealtools", "stabletoolbench", "livemcp", "mcp_large", "mcpm_server"];
 
-/// One labelled set.
+/// One labelled set of tools and queries.
 #[derive(Debug)]
 pub(super) struct Set {
     pub(super) name: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Set {
     pub(super) queries: Vec<Query>,
 }
 
-/// The members of a tool that the checks use.
+/// The fields of a tool that the checks use.
 #[derive(Debug, Deserialize)]
 pub(super) struct Listed {
     pub(super) id: String,
@@ -30,25 +30,25 @@ pub(super) struct Listed {
     pub(super) name: String,
 }
 
-/// A query, and the tools it needs.
+/// A query, and the tools that a correct answer must contain.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Query {
     pub(super) id: String,
     #[serde(rename = "query")]
     pub(super) text: String,
     pub(super) relevant: Vec<String>,
-    /// Each group is one needed tool; any of its members satisfies it.
+    /// Groups of equivalent tools: each group is one needed tool, and any of its members satisfies the need.
     #[serde(default)]
     pub(super) groups: Vec<Vec<String>>,
     #[serde(default)]
     pub(super) relevant_servers: Vec<String>,
-    /// Queries of one task belong together.
+    /// The task that the query belongs to; queries of one task are similar.
     #[serde(default)]
     task: Option<String>,
 }
 
 impl Set {
-    /// Reads all sets; `None` if they are not available.
+    /// Reads all sets; returns `None` if they are not on this machine.
     pub(super) fn all(options: &Options) -> Outcome<Option<Vec<Self>>> {
         let Some(folder) = options.data.clone().or_else(|| shared("retrieval")) else {
             return Ok(None);
@@ -76,14 +76,14 @@ impl Set {
         self.folder.join("queries.public.jsonl")
     }
 
-    /// Returns the server of each tool.
+    /// Returns the server id of each tool id.
     pub(super) fn servers(&self) -> BTreeMap<String, String> {
         self.tools.iter().map(|tool| (tool.id.clone(), tool.server_id.clone())).collect()
     }
 }
 
 impl Query {
-    /// Creates a query that needs one tool, and is named after it.
+    /// Creates a query that needs exactly one tool; the tool's id is also the id of the query.
     pub(super) fn new(tool: &str, text: &str) -> Self {
         Self {
             id: tool.to_owned(),
@@ -95,7 +95,7 @@ impl Query {
         }
     }
 
-    /// Returns the key that related queries share: the task, else the text.
+    /// Returns a key that is equal for related queries: the task, or else the text.
     pub(super) fn key(&self) -> String {
         self.task.clone().unwrap_or_else(|| self.text.to_lowercase())
     }

@@ -1,4 +1,4 @@
-//! Runs the example that searches for every query of a set, and reads its rankings.
+//! Runs the example `search_eval`, which searches for every query of a set, and reads its rankings.
 
 use super::{
     data::{Set, lines},
@@ -12,27 +12,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The number of tools ranked for a query.
+/// The number of tools that the example ranks for each query.
 const RANKED: &str = "20";
 
-/// The source of the vectors of texts.
+/// The model that turns texts into vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Embedder {
-    /// The table in the crate.
+    /// The static word table that is part of the crate.
     Static,
-    /// The sentence encoder.
+    /// The sentence encoder, which is loaded from a folder.
     Sentence,
 }
 
-/// A run: the set, the queries and the strategy.
+/// The arguments of one run of the example.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ask<'a> {
     pub(super) set: &'a Set,
     pub(super) strategy: &'a str,
     pub(super) embedder: Embedder,
-    /// Queries other than those of the set.
+    /// A file with queries to use instead of those of the set.
     pub(super) queries: Option<&'a Path>,
-    /// The calls after earlier queries.
+    /// A file with earlier queries and the tools that were called after them.
     pub(super) history: Option<&'a Path>,
 }
 
@@ -40,17 +40,17 @@ pub(super) struct Ask<'a> {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) ranking: Ranking,
-    /// The figures in the last line of the output.
+    /// The figures that the example prints in its last line.
     pub(super) figures: Value,
 }
 
-/// The built example.
+/// The example program, and the folders it uses.
 #[derive(Debug)]
 pub(super) struct Searcher {
     program: PathBuf,
     /// The folder of the sentence encoder, if it is on this machine.
     model: Option<PathBuf>,
-    /// The folder for the files of the checks.
+    /// A folder for the input and output files of the checks.
     pub(super) scratch: PathBuf,
 }
 
@@ -61,14 +61,14 @@ struct Line {
 }
 
 impl<'a> Ask<'a> {
-    /// Creates a run of the queries of a set, with the table in the crate.
+    /// Describes a run with the queries of a set and the static word table.
     pub(super) fn new(set: &'a Set, strategy: &'a str) -> Self {
         Self { set, strategy, embedder: Embedder::Static, queries: None, history: None }
     }
 }
 
 impl Searcher {
-    /// Builds the example as users would, with the encoder if its model is available.
+    /// Builds the example as users would; with support for the sentence encoder only if its folder is available.
     pub(super) fn build() -> Outcome<Self> {
         let model = model();
         let features: &[&str] = if model.is_some() { &["--features", "fastembed"] } else { &[] };
@@ -78,7 +78,7 @@ impl Searcher {
         Ok(Self { program, model, scratch })
     }
 
-    /// Returns the embedders that can be run here.
+    /// Returns the embedders that can be used on this machine.
     pub(super) fn embedders(&self) -> &'static [Embedder] {
         match self.model {
             Some(_) => &[Embedder::Static, Embedder::Sentence],
@@ -115,7 +115,7 @@ impl Searcher {
     }
 }
 
-/// Returns the folder of the sentence encoder, from `MGP_MODEL`.
+/// Returns the folder of the sentence encoder from the variable `MGP_MODEL`, if it contains a model.
 fn model() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("MGP_MODEL")?);
     folder.join("manifest.json").is_file().then_some(folder)

@@ -1,6 +1,7 @@
-//! `index.laws`, history: the calls after earlier queries help, and harm no set.
+//! The part of `index.laws` about history: knowing which tools were called after earlier queries must improve the
+//! search, and must not harm it on any set.
 //!
-//! The queries are split by task, or by their words, so that no query is on both sides.
+//! Queries are split into history and test queries by task, or by their words, so that similar queries are on one side.
 
 use super::{
     data::{Query, Set},
@@ -15,22 +16,23 @@ use crate::{
 use serde_json::json;
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// The minimum recall with history.
+/// The minimum recall@5 with history, for two of the sets.
 const BOUNDS: [(&str, f64); 2] = [("metatool", 0.88), ("livemcp", 0.66)];
 
-/// The maximum loss of any set by history.
+/// The maximum loss of recall that history may cause on any set.
 const SLACK: f64 = 0.005;
 
-/// The seeds of the splits; their mean counts, since a split has at most 70 queries of a small set.
+/// The seeds of the random splits. The mean over the splits is checked, because a split of a small set leaves at most
+/// 70 test queries.
 const SEEDS: [u64; 3] = [7, 11, 13];
 
-/// The number of splits.
+/// The number of splits, as a divisor for the mean.
 const SPLITS: f64 = 3.0;
 
-/// The percentage of the queries that is history.
+/// The percentage of the queries that serve as history.
 const PAST: usize = 70;
 
-/// Splits each set, and scores one part with and without the other as history.
+/// Splits each set, and compares the recall of the test queries with and without the history.
 pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
     let (mut pass, mut worst, mut reached) = (true, f64::INFINITY, Vec::new());
     println!("{:18}{:>6}{:>8}{:>11}{:>11}", "history", "seed", "asked", "zero-shot", "with");

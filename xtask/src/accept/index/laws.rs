@@ -1,4 +1,4 @@
-//! `index.laws`: properties that must hold on every set.
+//! The acceptance check `index.laws`: properties of the search that must hold on every labelled set.
 
 use super::{
     data::Set,
@@ -12,10 +12,10 @@ use crate::{
     run::Outcome,
 };
 
-/// The maximum loss of the combination against the better half, on any set.
+/// The maximum by which hybrid search may be worse than the better of keyword and semantic search, on any set.
 const SLACK: f64 = 0.005;
 
-/// Checks the combination against both halves, then names, then history.
+/// Checks hybrid search against keyword and semantic search, then searches for names, then history.
 pub(in crate::accept) fn laws(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return Ok(skipped("index.laws")) };
     let searcher = Searcher::build()?;
@@ -26,7 +26,7 @@ pub(in crate::accept) fn laws(options: &Options) -> Outcome<Verdict> {
     Ok(verdict.and(names::all(&searcher, &sets)?).and(history::all(&searcher, &sets)?))
 }
 
-/// Checks that the combination is not worse than the better of its halves.
+/// Checks that hybrid search is not worse than the better of keyword and semantic search.
 fn halves(searcher: &Searcher, sets: &[Set], embedder: Embedder) -> Outcome<Verdict> {
     let [keyword, semantic, hybrid] =
         ["keyword", "semantic", "hybrid"].map(|strategy| table(searcher, sets, strategy, embedder));

@@ -1,7 +1,7 @@
-//! The checks of the tool index that are programs: quality, laws, tokens (MGP §16).
+//! The acceptance checks of the tool index that are not plain tests: quality, laws, tokens (MGP §16).
 //!
-//! The labelled sets lie beside the repository, or in the folder `--data`.
-//! A check whose sets are missing is reported and skipped.
+//! The labelled sets are in the folder `--data`, or in `../shared` beside the repository. A check whose sets are
+//! missing is reported as skipped.
 
 mod data;
 mod eval;
@@ -19,7 +19,7 @@ pub(super) use laws::laws;
 pub(super) use quality::quality;
 pub(super) use tokens::tokens;
 
-/// Returns the verdict on a check whose sets are missing: reported, and not a failure.
+/// Reports that a check is skipped because its sets are missing, and returns a verdict that passes.
 fn skipped(check: &str) -> Verdict {
     let why = "the labelled sets are neither beside the repository nor in --data DIR";
     println!("!! SKIPPED {check}: {why}");

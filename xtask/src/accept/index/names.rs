@@ -1,4 +1,4 @@
-//! `index.laws`, names: a search for the name of a tool finds that tool, even with a typing error.
+//! The part of `index.laws` about names: a search for the name of a tool must find this tool, even with a typing error.
 
 use super::{
     data::{Listed, Query, Set},
@@ -17,22 +17,22 @@ use std::{
     path::Path,
 };
 
-/// The minimum share of exact names that rank first.
+/// The minimum share of exactly written names whose tool ranks first.
 const MIN_EXACT: f64 = 0.995;
 
-/// The minimum share of names with one typing error among the first three.
+/// The minimum share of names with one typing error whose tool ranks among the first three.
 const MIN_MISTYPED: f64 = 0.95;
 
-/// The minimum length of a name with a typing error; shorter ones are ambiguous.
+/// The minimum length of names that get a typing error; in shorter names the error leaves several readings.
 const MIN_LENGTH: usize = 5;
 
-/// The seed of the typing errors.
+/// The seed of the generated typing errors.
 const SEED: u64 = 16;
 
-/// The strategies: the default, and the one for words.
+/// The strategies that are checked: the default, and the one that searches for words only.
 const STRATEGIES: [&str; 2] = ["hybrid", "keyword"];
 
-/// Searches for every unique name, as written and with a typing error.
+/// Searches for every unique name, as written and with a typing error, and checks how often the tool is found.
 pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
     let (mut exact, mut slipped) = (1.0_f64, 1.0_f64);
     println!("{:18}{:>8}{:>18}{:>18}", "names", "unique", "first, exact", "top 3, one slip");
@@ -82,7 +82,8 @@ fn exactly(tools: &[Listed]) -> Vec<Query> {
     unique.map(|(name, ids)| Query::new(ids[0], name)).collect()
 }
 
-/// Returns the same with one typing error each; an error that results in another name is left out.
+/// Returns the queries with one typing error each. If an error produces the name of another tool, a different error is
+/// tried.
 fn slips(exactly: &[Query], set: &Set) -> Vec<Query> {
     let names: BTreeSet<String> = set.tools.iter().map(|tool| tool.name.to_lowercase()).collect();
     let mut dice = Dice::new(SEED);
@@ -95,7 +96,7 @@ fn slips(exactly: &[Query], set: &Set) -> Vec<Query> {
     .collect()
 }
 
-/// Replaces, adds, removes or swaps one letter.
+/// Returns the name with one letter replaced, added, removed or swapped.
 fn slip(name: &str, dice: &mut Dice) -> String {
     let mut letters: Vec<char> = name.chars().collect();
     let at = dice.below(letters.len());

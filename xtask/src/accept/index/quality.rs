@@ -1,4 +1,5 @@
-//! `index.quality`: one configuration over seven labelled sets, not tuned to their queries.
+//! The acceptance check `index.quality`: the search finds the needed tools of seven labelled sets, with one
+//! configuration that was not tuned to their queries.
 
 use super::{
     data::Set,
@@ -12,7 +13,7 @@ use crate::{
     run::Outcome,
 };
 
-/// Returns the minimum recall@5 and NDCG@10, over all sets.
+/// Returns the minimum recall@5 and the minimum NDCG@10, as means over all sets.
 fn bounds(embedder: Embedder) -> (f64, f64) {
     match embedder {
         Embedder::Static => (0.69, 0.65),
@@ -20,7 +21,7 @@ fn bounds(embedder: Embedder) -> (f64, f64) {
     }
 }
 
-/// Scores the default strategy, and its halves for comparison.
+/// Scores hybrid search, which must reach the bounds, and keyword and semantic search for comparison.
 pub(in crate::accept) fn quality(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return Ok(skipped("index.quality")) };
     let searcher = Searcher::build()?;
@@ -43,7 +44,7 @@ pub(in crate::accept) fn quality(options: &Options) -> Outcome<Verdict> {
     Ok(verdicts.into_iter().fold(first, Verdict::and))
 }
 
-/// Returns the strategies to run; keyword search does not depend on the embedder.
+/// Returns the strategies to run with an embedder; keyword search runs once, because it uses no embedder.
 fn strategies(embedder: Embedder) -> &'static [&'static str] {
     match embedder {
         Embedder::Static => &["keyword", "semantic", "hybrid"],
@@ -51,7 +52,7 @@ fn strategies(embedder: Embedder) -> &'static [&'static str] {
     }
 }
 
-/// Returns the scores of a strategy on every set.
+/// Searches for all queries of every set with one strategy, and returns a table of the scores.
 pub(super) fn table(
     searcher: &Searcher,
     sets: &[Set],
@@ -66,7 +67,7 @@ pub(super) fn table(
     Ok(table)
 }
 
-/// Returns the scores of an answer to all queries of a set.
+/// Returns the mean scores of the rankings for all queries of a set.
 pub(super) fn of(set: &Set, answer: &Answer) -> Scores {
     score(&set.queries, &answer.ranking, Some(&set.servers()))
 }

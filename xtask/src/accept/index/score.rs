@@ -1,43 +1,43 @@
-//! Scores rankings against the needed tools, exactly as `retrieval/eval.py` does.
+//! Scores rankings by the tools that each query needs, exactly as `retrieval/eval.py` of the shared material does.
 //!
-//! A needed tool may have equivalents: any of its group satisfies it, once.
+//! A needed tool may have equivalent tools: any tool of its group satisfies the need, but only once.
 
 use super::data::Query;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ranking of each query: ids, best first.
+/// The ranked tool ids of each query, best first, by query id.
 pub(super) type Ranking = BTreeMap<String, Vec<String>>;
 
-/// The names of the columns, in the order of [`Scores`].
+/// The names of the scores (hit, recall, complete, NDCG and MRR at a rank), in the order of [`Scores`].
 pub(super) const COLUMNS: [&str; 10] =
     ["H@1", "R@1", "R@3", "R@5", "R@10", "R@20", "C@5", "C@10", "NDCG@10", "MRR"];
 
-/// Scores of rankings, one figure per column.
+/// The scores of one or more rankings, one figure per column.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Scores(pub(super) [f64; 10]);
 
 impl Scores {
-    /// Returns the share of needed tools among the first five.
+    /// Returns the share of needed tools that rank among the first five.
     pub(super) fn recall_5(&self) -> f64 {
         self.0[3]
     }
 
-    /// Returns the share of needed tools among the first three.
+    /// Returns the share of needed tools that rank among the first three.
     pub(super) fn recall_3(&self) -> f64 {
         self.0[2]
     }
 
-    /// Returns how often the first tool was needed.
+    /// Returns the share of queries whose first ranked tool is a needed one.
     pub(super) fn first(&self) -> f64 {
         self.0[0]
     }
 
-    /// Returns the gain of the first ten, discounted by rank, as a share of the best possible.
+    /// Returns NDCG@10: the gain of the first ten tools, discounted by rank, as a share of the best possible gain.
     pub(super) fn ndcg(&self) -> f64 {
         self.0[8]
     }
 
-    /// Returns the mean; zero for no scores.
+    /// Returns the mean of several scores; all zero if there are none.
     pub(super) fn mean(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut count) = ([0.0; 10], 0.0_f64);
         for scores in all {
@@ -48,9 +48,9 @@ impl Scores {
     }
 }
 
-/// Returns the mean over queries; a query without a ranking counts as zero.
+/// Returns the mean scores over queries; a query without a ranking scores zero.
 ///
-/// With `servers`, the server of each tool, queries that need servers are scored by servers.
+/// With `servers`, which maps tools to their servers, a query that is labelled with servers is scored by servers.
 pub(super) fn score<'a>(
     queries: impl IntoIterator<Item = &'a Query>,
     ranking: &Ranking,
@@ -64,7 +64,7 @@ pub(super) fn score<'a>(
     )
 }
 
-/// Scores the ranking for one query.
+/// Returns the scores of the ranking for one query.
 fn one(query: &Query, ranked: &[String], servers: Option<&BTreeMap<String, String>>) -> Scores {
     let by_server = servers.filter(|_| !query.relevant_servers.is_empty());
     let ranked = match by_server {
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    // The expected figures are those of eval.py.
+    // The expected figures were computed with `eval.py`.
 
     #[test]
     fn needed_tools_count_at_their_rank() {

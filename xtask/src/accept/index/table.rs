@@ -1,9 +1,9 @@
-//! Tables of scores: a row for each set, and their mean.
+//! Tables of search scores: a row for each labelled set, and their mean.
 
 use super::score::{COLUMNS, Scores};
 use std::fmt::Write;
 
-/// Scores of the sets under one heading.
+/// The scores of all sets for one configuration.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) title: String,
@@ -15,15 +15,15 @@ impl Table {
         Self { title: title.into(), rows: Vec::new() }
     }
 
-    /// Returns the mean over the sets, whatever their sizes.
+    /// Returns the mean over the sets; each set counts the same, whatever its size.
     pub(super) fn macro_mean(&self) -> Scores {
         Scores::mean(self.rows.iter().map(|(_, scores)| *scores))
     }
 
-    /// Returns the table for a terminal.
+    /// Returns the table as text for a terminal.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{:32}", self.title);
-        // Writing to a string cannot fail.
+        // Ignores the results of `write!`, because writing to a string cannot fail.
         for head in COLUMNS {
             let _ = write!(text, "{head:>9}");
         }

@@ -1,4 +1,5 @@
-//! `index.tokens`: the cost of a request to a model, against all definitions (MGP §16.1, §16.8).
+//! The acceptance check `index.tokens`: a request with the tools that were found costs a model far fewer tokens than
+//! one with all tool definitions (MGP §16.1, §16.8).
 
 use super::{
     data::Set,
@@ -10,10 +11,10 @@ use crate::{
     run::{Context, Outcome},
 };
 
-/// The minimum reduction by the number of tools.
+/// The minimum share of tokens saved, for catalogues with at least this many tools.
 const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
 
-/// Compares the whole catalogue with the cost of 95 of 100 requests.
+/// Compares the tokens of the whole catalogue with those of a request, at the 95th percentile of the requests.
 pub(in crate::accept) fn tokens(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return Ok(skipped("index.tokens")) };
     let searcher = Searcher::build()?;
@@ -58,7 +59,7 @@ pub(in crate::accept) fn tokens(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// Returns the promise for a number of tools.
+/// Returns the index in [`PROMISES`] that applies to a number of tools, if any.
 fn promise(tools: usize) -> Option<usize> {
     PROMISES.iter().rposition(|(least, _)| tools >= *least)
 }

@@ -1,4 +1,5 @@
-//! `sdk.docs`: all public items are documented, the guides exist and compile, every example runs.
+//! The acceptance check `sdk.docs`: all public items of the two SDKs are documented, the guides exist and their code
+//! compiles, and tests run every example.
 
 use crate::{
     accept::Verdict,
@@ -6,14 +7,14 @@ use crate::{
 };
 use std::{fs, path::Path};
 
-/// The packages that users write against.
+/// The packages that users depend on directly.
 const SDKS: &[&str] = &["mgp-server-sdk", "mgp-client-sdk"];
 
-/// The guides.
+/// The guides that must exist.
 const GUIDES: &[&str] =
     &["docs/first-server.md", "docs/picking-layers.md", "docs/governance.md", "docs/lifecycle.md"];
 
-/// Runs all checks.
+/// Runs all parts of the check, and reports those that fail.
 pub(in crate::accept) fn docs() -> Outcome<Verdict> {
     let mut broken = Vec::new();
     let mut note = |what: &str, outcome: Outcome| {
@@ -25,7 +26,7 @@ pub(in crate::accept) fn docs() -> Outcome<Verdict> {
     for package in SDKS {
         let doc = Program::cargo(&["doc", "--no-deps", "--all-features", "-p", package]);
         note("doc", doc.env("RUSTDOCFLAGS", strict).run());
-        // Missing docs are a warning of the compiler; as an error it needs no build of its own kind.
+        // Uses clippy for `missing_docs`: the compiler can deny this warning without a separate build with other flags.
         let clippy = ["clippy", "--all-features", "-p", package, "--", "-D", "missing_docs"];
         note("missing docs", Program::cargo(&clippy).run());
         note("doctests", Program::cargo(&["test", "--doc", "--all-features", "-p", package]).run());
@@ -55,7 +56,7 @@ pub(in crate::accept) fn docs() -> Outcome<Verdict> {
     })
 }
 
-/// Checks that a guide has a title and code, and that a crate compiles the code.
+/// Checks that a guide has a title and Rust code, and that an SDK includes it in its docs, so that doctests compile it.
 fn compiled(guide: &str) -> Outcome {
     let text = fs::read_to_string(root().join(guide)).context(guide)?;
     if !text.starts_with("# ") || !text.contains("```rust") {
@@ -71,7 +72,7 @@ fn compiled(guide: &str) -> Outcome {
     Err(Failure::new("no crate compiles its code"))
 }
 
-/// Returns the names of a package's examples.
+/// Returns the names of the examples of a package.
 fn examples_of(package: &Path) -> Outcome<Vec<String>> {
     let folder = package.join("examples");
     if !folder.exists() {
@@ -88,7 +89,7 @@ fn examples_of(package: &Path) -> Outcome<Vec<String>> {
     Ok(names)
 }
 
-/// Checks that an example is named by a test of its package, or by a program here that starts it.
+/// Checks that a test of the package, or a program in `xtask/src`, contains the name of an example and so starts it.
 fn run_by_a_test(package: &str, example: &str) -> Outcome {
     let folder = root().join(package);
     let names = [
@@ -106,7 +107,7 @@ fn run_by_a_test(package: &str, example: &str) -> Outcome {
     Err(Failure::new("no test runs it"))
 }
 
-/// Returns whether the text of a file below a folder satisfies a condition.
+/// Returns whether any Rust file in a folder or below has a text that satisfies a condition.
 fn any_file(folder: &Path, wanted: &mut dyn FnMut(&str) -> bool) -> Outcome<bool> {
     for entry in fs::read_dir(folder).context(folder.display())? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! `sdk.lifecycle`: the messages of the base protocol's own document.
+//! The part of `sdk.lifecycle` that reads the messages in the base protocol's document with our types.
 
 use crate::{
     accept::{Verdict, shared},
@@ -7,10 +7,11 @@ use crate::{
 };
 use std::fs;
 
-/// The two messages of the handshake, then its error; the name of a file selects the type that reads it.
+/// The messages in the document, in order: the handshake's request and reply, and an error reply. The name of a file
+/// selects the type that reads it.
 const MESSAGES: &[&str] = &["mcp_initialize.json", "mcp_initialize_result.json", "mcp_error.json"];
 
-/// Reads the messages of the document with our types and writes them again.
+/// Reads the messages of the document with our types, writes them again, and compares them.
 pub(in crate::accept) fn document(rigour: Rigour) -> Outcome<Verdict> {
     let Some(folder) = shared("spec") else {
         rigour.skip("the messages of the document", "it does not lie beside the repository")?;
@@ -24,7 +25,7 @@ pub(in crate::accept) fn document(rigour: Rigour) -> Outcome<Verdict> {
         .filter_map(Result::ok)
         .find(|entry| entry.file_name().to_string_lossy().starts_with("002_"))
         .context("the document of the base protocol")?;
-    // The document is a web page: some of its spaces are not those of JSON.
+    // The document is a saved web page with no-break spaces, which JSON does not allow as white space.
     let text = fs::read_to_string(document.path())?.replace('\u{a0}', " ");
     let found = objects(&text);
     if found.len() != MESSAGES.len() {
@@ -40,7 +41,7 @@ pub(in crate::accept) fn document(rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Returns the JSON objects in a text, found by their braces; no string in them may contain a brace.
+/// Returns the JSON objects in a text by counting braces; strings in these objects must not contain braces.
 fn objects(text: &str) -> Vec<&str> {
     let (mut found, mut depth, mut start) = (Vec::new(), 0usize, 0);
     for (at, letter) in text.char_indices() {

@@ -1,4 +1,5 @@
-//! `sdk.first-server`, `sdk.first-client`: the programs of the README are short, compile elsewhere, and work.
+//! The acceptance checks `sdk.first-server` and `sdk.first-client`: the programs in the README are short, compile
+//! outside the workspace, and work.
 
 use super::scratch::{Scratch, lines, program_below};
 use crate::{
@@ -14,13 +15,13 @@ use std::{
     process::Command,
 };
 
-/// The maximum number of lines of a program.
+/// The maximum number of lines of a program in the README.
 const MAX_LINES: usize = 15;
 
-/// The maximum difference between the macro and the builder.
+/// The maximum difference in instructions between a tool written with the macro and one written with the builder.
 const MAX_SHARE: f64 = 0.02;
 
-/// Builds programs of the README, given by a name and a heading.
+/// Builds programs of the README, each given by a name and the heading above it; returns their texts and their folder.
 fn readme<const N: usize>(wanted: [(&str, &str); N]) -> Outcome<([String; N], PathBuf)> {
     let page = fs::read_to_string(root().join("README.md")).context("README.md")?;
     let texts = wanted.map(|(_, heading)| program_below(&page, heading));
@@ -37,7 +38,7 @@ fn readme<const N: usize>(wanted: [(&str, &str); N]) -> Outcome<([String; N], Pa
 const SERVER: (&str, &str) = ("server", "## A server");
 const CLIENT: (&str, &str) = ("client", "## A client");
 
-/// Checks that the server has two tools, and that the macro costs nothing against the builder.
+/// Checks that the server has two tools, and that the macro costs no more instructions than the builder.
 pub(in crate::accept) fn first_server(rigour: Rigour) -> Outcome<Verdict> {
     let ([program], built) = readme([SERVER])?;
     let tools = tools(&built.join("server"))?;
@@ -67,7 +68,7 @@ pub(in crate::accept) fn first_server(rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Checks that the client calls the tools of that server.
+/// Checks that the README's client calls the tools of the README's server.
 pub(in crate::accept) fn first_client() -> Outcome<Verdict> {
     let ([_, program], built) = readme([SERVER, CLIENT])?;
     let mut command = Command::new(built.join("client"));
@@ -82,7 +83,7 @@ pub(in crate::accept) fn first_client() -> Outcome<Verdict> {
     })
 }
 
-/// Counts the tools of a server; each must have a description and properties.
+/// Returns the number of tools of a server; fails if one has no description or no properties.
 fn tools(server: &Path) -> Outcome<usize> {
     let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "first", "version": "0"}});
     let messages = [

@@ -1,4 +1,4 @@
-//! The checks of the two SDKs that are programs.
+//! The acceptance checks of the two SDKs that are not plain tests.
 
 mod docs;
 mod document;
@@ -15,10 +15,10 @@ pub(super) use docs::docs;
 pub(super) use document::document;
 pub(super) use first::{first_client, first_server};
 
-/// The maximum number of instructions of a call with checked arguments and a typed result.
+/// The maximum number of instructions of a call whose arguments are checked and whose result is typed.
 const MAX_TYPED: f64 = 22_000.0;
 
-/// Runs `sdk.bench`: the budgets of the core, and one for a tool as users write it.
+/// Runs `sdk.bench`: the bounds of `core.bench`, and a bound for a tool with typed arguments and a typed result.
 pub(super) fn bench(rigour: Rigour) -> Outcome<Verdict> {
     let core = bench::core_bench(rigour)?;
     let programs = [("by_builder", include_str!("programs/by_builder.rs"))];

@@ -1,4 +1,4 @@
-//! A crate outside the workspace that depends on ours by path.
+//! Creates and builds a crate outside the workspace that depends on our packages by path, as a user's crate would.
 
 use crate::run::{Context, Failure, Outcome, Program, root, target};
 use std::{
@@ -6,14 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A folder with a manifest and some programs.
+/// The folder of a generated crate with some programs.
 #[derive(Debug)]
 pub(super) struct Scratch {
     folder: PathBuf,
 }
 
 impl Scratch {
-    /// Creates the crate; each program is a name and a text.
+    /// Creates the crate; each program is given by its name and its text.
     pub(super) fn new(name: &str, programs: &[(&str, &str)]) -> Outcome<Self> {
         let folder = target()?.join("scratch").join(name);
         let bin = folder.join("src/bin");
@@ -22,7 +22,7 @@ impl Scratch {
         }
         fs::create_dir_all(&bin).context(bin.display())?;
         fs::write(folder.join("Cargo.toml"), manifest(name, &root()))?;
-        // Uses the versions of the workspace, so that no dependency is resolved again.
+        // Copies the lock file, so that the crate uses the dependency versions of the workspace and needs no download.
         fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
         for (program, text) in programs {
             fs::write(bin.join(program).with_extension("rs"), text).context(program)?;
@@ -30,9 +30,9 @@ impl Scratch {
         Ok(Self { folder })
     }
 
-    /// Builds the programs; returns their folder.
+    /// Builds the programs with `--release`; returns the folder of the binaries.
     pub(super) fn build(&self) -> Outcome<PathBuf> {
-        // One target folder for all scratch crates, so that our crates are built once.
+        // Uses one target folder for all such crates, so that our packages are built only once.
         let built = self.folder.with_file_name("target");
         let build = ["build", "--quiet", "--release"];
         Program::cargo(&build).dir(&self.folder).env("CARGO_TARGET_DIR", &built).run()?;
@@ -40,7 +40,7 @@ impl Scratch {
     }
 }
 
-/// Returns a manifest with the dependencies of the README, by the paths of this checkout.
+/// Returns a manifest with the dependencies that the README names, as paths into this checkout.
 fn manifest(name: &str, root: &Path) -> String {
     let path =
         |package: &str| format!("{package} = {{ path = '{}' }}", root.join(package).display());
@@ -69,7 +69,7 @@ codegen-units = 4
     )
 }
 
-/// Returns the first Rust program below a heading of a Markdown text.
+/// Returns the first Rust code block below a heading of a Markdown text.
 pub(super) fn program_below(markdown: &str, heading: &str) -> Outcome<String> {
     let missing = || Failure::new(format!("the README has no program below `{heading}`"));
     let mut lines = markdown.lines().skip_while(|line| *line != heading).skip(1);
@@ -78,14 +78,14 @@ pub(super) fn program_below(markdown: &str, heading: &str) -> Outcome<String> {
         return Err(missing());
     }
     let program: Vec<_> = lines.take_while(|line| *line != "```").collect();
-    // `# ` hides a line from readers; such a program is not complete on the page.
+    // Rejects lines that begin with `# `: rustdoc hides them, so readers would see an incomplete program.
     if program.is_empty() || program.iter().any(|line| line.starts_with("# ")) {
         return Err(missing());
     }
     Ok(program.join("\n") + "\n")
 }
 
-/// Returns the number of lines that are not blank.
+/// Returns the number of non-blank lines of a program.
 pub(super) fn lines(program: &str) -> usize {
     program.lines().filter(|line| !line.trim().is_empty()).count()
 }

@@ -1,4 +1,5 @@
-//! The budgets of the echo server over HTTP: calls in both forms, the stream of events, idle sessions.
+//! The benchmarks of the echo server over HTTP: calls in both protocol revisions, replies as JSON and as event streams,
+//! and idle sessions.
 
 pub(super) mod run;
 
@@ -11,7 +12,7 @@ use super::{
 use crate::run::{Failure, Outcome};
 use run::{Ask, Form, Hold, call_instructions, sessions_per_gib, user_times};
 
-/// The servers, each with `ADDR` in its command.
+/// The commands of the compared servers; `ADDR` in a command is replaced by the address.
 struct Servers {
     ours_json: Server,
     ours_events: Server,
@@ -40,7 +41,7 @@ impl Servers {
 const JSON_LEGACY: Ask = Ask { form: Form::Legacy, connections: 1 };
 const JSON_MODERN: Ask = Ask { form: Form::Modern, connections: 1 };
 
-/// Counts instructions: they repeat, so one measurement is enough.
+/// Counts instructions per call. The counts hardly vary, so one measurement is enough.
 pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let calls = match effort {
         Effort::Quick => Lengths(100, 600),
@@ -69,8 +70,8 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
     ])
 }
 
-/// Measures CPU time in user space, all servers in each round; the system counts it in ticks, so the rounds are added
-/// up.
+/// Measures the user-space CPU time per call, with all servers in each round. The rounds are added up, because the
+/// system counts CPU time in coarse ticks.
 pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (3, 40_000),
@@ -101,7 +102,7 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Counts idle sessions in a GiB, with and without an open stream.
+/// Measures how many idle sessions fit into 1 GiB, with and without an open event stream.
 pub(super) fn sessions(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let count = match effort {
         Effort::Quick => 2_000,

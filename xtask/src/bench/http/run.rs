@@ -1,4 +1,4 @@
-//! One measurement over HTTP: the load generator starts a server on a free port and drives it.
+//! One measurement over HTTP: the load generator starts a server on a free port and sends calls to it.
 
 use super::super::{
     measure::{Lengths, per_call, total_instructions},
@@ -11,21 +11,21 @@ use std::{
     net::{Ipv4Addr, TcpListener},
 };
 
-/// Bytes of the echoed message.
+/// The number of bytes of the echoed message.
 const PAYLOAD: &str = "64";
-/// The time a server may take to listen, and to exit, with valgrind around it.
+/// The time that a server under valgrind may take to listen, and to exit.
 const TIMEOUT_SECS: &str = "120";
 
-/// The form of a request.
+/// The protocol revision of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bench) enum Form {
-    /// After a handshake, in a session if the server opens one.
+    /// Revision 2025-11-25: calls follow a handshake, in a session if the server opens one.
     Legacy,
-    /// Self-contained, without a handshake.
+    /// Revision 2026-07-28: each call is self-contained, without a handshake.
     Modern,
 }
 
-/// The load of a measurement.
+/// The revision and the number of connections of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::bench) struct Ask {
     pub(in crate::bench) form: Form,
@@ -33,11 +33,11 @@ pub(in crate::bench) struct Ask {
     pub(in crate::bench) connections: usize,
 }
 
-/// The resource that an idle session holds open.
+/// The connection that an idle session keeps open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bench) enum Hold {
     Nothing,
-    /// A connection with a stream of events.
+    /// A connection with an open event stream (GET).
     Stream,
 }
 
@@ -65,9 +65,10 @@ impl Ask {
     }
 }
 
-/// Counts the instructions of one call, by callgrind.
+/// Counts the server's instructions for one call with callgrind.
 ///
-/// Each run has its own server: one that keeps state would read at its start what the other run wrote.
+/// Two runs of different lengths are compared, each with its own server: a server that saves state would read at the
+/// start of the second run what the first run saved.
 pub(in crate::bench) fn call_instructions(
     generator: &Generator,
     servers: [&Server; 2],
@@ -80,7 +81,7 @@ pub(in crate::bench) fn call_instructions(
     let [few, many] = [(servers[0], lengths.0), (servers[1], lengths.1)].map(|(server, calls)| {
         let mut watched = server.clone();
         watched.command.splice(0..0, tool.map(str::to_owned));
-        // Removes the file of an earlier run.
+        // Removes the file of an earlier run; it may not exist.
         let _ = fs::remove_file(&file);
         drive(generator, &watched, ask.flags(calls, 0))?;
         let text = fs::read_to_string(&file).context(file.display())?;
@@ -89,7 +90,7 @@ pub(in crate::bench) fn call_instructions(
     Ok(per_call(few?, many?, lengths))
 }
 
-/// Measures the CPU time in user space of one call, in microseconds, of alternating servers.
+/// Measures the user-space CPU time of one call in microseconds, for several servers that take turns.
 pub(in crate::bench) fn user_times<const N: usize>(
     generator: &Generator,
     servers: [&Server; N],
@@ -108,7 +109,7 @@ pub(in crate::bench) fn user_times<const N: usize>(
     Ok(sums.map(|sum| sum / rounds as f64))
 }
 
-/// Returns the number of idle sessions that fit into a GiB of the server's memory.
+/// Returns the number of idle sessions that fit into 1 GiB of the server's memory.
 pub(in crate::bench) fn sessions_per_gib(
     generator: &Generator,
     server: &Server,
@@ -130,13 +131,13 @@ pub(in crate::bench) fn number(figures: &Value, key: &str) -> Outcome<f64> {
     figures[key].as_f64().context(key)
 }
 
-/// Runs the load generator against a new server.
+/// Runs the load generator against a newly started server, and returns its figures; fails if a call failed.
 pub(in crate::bench) fn drive(
     generator: &Generator,
     server: &Server,
     flags: Vec<String>,
 ) -> Outcome<Value> {
-    // The listener is closed again before the server binds the port.
+    // Binds port 0 to find a free port; the listener is dropped at once, so that the server can bind the port.
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.to_string();
     let mut command = Vec::new();
     if let Some(processor) = &generator.processor {
@@ -149,7 +150,7 @@ pub(in crate::bench) fn drive(
         ["--url", &url, "--startup-timeout", TIMEOUT_SECS, "--exit-grace", TIMEOUT_SECS, "--"];
     command.extend(more.map(str::to_owned));
     command.extend(server.command.iter().map(|word| word.replace("ADDR", &address)));
-    // Thousands of connections need more descriptors than the default limit.
+    // Raises the limit of open files, because thousands of connections exceed the default.
     let shell = "ulimit -n \"$(ulimit -H -n)\"; exec \"$@\"";
     let program = Program::new("sh").args(&["-c", shell, "sh"]).args(&command);
     let text = program.output().context(server.name)?;

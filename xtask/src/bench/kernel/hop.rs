@@ -1,4 +1,4 @@
-//! The cost of the process in the middle for a call.
+//! Measures what a kernel between client and server adds to a call, in instructions, CPU time and latency.
 
 use super::super::{
     Effort,
@@ -10,31 +10,31 @@ use super::super::{
 use super::world::{Place, World};
 use crate::run::{Failure, Outcome};
 
-/// The maximum number of instructions of a call over HTTP.
+/// The maximum number of instructions that the kernel may use for a call over HTTP.
 const MAX_INSTRUCTIONS: f64 = 95_000.0;
 
-/// The maximum CPU time of a call, relative to the floor.
+/// The maximum CPU time of the kernel for a call, relative to a program that only forwards.
 const MAX_CPU_RATIO: f64 = 1.5;
 
-/// The maximum added time of a call, relative to the floor.
+/// The maximum latency that the kernel adds to a call, relative to a program that only forwards.
 const MAX_ADDED_RATIO: f64 = 1.3;
 
 const FORMS: [(&str, Form); 2] = [("2026-07-28", Form::Modern), ("2025-11-25", Form::Legacy)];
 
-/// Creates a place with an echo server at an address.
+/// Creates a configuration with an echo server that already listens on a port.
 fn at(world: &World, name: &str, port: u16) -> Outcome<Place> {
     let reach = format!("url = \"http://127.0.0.1:{port}/mcp\"");
     world.known(name, &[("echo".to_owned(), reach)])
 }
 
-/// Creates a place with an echo server that is started.
+/// Creates a configuration with an echo server that the kernel starts.
 fn of(world: &World, name: &str) -> Outcome<Place> {
     world.known(name, &[("echo".to_owned(), format!("command = {:?}", world.echo))])
 }
 
-/// Counts instructions: they repeat, so one measurement is enough.
+/// Counts the kernel's instructions for a call over HTTP. The counts hardly vary, so one measurement is enough.
 ///
-/// Not over stdio: the process that keeps a child uses a system call that valgrind does not know.
+/// Stdio is left out: the process that runs the servers of a kernel uses a system call that valgrind does not support.
 pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let lengths = match effort {
         Effort::Quick => Lengths(100, 600),
@@ -61,7 +61,7 @@ pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures CPU time and added time over HTTP.
+/// Measures CPU time and added latency over HTTP.
 pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (5, 4_000),
@@ -97,7 +97,7 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
                 .beside("us", Some(ours))
                 .beside("floor", Some(floor)),
         );
-        // With more calls than processors, calls wait for each other, not for the measured process.
+        // Latency is only compared with one connection: with more calls than processors, the calls wait for each other.
         if connections == 1 {
             let [ours, floor, direct] = p50.map(|mut times| middle(&mut times));
             rows.push(
@@ -116,7 +116,8 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures CPU time over stdio: the kernel alone, and the shim before it.
+/// Measures CPU time and latency over stdio, for a kernel in the started process, and for the shim that forwards to a
+/// shared kernel.
 pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (5, 10_000),

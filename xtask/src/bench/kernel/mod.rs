@@ -1,9 +1,10 @@
-//! `bench kernel`: the cost of the kernel between a host and a server, with all policies and the log on.
+//! The command `bench kernel`: measures the cost of a kernel between a host and a server, with all policies and the
+//! audit log enabled.
 //!
-//! - A hop over HTTP is measured against a proxy that decides nothing (`bare-proxy`), a hop over stdio against two pipes
-//!   that are copied (`floor-hop`); only the process in the middle is counted.
-//! - The server behind is `echo`, on the same processor; its tool is known, granted and counts as safe.
-//! - Start and memory are those of the whole kernel.
+//! - A hop over HTTP is compared with a proxy that makes no decisions (`bare-proxy`), and a hop over stdio with a
+//!   program that only copies pipes (`floor-hop`). Only the process in the middle is measured.
+//! - The server behind the kernel is `echo`, on the same processor; its tool is known, granted and declared safe.
+//! - Start time and memory are those of the whole kernel process.
 
 mod hop;
 mod rest;
@@ -23,10 +24,10 @@ use serde_json::{Value, json};
 use std::fs;
 use world::World;
 
-/// The section of the page of benchmarks.
+/// The heading of this benchmark's section in the Markdown file.
 const HEADING: &str = "## kernel";
 
-/// Measures, prints the rows, and fails if one misses its bound.
+/// Measures, prints the rows and fails if a row misses its bound; with `--markdown`, also writes them to a file.
 pub(super) fn bench(flags: &Flags) -> Outcome {
     let effort = Effort::of(flags);
     let rows = rows(effort, Rigour::from_strict(flags.has("--strict")))?;
@@ -45,7 +46,7 @@ pub(super) fn bench(flags: &Flags) -> Outcome {
     if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
 }
 
-/// Runs `accept kernel.bench`.
+/// Runs the acceptance check `kernel.bench`.
 pub(crate) fn kernel_bench(rigour: Rigour) -> Outcome<Verdict> {
     Ok(row::verdict(&rows(Effort::Full, rigour)?))
 }
@@ -67,7 +68,7 @@ fn rows(effort: Effort, rigour: Rigour) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the section of the page of benchmarks, with the command and the machine that made it.
+/// Returns the section of the Markdown file, with the command and the machine that produced the figures.
 fn section(rows: &[Row], effort: Effort) -> String {
     let flag = effort.flag();
     format!(

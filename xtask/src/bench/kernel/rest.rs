@@ -1,4 +1,4 @@
-//! The costs of an idle kernel: its start and its memory.
+//! Measures the start time of the kernel, and its memory when it is idle.
 
 use super::super::{Effort, row::Row};
 use super::hop::middle;
@@ -9,26 +9,26 @@ use crate::{
 };
 use std::{fs, thread, time::Duration};
 
-/// The number of servers.
+/// The number of configured servers.
 const SERVERS: usize = 5;
 
-/// The maximum time of a start, in milliseconds.
+/// The maximum time until the kernel is ready, in milliseconds.
 const MAX_READY_MS: f64 = 20.0;
 
-/// The maximum memory, in MiB.
+/// The maximum resident memory of the kernel, in MiB.
 const MAX_RESIDENT_MIB: f64 = 12.0;
 
-/// The time for which memory must stay the same until the kernel counts as idle, and the time limit for that.
+/// The kernel counts as idle once its memory has not changed for `IDLE_INTERVAL`; `IDLE_TIMEOUT` limits the wait.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Returns all servers of a place.
+/// Returns the id and the command of each configured server.
 fn servers(world: &World) -> Vec<(String, String)> {
     let command = format!("command = {:?}", world.echo);
     (1..=SERVERS).map(|number| (format!("echo{number}"), command.clone())).collect()
 }
 
-/// Measures from the start of the process to the ready file, with a new and with an existing state folder.
+/// Measures the time from the start of the kernel to its ready file, with a new and with an existing state folder.
 pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let rounds = match effort {
         Effort::Quick => 7,
@@ -38,7 +38,7 @@ pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let known = world.known("start", &servers)?;
     let [mut first, mut again] = [const { Vec::new() }; 2];
     for _ in 0..rounds {
-        // A new state folder, without any grant.
+        // Creates a configuration with a new state folder, without any grants.
         let fresh = world.bare("start-new", &servers)?;
         first.push(world.start(&fresh)?.ready_ms);
         again.push(world.start(&known)?.ready_ms);
@@ -55,7 +55,7 @@ pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     ])
 }
 
-/// Measures the memory of the kernel's own process, once it is idle.
+/// Measures the memory of the idle kernel process, without its child processes.
 pub(super) fn memory(world: &World) -> Outcome<Vec<Row>> {
     let servers = servers(world);
     let none = world.place("memory-none", &[])?;
@@ -69,7 +69,7 @@ pub(super) fn memory(world: &World) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Waits until memory no longer changes.
+/// Waits until the memory of a kernel no longer changes, and returns it.
 fn resident(what: &str, running: &Running) -> Outcome<Row> {
     let process = running.process();
     let figure = || mib(process, "VmRSS").context("memory");
@@ -89,7 +89,7 @@ fn resident(what: &str, running: &Running) -> Outcome<Row> {
         .beside("peak", mib(process, "VmHWM")))
 }
 
-/// Measures the largest of the processes that keep the servers.
+/// Measures the memory of the largest child process that the kernel uses to run servers.
 fn keeper(running: &Running) -> Outcome<Option<Row>> {
     let parent = running.process().to_string();
     let mut largest: Option<(f64, f64)> = None;

@@ -1,4 +1,5 @@
-//! The measured programs: `mgp` with all its policies and its log, the floors beside it, and folders of state.
+//! The programs of `bench kernel`: `mgp` with all its policies and the audit log, the programs it is compared with, and
+//! configurations with state folders.
 
 use super::super::programs::{Generator, Server, last_processor, workspace};
 use crate::{
@@ -16,16 +17,16 @@ use std::{
     time::Duration,
 };
 
-/// The calling agent, with access to the servers.
+/// The agent that calls; the configurations grant it access to the servers.
 const AGENT: &str = "bench";
 
-/// The time limit of every wait.
+/// The time limit for a kernel to become ready, to know its servers, and to exit.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The interval between two checks of a condition that takes milliseconds.
+/// The interval between two checks whether the kernel is ready; short, because readiness takes only milliseconds.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// The programs, and the folders of their files.
+/// The built programs, and the folders of their files.
 pub(super) struct World {
     pub(super) generator: Generator,
     pub(super) echo: String,
@@ -34,13 +35,13 @@ pub(super) struct World {
     scratch: PathBuf,
 }
 
-/// A configuration and a state folder.
+/// A configuration file and a state folder for one kernel.
 pub(super) struct Place {
     config: PathBuf,
     pub(super) state: PathBuf,
 }
 
-/// A running kernel; dropping it ends it.
+/// A running kernel, which is stopped on drop.
 pub(super) struct Running {
     child: Child,
     /// The time from the start of the process to its ready file, in milliseconds.
@@ -48,7 +49,7 @@ pub(super) struct Running {
 }
 
 impl World {
-    /// Builds all programs as a user would.
+    /// Builds all programs as a user would, with `--release`.
     pub(super) fn build() -> Outcome<Self> {
         let echo = corpus::echo()?;
         Program::cargo(&["build", "--quiet", "--release", "-p", "mgp"]).run()?;
@@ -60,14 +61,14 @@ impl World {
         Ok(Self { generator, echo, mgp, peers: workspace("peers")?, scratch })
     }
 
-    /// Starts an echo server at an address, on the processor of the generator.
+    /// Starts an echo server over HTTP, on the same processor as the load generator.
     pub(super) fn upstream(&self) -> Outcome<Served> {
         let processor = self.generator.processor.as_deref().unwrap_or("0");
         let words = ["taskset", "--cpu-list", processor, &self.echo, "--http", "127.0.0.1:PORT"];
         Served::words(&words.map(Into::into), &self.scratch.join("upstream.log"))
     }
 
-    /// Creates a place with servers that the agent may use; their tools are not known yet.
+    /// Creates a configuration with servers that the agent may use; the kernel does not know their tools yet.
     pub(super) fn place(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
         let place = self.bare(name, servers)?;
         for (id, _) in servers {
@@ -76,7 +77,8 @@ impl World {
         Ok(place)
     }
 
-    /// Creates a place with servers, each an id and its command or URL, and no state.
+    /// Creates a configuration with servers, each given by its id and its command or URL, and with an empty state
+    /// folder.
     pub(super) fn bare(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
         let folder = self.scratch.join(name);
         if folder.exists() {
@@ -86,7 +88,7 @@ impl World {
         fs::create_dir_all(&folder)?;
         let mut text = String::new();
         for (id, reach) in servers {
-            // A server's own claims remove no check, so the operator declares the risk.
+            // Declares the risk as the operator: what a server claims about its own tools does not remove a check.
             let mgp = "[servers.mgp]\nrisk = { echo = \"safe\" }\n";
             let _ = writeln!(text, "[[servers]]\nid = \"{id}\"\n{reach}\n{mgp}");
         }
@@ -94,14 +96,14 @@ impl World {
         Ok(place)
     }
 
-    /// Creates a place whose servers are known.
+    /// Creates a configuration with servers, and runs a kernel once so that it learns and stores their tools.
     pub(super) fn known(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
         let place = self.place(name, servers)?;
         let _running = self.start_until_known(&place, servers.len())?;
         Ok(place)
     }
 
-    /// Runs a kernel until all its servers are known.
+    /// Starts a kernel and waits until it knows the tools of all its servers.
     pub(super) fn start_until_known(&self, place: &Place, servers: usize) -> Outcome<Running> {
         let running = self.start(place)?;
         let end = now() + TIMEOUT;
@@ -120,7 +122,7 @@ impl World {
         }
     }
 
-    /// Starts a kernel at an address, and waits until it is ready.
+    /// Starts a kernel over HTTP, and waits until it is ready.
     pub(super) fn start(&self, place: &Place) -> Outcome<Running> {
         let ready = place.state.with_file_name("ready");
         let _ = fs::remove_file(&ready);
@@ -142,7 +144,7 @@ impl World {
         Ok(running)
     }
 
-    /// Returns the output of a command of `mgp`.
+    /// Runs a command of `mgp` on a state folder, and returns its output.
     fn run(&self, place: &Place, words: &[&str]) -> Outcome<String> {
         Program::new(&self.mgp).args(&["--state"]).args(&[&place.state]).args(words).output()
     }
@@ -157,29 +159,29 @@ impl World {
         words
     }
 
-    /// Returns the kernel over HTTP, with `ADDR` in its command.
+    /// Returns the command of a kernel over HTTP; `ADDR` is replaced by the address.
     pub(super) fn hop_http(&self, place: &Place) -> Server {
         let command = self.serve(place, &["--http", "ADDR", "--no-auth", "--standalone"]);
         Server { name: "mgp", command }
     }
 
-    /// Returns the kernel over stdio, in the process that the host starts.
+    /// Returns the command of a kernel over stdio that runs in the started process, not in a shared one.
     pub(super) fn hop_stdio(&self, place: &Place) -> Server {
         Server { name: "mgp", command: self.serve(place, &["--stdio", "--standalone"]) }
     }
 
-    /// Returns the process that forwards bytes to the kernel that hosts share.
+    /// Returns the command that forwards stdio to a shared kernel (the shim).
     pub(super) fn shim(&self, place: &Place) -> Server {
         Server { name: "shim", command: self.serve(place, &["--stdio", "--linger", "1"]) }
     }
 
-    /// Returns a proxy that decides nothing, with `ADDR` in its command.
+    /// Returns the command of a proxy that makes no decisions; `ADDR` is replaced by the address.
     pub(super) fn floor_http(&self, upstream: &Served) -> Server {
         let to = format!("127.0.0.1:{}", upstream.port());
         Server { name: "bare-proxy", command: vec![self.peer("bare-proxy"), "ADDR".into(), to] }
     }
 
-    /// Returns a program that copies two pipes.
+    /// Returns the command of a program that copies pipes to and from an echo server.
     pub(super) fn floor_stdio(&self) -> Server {
         Server { name: "floor-hop", command: vec![self.peer("floor-hop"), self.echo.clone()] }
     }
@@ -197,7 +199,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A clean exit stores the learnt state, and ends the processes it started.
+        // Stops the kernel with SIGTERM, so that it stores its learnt state and stops its child processes.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let end = now() + TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {

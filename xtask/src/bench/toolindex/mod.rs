@@ -1,9 +1,9 @@
-//! `bench toolindex`: searches among 3 thousand, 100 thousand and a million tools, against bounds of time and memory.
+//! The command `bench toolindex`: measures searches among 3 thousand to a million tools, changes, opening and memory,
+//! and checks the bounds.
 //!
-//! The catalogues are made from a real one by a seed; without one, from typical words.
-//! Everything runs on one processor, warm; a search counts with the time it ran there, in the best of some rounds over
-//! all queries, since other work of the machine only adds to it.
-//! Opening uses all processors.
+//! The catalogues are generated from a real one with a fixed seed, or from typical words if there is no real one.
+//! Searches run on one processor with a warm index. The CPU time of a search counts, in the best of several rounds over
+//! all queries, because other work on the machine can only make a round slower. Opening an index uses all processors.
 
 mod program;
 
@@ -24,23 +24,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The section of the page of benchmarks.
+/// The heading of this benchmark's section in the Markdown file.
 const HEADING: &str = "## toolindex";
 
-/// One size of catalogue: the load and the bounds.
+/// One size of catalogue: the number of searches, and the bounds.
 struct Size {
     tools: usize,
-    /// The number of queries in a round, and of rounds.
+    /// The number of queries in a round, and the number of rounds.
     asked: [usize; 2],
-    /// The maximum time of 99 of 100 searches, in milliseconds.
+    /// The time within which 99 of 100 searches must end, in milliseconds.
     hybrid: Option<f64>,
     keyword: Option<f64>,
-    /// The maximum memory of a tool beyond its text, in KiB.
+    /// The maximum memory per tool in KiB, without the text of its definition.
     memory: Option<f64>,
 }
 
 const SIZES: [Size; 4] = [
-    // A small index consists mostly of its fixed cost.
+    // No bound for the memory per tool: a small index consists mostly of its fixed cost.
     Size { tools: 3_000, asked: [2_000, 7], hybrid: Some(0.5), keyword: Some(0.2), memory: None },
     Size { tools: 15_000, asked: [1_000, 5], hybrid: None, keyword: None, memory: MEMORY },
     Size {
@@ -59,36 +59,38 @@ const SIZES: [Size; 4] = [
     },
 ];
 
-/// The maximum memory of a tool beyond its text, in KiB.
+/// The maximum memory per tool in KiB, without the text of its definition.
 const MEMORY: Option<f64> = Some(1.5);
 
-/// The index of a gateway with a few servers, and its maximum memory with all data of the crate, in MiB.
+/// The number of tools of a small index, as in a gateway with a few servers, and the maximum memory of such an index in
+/// MiB, including all data of the crate.
 const FEW: usize = 50;
 const FEW_MEMORY: f64 = 6.0;
 
-/// The size of the catalogue that is opened cold, and the number of openings.
+/// The number of tools in the stored index that is opened, and the number of times that it is opened.
 const KEPT: usize = 15_000;
 const OPENED: usize = 7;
 
-/// The maximum time of opening until the first answer, in milliseconds.
+/// The maximum time from opening a stored index to the first search result, in milliseconds.
 const OPENING: f64 = 300.0;
 
-/// The size of the catalogue to which tools are added, and the maximum time until they are found, in milliseconds.
+/// The number of tools in the index to which tools are added, and the time within which searches must find them, in
+/// milliseconds.
 const ADDED_TO: usize = 100_000;
 const ADDING: f64 = 10.0;
 
-/// The sets of the queries, short ones and long ones alternating.
+/// The labelled sets that the queries are taken from in turn, so that short and long queries alternate.
 const ASKED: [&str; 6] =
     ["livemcp", "metatool", "bfcl", "sealtools", "stabletoolbench", "mcpm_server"];
 
 /// The results of all measurements.
 struct Figures {
     rows: Vec<Row>,
-    /// The output of the programs.
+    /// The JSON output of the measuring programs.
     outputs: Vec<Value>,
 }
 
-/// Measures, prints the rows, and fails if one misses its bound.
+/// Measures, prints the rows and fails if a row misses its bound; with `--markdown`, also writes them to a file.
 pub(super) fn bench(flags: &Flags) -> Outcome {
     let effort = Effort::of(flags);
     let data = flags.value("--data").map(PathBuf::from);
@@ -110,13 +112,13 @@ pub(super) fn bench(flags: &Flags) -> Outcome {
     if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
 }
 
-/// Runs `accept index.speed`.
+/// Runs the acceptance check `index.speed`.
 pub(crate) fn index_speed(data: Option<PathBuf>) -> Outcome<Verdict> {
     let rows = figures(data, Effort::Full, Place::One)?.rows;
     Ok(row::verdict(&rows))
 }
 
-/// Returns the section of the page of benchmarks, with the command and the machine that made it.
+/// Returns the section of the Markdown file, with the command and the machine that produced the figures.
 fn section(rows: &[Row], effort: Effort) -> String {
     let flag = effort.flag();
     format!(
@@ -131,7 +133,7 @@ fn section(rows: &[Row], effort: Effort) -> String {
     )
 }
 
-/// The processors of the program.
+/// The processors on which the measuring program may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// One processor.
@@ -168,7 +170,7 @@ fn figures(data: Option<PathBuf>, effort: Effort, place: Place) -> Outcome<Figur
     Ok(figures)
 }
 
-/// Returns the rows of one size.
+/// Returns the rows of one size of catalogue.
 fn rows(size: &Size, output: &Value) -> Vec<Row> {
     let of = tools(size.tools);
     let milliseconds = |what: &str, which: &str| output[what][which].as_f64().map(|us| us / 1000.0);
@@ -199,7 +201,7 @@ fn rows(size: &Size, output: &Value) -> Vec<Row> {
     rows
 }
 
-/// Returns the row of a small index.
+/// Returns the row about the memory of a small index.
 fn small(output: &Value) -> Row {
     let mib = |name: &str| output[name].as_f64().map(|kib| kib / 1024.0);
     Row::new(format!("an index of {FEW} tools"), "MiB", mib("rss_beyond_kb"), Some(FEW_MEMORY))
@@ -208,7 +210,7 @@ fn small(output: &Value) -> Row {
         .beside("peak", mib("rss_peak_kb"))
 }
 
-/// Stores a catalogue in a file and opens it in new processes.
+/// Stores an index in a file, and measures how long new processes take to open it and to search.
 fn opening(program: &Program) -> Outcome<(Row, Value)> {
     let file = program.scratch.join("kept.db");
     remove(&file)?;
@@ -227,7 +229,7 @@ fn opening(program: &Program) -> Outcome<(Row, Value)> {
     Ok((row, json!({"opened": opened})))
 }
 
-/// Removes a database with its side files.
+/// Removes a SQLite database with its `-wal` and `-shm` files.
 fn remove(file: &Path) -> Outcome {
     for end in ["", "-wal", "-shm"] {
         let mut name = file.as_os_str().to_owned();

@@ -1,4 +1,4 @@
-//! The program that measures the index, built as users would and run on one processor.
+//! Runs the program `index_bench`, which measures the tool index, on one processor.
 
 use super::{Place, Size};
 use crate::{
@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The built program, and the source of its catalogues.
+/// The built program, its processor, and the folder of the catalogue and the queries.
 pub(super) struct Program {
     path: PathBuf,
     processor: Option<String>,
@@ -35,7 +35,7 @@ impl Program {
         Ok(Self { path, processor, data: data.map(Path::to_path_buf), scratch })
     }
 
-    /// Builds an index of some size, searches it and changes it.
+    /// Builds an index of the given size, searches it and changes it; returns the figures.
     pub(super) fn measure(&self, size: &Size, sets: &[&str]) -> Outcome<Value> {
         let [asked, rounds] = size.asked.map(|number| number.to_string());
         let numbers = ["--tools", &size.tools.to_string(), "--asked", &asked, "--rounds", &rounds];
@@ -46,25 +46,25 @@ impl Program {
         figures(program)
     }
 
-    /// Builds a small index and leaves it idle.
+    /// Builds a small index and leaves it idle; returns its memory.
     pub(super) fn small(&self, tools: usize) -> Outcome<Value> {
         figures(self.bare("small").args(&["--tools", &tools.to_string()]))
     }
 
-    /// Stores a catalogue in a file.
+    /// Builds an index and stores it in a file.
     pub(super) fn keep(&self, file: &Path, tools: usize) -> Outcome<Value> {
         let tools = tools.to_string();
         let program = self.command("keep").args(&["--tools", &tools]);
         figures(program.args(&["--db"]).args(&[file]))
     }
 
-    /// Opens a stored catalogue, on all processors.
+    /// Opens a stored index and searches it, on all processors; returns the times.
     pub(super) fn open(&self, file: &Path) -> Outcome<Value> {
         let program = run::Program::new(&self.path).args(&["open", "--db"]);
         figures(program.args(&[file]))
     }
 
-    /// Returns the program with the source of its catalogues.
+    /// Returns the program with a command and the real catalogue, if there is one.
     fn command(&self, word: &str) -> run::Program {
         let program = self.bare(word);
         match &self.data {
@@ -86,7 +86,7 @@ impl Program {
     }
 }
 
-/// Runs the program; its figures are the last line.
+/// Runs the program, and returns the figures in the last line of its output.
 fn figures(program: run::Program) -> Outcome<Value> {
     let text = program.output()?;
     let last = text.lines().last().context("the figures of index_bench")?;

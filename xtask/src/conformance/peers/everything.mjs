@@ -1,7 +1,8 @@
-// Everything that the conformance suite asks a server for, on the TypeScript SDK 2.x: `everything.mjs PORT`.
+// A server on the TypeScript SDK 2.x with everything that the conformance suite tests: `everything.mjs PORT`.
 //
-// One address serves both eras. Tools that ask use `elicitInput` and `requestSampling`, which work in the legacy era
-// only, or return `input_required`, which is of the modern era, as servers on this SDK do.
+// One address serves both eras of the protocol. Tools that ask the client use `elicitInput` and `requestSampling`,
+// which work in the legacy era (sessions) only, or return `input_required`, which works in the modern era (2026-07-28)
+// only.
 import { randomBytes, randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,7 +15,7 @@ const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwA
 const WAV = 'UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=';
 const CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities';
 
-// Of a tool and a prompt that come and go.
+// The name of a tool and of a prompt that the tests add and remove.
 const TEMPORARY = 'test_comes_and_goes';
 const there = { tool: false, prompt: false };
 const state = createRequestStateCodec({ key: randomBytes(32) });
@@ -24,7 +25,7 @@ const says = value => ({ content: [text(value)] });
 const picture = { type: 'image', data: PNG, mimeType: 'image/png' };
 const resource = (uri, mimeType, value) => ({ type: 'resource', resource: { uri, mimeType, text: value } });
 
-// Questions of the modern era.
+// Requests to the client in the modern era, returned as `input_required`.
 const form = (message, fields) => {
   const properties = Object.fromEntries(Object.entries(fields).map(([name, type]) => [name, { type }]));
   return inputRequired.elicit({ message, requestedSchema: { type: 'object', properties, required: Object.keys(fields) } });
@@ -90,7 +91,7 @@ const TOOLS = {
     handler.notify.promptsChanged();
     return says('The list of prompts changed.');
   },
-  // The SDK refuses it for a client that does not declare `sampling`.
+  // The SDK refuses this result for a client that does not declare `sampling`, which the scenario expects.
   test_missing_capability: () => inputRequired({ inputRequests: { question: model('Hello?') } }),
   test_streaming_elicitation: ctx => greet(ctx, 'user'),
   test_input_required_result_elicitation: ctx => greet(ctx, 'user_name'),
@@ -216,7 +217,7 @@ const handler = createMcpHandler(create, { legacy: 'reject' });
 const modern = toNodeHandler(handler);
 const sessions = new Map();
 
-/** Serves a request of the legacy era, which has sessions. */
+/** Serves a request of the legacy era, in a new or existing session. */
 async function legacy(req, res, body) {
   let transport = sessions.get(req.headers['mcp-session-id']);
   if (!transport && req.headers['mcp-session-id']) return void res.writeHead(404).end();

@@ -1,7 +1,7 @@
-"""Everything that the conformance suite asks a server for, on the Python SDK 2.x: `everything.py PORT`, or `stdio`.
+"""A server on the Python SDK 2.x with everything that the conformance suite tests: `everything.py PORT`, or `stdio`.
 
-The SDK serves both eras at one address. Tools that ask use `ctx.elicit` and `ctx.session.create_message`, which work in
-the legacy era only, or return `input_required`, which is of the modern era, as servers on this SDK do.
+The SDK serves both eras of the protocol at one address. Tools that ask the client use `ctx.elicit` and
+`ctx.session.create_message`, which work in the legacy era only, or return `input_required` (modern era only).
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def picture() -> ImageContent:
     return ImageContent(type="image", data=PNG, mime_type="image/png")
 
 
-# Content
+# Tools that return different kinds of content
 
 
 @tool
@@ -97,7 +97,7 @@ def test_error_handling() -> str:
     raise RuntimeError("This tool intentionally returns an error for testing")
 
 
-# Notifications of a call
+# Tools that send notifications during a call
 
 
 async def log_three_times(ctx: Context) -> str:
@@ -132,7 +132,7 @@ async def test_reconnection(ctx: Context) -> str:
     return "Reconnection test completed"
 
 
-# Changes of lists
+# Tools that change the lists of tools and prompts
 
 TEMPORARY = "test_comes_and_goes"
 
@@ -161,7 +161,7 @@ async def test_trigger_prompt_change(ctx: Context) -> str:
     return await toggle(is_there, add, lambda: server.remove_prompt(TEMPORARY), ctx.notify_prompts_changed)
 
 
-# Questions of the legacy era
+# Requests to the client in the legacy era
 
 
 class User(BaseModel):
@@ -221,7 +221,7 @@ async def test_sampling(prompt: str, ctx: Context) -> str:
     return f"LLM response: {getattr(answer.content, 'text', '')}"
 
 
-# Questions of the modern era
+# Requests to the client in the modern era, returned as `input_required`
 
 
 def ask_form(message: str, **fields: str) -> ElicitRequest:
@@ -240,13 +240,13 @@ def needs(state: str | None = None, **asks: Any) -> InputRequiredResult:
 
 
 def answer(ctx: Context, key: str, kind: str) -> Any:
-    """Returns the answer to a question, or `None` if there is none of its kind."""
+    """Returns the client's answer to a request of this kind, or `None`."""
     found = (ctx.input_responses or {}).get(key)
     return found if hasattr(found, kind) else None
 
 
 def accepted(ctx: Context, key: str, *fields: str) -> dict[str, Any] | None:
-    """Returns the content of a form that was filled in as requested."""
+    """Returns the content of a form if the user accepted it and filled in all fields, else `None`."""
     found = answer(ctx, key, "action")
     content = getattr(found, "content", None) or {}
     return content if all(field in content for field in fields) else None
@@ -366,7 +366,7 @@ async def accept(_ctx: Any, _params: Any) -> EmptyResult:
     return EmptyResult()
 
 
-# The decorators have no way to serve these.
+# These methods have no decorator in the SDK, so they are registered on its low-level server.
 for method, params in (
     ("resources/subscribe", SubscribeRequestParams),
     ("resources/unsubscribe", UnsubscribeRequestParams),

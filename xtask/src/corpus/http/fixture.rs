@@ -1,18 +1,18 @@
-//! The keys of the protected server, and the placeholders of the rows.
+//! The API keys of the server with authentication, and the placeholders in the corpus rows.
 
 use super::secrets::{self, KeyState};
 use crate::run::Outcome;
 use serde_json::{Value, json};
 
-/// A placeholder: a name in a text.
+/// The prefixes of the names that are placeholders, besides `PORT`.
 const KINDS: [&str; 3] = ["KEY_", "JWT_", "SESSION_"];
 
-/// Names in placeholders consist of capitals, digits and `_`.
+/// Returns whether a byte may be part of a placeholder's name: a capital letter, a digit or `_`.
 fn part_of_a_name(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
-/// Replaces each placeholder in a text by the result of `fill`.
+/// Returns the text with each placeholder replaced by the result of `fill`.
 pub(super) fn filled(
     text: &str,
     fill: &mut dyn FnMut(&str) -> Result<String, String>,
@@ -40,7 +40,7 @@ pub(super) fn filled(
     Ok(out)
 }
 
-/// Returns a key or token; `None` for other placeholders.
+/// Returns the key or token to insert for a placeholder; `None` for other placeholders.
 pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
     if name.starts_with("KEY_") {
         Some(Ok(secrets::key(name)))
@@ -49,10 +49,10 @@ pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
     }
 }
 
-/// Names of keys that are registered although no row names them: sessions of other callers need them.
+/// The name of a key that no row uses itself: rows need it for the session of another caller.
 pub(super) const OTHER: &str = "KEY_OTHER";
 
-/// Returns the file the server is started with: all keys of the given names.
+/// Returns the JSON file that the server is started with: the registered keys among these names.
 pub(super) fn file(names: &[String]) -> Value {
     let mut keys = Vec::new();
     let mut revoked = Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn file(names: &[String]) -> Value {
     })
 }
 
-/// Returns the names of the keys that every run registers.
+/// Returns the names of the keys that are registered in every run.
 pub(super) fn names() -> Vec<String> {
     let letters = ('A'..='F').map(|letter| format!("KEY_{letter}"));
     let more = ["KEY_OK", "KEY_VALID", "KEY_GOOD", "KEY_REVOKED", "KEY_EXPIRED", OTHER];

@@ -1,4 +1,4 @@
-//! The server that all rows share: started on a free port, and again if a row has ended it.
+//! The server that all HTTP rows share; it is started on a free port, and again after a row has crashed it.
 
 use super::fixture;
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
 use serde_json::{Value, json};
 use std::{fs, time::Duration};
 
-/// The time limit of a ping.
+/// The time limit of a single request, e.g. of the check that the server still answers.
 const REACT: Duration = Duration::from_secs(5);
-/// The revision with sessions.
+/// The protocol revision that has sessions.
 const LEGACY: &str = "2025-11-25";
-/// The revision without.
+/// The protocol revision without sessions.
 const MODERN: &str = "2026-07-28";
 
-/// A running server.
+/// The running server, and the command that starts it.
 #[derive(Debug)]
 pub(super) struct Host {
     command: Vec<String>,
@@ -24,9 +24,9 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Starts the server; without a command, our own conformance server.
+    /// Starts the server; an empty command selects our own conformance server.
     ///
-    /// `PORT` and `FIXTURE` in a command are replaced; a command without them gets the flags of ours.
+    /// `PORT` and `FIXTURE` in the command are replaced. A command without `PORT` gets the flags of our server.
     pub(super) fn start(command: &[String]) -> Outcome<Self> {
         let mut command = match command {
             [] => vec![conformance_server()?],
@@ -39,7 +39,7 @@ impl Host {
         Ok(Self { command, served })
     }
 
-    /// Starts the server again if it has ended; returns whether it had.
+    /// Starts the server again if it has exited; returns whether it had.
     pub(super) fn revive(&mut self) -> Outcome<bool> {
         let ended = self.served.ended()?;
         if ended {
@@ -79,7 +79,7 @@ fn launch(command: &[String]) -> Outcome<Served> {
     Served::words(&words.collect::<Vec<_>>(), &folder.join("corpus-http.log"))
 }
 
-/// Posts a message; `more` are further header lines.
+/// Sends a message with POST; `more` are further header lines.
 fn post(port: u16, message: &Value, more: &[String]) -> Answer {
     let body = message.to_string();
     let more = lines(more);
@@ -93,7 +93,7 @@ fn post(port: u16, message: &Value, more: &[String]) -> Answer {
     answers.pop().unwrap_or_else(|| unreachable!("one answer was asked for"))
 }
 
-/// Returns whether the server still answers.
+/// Returns whether the server still answers a `tools/list` request.
 pub(crate) fn alive(port: u16) -> bool {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -110,7 +110,7 @@ pub(crate) fn alive(port: u16) -> bool {
             .is_some_and(|message| message["id"] == "alive" && message.get("result").is_some())
 }
 
-/// Opens a session; `more` are the header lines of its owner.
+/// Opens a session and returns its id; `more` are the header lines that identify its owner.
 pub(super) fn open_session(port: u16, more: &[String]) -> Result<String, String> {
     let hello = json!({
         "jsonrpc": "2.0", "id": "hello", "method": "initialize",

@@ -1,6 +1,6 @@
-//! The HTTP rows: each request is sent as written over a new socket to one server that all rows share.
+//! Plays the HTTP rows of the corpus: each request is sent over a new socket, byte for byte, to one shared server.
 //!
-//! No HTTP library is used: half of the rows are not HTTP.
+//! No HTTP library is used, because half of the rows are not valid HTTP.
 
 mod fixture;
 mod host;
@@ -20,7 +20,7 @@ use row::Row;
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Mutex, thread};
 
-/// The number of rows in flight, so that a slow one does not block the others.
+/// The number of rows that run in parallel, so that a slow row does not block the others.
 const AT_A_TIME: usize = 3;
 
 /// The result of one row.
@@ -28,13 +28,13 @@ const AT_A_TIME: usize = 3;
 struct Report {
     ok: bool,
     alive: bool,
-    /// A number, or `"closed"`, or `"silent"`.
+    /// The HTTP status as a number, or `"closed"`, or `"silent"` if no reply arrived.
     status: Value,
     code: Option<i64>,
     why: String,
 }
 
-/// Runs the HTTP rows of a file against a server; without a command, against our own conformance server.
+/// Runs the HTTP rows of a file against a server; an empty command selects our own conformance server.
 pub(crate) fn http(file: &Path, command: &[String]) -> Outcome<Summary> {
     let text = fs::read_to_string(file).context(file.display())?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());

@@ -1,19 +1,19 @@
-//! The plan of a row, from its word map `gen`.
+//! Translates the map `gen` of a row into changes of its request and a plan for sending it.
 //!
 //! | Words | Meaning |
 //! |---|---|
-//! | `declared` | this `Content-Length`, whatever the body |
+//! | `declared` | this `Content-Length`, whatever the length of the body |
 //! | `raw`, `raw_b64` | these bytes instead of the request |
 //! | `raw_body`, `raw_body_b64` | these bytes instead of the body |
 //! | `body_bytes`; `repeat`, `n`, `prefix`, `suffix`; `depth` | a large body |
 //! | `header_count`, `header_bytes`, `path_bytes` | a large head |
-//! | `chunk_bytes`, `chunks` | the body in chunks of this size; that many chunks |
-//! | `slow_body_bytes_per_s`, `slow_header_bytes_per_s` | a slow writer |
-//! | `truncate` | only so many bytes of the request, then the end of the stream |
-//! | `idle_connections`, `idle_sessions`, `get_streams`, `half_requests` | so many beside one fresh request |
-//! | `pipeline`, `concurrent`, `repeat_request` | the request so many times |
-//! | `h2_rapid_reset` | HTTP/2 streams opened and reset |
-//! | `limit_s` | how long the reaction may take |
+//! | `chunk_bytes`, `chunks` | the body in chunks of this size; this number of blank chunks |
+//! | `slow_body_bytes_per_s`, `slow_header_bytes_per_s` | the body, or the whole request, sent at this rate |
+//! | `truncate` | only this many bytes of the request, then the end of the stream |
+//! | `idle_connections`, `idle_sessions`, `get_streams`, `half_requests` | this many, open beside one new request |
+//! | `pipeline`, `concurrent`, `repeat_request` | the request this many times, on one connection or on several |
+//! | `h2_rapid_reset` | this many HTTP/2 streams, opened and reset |
+//! | `limit_s` | the time limit of the reaction, in seconds |
 
 use super::{super::input::Input, wire::Wire};
 use serde_json::{Map, Value};
@@ -21,55 +21,55 @@ use std::time::Duration;
 
 /// The time limit of an ordinary row.
 const LIMIT: Duration = Duration::from_secs(15);
-/// The time limit of a row that stalls: a server has its own, shorter limits.
+/// The time limit of a row that makes the server wait; the server must have shorter limits of its own.
 const STALLED: Duration = Duration::from_secs(35);
-/// The factor for a limit given by the row, for a busy machine.
+/// The time added to a limit that the row gives, for a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
-/// The maximum time of a fresh request beside many others.
+/// The time limit of a new request while many other connections are open.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The action with the request.
+/// The way in which the request of a row is sent.
 #[derive(Debug, PartialEq)]
 pub(super) enum Act {
-    /// Sends it once.
+    /// Sends the request once.
     Send,
-    /// Sends these bytes.
+    /// Sends these bytes instead of the request.
     Raw(Vec<u8>),
-    /// Sends it with a pause after each byte; the head too, or the body only.
+    /// Sends the request with a pause after each byte: the whole request if `head` is set, else only the body.
     Slow { pause: Duration, head: bool },
-    /// Sends only its first bytes, then ends the stream.
+    /// Sends only the first bytes of the request, then closes the sending side.
     Cut(usize),
-    /// Sends it this many times on one connection without waiting.
+    /// Sends the request this many times on one connection, without waiting for replies.
     Pipeline(usize),
-    /// Sends it on this many connections at a time.
+    /// Sends the request on this many connections at the same time.
     Concurrent(usize),
-    /// Sends it once while this many others are open.
+    /// Sends the request once while this many other connections are open.
     Beside(Beside, usize),
     /// Opens and resets this many HTTP/2 streams.
     Reset(usize),
 }
 
-/// The connections that are open beside the request.
+/// The kind of connections that are open beside the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
-    /// Connections without any bytes.
+    /// Connections on which nothing is sent.
     Connections,
-    /// Connections with half a request.
+    /// Connections on which half a request is sent.
     Halves,
-    /// Unused sessions.
+    /// Sessions that are not used.
     Sessions,
-    /// Open streams of events.
+    /// Connections with an open event stream.
     Streams,
 }
 
-/// The action, and the time limit of the reaction.
+/// The way in which the request is sent, and the time limit of the reaction.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) act: Act,
     pub(super) limit: Duration,
 }
 
-/// Reads the words; applies those that change the request.
+/// Builds the plan from the words of the map, and changes the request as the words require.
 pub(super) fn plan(words: &Value, wire: &mut Wire) -> Result<Plan, String> {
     let mut plan = Plan { act: Act::Send, limit: LIMIT };
     let none = Map::new();
@@ -118,7 +118,7 @@ pub(super) fn plan(words: &Value, wire: &mut Wire) -> Result<Plan, String> {
             "pipeline" | "repeat_request" => plan = stalled(Act::Pipeline(count()?)),
             "concurrent" | "parallel" => plan = stalled(Act::Concurrent(count()?)),
             "h2_rapid_reset" => plan = stalled(Act::Reset(count()?)),
-            // These belong to another word, or are read below.
+            // These words are parameters of other words, or are read by `adjust`.
             "limit_s" | "n" | "prefix" | "suffix" | "chunk_bytes" | "chunk_size" | "chunks" => {}
             unknown => return Err(format!("unknown generator `{unknown}`")),
         }
@@ -126,7 +126,7 @@ pub(super) fn plan(words: &Value, wire: &mut Wire) -> Result<Plan, String> {
     Ok(adjust(plan, words, wire))
 }
 
-/// Reads the words that concern the whole plan: the framing in chunks, and the time limit.
+/// Applies the words that affect the whole plan: chunked framing and the time limit.
 fn adjust(mut plan: Plan, words: &Map<String, Value>, wire: &mut Wire) -> Plan {
     if let Act::Beside(..) = plan.act {
         plan.limit = FRESH;
@@ -152,12 +152,12 @@ fn stalled(act: Act) -> Plan {
     Plan { act, limit: STALLED }
 }
 
-/// Returns the pause between bytes at a rate per second.
+/// Returns the pause between two bytes for a rate in bytes per second.
 fn pace(per_second: &Value) -> Duration {
     Duration::from_secs_f64(1.0 / per_second.as_f64().unwrap_or(1.0).max(0.1))
 }
 
-/// Returns a body that begins as the given one and never ends.
+/// Returns a body of `times` bytes that begins with the given body and repeats `unit`.
 fn repeated(body: &Input, unit: &str, times: usize) -> Input {
     let Input::Bytes(prefix) = body else { return Input::Bytes(Vec::new()) };
     Input::Repeat {
@@ -168,7 +168,7 @@ fn repeated(body: &Input, unit: &str, times: usize) -> Input {
     }
 }
 
-/// Splits the body into chunks of `size` bytes each, or repeats one chunk.
+/// Frames the body in chunks of `size` bytes; with `times`, repeats one blank chunk that often instead.
 fn chunked(wire: &mut Wire, size: Option<u64>, times: Option<u64>) {
     let size = size.and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1);
     wire.set("Transfer-Encoding", "chunked");

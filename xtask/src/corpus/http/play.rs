@@ -1,4 +1,5 @@
-//! Runs one row against the server: placeholders, the request, the reply, and a ping.
+//! Plays one HTTP row against the server: fills the placeholders, sends the request, judges the reply, and checks that
+//! the server still answers.
 
 use super::{
     super::input::Input,
@@ -23,10 +24,10 @@ use std::{
     time::Duration,
 };
 
-/// The number of attempts of a row whose reply was lost because the server closed with unread bytes.
+/// The number of attempts for a row if the server closes the connection before the reply is read.
 const TRIES: usize = 3;
 
-/// Returns the peak memory of a process.
+/// The line of `/proc/PID/status` with the peak memory of a process.
 const PEAK: &str = "VmHWM";
 
 pub(super) fn run(row: &Row, host: &Mutex<Host>) -> Report {
@@ -49,7 +50,8 @@ fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), Str
     let before = memory(process, PEAK);
     let mut seen = play(row, port);
     for _ in 1..TRIES {
-        // A reset may overtake the reply; a connection that is closed every time is the reply.
+        // A TCP reset may destroy the reply, so the row is repeated. If the connection is closed each time, that is the
+        // reply.
         let lost = seen.as_ref().is_ok_and(|(status, _)| *status == Status::Closed);
         if !lost || row.expect.judge(Status::Closed, None).is_ok() {
             break;
@@ -76,7 +78,7 @@ fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), Str
     row.expect.judge(status, code)
 }
 
-/// Executes the action of the row.
+/// Sends the request as the row plans it; returns the status and the JSON-RPC error code of the reply.
 fn play(row: &Row, port: u16) -> Result<(Status, Option<i64>), String> {
     let request = request(row, port)?;
     let mut wire = Wire::new(&request)?;
@@ -108,15 +110,15 @@ fn play(row: &Row, port: u16) -> Result<(Status, Option<i64>), String> {
         }
         Act::Reset(count) => return Ok((rapid_reset(port, count, limit), None)),
     };
-    // Of many replies the first that differs from the others counts.
+    // Of several replies, judges the first one with a status other than 200.
     let odd = answers.iter().find(|answer| answer.status != Status::Of(200));
     let answer = odd.or(answers.first()).ok_or("no answer was read")?;
     Ok((answer.status, answer.code()))
 }
 
-/// Returns the request with its placeholders filled.
+/// Returns the request of the row with its placeholders filled.
 fn request(row: &Row, port: u16) -> Result<Request, String> {
-    // The caller is the owner of the session.
+    // Sessions are opened with the caller's own headers, so that the caller owns them.
     let mut own = Vec::new();
     for (name, value) in &row.request.headers {
         let caller = ["authorization", "x-test-mode"];
@@ -142,7 +144,7 @@ fn request(row: &Row, port: u16) -> Result<Request, String> {
     Ok(request)
 }
 
-/// Returns the value of a placeholder; `own` are the header lines of the caller.
+/// Returns the value of a placeholder; `own` are the header lines that identify the caller.
 fn placeholder(name: &str, port: u16, own: &[String]) -> Result<String, String> {
     if name == "PORT" {
         return Ok(port.to_string());
@@ -187,7 +189,7 @@ fn filled_value(
     })
 }
 
-/// Returns the request byte by byte: all of it, or the body only.
+/// Returns the request byte by byte: the whole request, or only its body.
 fn slow(wire: &Wire, pause: Duration, head: bool) -> impl Iterator<Item = Piece> + Send {
     let (start, rest) = if head {
         (Vec::new(), wire.bytes())
@@ -198,18 +200,18 @@ fn slow(wire: &Wire, pause: Duration, head: bool) -> impl Iterator<Item = Piece>
     std::iter::once((start, Duration::ZERO)).chain(drops)
 }
 
-/// Sends the beginning, ends the stream, and reads the reply.
+/// Sends only the first `length` bytes, closes the sending side, and reads the reply.
 fn cut(port: u16, wire: &Wire, length: usize, limit: Duration) -> Vec<Answer> {
     let mut bytes = wire.bytes();
     bytes.truncate(length);
     let Ok(mut stream) = connect(port) else { return Vec::new() };
-    // A server that has closed already has replied by that.
+    // Ignores write errors: if the server has already closed the connection, reading shows it.
     let _ = stream.write_all(&bytes);
     let _ = stream.shutdown(Shutdown::Write);
     vec![Reader::new(&stream, crate::run::now() + limit).answer(&wire.method)]
 }
 
-/// Opens the other connections; dropping the result closes them.
+/// Opens the other connections of a row; dropping the result closes them.
 fn beside(kind: Beside, count: usize, port: u16, wire: &Wire) -> Result<Vec<TcpStream>, String> {
     let failed = |error: std::io::Error| format!("what stands by: {error}");
     let mut streams = Vec::new();

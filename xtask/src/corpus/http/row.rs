@@ -1,4 +1,4 @@
-//! One labelled HTTP row: the request, and the accepted statuses and codes.
+//! One HTTP row of the labelled corpus: the request, and the statuses and error codes that are accepted as a reply.
 
 use crate::{
     exchange::Status,
@@ -7,7 +7,7 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// One row.
+/// One HTTP row of the corpus.
 #[derive(Debug, Deserialize)]
 pub(super) struct Row {
     pub(super) id: String,
@@ -17,14 +17,14 @@ pub(super) struct Row {
     pub(super) why: String,
     #[serde(default)]
     pub(super) request: Request,
-    /// The actions beyond sending the request once: a map of words, see [`super::plan`].
+    /// A map of words that change the request or how it is sent, see [`super::plan`].
     #[serde(default, rename = "gen")]
     pub(super) generator: Value,
     #[serde(default)]
     pub(super) expect: Expect,
 }
 
-/// The request, with placeholders.
+/// The request of a row, in which placeholders are not yet filled.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Request {
@@ -37,30 +37,30 @@ pub(super) struct Request {
     pub(super) body_b64: Option<String>,
 }
 
-/// The accepted replies; members that are absent are not judged.
+/// The accepted replies; absent members are not checked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Expect {
-    /// One, or a list: numbers and `"closed"`.
+    /// The accepted status, or a list of them: numbers and `"closed"`.
     pub(super) status: Value,
-    /// One code, or a list.
+    /// The accepted JSON-RPC error code, or a list of them.
     pub(super) code: Value,
     max_rss_growth_bytes: Option<u64>,
     bounded_memory: bool,
 }
 
-/// The growth that `bounded_memory` allows.
+/// The maximum growth of the server's memory in rows with `bounded_memory`.
 const BOUNDED: u64 = 64 << 20;
 
 impl Row {
-    /// Reads a line of the corpus; only the transport of rows for another one.
+    /// Parses a line of the corpus; of a row for another transport, only the id and the transport.
     pub(super) fn read(line: &str) -> Outcome<Self> {
         let mut value: Value = serde_json::from_str(line).context("a row of the corpus")?;
         if value["transport"] != "http" {
             value = serde_json::json!({"id": value["id"], "transport": value["transport"]});
         }
         let id = value["id"].to_string();
-        // Bytes may be beside the request or in it.
+        // The corpus has `bytes_b64` either beside the request or in the request.
         if let (Some(bytes), Some(request)) =
             (value.get("bytes_b64").cloned(), value.get_mut("request"))
         {
@@ -69,14 +69,14 @@ impl Row {
         serde_json::from_value(value).context(id)
     }
 
-    /// Returns whether the row is for the protected server.
+    /// Returns whether the row is meant for the server with authentication.
     pub(super) fn wants_auth(&self) -> bool {
         self.request.headers.keys().any(|name| name.eq_ignore_ascii_case("x-test-mode"))
     }
 }
 
 impl Expect {
-    /// Judges the reply.
+    /// Checks whether the status and the error code of a reply are accepted.
     pub(super) fn judge(&self, status: Status, code: Option<i64>) -> Result<(), String> {
         let right = one_or_many(&self.status);
         let status = status.value();
@@ -91,7 +91,7 @@ impl Expect {
         Ok(())
     }
 
-    /// Returns the maximum growth of the server, if it is judged.
+    /// Returns the maximum growth of the server's memory, if the row limits it.
     pub(super) fn growth(&self) -> Option<u64> {
         self.max_rss_growth_bytes.or_else(|| self.bounded_memory.then_some(BOUNDED))
     }

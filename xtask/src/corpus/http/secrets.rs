@@ -1,6 +1,6 @@
-//! Keys and signed tokens of the protected server: valid ones, and those with one defect each.
+//! Generates API keys and signed tokens for the server with authentication: valid ones, and some with one defect each.
 //!
-//! The words of the placeholder name the defect: `JWT_WRONG_AUD`, `KEY_REVOKED`.
+//! The words in a placeholder's name select the defect, e.g. `JWT_WRONG_AUD` or `KEY_REVOKED`.
 
 use crate::run::{Outcome, now_seconds};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
@@ -17,7 +17,7 @@ const LIFE: i64 = 3600;
 /// The name of the signing key.
 const KEY_ID: &str = "corpus-1";
 
-/// Signs the tokens of this harness and nothing else; both halves are public.
+/// The private key that signs the tokens of this check. It is used nowhere else, so it may be public.
 const SIGNING: &str = "-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg0SmxwroZGfQ07V1k
 1GbPBg4U+uBVzofjhCtao0IDIhyhRANCAARWuvb2YSiygg3RqlfM0loeH0IfR6kl
@@ -27,14 +27,14 @@ alybrDHVJE4+RjhyPoPcGEqOCce2gP+F27DpZYZI/5sUea4Kf+15Kk/g
 const X: &str = "Vrr29mEosoIN0apXzNJaHh9CH0epJWpcm6wx1SROPkY";
 const Y: &str = "OHI-g9wYSo4Jx7aA_4XbsOllhkj_mxR5rgp_7XkqT-A";
 
-/// The public key set the server trusts.
+/// Returns the public key set that the server trusts.
 pub(super) fn key_set() -> Value {
     json!({"keys": [{
         "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": KEY_ID, "x": X, "y": Y,
     }]})
 }
 
-/// Returns whether a word of a placeholder is one of these.
+/// Returns whether a placeholder's name contains one of these words.
 fn has_word(name: &str, words: &[&str]) -> bool {
     name.split('_').any(|word| words.contains(&word))
 }
@@ -45,11 +45,11 @@ pub(super) enum KeyState {
     Good,
     Revoked,
     Expired,
-    /// Never registered.
+    /// The key was never registered.
     Unknown,
 }
 
-/// Returns the state that a placeholder requests.
+/// Returns the state of the key that a placeholder's name asks for.
 pub(super) fn key_state(name: &str) -> KeyState {
     if has_word(name, &["REVOKED"]) {
         KeyState::Revoked
@@ -65,9 +65,9 @@ pub(super) fn key_state(name: &str) -> KeyState {
     }
 }
 
-/// Returns the API key of a placeholder: `mgp_<id>_<secret>`, the same each time.
+/// Returns the API key of a placeholder, `mgp_<id>_<secret>`; the same name always yields the same key.
 pub(super) fn key(name: &str) -> String {
-    // A wrong secret is that of another key under the id of `KEY_A`.
+    // A key with a wrong secret has the id of `KEY_A` and the secret of a different key.
     let (id, secret) = match key_state(name) {
         KeyState::Unknown if has_word(name, &["SECRET", "WRONG", "BAD"]) => ("KEY_A", name),
         _ => (name, name),
@@ -76,7 +76,7 @@ pub(super) fn key(name: &str) -> String {
     if has_word(name, &["TRUNCATED"]) { key[..key.len() - 8].to_owned() } else { key }
 }
 
-/// Returns sixteen hexadecimal digits per round, derived from a name.
+/// Returns hexadecimal digits derived from a name, sixteen per round.
 fn digits(name: &str, rounds: u64) -> String {
     let hash = |round: u64| {
         name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ round, |hash, byte| {
@@ -87,7 +87,7 @@ fn digits(name: &str, rounds: u64) -> String {
     rounds.concat()
 }
 
-/// Returns the token of a placeholder.
+/// Returns the signed token of a placeholder, with the defect that its name asks for.
 pub(super) fn token(name: &str) -> Outcome<String> {
     let at = now_seconds();
     let mut claims = json!({
@@ -125,7 +125,7 @@ pub(super) fn token(name: &str) -> Outcome<String> {
         header.kid = Some("nobody".to_owned());
     }
     if has_word(name, &["HS256", "HMAC", "CONFUSION", "ALG"]) && !has_word(name, &["NONE"]) {
-        // The public key is used as a shared secret.
+        // Algorithm confusion: signs with the public key as if it were a shared secret.
         header.alg = Algorithm::HS256;
         return Ok(encode(&header, &claims, &EncodingKey::from_secret(X.as_bytes()))?);
     }
@@ -133,7 +133,7 @@ pub(super) fn token(name: &str) -> Outcome<String> {
     let (message, signature) = signed.rsplit_once('.').unwrap_or((&signed, ""));
     if has_word(name, &["NONE", "UNSIGNED"]) {
         let claims = message.split_once('.').map_or("", |(_, claims)| claims);
-        // {"alg":"none","typ":"JWT"}
+        // The header is `{"alg":"none","typ":"JWT"}` in base 64.
         return Ok(format!("eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.{claims}."));
     }
     if has_word(name, &["SIG", "SIGNATURE", "TAMPERED", "FORGED", "BADSIG", "INVALID"]) {

@@ -1,21 +1,21 @@
-//! A request as bytes: as in the row, with a length if the row has none.
+//! Builds the bytes of a row's request; adds a `Content-Length` if the row does not frame the body itself.
 
 use super::{super::input::Input, row::Request};
 use crate::exchange::Piece;
 use std::time::Duration;
 
-/// A request, ready to be sent.
+/// A request whose placeholders are filled, ready to be sent.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) method: String,
     pub(super) path: String,
-    /// Header lines without their ends.
+    /// Header lines, without their line ends.
     pub(super) lines: Vec<String>,
     pub(super) body: Input,
 }
 
 impl Wire {
-    /// Builds a request whose placeholders are filled.
+    /// Builds a request from that of a row; the placeholders must be filled already.
     pub(super) fn new(request: &Request) -> Result<Self, String> {
         let value = |value: &serde_json::Value| {
             value.as_str().map_or_else(|| value.to_string(), str::to_owned)
@@ -24,7 +24,7 @@ impl Wire {
         let mut lines: Vec<String> = Vec::new();
         for (name, given) in headers {
             match given {
-                // Several headers of one name.
+                // A list yields several headers of the same name.
                 serde_json::Value::Array(many) => {
                     lines.extend(many.iter().map(|given| format!("{name}: {}", value(given))));
                 }
@@ -44,14 +44,14 @@ impl Wire {
         })
     }
 
-    /// Returns whether there is a header of this name.
+    /// Returns whether the request has a header of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.lines.iter().any(|line| {
             line.split_once(':').is_some_and(|(known, _)| known.trim().eq_ignore_ascii_case(name))
         })
     }
 
-    /// Sets or replaces a header.
+    /// Sets a header, or replaces existing ones of this name.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.lines.retain(|line| {
             line.split_once(':').is_none_or(|(known, _)| !known.trim().eq_ignore_ascii_case(name))
@@ -59,7 +59,7 @@ impl Wire {
         self.lines.push(format!("{name}: {value}"));
     }
 
-    /// Returns the head; a body gets its length unless the row frames it itself.
+    /// Returns the head of the request; adds the body's length unless the row frames the body itself.
     pub(super) fn head(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path).into_bytes();
         for line in &self.lines {
@@ -76,12 +76,12 @@ impl Wire {
         head
     }
 
-    /// Returns the whole request, in pieces.
+    /// Returns the whole request in pieces.
     pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> + Send + '_ {
         std::iter::once((self.head(), Duration::ZERO)).chain(self.body.pieces())
     }
 
-    /// Returns the whole request at once; for small bodies.
+    /// Returns the whole request as one piece; only for small bodies.
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.pieces().flat_map(|(bytes, _)| bytes).collect()
     }

@@ -1,4 +1,4 @@
-"""Uses every feature of MCP with the Python SDK: kernel_python.py MODE CMD… or MODE URL, one line of JSON a step."""
+"""Uses every feature of MCP with the Python SDK: kernel_python.py MODE CMD… or MODE URL; prints one JSON line a step."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ import warnings
 import anyio
 from sdk import VERSION, connect, types
 
-# The SDK 2.x warns that roots, logging and sampling are deprecated.
+# Hides the warnings of the SDK 2.x that roots, logging and sampling are deprecated.
 warnings.simplefilter("ignore")
 
 
@@ -16,7 +16,7 @@ def plain(model):
 
 
 class Host:
-    """A client with a person, a model and a folder; records the requests and notifications it receives."""
+    """A client that offers elicitation, sampling and roots, and records the requests and notifications it receives."""
 
     def __init__(self, given):
         self.root, self.asked, self.logs, self.updated, self.steps = given["root"], [], [], [], []
@@ -39,7 +39,7 @@ class Host:
         self.logs.append(params.logger)
 
     async def message(self, message):
-        # 1.x wraps notifications.
+        # The SDK 1.x wraps notifications in an object.
         message = getattr(message, "root", message)
         if isinstance(message, types.ResourceUpdatedNotification):
             self.updated.append(str(message.params.uri))
@@ -59,7 +59,7 @@ async def call(client, host, step):
 
 
 async def find(client, host, step):
-    """Finds a tool by a description, and calls the first one found by its name."""
+    """Searches for a tool by a description, and calls the first tool found by its name."""
     query = {"name": "mgp_tools_discover", "arguments": {"query": step["query"]}}
     found = json.loads((await call(client, host, query))["content"][0]["text"])["tools"][0]
     target = {"name": found["name"], "arguments": step["arguments"]}
@@ -67,7 +67,7 @@ async def find(client, host, step):
 
 
 async def cancel(client, host, step):
-    """Abandons a call after its first progress notification; with 1.x the user notifies the server."""
+    """Cancels a call after its first progress notification; with the SDK 1.x this script must notify the server."""
     request = client._request_id if VERSION == 1 else None
     async with anyio.create_task_group() as group:
         group.start_soon(call, client, host, step)
@@ -101,7 +101,7 @@ async def watch(client, host, step):
 
 
 async def log(client, host, step):
-    """Reads the log of a server after a tool made it write."""
+    """Waits for a log message that a tool makes its server send."""
     if not host.is_modern:
         await client.set_logging_level("debug")
     await call(client, host, step)

@@ -1,5 +1,5 @@
-// Uses every feature of MCP with the TypeScript SDK: kernel_typescript.mjs VERSION MODE CMD… or VERSION MODE URL,
-// one line of JSON a step.
+// Uses every feature of MCP with the TypeScript SDK: kernel_typescript.mjs VERSION MODE CMD… or VERSION MODE URL;
+// prints a JSON line per step.
 
 import { readFileSync } from 'node:fs';
 import { connect, load } from './sdk.mjs';
@@ -42,7 +42,7 @@ onNotification('notifications/message', (message) => void seen.logs.push(message
 onNotification('notifications/resources/updated', (message) => void seen.updated.push(message.params.uri));
 
 const isModern = () => sdk.revision(client) === MODERN;
-// A modern client requests the log with each request.
+// In the modern era, a client asks for log messages with each request.
 const meta = () => (isModern() ? { _meta: { 'io.modelcontextprotocol/logLevel': 'debug' } } : {});
 
 const call = (step, more = {}) =>
@@ -61,14 +61,14 @@ const DO = {
   prompt: (step) => client.getPrompt({ name: step.name, arguments: step.arguments }, OPTIONS),
   complete: (step) => client.complete({ ref: step.ref, argument: step.argument }, OPTIONS),
   call,
-  // Finds a tool by a description, and calls the first one found by its name.
+  // Searches for a tool by a description, and calls the first tool found by its name.
   find: async (step) => {
     const query = { name: 'mgp_tools_discover', arguments: { query: step.query } };
     const found = JSON.parse((await call(query)).content[0].text).tools[0].name;
     const target = { name: found, arguments: step.arguments };
     return { found, ...(await call({ name: 'mgp_tools_call', arguments: target })) };
   },
-  // Abandons a call after its first progress notification.
+  // Cancels a call after its first progress notification.
   cancel: async (step) => {
     const abort = new AbortController();
     const abandoned = call(step, { signal: abort.signal }).then(
@@ -96,7 +96,7 @@ const DO = {
     }
     return call(step);
   },
-  // Reads the log of a server after a tool made it write.
+  // Waits for a log message that a tool makes its server send.
   log: async (step) => {
     if (!isModern()) await client.setLoggingLevel('debug', OPTIONS);
     await call(step);

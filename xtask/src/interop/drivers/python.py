@@ -1,4 +1,4 @@
-"""Drives a server with the Python SDK: python.py MODE CMD… or MODE URL, one line of JSON a step."""
+"""Calls the tools of a server with the Python SDK: python.py MODE CMD… or MODE URL; prints a JSON line per step."""
 
 import json
 import sys

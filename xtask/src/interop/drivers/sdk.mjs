@@ -1,9 +1,9 @@
-// Connects to a server with the TypeScript SDK 1.x or 2.x: a command, or a URL.
+// Connects to a server, given by a command or a URL, with the TypeScript SDK 1.x or 2.x.
 
-// The modes of 2.x; 1.x has one.
+// Translates a mode for the SDK 2.x; the SDK 1.x has only one mode.
 const negotiation = (mode) => (mode === 'legacy' || mode === 'auto' ? mode : { pin: mode });
 
-/** Loads one version of the SDK; `method` is how a handler names a method. */
+/** Loads one major version of the SDK; `method` returns what the SDK expects when a handler is registered. */
 export async function load(version) {
   if (version === '1') {
     const base = '@modelcontextprotocol/sdk';
@@ -20,7 +20,7 @@ export async function load(version) {
     return {
       client: (capabilities) => new Client({ name: 'interop', version: '1' }, { capabilities }),
       method: (name) => schemas[name],
-      // 1.x takes a schema of the result before the options.
+      // The SDK 1.x takes a schema of the result before the options.
       call: (client, params, options) => client.callTool(params, undefined, options),
       revision: () => types.LATEST_PROTOCOL_VERSION,
       ...stdio,
@@ -40,7 +40,7 @@ export async function load(version) {
   };
 }
 
-/** Connects a client to a command or a URL. */
+/** Connects a client to the server that a command starts, or to a URL. */
 export async function connect(sdk, client, [command, ...args], headers = {}) {
   const transport = command.startsWith('http://')
     ? new sdk.StreamableHTTPClientTransport(new URL(command), { requestInit: { headers } })

@@ -1,4 +1,4 @@
-"""Connects to a server with the Python SDK 1.x or 2.x, whichever is installed: a command, or a URL."""
+"""Connects to a server, given by a command or a URL, with the installed Python SDK (1.x or 2.x)."""
 
 import contextlib
 import importlib.metadata
@@ -21,12 +21,12 @@ __all__ = ["VERSION", "connect", "types"]
 
 @contextlib.asynccontextmanager
 async def connect(mode, command, seconds, headers=None, **handlers):
-    """Yields a client and the revision it settled on; 1.x has one mode."""
+    """Yields a client and the protocol revision it negotiated; the SDK 1.x has only one mode."""
     url = command[0] if command[0].startswith("http://") else None
     process = None if url else StdioServerParameters(command=command[0], args=command[1:])
     if VERSION == 1:
         transport = streamablehttp_client(url, headers=headers) if url else stdio_client(process)
-        # Over HTTP a third member carries the session's id.
+        # Over HTTP the transport yields a third value for the session's id, which is not needed.
         async with transport as (read, write, *_):
             async with ClientSession(read, write, timedelta(seconds=seconds), **handlers) as client:
                 yield client, (await client.initialize()).protocolVersion

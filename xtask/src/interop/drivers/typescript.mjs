@@ -1,4 +1,5 @@
-// Drives a server with the TypeScript SDK: typescript.mjs VERSION MODE CMD… or VERSION MODE URL, one line of JSON a step.
+// Calls the tools of a server with the TypeScript SDK: typescript.mjs VERSION MODE CMD… or VERSION MODE URL; prints a
+// JSON line per step.
 
 import { readFileSync } from 'node:fs';
 import { connect, load } from './sdk.mjs';

@@ -1,4 +1,4 @@
-//! Foreign clients of our server over HTTP, with JSON replies and with events.
+//! The `interop` cells in which foreign clients use our server over HTTP, with replies as JSON and as event streams.
 
 use super::{
     super::{
@@ -22,7 +22,7 @@ enum Answers {
     Events,
 }
 
-/// Returns every cell of this kind.
+/// Returns a cell for each SDK, mode and form of reply.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for sdk in SDKS {
@@ -49,7 +49,7 @@ pub(super) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Starts our echo server with the requested form of replies.
+/// Starts our echo server, which replies with event streams if `events` is set, else with JSON.
 pub(super) fn echo(stage: &Stage, cell: &Cell, events: bool) -> Outcome<Served> {
     let mut words: Vec<OsString> = vec![stage.program(Ours::Echo)?.into()];
     words.extend(["--http", "127.0.0.1:PORT"].map(OsString::from));

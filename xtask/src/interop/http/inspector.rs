@@ -1,4 +1,5 @@
-//! The command line of the MCP Inspector against our server: it lists, with strict schemas, and calls.
+//! The `interop` cells in which the command line of the MCP Inspector uses our server over HTTP: it lists the tools
+//! with strict schema checks, and calls one.
 
 use super::{
     super::{
@@ -18,10 +19,10 @@ use crate::{
 use serde_json::Value;
 use std::process::Command;
 
-/// The echoed text.
+/// The text that the tool must echo.
 const TEXT: &str = "żółw 🦀";
 
-/// Returns every cell of this kind.
+/// Returns a cell for each protocol era.
 pub(super) fn cells() -> Vec<Cell> {
     let eras = [("auto", MODERN), ("legacy", LEGACY), ("modern", MODERN)];
     let cell = |(era, revision): (&'static str, &'static str)| Cell {
@@ -58,7 +59,7 @@ fn talk(era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     Ok("lists with `--strict`, and calls".to_owned())
 }
 
-/// Runs the Inspector once; it must succeed and print JSON.
+/// Runs the Inspector once, and returns the JSON that it prints; fails if the Inspector fails.
 fn ask(era: &str, url: &str, method: &[&str], cell: &Cell, stage: &Stage) -> Outcome<Value> {
     let places = &stage.places;
     let mut command = Command::new(Places::node(INSPECTOR)?);
@@ -76,7 +77,7 @@ fn ask(era: &str, url: &str, method: &[&str], cell: &Cell, stage: &Stage) -> Out
     serde_json::from_str(ended.stdout.trim()).context(format!("{}: {}", method[0], ended.stdout))
 }
 
-/// Returns every text under a name, at any depth.
+/// Returns the strings of all members with this name, at any depth.
 fn found<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
     match value {
         Value::Array(many) => many.iter().flat_map(|value| found(value, name)).collect(),

@@ -1,4 +1,4 @@
-//! The same conversations over HTTP: foreign clients of our server, our client with foreign servers, the Inspector.
+//! The `interop` cells over HTTP: foreign clients with our server, our client with foreign servers, and the Inspector.
 
 mod clients;
 mod inspector;
@@ -9,7 +9,7 @@ use super::Cell;
 
 pub(super) use tap::Tap;
 
-/// The beginning of the names of these cells.
+/// The prefix of the names of the cells over HTTP.
 pub(super) const PREFIX: &str = "http/";
 
 const LEGACY: &str = "2025-11-25";

@@ -1,4 +1,4 @@
-//! Our client with foreign servers over HTTP, in every mode.
+//! The `interop` cells in which our client uses foreign servers over HTTP, in every mode.
 
 use super::{
     super::{
@@ -19,11 +19,11 @@ use crate::{
 use serde_json::json;
 use std::process::Command;
 
-/// A foreign server with a tool `echo`.
+/// A foreign server with a tool named `echo`.
 struct Server {
     name: &'static str,
     pin: Pin,
-    /// The revision of mode `auto`; a server of the old era has no other.
+    /// The revision that mode `auto` must negotiate, which is the newest one that the server supports.
     best: &'static str,
     command: fn(&Places, u16) -> Outcome<Command>,
 }
@@ -56,7 +56,8 @@ fn python(places: &Places, port: u16) -> Command {
     command
 }
 
-/// Starts the server; the loaded script binds it to loopback, it would listen on every interface.
+/// Returns the command of the server "everything". A script makes it listen on loopback; without the script, it would
+/// listen on every interface.
 fn everything(places: &Places, port: u16) -> Outcome<Command> {
     let mut command = Command::new(Places::node(SERVER_EVERYTHING)?);
     command.arg("--require").arg(places.driver("loopback.cjs"));
@@ -71,7 +72,7 @@ fn rmcp(places: &Places, port: u16, answers: &str) -> Command {
     command
 }
 
-/// Returns every cell of this kind.
+/// Returns a cell for each server, mode and set of offered extensions.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for server in SERVERS {

@@ -1,4 +1,4 @@
-//! A proxy between a client and a server over TCP, on loopback, that records the traffic.
+//! A TCP proxy on loopback between a client and a server that records the traffic.
 
 use super::super::relay::Traffic;
 use crate::run::Outcome;
@@ -12,14 +12,14 @@ use std::{
     thread,
 };
 
-/// The bytes of each direction, in order.
+/// The recorded bytes: `up` from the client, `down` from the server.
 #[derive(Debug, Default)]
 struct Log {
     up: Vec<u8>,
     down: Vec<u8>,
 }
 
-/// A recording proxy; accepts no connections after it is dropped.
+/// A recording proxy. It stops accepting connections when it is dropped.
 #[derive(Debug)]
 pub(in super::super) struct Tap {
     port: u16,
@@ -28,7 +28,7 @@ pub(in super::super) struct Tap {
 }
 
 impl Tap {
-    /// Creates a proxy before the server on this port.
+    /// Starts a proxy in front of the server on this port.
     pub(in super::super) fn before(server: u16) -> Outcome<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
@@ -40,7 +40,7 @@ impl Tap {
                     return;
                 }
                 let to = TcpStream::connect((Ipv4Addr::LOCALHOST, server));
-                // The client of a failed connection sees it close.
+                // If a connection cannot be made, the client sees its own connection close.
                 let Ok((from, to)) = stream.and_then(|from| Ok((from, to?))) else { continue };
                 connect(&from, &to, &log);
             }
@@ -48,12 +48,12 @@ impl Tap {
         Ok(tap)
     }
 
-    /// Returns the URL for the client.
+    /// Returns the URL that the client must use.
     pub(in super::super) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// Returns the traffic so far.
+    /// Returns the traffic recorded so far.
     pub(in super::super) fn traffic(&self) -> Traffic {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = |bytes: &[u8]| -> Vec<String> {
@@ -72,7 +72,7 @@ impl Tap {
 impl Drop for Tap {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::SeqCst);
-        // Wakes the listener, so that it notices the end.
+        // Connects once, so that the listening thread wakes up and exits.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -87,11 +87,11 @@ fn connect(from: &TcpStream, to: &TcpStream, log: &Arc<Mutex<Log>>) {
     }
 }
 
-/// Forwards bytes until one side ends.
+/// Forwards and records bytes until the connection ends.
 fn pass(mut from: TcpStream, mut to: TcpStream, up: bool, log: &Mutex<Log>) {
     let mut buffer = [0; 1 << 14];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        // Recorded first: everything a peer has seen is in the log.
+        // Records before forwarding, so that the log contains everything that a peer has received.
         {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
             let side = if up { &mut log.up } else { &mut log.down };
@@ -101,7 +101,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, up: bool, log: &Mutex<Log>) {
             break;
         }
     }
-    // The other side may have ended first.
+    // Ignores errors, because the other side may have closed the connection already.
     let _ = to.shutdown(Shutdown::Write);
 }
 

@@ -1,4 +1,5 @@
-//! The command line of the MCP Inspector with the kernel: one process per request.
+//! The `interop` cells in which the command line of the MCP Inspector uses servers through a kernel, with one process
+//! per request.
 
 use super::{
     super::{
@@ -17,7 +18,7 @@ use crate::{
 use serde_json::json;
 use std::{fs, path::Path, process::Command};
 
-/// A request, and a part of its result.
+/// The requests as Inspector arguments, each with a text that the result must contain.
 const ASKED: &[(&[&str], &str)] = &[
     (&["tools/list", "--strict"], "mgp_tools_discover"),
     (
@@ -50,7 +51,7 @@ const ASKED: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Returns every cell of this kind.
+/// Returns a cell for each connection and protocol era.
 pub(super) fn cells() -> Vec<Cell> {
     let eras = [("legacy", "2025-11-25"), ("modern", "2026-07-28")];
     let mut cells = Vec::new();
@@ -64,7 +65,7 @@ pub(super) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Returns the agents of these cells; the Inspector only calls tools it has listed.
+/// Returns the agents of these cells. They need a pinned tool, because the Inspector calls listed tools only.
 pub(super) fn agents() -> Vec<String> {
     cells().iter().map(agent).collect()
 }
@@ -95,7 +96,7 @@ fn talk(connection: Connection, era: &str, cell: &Cell, stage: &Stage) -> Outcom
     Ok(format!("{} requests, the list with `--strict`", ASKED.len()))
 }
 
-/// Runs the Inspector once; it must succeed.
+/// Runs the Inspector once and returns its output; fails if the Inspector fails.
 fn ask(
     target: &[String],
     era: &str,

@@ -1,6 +1,7 @@
-//! Foreign clients, our kernel, foreign servers: all of MCP, on stdio and over HTTP, in both eras.
+//! The `interop` cells in which foreign clients use foreign servers through our kernel, with all features of MCP, over
+//! stdio and HTTP, in both protocol eras.
 //!
-//! One kernel serves all cells, as it would serve all hosts of a person; each cell is an agent.
+//! One kernel serves all cells, as it would serve all hosts of a user; each cell is a different agent.
 
 mod inspector;
 mod same;
@@ -23,23 +24,23 @@ use std::time::Duration;
 
 pub(super) use world::World;
 
-/// The beginning of the names of these cells.
+/// The prefix of the names of these cells.
 pub(super) const PREFIX: &str = "kernel/";
 
-/// The time limit of one conversation on a busy machine.
+/// The time limit of one conversation, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(3);
 
-/// The minimum saving of the list against all definitions, in percent.
+/// The minimum share of tokens, in percent, that an agent's tool list saves compared with all definitions.
 const MIN_SAVED_PERCENT: f64 = 95.0;
 
-/// The connection of a client to the kernel.
+/// The way in which a client is connected to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Connection {
-    /// Through a shim, which finds the running kernel.
+    /// Through a shim on stdio, which connects to the running kernel.
     Stdio,
-    /// Over HTTP, with a key.
+    /// Over HTTP, with an API key.
     Http,
-    /// The kernel is the process that the host starts.
+    /// Over stdio, to a separate kernel in the process that the host starts.
     Standalone,
 }
 
@@ -53,13 +54,14 @@ impl Connection {
     }
 }
 
-/// Returns every cell of this kind.
+/// Returns a cell for each connection, SDK and mode, the cells of the Inspector, the comparisons with direct calls, and
+/// a comparison of tokens.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for connection in [Connection::Stdio, Connection::Http, Connection::Standalone] {
         for sdk in SDKS {
             for &(mode, revision) in sdk.modes {
-                // A kernel that starts all servers itself needs only one cell.
+                // One cell with a separate kernel is enough, because each such kernel starts all servers again.
                 if connection == Connection::Standalone && (sdk.name, mode) != ("python-2", "auto")
                 {
                     continue;
@@ -78,7 +80,7 @@ pub(super) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Creates a cell of the kernel, with all servers behind it.
+/// Creates a cell with a client and the kernel with all servers.
 fn cell(
     (name, mode, pin): (String, &str, Pin),
     revision: &'static str,
@@ -96,13 +98,13 @@ fn cell(
     }
 }
 
-/// Returns the agents of the cells that use a key.
+/// Returns the agents of the cells over HTTP, which use an API key.
 fn with_keys() -> Vec<String> {
     let begin = format!("{PREFIX}{}/", Connection::Http.shown());
     cells().iter().filter(|cell| cell.name.starts_with(&begin)).map(agent).collect()
 }
 
-/// Returns the agent of a cell.
+/// Returns the name of the agent as which the cell's client calls.
 fn agent(cell: &Cell) -> String {
     cell.name[PREFIX.len()..].replace('/', "-")
 }
@@ -145,7 +147,8 @@ fn talk(
     Ok(format!("{steps} steps; cancelled below too"))
 }
 
-/// Checks the traffic of this client's instance: a call was cancelled, and there is no MGP after the offer.
+/// Checks the recorded traffic between the kernel and this client's server instance: the client's cancelled call was
+/// cancelled there too, and the kernel sent no MGP after its offer in the handshake.
 fn below(root: &str, world: &World) -> Outcome {
     let all = world.below(world::EVERYTHING)?;
     let own = all.iter().find(|one| one.up.iter().any(|line| line.contains(root)));
@@ -160,14 +163,14 @@ fn below(root: &str, world: &World) -> Outcome {
     }
 }
 
-/// Returns whether a line has a member or a method of MGP; the names of the tools for tool discovery do not count.
+/// Returns whether a line contains a member or a method of MGP; the names of the tool discovery tools are not MGP.
 fn has_member(line: &str) -> bool {
     ["\"_mgp\"", "\"mgp\":", "dev.cloto/", "\"mgp/", "\"notifications/mgp"]
         .iter()
         .any(|name| line.contains(name))
 }
 
-/// Compares the cost of a new agent's list with that of all definitions.
+/// Compares the tokens of a new agent's tool list with those of all definitions.
 fn tokens(stage: &Stage) -> Outcome<String> {
     let tokens = stage.kernel()?.ask(&["tools", "tokens", "--agent", "newcomer"])?;
     let saved = tokens["saved_percent"].as_f64().unwrap_or(0.0);

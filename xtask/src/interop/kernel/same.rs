@@ -1,4 +1,5 @@
-//! The same requests to a server directly and through the kernel: the results must be equal.
+//! The `interop` cells that send the same requests to a server directly and through the kernel: the results must be
+//! equal.
 
 use super::{
     super::{
@@ -15,7 +16,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::{ffi::OsString, path::Path};
 
-/// The requests to each server: only those without side effects and times.
+/// Returns the requests to a server; only those that have no side effects and return no times.
 fn asked(server: &str, folder: &Path) -> Vec<Value> {
     let file = folder.join("turtle.txt");
     let call =
@@ -67,9 +68,9 @@ fn asked(server: &str, folder: &Path) -> Vec<Value> {
     }
 }
 
-/// Returns every cell of this kind.
+/// Returns a cell for each server and protocol era.
 pub(super) fn cells() -> Vec<Cell> {
-    // The first SDK supports both eras.
+    // Uses the first SDK of the table, because it supports both eras.
     let sdk = &SDKS[0];
     let eras = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
     let each = servers::collection().flat_map(|server| eras.map(|era| (server, era)));
@@ -85,7 +86,7 @@ pub(super) fn cells() -> Vec<Cell> {
     .collect()
 }
 
-/// Returns the results of the server that a command starts.
+/// Sends the requests to a command's server, and returns the results.
 fn answers(
     server: &str,
     command: &[OsString],
@@ -106,12 +107,12 @@ fn answers(
     let account = script::read(&ended.stdout)?;
     let answers = (0..steps.len()).map(|number| {
         let mut seen = script::step(&account, &number.to_string())?.clone();
-        // The author of a result, and its lifetime, differ by hop.
+        // Removes members that each hop sets itself: the author of a result, its lifetime and cache scope.
         if let Some(result) = seen["result"].as_object_mut() {
             for own in ["_meta", "ttlMs", "cacheScope"] {
                 result.remove(own);
             }
-            // A list through the kernel also contains the items of other servers.
+            // Removes the item of another server, which a list through the kernel also contains.
             for list in ["resources", "resourceTemplates", "prompts"] {
                 if let Some(all) = result.get_mut(list).and_then(Value::as_array_mut) {
                     all.retain(|one| one["name"] != "knowledge-graph");

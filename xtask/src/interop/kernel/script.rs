@@ -1,17 +1,17 @@
-//! The steps of every client through the kernel, and their expected results.
+//! The steps that every client performs through the kernel, and the expected results.
 
 use super::super::servers::TEXT;
 use crate::run::{Context, Failure, Outcome};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// One step: the request to the driver, and the expected parts of its result.
+/// One step: the request to the driver script, and what its result must contain.
 struct Step {
     name: &'static str,
     asked: Value,
-    /// Parts of the result.
+    /// Texts that the result must contain.
     wanted: Vec<String>,
-    /// A request that the client must have received meanwhile.
+    /// The kind of request, e.g. `sampling`, that the client must have received during the step.
     question: Option<&'static str>,
 }
 
@@ -29,13 +29,14 @@ impl Step {
     }
 }
 
-/// The two tools that every caller has.
+/// The two tools that the kernel lists for every caller: search for tools, and call a found tool.
 const LISTED: [&str; 2] = ["mgp_tools_discover", "mgp_tools_call"];
 
 const DOCUMENT: &str = "demo://resource/static/document/features.md";
 const DYNAMIC: &str = "demo://resource/dynamic/text/7";
 
-/// Returns all steps in order; `root` is the folder the client offers, `folder` the one with a file and a repository.
+/// Returns all steps in order. `root` is the folder that the client offers as a root; `folder` contains a file and a
+/// git repository.
 fn steps(root: &str, folder: &Path) -> Vec<Step> {
     let find = |name, query: &str, arguments: Value, wanted: &[&str]| {
         Step::new(name, "find", json!({"query": query, "arguments": arguments}), wanted)
@@ -47,7 +48,7 @@ fn steps(root: &str, folder: &Path) -> Vec<Step> {
     let tokyo = "T21:00:00+09:00";
     let mut all = vec![
         Step::new("list", "tools", json!({}), &LISTED),
-        // One tool of each server: found by a description, called by the found name.
+        // Finds one tool of each server by a description, and calls it by the found name.
         find(
             "find-time",
             "convert a time between time zones",
@@ -118,7 +119,8 @@ fn reading() -> Vec<Step> {
     ]
 }
 
-/// Returns the steps that call tools: requests to the client, progress, cancellation, subscriptions, logs.
+/// Returns the steps that call tools: tools that send requests to the client, progress, cancellation, subscriptions and
+/// logs.
 fn calling(root: &str) -> Vec<Step> {
     let call = |name, tool: &str, arguments: Value, wanted: &[&str]| {
         Step::new(name, "call", json!({"name": tool, "arguments": arguments}), wanted)
@@ -170,13 +172,13 @@ fn calling(root: &str) -> Vec<Step> {
     ]
 }
 
-/// Returns the input of a driver.
+/// Returns the JSON input of a driver script; `key` is the API key to use over HTTP.
 pub(super) fn script(root: &str, key: Option<&str>, folder: &Path) -> String {
     let steps: Vec<_> = steps(root, folder).into_iter().map(|step| step.asked).collect();
     json!({"root": root, "key": key, "steps": steps}).to_string()
 }
 
-/// Judges the client's report; returns the number of steps.
+/// Checks the report of a driver script; returns the number of steps.
 pub(super) fn judge(text: &str, root: &str, folder: &Path, revision: &str) -> Outcome<usize> {
     let account = read(text)?;
     let settled = &step(&account, "connect")?["result"]["revision"];
@@ -192,12 +194,12 @@ pub(super) fn judge(text: &str, root: &str, folder: &Path, revision: &str) -> Ou
     Ok(steps.len())
 }
 
-/// Parses the lines of a driver.
+/// Parses the output of a driver script: a JSON value per line.
 pub(super) fn read(text: &str) -> Outcome<Vec<Value>> {
     text.lines().map(|line| serde_json::from_str(line).context(line)).collect()
 }
 
-/// Returns one step of a report.
+/// Returns the report of one step.
 pub(super) fn step<'a>(account: &'a [Value], name: &str) -> Outcome<&'a Value> {
     let found = account.iter().find(|step| step["step"] == name);
     found.context(format!("step `{name}`, of {} seen", account.len()))
@@ -209,7 +211,7 @@ fn right(wanted: &Step, seen: &Value) -> Outcome {
         return Err(Failure::new(if failed { "it failed" } else { "it did not fail" }));
     }
     let text = [&seen["result"], &seen["error"]].map(Value::to_string).join(" ");
-    // The text of a result may be JSON itself, so one level of escapes is removed.
+    // The text of a result may itself be JSON, so one level of escapes is removed.
     let bare = text.replace("\\\\", "\\").replace("\\\"", "\"");
     if let Some(part) =
         wanted.wanted.iter().find(|part| !text.contains(&***part) && !bare.contains(&***part))
@@ -229,18 +231,18 @@ fn right(wanted: &Step, seen: &Value) -> Outcome {
             let tools = seen["result"]["tools"].as_array().context("tools")?;
             tools.iter().map(|tool| tool["name"].as_str()).eq(LISTED.map(Some))
         }
-        // The TypeScript SDK skips a progress notification that it reads together with the result: it handles results
-        // at once, and notifications a moment later, when the call has ended.
+        // The TypeScript SDK may lose one of the five progress notifications: it handles a result at once, but a
+        // notification a moment later, when the call may have ended.
         "progress" => seen["progress"].as_u64() >= Some(4),
         "watch" => has("updated", DYNAMIC),
-        // The server that wrote the log is named.
+        // The name of the server that sent the log message must be in it.
         "log" => has("logs", "everything"),
         _ => true,
     };
     if so { Ok(()) } else { Err(Failure::new("not what was expected")) }
 }
 
-/// Returns a report of limited length.
+/// Returns the first 300 characters of a step's report, for a failure message.
 fn brief(seen: &Value) -> String {
     seen.to_string().chars().take(300).collect()
 }

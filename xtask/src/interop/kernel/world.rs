@@ -1,4 +1,4 @@
-//! One kernel with five foreign servers behind it: started once, shared by every cell of its kind.
+//! A kernel with five foreign servers. It is started once and shared by all cells that need a kernel.
 
 use super::super::{
     Ours, Stage, clients::at_home, install::Places, relay::Traffic, relayed, servers,
@@ -20,16 +20,16 @@ use std::{
     time::Duration,
 };
 
-/// The time limit until the tools of all five are known, on a busy machine.
+/// The time within which the kernel must know the tools of all five servers, long enough for a busy machine.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The time limit of a command of `mgp`.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The server that asks for roots and keeps state: each agent has its own instance.
+/// The server that requests roots and keeps state, so each agent gets its own instance of it.
 pub(super) const EVERYTHING: &str = "everything";
 
-/// A running kernel.
+/// The running kernel, its API keys, and the folder with its configuration and state.
 #[derive(Debug)]
 pub(in super::super) struct World {
     served: Served,
@@ -40,7 +40,7 @@ pub(in super::super) struct World {
 }
 
 impl World {
-    /// Starts the kernel, over HTTP with keys, and waits until it knows the tools of all servers.
+    /// Starts the kernel over HTTP with API keys, and waits until it knows the tools of all servers.
     pub(in super::super) fn start(stage: &Stage) -> Outcome<Self> {
         let (places, mgp) = (&stage.places, stage.program(Ours::Mgp)?);
         let folder = places.emptied("kernel")?;
@@ -83,17 +83,17 @@ impl World {
         self.served.port()
     }
 
-    /// Runs a command of `mgp`; returns its output as JSON.
+    /// Runs a command of `mgp` for this kernel; returns its output as JSON.
     pub(super) fn ask(&self, words: &[&str]) -> Outcome<Value> {
         ask(&self.mgp, &self.folder, &self.home, words)
     }
 
-    /// Returns the key of an agent.
+    /// Returns the API key of an agent.
     pub(super) fn key(&self, agent: &str) -> Outcome<&str> {
         Ok(self.keys.get(agent).context(format!("a key for {agent}"))?)
     }
 
-    /// Returns the command a host starts, which connects to the same kernel.
+    /// Returns the command that a host starts to connect to this kernel over stdio.
     pub(super) fn shim(&self, agent: &str) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec![self.mgp.clone().into(), "serve".into()];
         words.extend(["--stdio", "--agent", agent].map(OsString::from));
@@ -101,7 +101,7 @@ impl World {
         words
     }
 
-    /// Returns the command for a kernel of the host alone, with its own state folder.
+    /// Returns the command that a host starts for a kernel of its own, with a separate state folder.
     pub(super) fn alone(&self, places: &Places, agent: &str) -> Outcome<Vec<OsString>> {
         let mut words = self.shim(agent);
         words.pop();
@@ -110,7 +110,7 @@ impl World {
         Ok(words)
     }
 
-    /// Returns the traffic of the processes of a server.
+    /// Returns the recorded traffic between the kernel and each process of a server.
     pub(super) fn below(&self, server: &str) -> Outcome<Vec<Traffic>> {
         let folder = self.folder.join(server);
         let files = fs::read_dir(&folder).context(folder.display())?;
@@ -120,12 +120,12 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // A kernel that does not stop in order is killed.
+        // Ignores errors: dropping `served` kills a kernel that does not stop by itself.
         let _ = self.ask(&["stop"]);
     }
 }
 
-/// Runs a command of `mgp` on the kernel of a folder.
+/// Runs a command of `mgp` on the state folder of a kernel.
 fn ask(mgp: &Path, folder: &Path, home: &Path, words: &[&str]) -> Outcome<Value> {
     let mut command = Command::new(mgp);
     command.args(words).arg("--state").arg(folder.join("state")).arg("--json").env("HOME", home);
@@ -135,26 +135,27 @@ fn ask(mgp: &Path, folder: &Path, home: &Path, words: &[&str]) -> Outcome<Value>
         let why = fs::read_to_string(&errors).unwrap_or_default();
         return Err(Failure::new(format!("mgp {}: {}", words.join(" "), why.trim())));
     }
-    // Some commands print nothing.
+    // Some commands print nothing on success.
     if ended.stdout.trim().is_empty() {
         return Ok(Value::Null);
     }
     serde_json::from_str(&ended.stdout).context(&ended.stdout)
 }
 
-/// Returns the flags for the configuration and the state of a kernel, the state folder last.
+/// Returns the flags for a kernel's configuration and state folder; the state folder must be last, see
+/// [`World::alone`].
 fn of(folder: &Path) -> [OsString; 4] {
     let (file, state) = (folder.join("mgp.toml"), folder.join("state"));
     ["--config".into(), file.into(), "--state".into(), state.into()]
 }
 
-/// Returns a configuration of five servers that everyone may use, each behind a relay; some agents have a pinned
-/// tool.
+/// Returns a configuration with five servers that every agent may use, each started behind a recording relay; the
+/// agents in `pinned` have a pinned tool.
 fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<String> {
     let mut text =
         "[kernel]\nsurface = \"search\"\npermission_policy = \"auto_approve\"\n".to_owned();
     for agent in pinned {
-        // Writing to a string cannot fail.
+        // Ignores the results of `write!`, because writing to a string cannot fail.
         let _ = write!(text, "\n[agents.{agent}]\npinned = [\"echo\"]\n");
     }
     for (id, _, command) in servers::collection() {
@@ -170,7 +171,8 @@ fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<S
             all.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "),
         );
         if id == EVERYTHING {
-            // The server declares this tool as reading only; its name suggests more.
+            // The name of this tool suggests a risk, although the server declares it read-only; the operator declares
+            // it safe.
             text.push_str("risk = { trigger-long-running-operation = \"safe\" }\n");
             text.push_str("isolation = \"per_agent\"\n");
         }
@@ -178,7 +180,7 @@ fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<S
     Ok(text)
 }
 
-/// Returns a text of TOML, whose escapes are those of JSON; a dollar sign would begin a variable.
+/// Returns a word as a TOML string, whose escapes are those of JSON; `$` is doubled, because it would begin a variable.
 fn quoted(word: &std::ffi::OsStr) -> String {
     Value::from(word.to_string_lossy().replace('$', "$$")).to_string()
 }

@@ -235,8 +235,18 @@ pub(super) fn reason(event: &AuditEvent) -> Option<String> {
     let details = serde_json::to_value(event.details.as_ref()?).ok()?;
     let members =
         ["reason", "message", "rule", "error", "justification", "permission", "file", "cause"];
-    if let Some(reason) = members.iter().find_map(|member| details.get(member)) {
-        return Some(reason.as_str().map_or_else(|| reason.to_string(), str::to_owned));
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    // The agent of an access entry is another one than that of the actor.
+    let agent = details.get("entry_type").and(details.get("agent_id")).map(|agent| {
+        let word = details.get("permission").and_then(Value::as_str).unwrap_or("allow");
+        format!("{word} {}", text(agent))
+    });
+    let reason = members.iter().filter(|_| agent.is_none());
+    let reason = reason.chain(&["justification"]).find_map(|member| details.get(member)).map(text);
+    let cause = details.get("cause").map(text).filter(|cause| Some(cause) != reason.as_ref());
+    let parts: Vec<String> = agent.into_iter().chain(reason).chain(cause).collect();
+    if !parts.is_empty() {
+        return Some(parts.join(": "));
     }
     if details.get("cancelled") == Some(&Value::Bool(true)) {
         return Some("cancelled".to_owned());

@@ -65,8 +65,11 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
             return KernelState::default();
         }
         Err(failure) => {
-            let check = Check::new("kernel", Level::Fail, failure.to_string());
-            checks.push(check.with_fix("end its process, then start it again"));
+            let text = failure.to_string();
+            // The remedy follows the last semicolon.
+            let fallback = (&*text, "run `mgp doctor` in a terminal outside hosts");
+            let (what, fix) = text.rsplit_once("; ").unwrap_or(fallback);
+            checks.push(Check::new("kernel", Level::Fail, what).with_fix(fix));
             return KernelState::default();
         }
     };

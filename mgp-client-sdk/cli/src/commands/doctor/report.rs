@@ -10,6 +10,9 @@ use crate::output::{Cell, Color, Output, Render, plural};
 pub(crate) struct Report {
     /// The worst level of all checks.
     pub(super) level: Level,
+    /// `true` if the servers were started.
+    #[serde(skip)]
+    pub(super) is_started: bool,
     /// The number of servers.
     pub(super) servers: usize,
     /// The number of servers that cannot be used.
@@ -26,7 +29,7 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Check {
-    /// `config`, `environment`, `state`, `audit`, `kernel`, `keys`, `model`, `pins`, or `server`.
+    /// `config`, `environment`, `host`, `state`, `audit`, `kernel`, `keys`, `model`, `pins`, or `server`.
     pub(super) about: &'static str,
     /// The server, if the check is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +96,14 @@ impl Render for Report {
         });
         out.table(["", "CHECK", "RESULT"], rows);
         let Self { servers, broken, tools, tokens, .. } = self;
+        if !self.is_started {
+            out.line(format!(
+                "{} configured and not started; {} known",
+                plural(*servers, "server"),
+                plural(*tools, "tool")
+            ));
+            return;
+        }
         let works = servers - broken;
         out.line(format!(
             "{works} of {servers} servers work, with {} in all; a full list costs {}",

@@ -47,6 +47,11 @@ pub(super) async fn check(
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
         let mut report = ServerReport::new(server, probe, definitions, &counter);
+        // What agents find in a running kernel is what counts, as in `mgp status`.
+        if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
+            report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
+            report.tokens = server.tokens;
+        }
         if report.is_broken() {
             report.checks.extend(environment::check_server(config, server));
         }

@@ -1,6 +1,6 @@
-//! Seeds of the mutations: valid messages, odd ones, and pieces to insert.
+//! The seeds of the mutator: valid messages, unusual ones, and pieces to insert.
 
-/// Lines of messages, good and bad.
+/// Lines with valid and invalid messages.
 pub(crate) const LINES: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
     r#"{"jsonrpc":"2.0","id":"a-b","method":"ping","params":{}}"#,
@@ -42,7 +42,7 @@ pub(crate) const LINES: &[&str] = &[
     "not json",
 ];
 
-/// Pieces that are hard for JSON parsers.
+/// Pieces of text that JSON parsers often handle wrongly.
 pub(crate) const PIECES: &[&[u8]] = &[
     b"{",
     b"}",

@@ -1,9 +1,8 @@
-//! Feeds mutated lines to the parser and to a whole connection; prints the result as one line of JSON.
+//! Sends mutated lines to the message parser and through a whole connection; prints the result as one line of JSON.
 //!
-//! `fuzz_lines [--seed S] [--n N]`: the same seed gives the same lines.
-//! Every line is passed to `Message::parse`, each fifth one through a connection as well.
-//! It fails at a panic, a wrong or missing answer, a message that is not written as it was read,
-//! or growing memory.
+//! `fuzz_lines [--seed S] [--n N]` tests N lines; the same seed produces the same lines. Every line is passed to
+//! `Message::parse`, and every fifth line through a connection as well. The program fails on a panic, a wrong or
+//! missing answer, a message that is not written as it was read, or growing memory.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the result is a line on stdout")]
 
@@ -20,11 +19,11 @@ use tokio::time::Instant;
 use self::mutate::Mutator;
 use self::wire::TestConnection;
 
-/// Maximum growth of our memory after the warm-up.
+/// The maximum growth of this process's memory after the warm-up.
 const MAX_GROWTH: u64 = 32 << 20;
-/// One line of this many is sent through the connection.
+/// One of this many lines is sent through the connection.
 const CONNECTION_INTERVAL: u64 = 5;
-/// Lines between two checks of the memory.
+/// The number of lines between two checks of the memory.
 const MEMORY_CHECK_INTERVAL: u64 = 100_000;
 
 fn main() -> ExitCode {
@@ -111,7 +110,7 @@ fn failure(seed: u64, number: u64, why: &str, line: &[u8]) -> Box<dyn Error> {
     format!("seed {seed}, line {number}: {why}: {}", shown.escape_ascii()).into()
 }
 
-/// Returns a figure about our memory in bytes; 0 if `/proc` does not have it.
+/// Returns a memory figure of this process in bytes, e.g. `VmRSS:`; 0 on systems without `/proc`.
 fn memory(name: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -1,14 +1,14 @@
-//! Derives lines from the seeds; deterministic for a seed number.
+//! Generates lines by mutating the seeds; the same seed number produces the same lines.
 
 use super::corpus::{LINES, PIECES};
 
-/// Maximum length of nearly all lines.
+/// The maximum length of a line, except for the rare long lines.
 const MAX_LINE: usize = 4 << 10;
-/// One line of this many gets a run of up to [`MAX_LONG_LINE`] bytes.
+/// One of this many lines gets a long repetition of up to [`MAX_LONG_LINE`] bytes.
 const LONG_LINE_INTERVAL: usize = 2_000;
 const MAX_LONG_LINE: usize = 80 << 10;
 
-/// Generator of the lines.
+/// A deterministic generator of mutated lines.
 #[derive(Debug)]
 pub(crate) struct Mutator {
     state: u64,
@@ -25,7 +25,7 @@ impl Mutator {
         self.line.clear();
         let base = self.below(LINES.len());
         self.line.extend_from_slice(LINES[base].as_bytes());
-        // A few remain unchanged.
+        // A random number of mutations; with zero, the line stays valid.
         for _ in 0..self.below(6) {
             self.mutate();
             self.line.truncate(MAX_LINE);
@@ -76,7 +76,7 @@ impl Mutator {
         }
     }
 
-    /// Joins the beginning of this line and the end of another.
+    /// Joins the part of this line before `at` and the end of another seed.
     fn splice(&mut self, at: usize) {
         let other = LINES[self.below(LINES.len())].as_bytes();
         let from = self.below(other.len() + 1);
@@ -84,7 +84,7 @@ impl Mutator {
         self.line.extend_from_slice(&other[from..]);
     }
 
-    /// Inserts many brackets, closed or not.
+    /// Inserts many nested brackets at `at`, sometimes without closing them.
     fn nest(&mut self, at: usize) {
         let depth = if self.below(8) == 0 { self.below(1_000) } else { self.below(200) };
         let (open, close): (&[u8], &[u8]) =
@@ -97,7 +97,7 @@ impl Mutator {
         self.put(at, &nest);
     }
 
-    /// Inserts one piece many times, so that the line may exceed the limit of the connection.
+    /// Inserts one piece many times, so that the line may exceed the length limit of the connection.
     fn long_run(&mut self) {
         let piece = PIECES[self.below(PIECES.len())];
         let times = self.below(MAX_LONG_LINE / piece.len());
@@ -120,7 +120,7 @@ impl Mutator {
         (self.next() % bound as u64) as usize
     }
 
-    /// `SplitMix64`.
+    /// Returns the next pseudo-random number (`SplitMix64`).
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

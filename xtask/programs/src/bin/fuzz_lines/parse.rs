@@ -1,4 +1,4 @@
-//! Invariants of the parser for every line.
+//! The invariants of the message parser, which `main` checks for every line.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -8,9 +8,9 @@ use mgp_types::service::{
 use mgp_types::{Id, RpcError};
 use serde::de::IgnoredAny;
 
-/// Checks one line.
+/// Parses one line and checks the result.
 pub(crate) fn check(line: &[u8]) -> Result<(), String> {
-    // A line that is not text is answered by the framing before the parser.
+    // The framing rejects a line that is not valid UTF-8, so the parser never receives it.
     let Ok(text) = ByteString::try_from(Bytes::copy_from_slice(line)) else { return Ok(()) };
     check_text(text, Depth::Line)
 }
@@ -40,9 +40,9 @@ fn check_text(text: ByteString, depth: Depth) -> Result<(), String> {
     }
 }
 
-/// Checks that a message is written as one valid line, and parsed again as the same message.
+/// Checks that a parsed message is written as one valid line, and that parsing this line returns the same message.
 fn written_as_read(id: Option<&Id>, method: &Method, params: &Params) -> Result<(), String> {
-    // Every accessor reads the peer's bytes.
+    // Calls every accessor, because each parses untrusted bytes and must not panic.
     let _ =
         (params.trace_id(), params.wants_stream(), params.progress_token(), params.request_state());
     let line = write(id, method, params)?;
@@ -55,7 +55,7 @@ fn written_as_read(id: Option<&Id>, method: &Method, params: &Params) -> Result<
         }
         other => return Err(format!("written as {line:?} and read as {other:?}")),
     };
-    // Names with escapes move to the end, so only the order may change.
+    // Member names with escapes are written last, so the order of the bytes may change, but nothing else.
     let sorted = |line: &str| {
         let mut bytes = line.as_bytes().to_vec();
         bytes.sort_unstable();

@@ -1,4 +1,5 @@
-//! Invariants of a connection for every line: each is answered, refused or ignored by its rule, in order.
+//! Sends lines through a real connection, and checks that each line is answered, refused or ignored as the protocol
+//! requires, in order.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -10,14 +11,14 @@ use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
-/// Lines between two pings.
+/// The number of lines in a block; a ping ends each block.
 const LINES_PER_BLOCK: usize = 1_000;
-/// Maximum length of a line on the connection.
+/// The maximum length of a line that the connection accepts.
 const MAX_LINE_BYTES: usize = 64 << 10;
-/// Id of the pings.
+/// The id of the ping that ends a block.
 const PING_ID: &str = "the ping of the fuzz";
 
-/// A connection under test.
+/// A connection under test, and the current block of lines with the answers they must get.
 #[derive(Debug)]
 pub(crate) struct TestConnection {
     reader: BufReader<ReadHalf<DuplexStream>>,
@@ -31,7 +32,7 @@ pub(crate) struct TestConnection {
     answers: u64,
 }
 
-/// An expected answer: with this id, or without one.
+/// An expected answer, with the id of the request; `None` for an error about an unreadable line.
 #[derive(Debug, PartialEq)]
 struct ExpectedAnswer(Option<Id>);
 
@@ -48,7 +49,7 @@ impl TestConnection {
         let (here, there) = duplex();
         let echo = Stack::from_fn(|call: Call| async move {
             match call.kind() {
-                // In an array, because arguments may be `null`, which is not a result.
+                // Wraps the arguments in an array, because they may be `null`, and `null` is not a valid result.
                 Kind::Request => Reply::of(&[call.tool_arguments()]),
                 Kind::Notification => Ok(Reply::None),
             }
@@ -73,7 +74,7 @@ impl TestConnection {
         }
     }
 
-    /// Queues a line, and sends the block once it is full.
+    /// Adds a line to the current block, and sends the block if it is full.
     pub(crate) async fn take(&mut self, line: &[u8]) -> Result<(), String> {
         self.block.extend_from_slice(line);
         self.block.push(b'\n');
@@ -82,7 +83,7 @@ impl TestConnection {
         if self.lines == LINES_PER_BLOCK { self.send().await } else { Ok(()) }
     }
 
-    /// Sends the last block and closes; returns the number of lines and of answers.
+    /// Sends the last block and closes the connection; returns the numbers of lines and of answers.
     pub(crate) async fn close(mut self) -> Result<(u64, u64), String> {
         self.send().await?;
         self.writer.shutdown().await.map_err(|error| error.to_string())?;
@@ -99,7 +100,7 @@ impl TestConnection {
         let Self { reader, writer, block, expected, .. } = self;
         let writing = async { writer.write_all(block).await.map_err(|error| error.to_string()) };
         let reading = read_answers(reader, expected);
-        // A panic of the connection ends it, and both of these with it.
+        // If the connection panics, its ends close, so the writer and the reader fail instead of waiting forever.
         tokio::try_join!(writing, reading)?;
         self.through += self.lines as u64;
         self.answers += self.expected.len() as u64;
@@ -119,7 +120,7 @@ impl TestConnection {
     }
 }
 
-/// Reads up to the answer of the ping; the others must arrive before it, in order.
+/// Reads answers until the one to the ping; all expected answers must arrive before it, in order.
 async fn read_answers(
     reader: &mut BufReader<ReadHalf<DuplexStream>>,
     expected: &[ExpectedAnswer],
@@ -151,9 +152,9 @@ async fn read_answers(
     }
 }
 
-/// Returns the expected answer to a line, if any.
+/// Returns the answer that the connection must send to a line, if any.
 fn answer_to(line: &[u8]) -> Option<ExpectedAnswer> {
-    // The framing trims blanks at both ends; of a line that is too long, its beginning and its end are read.
+    // The framing trims white space at both ends. Of a line that is too long, only the beginning and the end are read.
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
     let start = line.iter().position(|byte| !blank(byte)).unwrap_or(line.len());
     let end = line.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
@@ -171,14 +172,14 @@ fn answer_to(line: &[u8]) -> Option<ExpectedAnswer> {
         return None;
     }
     let Ok(text) = ByteString::try_from(Bytes::copy_from_slice(trimmed)) else {
-        // A line that is not text is refused, unless it is an answer: answers are not answered.
+        // A line that is not valid UTF-8 gets an error, unless it is a response: responses are never answered.
         return Message::response_from_invalid_utf8(trimmed)
             .is_none()
             .then_some(ExpectedAnswer(None));
     };
     match Message::parse(text) {
         Ok(Message::Request { id, .. }) => Some(ExpectedAnswer(Some(id))),
-        // Arrays belong to one revision, which this connection did not negotiate.
+        // Batches exist in one protocol revision only, which this connection did not negotiate, so they get an error.
         Ok(Message::Batch(_)) => Some(ExpectedAnswer(None)),
         Ok(Message::Notification { .. } | Message::Response { .. })
         | Err(InvalidMessage { error: None, .. }) => None,

@@ -1,4 +1,4 @@
-//! A generated catalogue, for machines without a real one.
+//! Generates a catalogue of servers and tools, and queries, for machines without the real catalogue.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::catalogue::{Definition, Server};
 use super::dice::{Dice, hash};
 use super::words::word;
 
-/// The number of servers; their tools are about as many as in the real catalogue.
+/// The number of generated servers; they have about as many tools in total as the real catalogue.
 pub(super) const SERVERS: usize = 1_800;
 
 const VERBS: [&str; 24] = [
@@ -121,10 +121,10 @@ const PARAMETERS: [(&str, &str, &str); 14] = [
     ("language", "string", "Language of the answer as an ISO code"),
 ];
 
-/// The number of rare words: a few occur in many texts, most in very few.
+/// The number of different rare words; as in real texts, a few occur in many texts and most in very few.
 const RARE: f64 = 12_000.0;
 
-/// Generates servers.
+/// Generates `count` servers with their tools.
 pub(super) fn servers(seed: u64, count: usize) -> Vec<Server> {
     let mut dice = Dice::new(seed ^ 0xb111);
     (0..count)
@@ -146,7 +146,7 @@ pub(super) fn servers(seed: u64, count: usize) -> Vec<Server> {
         .collect()
 }
 
-/// Generates queries of all lengths with the words of the catalogue.
+/// Generates short and long queries from the words of the generated catalogue.
 pub(super) fn queries(seed: u64, count: usize) -> Vec<String> {
     let mut dice = Dice::new(seed ^ 0xa5c);
     (0..count)
@@ -162,7 +162,7 @@ pub(super) fn queries(seed: u64, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Generates phrases and rare words; one text in ten is long, as in a real catalogue.
+/// Generates a text of phrases and rare words; one text in ten is long, as in a real catalogue.
 fn phrase(dice: &mut Dice) -> String {
     let count = if dice.below(10) == 0 { 8 + dice.below(20) } else { 1 + dice.below(3) };
     let pieces = (0..count).map(|_| match dice.below(3) {
@@ -172,7 +172,7 @@ fn phrase(dice: &mut Dice) -> String {
     pieces.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a rare word, the first ones much more often than the last.
+/// Returns a rare word; words with a low rank are returned much more often than those with a high rank.
 fn rare(dice: &mut Dice) -> String {
     let even = f64::from(u32::try_from(dice.below(1 << 20)).unwrap_or(0)) / f64::from(1 << 20);
     let rank = RARE.powf(even).to_string();

@@ -1,8 +1,8 @@
-//! Catalogues of any size, generated from a real one (MGP §16).
+//! Catalogues of any size, made from copies of a real catalogue (MGP §16).
 //!
-//! The first servers are the catalogue itself. In each further copy, words are swapped one by one for words of the same
-//! kind, so that texts keep their lengths: consistently within a server, so that its tools still describe one product,
-//! and differently in each copy, so that the vocabulary grows as in real catalogues.
+//! The first copy is the catalogue itself. In each further copy, words are replaced by words of the same kind, so that
+//! texts keep their lengths. A word has the same replacement throughout a server, so its tools still describe one
+//! product, but a different one in each copy, so that the vocabulary grows as in real catalogues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use super::built_in;
 use super::dice::Dice;
 use super::words::{Swap, Words};
 
-/// The servers that copies are made from.
+/// A catalogue of servers, from which copies are made.
 pub(crate) struct Catalogue {
     servers: Vec<Server>,
     words: Words,
@@ -60,19 +60,20 @@ struct Line {
 }
 
 impl Catalogue {
-    /// Reads a catalogue with one tool per line, or generates a similar one without a file.
+    /// Reads a catalogue file with one tool per line; without a file, generates a catalogue.
     pub(crate) fn new(file: Option<&Path>, seed: u64) -> Result<Self, Failure> {
         let mut servers = match file {
             Some(file) => read(file)?,
             None => built_in::servers(seed, built_in::SERVERS),
         };
-        // Neighbours in a file are similar, but a part of the catalogue must represent all of it.
+        // Shuffles the servers: neighbours in a file are similar, but the first N servers must represent the whole
+        // catalogue.
         Dice::new(seed).shuffle(&mut servers);
         let words = Words::of(&servers);
         Ok(Self { servers, words })
     }
 
-    /// Returns servers with the given number of tools in all.
+    /// Returns servers that have the given number of tools in total.
     pub(crate) fn servers(&self, tools: usize, seed: u64) -> impl Iterator<Item = Server> {
         let mut left = tools;
         let servers = move |copy| self.servers.iter().enumerate().map(move |one| (copy, one));
@@ -84,7 +85,7 @@ impl Catalogue {
                 let swap = self.words.swap(copy, seed, &server.id);
                 let mut copied = server.copied(&swap, count);
                 if copy > 0 {
-                    // Swapped words can make two ids equal.
+                    // Appends the numbers of the copy and the server, because replaced words can make two ids equal.
                     copied.id = format!("{}.{copy}.{number}", swap.text(&server.id));
                 }
                 copied
@@ -94,14 +95,14 @@ impl Catalogue {
 }
 
 impl Server {
-    /// Returns a copy with swapped words and the first `count` tools.
+    /// Returns a copy of the server with replaced words and only the first `count` tools.
     fn copied(&self, swap: &Swap<'_>, count: usize) -> Self {
         let mut names = BTreeSet::new();
         let tools = self.tools[..count].iter().enumerate().map(|(number, tool)| {
             let mut name = swap.text(&tool.name);
-            // Swapped words can make two names equal.
+            // Replaced words can make two names equal, but names must be unique.
             while !names.insert(name.clone()) {
-                // Writing to a string cannot fail.
+                // Ignores the result, because writing to a string cannot fail.
                 let _ = write!(name, "_{number}");
             }
             let description = swap.text(&tool.description);
@@ -116,7 +117,7 @@ impl Server {
         }
     }
 
-    /// Returns the entry for the index and the bytes of its definitions.
+    /// Returns the index entry of the server, and the total length of its tool definitions in bytes.
     pub(crate) fn entry(self) -> (ServerEntry, u64) {
         let mut text = 0;
         let tools = self.tools.into_iter().map(|tool| {
@@ -134,7 +135,7 @@ impl Server {
     }
 }
 
-/// Returns a tool definition and its length.
+/// Returns a tool definition and the length of its JSON text.
 pub(crate) fn definition(name: &str, description: &str, schema: &Value) -> (Tool, u64) {
     let tool = json!({"name": name, "description": description, "inputSchema": schema}).to_string();
     let length = tool.len() as u64;
@@ -143,7 +144,8 @@ pub(crate) fn definition(name: &str, description: &str, schema: &Value) -> (Tool
 
 fn read(file: &Path) -> Result<Vec<Server>, Failure> {
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
-    // Line by line: one large freed block would make the allocator keep as much memory of the index later.
+    // Reads line by line: after one large block is freed, the allocator returns less freed memory to the system, so the
+    // memory of the index would be measured too high.
     for line in BufReader::new(File::open(file)?).lines() {
         let line: Line = serde_json::from_str(&line?)?;
         let server = servers.entry(line.server_id.clone()).or_insert_with(|| Server {
@@ -159,7 +161,7 @@ fn read(file: &Path) -> Result<Vec<Server>, Failure> {
     Ok(servers.into_values().collect())
 }
 
-/// Returns a schema with swapped words in property names and descriptions.
+/// Returns a copy of a JSON schema with replaced words in property names, titles and descriptions.
 fn schema(value: &Value, swap: &Swap<'_>) -> Value {
     let Value::Object(members) = value else { return value.clone() };
     let swapped = members.iter().map(|(key, value)| {

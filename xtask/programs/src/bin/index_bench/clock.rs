@@ -1,4 +1,4 @@
-//! Wall time and processor time; the latter is independent of other processes.
+//! Measures wall time and processor time; processor time does not depend on other processes.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Moment {
         Self { wall: Instant::now(), processor: processor() }
     }
 
-    /// Returns the time since then.
+    /// Returns the wall and processor time since this moment.
     pub(crate) fn elapsed(self) -> Took {
         Took { processor: processor().saturating_sub(self.processor), wall: self.wall.elapsed() }
     }
@@ -40,7 +40,7 @@ fn processor() -> Duration {
     Duration::new(seconds.unwrap_or(0), rest.unwrap_or(0))
 }
 
-/// Returns the time since the first call, where processor time is not available.
+/// Returns the wall time since the first call, because processor time is not available on this system.
 #[cfg(not(unix))]
 fn processor() -> Duration {
     static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);

@@ -1,6 +1,6 @@
-//! Pseudo-random numbers that are the same in each run.
+//! Pseudo-random numbers, the same in each run, and hashes of words.
 
-/// A seeded generator.
+/// A seeded pseudo-random number generator.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -8,9 +8,9 @@ impl Dice {
         Self((seed ^ 0x9e37_79b9_7f4a_7c15).max(1))
     }
 
-    /// Returns a number below `bound`.
+    /// Returns a pseudo-random number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        // xorshift64*.
+        // Advances the state with the algorithm xorshift64*.
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -34,7 +34,7 @@ pub(crate) fn hash(seed: u64, word: &str) -> u64 {
     let mixed = word.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    // The last bytes of a word have not reached the high bits yet.
+    // Mixes the bits once more, because the last bytes of a word have not yet affected the high bits.
     let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed ^ (mixed >> 32)
 }

@@ -1,4 +1,4 @@
-//! An index in a file: written by one process, opened by another.
+//! The commands `keep` and `open`: one process stores an index in a database file, another opens it.
 
 use mgp_toolindex::{AllTools, Query, ToolIndex};
 use mgp_types::store::Db;
@@ -9,7 +9,7 @@ use super::catalogue::Catalogue;
 use super::measure::{build, milliseconds};
 use super::{Failure, Options};
 
-/// Stores a catalogue.
+/// Builds an index in the database `--db` and closes it (command `keep`).
 pub(crate) async fn keep(options: &Options) -> Result<Value, Failure> {
     let (tools, seed) = (options.number("tools", 15_000)?, options.seed()?);
     let catalogue = Catalogue::new(options.templates(), seed)?;
@@ -22,7 +22,7 @@ pub(crate) async fn keep(options: &Options) -> Result<Value, Failure> {
     Ok(json!({"tools": tools, "build_ms": milliseconds(built.took)}))
 }
 
-/// Opens a stored catalogue and searches it.
+/// Opens the index in the database `--db` and searches it; returns the times (command `open`).
 pub(crate) async fn open(options: &Options) -> Result<Value, Failure> {
     let begin = Instant::now();
     let db = Db::open(options.file("db")?).await?;

@@ -1,6 +1,7 @@
-//! Measures the index: searches in catalogues of any size, changes, opening, memory; the last line is one JSON object.
+//! Measures the tool index: searches in catalogues of any size, changes, opening and memory. The last line of the
+//! output is one JSON object, which `cargo xtask bench` reads.
 //!
-//! For comparable figures, build with `--release` and pin the process to one processor (`taskset`).
+//! For comparable figures, build it with `--release` and pin the process to one processor (`taskset`).
 //!
 //! ```sh
 //! index_bench measure --tools 100000 [--templates TOOLS.jsonl] [--queries Q.jsonl]… [--asked 1000] [--rounds 5]
@@ -54,7 +55,7 @@ async fn main() -> ExitCode {
     };
     match done {
         Ok(figures) => {
-            // The reader may have closed the pipe.
+            // Ignores errors, because the reader may have closed the pipe.
             let _ = writeln!(io::stdout(), "{figures}");
             ExitCode::SUCCESS
         }
@@ -82,19 +83,19 @@ impl Options {
         self.given.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns a number, or a default.
+    /// Returns the value of an option as a number, or the default.
     pub(crate) fn number(&self, name: &str, default: usize) -> Result<usize, Failure> {
         self.all(name).last().map_or(Ok(default), |text| {
             text.parse().map_err(|_| format!("--{name} `{text}` is not a number").into())
         })
     }
 
-    /// Returns the seed.
+    /// Returns the seed of the generated data.
     pub(crate) fn seed(&self) -> Result<u64, Failure> {
         self.number("seed", 0).map(|seed| SEED + seed as u64)
     }
 
-    /// Returns the catalogue file that copies are made from.
+    /// Returns the catalogue file of `--templates`, if given.
     pub(crate) fn templates(&self) -> Option<&Path> {
         self.all("templates").last().map(Path::new)
     }
@@ -105,7 +106,7 @@ impl Options {
         Ok(PathBuf::from(file))
     }
 
-    /// Returns queries from all files in turn, or generated ones without files.
+    /// Returns `count` queries: from all `--queries` files in turn, or generated ones if there are no files.
     pub(crate) fn queries(&self, count: usize) -> Result<Vec<String>, Failure> {
         #[derive(Deserialize)]
         struct Line {
@@ -125,7 +126,7 @@ impl Options {
                 })
                 .collect();
             let mut texts = texts?;
-            // Neighbours in a file are similar.
+            // Shuffles the queries, because neighbours in a file are similar.
             dice::Dice::new(self.seed()?).shuffle(&mut texts);
             sources.push(texts.into_iter());
         }

@@ -1,4 +1,4 @@
-//! Builds a catalogue in memory, searches it, and changes it.
+//! The command `measure`: builds an index in memory, searches it, and changes it.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::clock::{Moment, Took};
 use super::memory::Memory;
 use super::{Failure, Options};
 
-/// The number of servers per change while the index is built.
+/// The number of servers that are added in one change while the index is built.
 const BATCH: usize = 500;
 
-/// The number of tools of each measured change.
+/// The number of tools of the server that each measured change adds.
 const ADDED: usize = 20;
 
 /// Builds, searches and changes an index, and returns the measurements.
@@ -27,7 +27,7 @@ pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     let rounds = options.number("rounds", 5)?;
 
     let index = ToolIndex::new();
-    // The first search allocates what an index needs without any tool.
+    // Searches once before memory is measured, because the first search allocates memory that every index needs.
     black_box(index.search(&Query::new("read a file"), &AllTools)?);
     let model = index.stats().model.ok_or("the index has no embedder")?;
     let empty = Memory::of_this_process();
@@ -55,15 +55,15 @@ pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     Ok(figures)
 }
 
-/// The cost of building.
+/// The time and the input size of building an index.
 pub(crate) struct Built {
-    /// The time without that for generating the servers.
+    /// The time spent in the index, without the time for generating the servers.
     pub(crate) took: Duration,
-    /// The bytes of all definitions.
+    /// The total length of all tool definitions in bytes.
     pub(crate) text: u64,
 }
 
-/// Puts a catalogue into an index.
+/// Adds servers with `tools` tools in total to an index, in batches.
 pub(crate) fn build(
     index: &ToolIndex,
     catalogue: &Catalogue,
@@ -88,7 +88,7 @@ pub(crate) fn build(
     }
 }
 
-/// Runs all searches several times; the first round is not counted.
+/// Runs all searches in several rounds and returns the percentiles; the first round only warms caches up.
 fn searches(
     index: &ToolIndex,
     queries: &[String],
@@ -118,7 +118,7 @@ fn searches(
     if found == 0 {
         return Err("nothing was ever found".into());
     }
-    // Other processes only make rounds slower.
+    // Takes the fastest round, because other processes on the machine can only make a round slower.
     let best = all.iter().min_by_key(|round| round.processor[1]).ok_or("no round")?;
     let wall = all.iter().map(|round| round.wall[1]).min().unwrap_or_default();
     Ok(json!({
@@ -127,7 +127,7 @@ fn searches(
     }))
 }
 
-/// The 50th and 99th percentile of a round on both clocks.
+/// The 50th and 99th percentile of the times of one round, on both clocks.
 struct Round {
     processor: [Duration; 2],
     wall: [Duration; 2],
@@ -144,7 +144,7 @@ impl Round {
     }
 }
 
-/// Adds servers one after the other, and searches for each immediately.
+/// Adds servers one by one, and searches for each right after it is added; returns the percentiles of the times.
 fn adds(index: &ToolIndex, changes: usize) -> Result<Value, Failure> {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let mut times = Vec::new();
@@ -175,7 +175,7 @@ fn adds(index: &ToolIndex, changes: usize) -> Result<Value, Failure> {
     }))
 }
 
-/// Returns a percentile.
+/// Returns a percentile of sorted times.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     sorted.get(at).copied().unwrap_or_default()

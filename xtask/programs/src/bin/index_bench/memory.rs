@@ -1,15 +1,15 @@
-//! The memory of this process.
+//! Reads the resident memory of this process.
 
-/// The resident kilobytes of this process, now and at most.
+/// The resident memory of this process in kB: current, and the maximum so far.
 pub(crate) struct Memory {
     pub(crate) now: u64,
-    /// The part that is not backed by files.
+    /// The part of `now` that is not backed by files.
     pub(crate) heap: u64,
     pub(crate) most: u64,
 }
 
 impl Memory {
-    /// Reads the values; zeros where the system has no `/proc`.
+    /// Reads the values from `/proc`; all are zero on systems without it.
     pub(crate) fn of_this_process() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! A small index, as in a gateway with a few servers: its memory while it is idle.
+//! The command `small`: measures the idle memory of a small index, as in a gateway with a few servers.
 
 use std::hint::black_box;
 
@@ -9,10 +9,11 @@ use super::built_in;
 use super::memory::Memory;
 use super::{Failure, Options};
 
-/// The number of servers to take tools from; more would be the memory of this program, not of the index.
+/// The number of generated servers to take tools from. With more, their own memory in this program would be measured,
+/// not that of the index.
 const SERVERS: usize = 10;
 
-/// Long and short queries with words, names and typing errors.
+/// Long and short queries, with plain words, names and typing errors.
 const QUERIES: [&str; 6] = [
     "list the files of a folder, then send a message to everyone who follows it",
     "create invoice",
@@ -22,7 +23,7 @@ const QUERIES: [&str; 6] = [
     "qwertz",
 ];
 
-/// Adds a few tools server by server, searches for them, and returns the memory afterwards.
+/// Adds a few tools server by server, searches for them, and returns the memory in use afterwards.
 pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     let mut left = options.number("tools", 50)?;
     let empty = Memory::of_this_process();

@@ -1,23 +1,23 @@
-//! The words of a catalogue by kind, and their replacement in copies of servers.
+//! The words of a catalogue, grouped by kind, and their replacement in copies of servers.
 
 use std::collections::HashMap;
 
 use super::catalogue::Server;
 use super::dice::{below, hash};
 
-/// The number of most frequent words, which are never swapped.
+/// The number of most frequent words, which are never replaced.
 const FREQUENT: usize = 150;
 
-/// The number of occurrences below which a word is rare: a product, a place, a typing error.
+/// A word with fewer occurrences is rare, e.g. a product, a place or a typing error.
 const RARE: usize = 3;
 
-/// The percentage of words that a copy swaps.
+/// The percentage of words that are replaced in a copy, besides the rare words.
 const SWAPPED: usize = 30;
 
-/// The percentage of swapped rare words that become new words.
+/// The percentage of rare words whose replacement is an invented word, not a word of the catalogue.
 const INVENTED: usize = 40;
 
-/// The endings that make the kind of a word.
+/// The endings by which words are grouped into kinds.
 const ENDINGS: [&str; 10] = ["ing", "ed", "tion", "s", "er", "ly", "al", "ity", "ment", "e"];
 
 const SYLLABLES: [&str; 32] = [
@@ -26,29 +26,29 @@ const SYLLABLES: [&str; 32] = [
     "vo", "zen",
 ];
 
-/// The words of a catalogue.
+/// The replaceable words of a catalogue, grouped by kind.
 pub(crate) struct Words {
-    /// The kind of each word that may be swapped.
+    /// The kind of each word that may be replaced.
     kinds: HashMap<Box<str>, Kind>,
     by_kind: HashMap<Kind, Vec<Box<str>>>,
 }
 
-/// The kind of a word: its ending and its frequency band.
+/// The kind of a word: its ending and its frequency band. A word is replaced by another word of its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind {
     ending: usize,
     band: u32,
 }
 
-/// The replacements of one copy of a server.
+/// The word replacements for one copy of a server.
 pub(crate) struct Swap<'a> {
     words: &'a Words,
-    /// `None` for the catalogue itself.
+    /// The seed of the replacements; `None` for the original, whose words are not replaced.
     seed: Option<u64>,
 }
 
 impl Words {
-    /// Counts the words of all servers.
+    /// Counts the words of all servers, and groups them by kind.
     pub(crate) fn of(servers: &[Server]) -> Self {
         let mut counts: HashMap<Box<str>, usize> = HashMap::new();
         let mut count = |text: &str| {
@@ -79,7 +79,7 @@ impl Words {
         words
     }
 
-    /// Returns the replacements for a copy of a server; copy 0 is the server itself.
+    /// Returns the replacements for a copy of a server; copy 0 is the original.
     pub(crate) fn swap(&self, copy: u64, seed: u64, server: &str) -> Swap<'_> {
         let own = hash(seed.wrapping_add(copy.wrapping_mul(0x9e37_79b9)), server);
         Swap { words: self, seed: (copy > 0).then_some(own) }
@@ -87,7 +87,7 @@ impl Words {
 }
 
 impl Swap<'_> {
-    /// Returns a text in the words of the copy.
+    /// Returns a text with the words and numbers of this copy.
     pub(crate) fn text(&self, text: &str) -> String {
         let Some(seed) = self.seed else { return text.to_owned() };
         let mut swapped = String::with_capacity(text.len() + 8);
@@ -111,7 +111,7 @@ impl Swap<'_> {
         };
         let dice = hash(seed, &lower);
         let rare = kind.band == 0;
-        // Rare words name the product, and each copy is another product.
+        // Rare words are always replaced: they name the product, and each copy is a different product.
         if !rare && below(dice, 100) >= SWAPPED {
             swapped.push_str(piece);
             return;
@@ -132,19 +132,19 @@ impl Swap<'_> {
     }
 }
 
-/// Generates a word.
+/// Generates a word from syllables; the same seed produces the same word.
 pub(crate) fn word(seed: u64, syllables: u64) -> String {
     let each =
         |number: u64| SYLLABLES[below(hash(seed.wrapping_add(number), "word"), SYLLABLES.len())];
     (0..syllables).map(each).collect()
 }
 
-/// Appends a number with as many digits.
+/// Appends a different number with the same number of digits.
 fn number(seed: u64, piece: &str, swapped: &mut String) {
     let mut dice = hash(seed, piece);
     for digit in piece.chars() {
         let other = char::from(b'1' + u8::try_from(below(dice, 9)).unwrap_or(0));
-        // Years, versions and small counts are the same in all catalogues.
+        // Keeps numbers of one or two digits, such as versions and small counts.
         swapped.push(if piece.len() < 3 { digit } else { other });
         dice = hash(dice, piece);
     }
@@ -177,7 +177,7 @@ fn pieces<'a>(text: &'a str, mut each: impl FnMut(&'a str)) {
     }
 }
 
-/// Returns `true` for a word that may be swapped.
+/// Returns whether a piece is a word that may be replaced: at least three letters.
 fn is_word(piece: &str) -> bool {
     piece.len() > 2 && piece.bytes().all(|byte| byte.is_ascii_alphabetic())
 }

@@ -1,4 +1,5 @@
-//! The authorization server: metadata, registration, logins, tokens that expire, rotate and are revoked.
+//! The OAuth authorization server of this program: metadata, client registration, logins, and tokens that expire,
+//! rotate and can be revoked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,14 +27,14 @@ pub(crate) struct Issuer {
 }
 
 struct IssuerState {
-    /// The users of codes, with the PKCE challenge and the redirect URI of the login.
+    /// The user, PKCE challenge and redirect URI of each authorization code.
     codes: HashMap<String, (String, String, String)>,
-    /// The users of device codes, once the person has entered the user code.
+    /// The user of each device code; `None` until the user has entered the user code.
     devices: HashMap<String, Option<String>>,
     refresh: HashMap<String, String>,
     access: HashMap<String, (String, Instant)>,
     ttl: Duration,
-    /// The secret of the client that acts on its own behalf.
+    /// The secret of the client that logs in as itself (client credentials grant).
     machine: Option<String>,
     log: Vec<String>,
 }
@@ -59,7 +60,7 @@ impl Issuer {
         )
     }
 
-    /// Returns the user of an access token that is valid, and notes the use.
+    /// Returns the user of a valid access token, and adds the call to the log.
     pub(crate) fn user_of(&self, token: &str) -> Option<String> {
         let mut state = self.state.lock();
         let (user, until) = state.access.get(token)?.clone();
@@ -125,7 +126,7 @@ async fn register(Json(application): Json<Value>) -> (StatusCode, Json<Value>) {
     (StatusCode::CREATED, Json(registered))
 }
 
-/// Logs the user of the query in, as a person who agrees at once.
+/// Serves the login page: logs in the `user` of the query at once, without asking for consent.
 async fn authorize(State(issuer): State<Arc<Issuer>>, Query(query): Query<Fields>) -> Response {
     let field = |name: &str| query.get(name).cloned().unwrap_or_default();
     if field("code_challenge_method") != "S256" || field("resource").is_empty() {
@@ -167,7 +168,7 @@ async fn token(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> R
             issuer.tokens(&user, true)
         }
         "refresh_token" => {
-            // A refresh token is valid once.
+            // A refresh token can be used once only.
             let user = issuer.state.lock().refresh.remove(field("refresh_token"));
             let Some(user) = user else { return refuse("invalid_grant") };
             issuer.state.lock().log.push(format!("refresh {user}"));
@@ -193,7 +194,7 @@ async fn token(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> R
     }
 }
 
-/// Changes what is valid, and shows what was done.
+/// Serves `/test/…`, with which tests change which tokens are valid, and read the log.
 async fn control(
     State(issuer): State<Arc<Issuer>>,
     axum::extract::Path(what): axum::extract::Path<String>,

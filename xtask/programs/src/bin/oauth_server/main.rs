@@ -1,7 +1,8 @@
-//! An authorization server and an MCP server that wants its tokens, on one port of 127.0.0.1, for the tests of logins.
+//! An OAuth authorization server, and an MCP server that requires its tokens, on one port of 127.0.0.1; for the tests
+//! of logins.
 //!
-//! It prints its address. A browser that opens the login page is logged in as the `user` of the query; `/test/…` changes what
-//! tokens are valid, and `/test/log` lists the users of the calls.
+//! The program prints its address. A browser that opens the login page is logged in as the `user` of the query. With
+//! `/test/…` a test changes which tokens are valid, and `/test/log` lists the users of the calls.
 
 #![expect(clippy::print_stdout, reason = "the address is its output")]
 
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Admits requests with a valid token, as its user.
+/// Lets requests with a valid token pass, as the user of the token; refuses others with 401.
 async fn authenticate(
     State(issuer): State<Arc<Issuer>>,
     mut request: Request,

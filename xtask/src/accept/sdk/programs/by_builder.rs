@@ -1,4 +1,4 @@
-//! The echo tool with checked arguments and a typed result, by the builder.
+//! The echo tool with checked arguments and a typed result, written with the builder; `sdk.first-server` measures it.
 
 use mgp_server_sdk::prelude::*;
 

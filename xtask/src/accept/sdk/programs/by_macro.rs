@@ -1,4 +1,4 @@
-//! The echo tool with checked arguments and a typed result, by the macro.
+//! The echo tool with checked arguments and a typed result, written with the macro; `sdk.first-server` measures it.
 
 use mgp_server_sdk::prelude::*;
 

@@ -1,0 +1,283 @@
+//! The check of arguments and structured results against the JSON Schemas in a tool's definition.
+//!
+//! A definition comes from a server that may be hostile, so a schema is used only if its check is bounded: it has no
+//! recursive or external references, is small after its references are replaced, and its patterns run in linear time.
+//! Without a usable schema nothing is checked; the server then judges its arguments alone.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use jsonschema::{PatternOptions, Validator};
+use mgp_types::{Object, mcp};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The maximum number of values in a schema after its references are replaced.
+const MAX_SCHEMA_VALUES: usize = 10_000;
+
+/// The maximum length of a chain of references.
+const MAX_REFERENCE_DEPTH: usize = 32;
+
+/// The maximum size of checked arguments or results, in bytes.
+const MAX_CHECKED_BYTES: usize = 1 << 20;
+
+/// The maximum number of violations in a refusal.
+const MAX_VIOLATIONS: usize = 5;
+
+/// The maximum length of a violation's text, in bytes.
+const MAX_TEXT: usize = 300;
+
+/// The maximum size of a compiled pattern, in bytes.
+const MAX_PATTERN: usize = 1 << 20;
+
+/// The schemas of a tool, compiled when they are first needed.
+#[derive(Default)]
+pub(crate) struct ToolSchemas {
+    arguments: OnceLock<Option<Validator>>,
+    results: OnceLock<Option<Validator>>,
+}
+
+mgp_types::opaque_debug!(ToolSchemas);
+
+/// A member of arguments that does not fit the schema of its tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SchemaViolation {
+    /// The place in the arguments, as a JSON pointer; empty for the arguments as a whole.
+    pub path: String,
+    /// The reason why the value there does not fit.
+    pub message: String,
+}
+
+/// The error for arguments that do not fit the schema of their tool.
+#[derive(Clone, Debug, thiserror::Error)]
+pub struct ArgumentsRefused {
+    tool: String,
+    violations: Vec<SchemaViolation>,
+}
+
+/// The error for structured content that does not fit the schema of its tool.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "the structured content of the result does not fit the output schema of `{tool}`: {violation}"
+)]
+pub struct ResultRefused {
+    tool: String,
+    violation: SchemaViolation,
+}
+
+impl ToolSchemas {
+    /// Checks the arguments of a call of the tool.
+    ///
+    /// # Errors
+    /// [`ArgumentsRefused`] if the arguments do not fit the schema.
+    pub(crate) fn check_arguments(
+        &self,
+        tool: &mcp::Tool,
+        arguments: Option<&str>,
+    ) -> Result<(), Box<ArgumentsRefused>> {
+        let schema = || compile(tool.input_schema.as_payload().as_str());
+        let Some(schema) = self.arguments.get_or_init(schema) else { return Ok(()) };
+        let violations = violations(schema, arguments.unwrap_or("{}"));
+        if violations.is_empty() {
+            return Ok(());
+        }
+        Err(Box::new(ArgumentsRefused { tool: tool.name.clone(), violations }))
+    }
+
+    /// Checks the structured content of a result of the tool.
+    ///
+    /// # Errors
+    /// [`ResultRefused`] if the content does not fit the schema.
+    pub(crate) fn check_result(
+        &self,
+        tool: &mcp::Tool,
+        content: &str,
+    ) -> Result<(), ResultRefused> {
+        let schema = || compile(tool.output_schema.as_ref()?.as_payload().as_str());
+        let Some(schema) = self.results.get_or_init(schema) else { return Ok(()) };
+        match violations(schema, content).into_iter().next() {
+            Some(violation) => Err(ResultRefused { tool: tool.name.clone(), violation }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ArgumentsRefused {
+    /// Returns the details of the error for the caller (§14.5).
+    pub(crate) fn details(&self) -> Object {
+        let mut details = Object::new();
+        // Encoding strings cannot fail.
+        let _ = details.encode("tool", &self.tool);
+        let _ = details.encode("violations", &self.violations);
+        details
+    }
+}
+
+impl fmt::Display for ArgumentsRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the arguments do not fit the input schema of `{}`: ", self.tool)?;
+        for (at, violation) in self.violations.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}{violation}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for SchemaViolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "`{}`: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Compiles a schema; returns `None` if its check would not be bounded, or if it is not a schema.
+fn compile(schema: &str) -> Option<Validator> {
+    let schema: Value = serde_json::from_str(schema).ok()?;
+    let mut size = SchemaSize { root: &schema, open: Vec::new(), values: 0 };
+    size.add(&schema)?;
+    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
+    let options = jsonschema::options().should_validate_formats(false);
+    let options = options.with_pattern_options(patterns);
+    match options.build(&schema) {
+        Ok(validator) => Some(validator),
+        Err(error) => {
+            tracing::debug!(%error, "the schema of a tool cannot be used");
+            None
+        }
+    }
+}
+
+/// The size of a schema after its references are replaced.
+struct SchemaSize<'a> {
+    root: &'a Value,
+    /// The references that are being followed.
+    open: Vec<&'a str>,
+    values: usize,
+}
+
+impl<'a> SchemaSize<'a> {
+    /// Adds a part of the schema; returns `None` if the schema is too large, recursive, or not self-contained.
+    fn add(&mut self, part: &'a Value) -> Option<()> {
+        self.values += 1;
+        if self.values > MAX_SCHEMA_VALUES {
+            return None;
+        }
+        match part {
+            Value::Array(parts) => parts.iter().try_for_each(|part| self.add(part)),
+            Value::Object(members) => {
+                for (name, part) in members {
+                    match (name.as_str(), part) {
+                        ("$ref", Value::String(to)) => self.follow(to)?,
+                        ("$dynamicRef" | "$recursiveRef" | "$id" | "$anchor", Value::String(_)) => {
+                            return None;
+                        }
+                        // Definitions count where they are used.
+                        ("$defs" | "definitions", _) => {}
+                        (_, part) => self.add(part)?,
+                    }
+                }
+                Some(())
+            }
+            _ => Some(()),
+        }
+    }
+
+    fn follow(&mut self, to: &'a str) -> Option<()> {
+        if self.open.contains(&to) || self.open.len() >= MAX_REFERENCE_DEPTH {
+            return None;
+        }
+        let part = self.root.pointer(to.strip_prefix('#')?)?;
+        self.open.push(to);
+        self.add(part)?;
+        self.open.pop();
+        Some(())
+    }
+}
+
+/// Returns the first violations of a schema in a JSON text.
+fn violations(schema: &Validator, text: &str) -> Vec<SchemaViolation> {
+    if text.len() > MAX_CHECKED_BYTES {
+        return Vec::new();
+    }
+    let Ok(value) = serde_json::from_str::<Value>(text) else { return Vec::new() };
+    if schema.is_valid(&value) {
+        return Vec::new();
+    }
+    let read = |error: jsonschema::ValidationError<'_>| SchemaViolation {
+        path: error.instance_path().to_string(),
+        message: mgp_types::clip(&error.to_string(), MAX_TEXT),
+    };
+    schema.iter_errors(&value).take(MAX_VIOLATIONS).map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(schema: &str) -> mcp::Tool {
+        serde_json::from_str(&format!(r#"{{"name":"t","inputSchema":{schema}}}"#)).unwrap()
+    }
+
+    #[track_caller]
+    fn check(schema: &str, arguments: &str) -> Option<String> {
+        let refused = ToolSchemas::default().check_arguments(&tool(schema), Some(arguments));
+        refused.err().map(|refused| refused.to_string())
+    }
+
+    #[test]
+    fn a_violation_names_its_member() {
+        let schema = r#"{"type":"object","properties":{"n":{"type":"integer"},"to":{"type":"object","required":["mail"]}},"required":["n"],"additionalProperties":false}"#;
+        assert_eq!(check(schema, r#"{"n":1}"#), None);
+        let said = |arguments: &str| check(schema, arguments).unwrap();
+        assert!(said(r#"{"n":"x"}"#).contains("`/n`: \"x\" is not of type \"integer\""));
+        assert!(said("{}").contains("\"n\" is a required property"));
+        assert!(said(r#"{"n":1,"to":{}}"#).contains("`/to`: \"mail\" is a required property"));
+        assert!(said(r#"{"n":1,"m":2}"#).contains("'m' was unexpected"));
+        assert!(ToolSchemas::default().check_arguments(&tool(schema), None).is_err());
+    }
+
+    #[test]
+    fn a_schema_whose_check_is_not_bounded_is_not_used() {
+        let doubling = |n: usize| {
+            let defs: Vec<_> = (0..n)
+                .map(|at| {
+                    let next = if at + 1 == n {
+                        "{\"type\":\"string\"}".to_owned()
+                    } else {
+                        format!("{{\"$ref\":\"#/$defs/d{}\"}}", at + 1)
+                    };
+                    format!("\"d{at}\":{{\"anyOf\":[{next},{next}]}}")
+                })
+                .collect();
+            format!("{{\"$ref\":\"#/$defs/d0\",\"$defs\":{{{}}}}}", defs.join(","))
+        };
+        assert!(check(&doubling(3), "{}").is_some());
+        for schema in [
+            doubling(40).as_str(),
+            r##"{"$ref":"#"}"##,
+            r##"{"$defs":{"a":{"properties":{"b":{"$ref":"#/$defs/a"}}}},"$ref":"#/$defs/a"}"##,
+            r#"{"$ref":"https://example.com/schema.json"}"#,
+            r#"{"type":"no such type"}"#,
+            r#"{"pattern":"(?=x)","type":"string"}"#,
+            r##"{"$dynamicRef":"#x","type":"string"}"##,
+        ] {
+            assert_eq!(check(schema, "{}"), None, "{schema}");
+        }
+    }
+
+    #[test]
+    fn texts_of_violations_are_bounded() {
+        let long = format!(r#"{{"n":"{}"}}"#, "x".repeat(10_000));
+        let refused = check(r#"{"properties":{"n":{"type":"integer"}}}"#, &long).unwrap();
+        assert!(refused.len() < 2 * MAX_TEXT, "{refused}");
+        let many: Vec<_> = (0..100).map(|n| format!("\"m{n}\":1")).collect();
+        let tool = tool(r#"{"additionalProperties":{"type":"string"}}"#);
+        let refused = ToolSchemas::default()
+            .check_arguments(&tool, Some(&format!("{{{}}}", many.join(","))))
+            .unwrap_err();
+        assert_eq!(refused.violations.len(), MAX_VIOLATIONS);
+    }
+}
