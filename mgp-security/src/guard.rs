@@ -148,8 +148,8 @@ fn definitions(line: &Payload) -> Result<(), String> {
 
 fn definition(tool: &Payload) -> Result<(), String> {
     let inspection = Inspection::of(tool);
-    match inspection.findings().first() {
-        Some(finding) => Err(finding.to_string()),
+    match inspection.findings().iter().find(|finding| finding.blocks()) {
+        Some(finding) => Err(format!("{}: {finding}", finding.rule)),
         None => Ok(()),
     }
 }

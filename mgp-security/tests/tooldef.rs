@@ -22,7 +22,7 @@ fn traps_are_found() {
     for lines in
         [include_str!("tooldef/attacks.jsonl"), include_str!("tooldef/attacks_later.jsonl")]
     {
-        let (missed, of) = wrong(lines, |inspection| inspection.findings().is_empty());
+        let (missed, of) = wrong(lines, Inspection::is_usable);
         assert!(missed.len() * 100 <= of * 15, "{} of {of}: {missed:#?}", missed.len());
     }
 }
@@ -31,7 +31,7 @@ fn traps_are_found() {
 fn honest_descriptions_pass() {
     for lines in [include_str!("tooldef/benign.jsonl"), include_str!("tooldef/benign_later.jsonl")]
     {
-        let (blocked, of) = wrong(lines, |inspection| !inspection.findings().is_empty());
+        let (blocked, of) = wrong(lines, |inspection| !inspection.is_usable());
         assert!(blocked.len() * 100 <= of * 5, "{} of {of}: {blocked:#?}", blocked.len());
     }
 }

@@ -117,10 +117,10 @@ impl Definitions {
                     held: HeldDefinition {
                         fingerprint: pin.hash(),
                         pinned: pinned.as_ref().map(|pin| pin.hash()),
+                        findings: pin.added(pinned.as_deref()),
                         differences: pinned
                             .map(|before| changed(&before, &pin.shown))
                             .unwrap_or_default(),
-                        findings: pin.findings.clone(),
                         rejected_by: None,
                     },
                     since: pin.at.clone(),

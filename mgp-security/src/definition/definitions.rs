@@ -14,6 +14,7 @@ use mgp_types::{Payload, Sha256Hash, canonical_hash, mcp};
 use super::DefinitionState;
 use super::listing::admitted;
 use super::pin::PinTable;
+use super::review::Finding;
 use super::server_listing::ServerListing;
 use super::table::{KnownTool, Table, Tools};
 use crate::hooks::{HookState, Hooks};
@@ -194,6 +195,14 @@ impl Definitions {
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
         self.tools(server)?.get(tool)?.tool.clone()
+    }
+
+    /// Returns the findings about a definition as it was last listed, also those that do not prevent its use.
+    #[must_use]
+    pub fn findings(&self, server: Option<&ServerId>, tool: &str) -> Arc<[Finding]> {
+        let tools = self.tools(server);
+        let known = tools.as_ref().and_then(|tools| tools.get(tool));
+        known.map_or_else(|| [].into(), |known| Arc::clone(&known.findings))
     }
 
     /// Checks the structured content of a result against the schema of its tool, if the server's policy wants that.

@@ -166,6 +166,7 @@ impl Definitions {
         };
         // Computed on demand, because most lists contain no new definition.
         let shadows = LazyCell::new(|| self.shadows(server));
+        let own = LazyCell::new(|| own_names(tools));
         let admitted = admitted(&self.0.seen());
         let is_known = |id: &str| self.0.is_known(id, &admitted, &book);
         let mut read = 0;
@@ -182,10 +183,12 @@ impl Definitions {
                     read = 0;
                     tokio::task::yield_now().await;
                 }
-                Arc::new(ListedTool::new(raw, hash, |name| {
+                let flaw = |name: &str| {
                     let owned = NameFlaw::check_owner(server, name, is_known);
                     owned.err().or_else(|| shadows.find(name))
-                }))
+                };
+                let is_of_another = |word: &str| shadows.has(word) && !own.contains(word);
+                Arc::new(ListedTool::new(raw, hash, flaw, is_of_another))
             };
             // A tool without a name cannot be called, so it is skipped.
             let Some(name) = name_of(raw, &listed.inspection) else { continue };
@@ -381,6 +384,12 @@ fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {
         event = event.detail("hash", &hash.to_string());
     }
     event.build()
+}
+
+/// Returns the names in a list, in lower case.
+fn own_names(tools: &[Payload]) -> HashSet<String> {
+    let name = |raw: &Payload| raw.get::<Extras>().ok()?.get("name")?.get::<String>().ok();
+    tools.iter().filter_map(name).map(|name| name.to_lowercase()).collect()
 }
 
 /// Returns the name of a tool, or `None` if it cannot be read.

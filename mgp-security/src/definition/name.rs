@@ -1,6 +1,6 @@
 //! Names of servers and tools: which can be used, and which look like another (MGP §4; UTS 39).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use mgp_types::method::{self, Initialize, Request};
 use mgp_types::service::ServerId;
@@ -173,18 +173,28 @@ impl NameFlaw {
 #[derive(Debug, Default)]
 pub(super) struct Shadows {
     looks: HashMap<String, (String, String)>,
+    /// The names in lower case, without those that are ordinary words.
+    names: HashSet<String>,
 }
 
 impl Shadows {
     /// Creates the index from pairs of server and tool names.
     pub(super) fn of<'a>(known: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut shadows = HashMap::new();
+        let (mut shadows, mut names) = (HashMap::new(), HashSet::new());
         for (server, name) in known {
+            if name.contains(['_', '-', '.']) || name.chars().skip(1).any(char::is_uppercase) {
+                names.insert(name.to_lowercase());
+            }
             for looks in looks(name).into_iter().chain(looks(&format!("{server}{name}"))) {
                 shadows.insert(looks, (server.to_owned(), name.to_owned()));
             }
         }
-        Self { looks: shadows }
+        Self { looks: shadows, names }
+    }
+
+    /// Returns whether a word is the name of a tool of another server; ordinary words are not.
+    pub(super) fn has(&self, word: &str) -> bool {
+        self.names.contains(word)
     }
 
     /// Returns the flaw of a tool name that can be confused with a tool of another server, if there is one.

@@ -10,7 +10,7 @@ use mgp_types::service::ServerId;
 use mgp_types::{Payload, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::review::Finding;
+use super::review::{Finding, added};
 use crate::policy::ServerPolicy;
 use crate::state::Snapshot;
 use crate::tool::Assessment;
@@ -61,6 +61,16 @@ impl Pin {
     /// Returns the fingerprint of the stored definition.
     pub(super) fn hash(&self) -> Sha256Hash {
         Sha256Hash::digest(self.shown.as_str().as_bytes())
+    }
+
+    /// Returns those findings that the stored definition does not have: what a change adds.
+    pub(super) fn added_by(&self, findings: &[Finding]) -> Vec<Finding> {
+        self.shown.get().map_or_else(|_| findings.to_vec(), |before| added(&before, findings))
+    }
+
+    /// Returns the findings about this definition, without those about the pinned one.
+    pub(super) fn added(&self, pinned: Option<&Self>) -> Vec<Finding> {
+        pinned.map_or_else(|| self.findings.clone(), |pinned| pinned.added_by(&self.findings))
     }
 
     /// Returns the assessment of the stored definition under a policy.

@@ -5,7 +5,7 @@ use mgp_types::service::{Authority, Principal, Rule, ServerId};
 
 use super::DefinitionState;
 use super::diff::{Difference, top};
-use super::review::{Finding, Severity};
+use super::review::{Finding, Rule as ReviewRule};
 
 /// The finding on a tool whose definition changes while a call waits.
 const UNSETTLED: &str = "its definition is not settled; try again";
@@ -53,7 +53,7 @@ impl DefinitionRefused {
 
     /// Creates the refusal of a call whose tool definition is changing at this moment.
     pub(crate) fn unsettled(server: &ServerId, tool: &str, by: &Principal) -> Self {
-        let finding = Finding::new(Severity::Refused, "", UNSETTLED, "");
+        let finding = Finding::about(ReviewRule::Unreadable, "", UNSETTLED, "");
         Self::new(server, tool, DefinitionState::Refused(vec![finding].into()), by)
     }
 

@@ -14,7 +14,7 @@ use super::diff::differences;
 use super::inspection::Inspection;
 use super::name::NameFlaw;
 use super::pin::{Pin, PinKind, PinPair, PinTable};
-use super::review::{Finding, Severity};
+use super::review::{Finding, Rule, Severity};
 use super::state::HeldDefinition;
 use super::table::{KnownTool, Tools};
 use crate::policy::ServerPolicy;
@@ -59,19 +59,20 @@ impl ListedTool {
         raw: &Payload,
         hash: Sha256Hash,
         shadows: impl FnOnce(&str) -> Option<NameFlaw>,
+        is_of_another: impl Fn(&str) -> bool,
     ) -> Self {
         let mut inspection = Inspection::of(raw);
         let name = inspection.shown.as_ref().map(|shown| shown.tool.name.as_str());
         if let Some(flaw) = name.and_then(shadows) {
             inspection.flag_name(&flaw);
         }
+        inspection.flag_mentions(is_of_another);
         Self { raw: hash, inspection, bytes: raw.as_str().len() }
     }
 
     /// Creates the entry for a name that the server lists twice, with different definitions.
     pub(super) fn twice(hash: Sha256Hash) -> Self {
-        let what = "the server lists the tool twice, with two definitions";
-        let inspection = Inspection::refused(Finding::new(Severity::Refused, "/name", what, ""));
+        let inspection = Inspection::refused(Finding::new(Rule::Twice, "/name", ""));
         Self { raw: hash, inspection, bytes: 0 }
     }
 }
@@ -133,7 +134,7 @@ impl ServerListing {
         if whole == Whole::Yes {
             // Keep definitions with findings: a server must not make such a tool callable as an unknown one by no
             // longer listing it.
-            self.listed.retain(|_, listed| listed.inspection.severity().is_some());
+            self.listed.retain(|_, listed| !listed.inspection.is_usable());
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
             (self.full, self.stale, self.complete) = (false, false, Some(Instant::now()));
         }
@@ -246,6 +247,7 @@ impl ServerListing {
             same.unwrap_or_default()
         });
         let mut known = KnownTool::new(tool, assessment, standing);
+        known.findings = listed.inspection.findings().into();
         #[cfg(feature = "schemas")]
         {
             known.schemas = schemas;
@@ -311,6 +313,7 @@ impl KnownTool {
             #[cfg(feature = "schemas")]
             schemas: None,
             standing,
+            findings: [].into(),
             unrecorded,
         }
     }
@@ -329,8 +332,8 @@ impl KnownTool {
 
 /// Returns the state of a listed definition, by comparing it with the stored records.
 pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> DefinitionState {
-    let (Some(shown), Some(Severity::Flagged) | None) = (&inspection.shown, inspection.severity())
-    else {
+    let is_refused = inspection.severity() == Some(Severity::Refused);
+    let Some(shown) = inspection.shown.as_ref().filter(|_| !is_refused) else {
         return DefinitionState::Refused(inspection.findings().into());
     };
     let pinned = pair.and_then(|pair| pair.pinned.as_ref());
@@ -340,7 +343,7 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     let waits = held.is_some_and(|held| {
         held.kind == PinKind::Waiting
             && held.fingerprint == fingerprint
-            && !held.findings.is_empty()
+            && held.findings.iter().any(Finding::blocks)
     });
     let is_wrong = waits || inspection.names_another;
     let pinned =
@@ -354,12 +357,15 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
         fingerprint: shown.fingerprint,
         pinned: pinned.map(|pin| pin.hash()),
         differences: pinned.map(|pin| changed(pin, &shown.text)).unwrap_or_default(),
-        findings: inspection.findings().to_vec(),
+        findings: pinned.map_or_else(
+            || inspection.findings().to_vec(),
+            |pin| pin.added_by(inspection.findings()),
+        ),
         rejected_by: rejected.and_then(|held| held.by.clone()),
     };
     match pinned {
         Some(_) => DefinitionState::Changed(held.into()),
-        None if held.findings.is_empty() && held.rejected_by.is_none() && !waits => {
+        None if inspection.is_usable() && held.rejected_by.is_none() && !waits => {
             // The definition is not pinned yet, or could not be pinned.
             DefinitionState::Unseen
         }
@@ -374,7 +380,7 @@ fn held_as(held: &Arc<Pin>, pair: &PinPair) -> DefinitionState {
         fingerprint: held.hash(),
         pinned: pair.pinned.as_ref().map(|pin| pin.hash()),
         differences: pair.pinned.as_ref().map(|pin| changed(pin, &shown(held))).unwrap_or_default(),
-        findings: held.findings.clone(),
+        findings: held.added(pair.pinned.as_deref()),
         rejected_by: held.by.clone(),
     };
     match pair.pinned {
@@ -392,5 +398,5 @@ pub(super) fn changed(pin: &Pin, now: &Payload) -> Vec<super::diff::Difference> 
 }
 
 pub(super) fn refused(why: impl Into<String>) -> DefinitionState {
-    DefinitionState::Refused(vec![Finding::new(Severity::Refused, "", why, "")].into())
+    DefinitionState::Refused(vec![Finding::about(Rule::Unreadable, "", why, "")].into())
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::DefinitionState;
 use super::pin::Pin;
+use super::review::Finding;
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 #[cfg(feature = "schemas")]
@@ -64,6 +65,8 @@ pub(crate) struct KnownTool {
     pub(super) schemas: Option<Arc<ToolSchemas>>,
     /// The state of its definition.
     pub(super) standing: DefinitionState,
+    /// The findings about the definition as last listed.
+    pub(super) findings: Arc<[Finding]>,
     /// `true` if the operator overrides the risk and no event has recorded that yet.
     pub(super) unrecorded: Arc<AtomicBool>,
 }

@@ -223,6 +223,11 @@ pub(super) const CHECKS: &[Check] = &[
         &[TestStep(&[Tests::of(VALIDATORS, "cases")]), Program(|_| gov::corpora())],
     ),
     check(
+        "valid.review",
+        "the review of definitions: our own sets of attacks and harmless ones, and real tools",
+        &[TestStep(&[Tests::of(SECURITY, "review")]), Program(|_| gov::review())],
+    ),
+    check(
         "life.rules",
         "every rule of supervision in virtual time, and laws over random events",
         &[TestStep(&[Tests::of("mgp-lifecycle", "supervise_rules")])],

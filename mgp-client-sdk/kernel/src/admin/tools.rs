@@ -1,7 +1,7 @@
 //! Methods for tools: their definitions, who sees them, their cost in tokens, and decisions about waiting
 //! definitions.
 
-use mgp_security::{DefinitionState, Difference, Finding};
+use mgp_security::{DefinitionState, Difference, Finding, Severity};
 use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, listed_tools, max_tokens_of, name_for};
 use mgp_types::mgp::{
     ContextLevel, KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
@@ -128,7 +128,12 @@ fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -
             described.reasons = reasons(&held.differences, &held.findings).into();
         }
         DefinitionState::Refused(findings) => described.reasons = reasons(&[], &findings).into(),
-        _ => {}
+        // The tool can be used, but an operator should know what was found about it.
+        _ => {
+            let findings = definitions.findings(Some(server), tool);
+            let shown = findings.iter().filter(|one| one.severity >= Severity::Flagged);
+            described.reasons = reasons(&[], &shown.cloned().collect::<Vec<_>>()).into();
+        }
     }
     described
 }

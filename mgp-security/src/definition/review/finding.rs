@@ -1,8 +1,11 @@
 //! The findings of a review.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+
+use super::rule::Rule;
 
 /// The maximum length of the evidence in a finding, in characters; the rest is cut off.
 const EVIDENCE_MAX: usize = 160;
@@ -12,10 +15,25 @@ const EVIDENCE_MAX: usize = 160;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Severity {
-    /// An operator must review the definition before it can be used.
+    /// A detail, for operators who look at the tool closely.
+    Noted,
+    /// Operators see the finding with the tool, which can be used.
     Flagged,
+    /// An operator must approve the definition before it can be used.
+    Held,
     /// The tool cannot be approved.
     Refused,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Noted => "noted",
+            Self::Flagged => "flagged",
+            Self::Held => "held",
+            Self::Refused => "refused",
+        })
+    }
 }
 
 /// A flaw in a definition.
@@ -24,8 +42,14 @@ pub enum Severity {
 pub struct Finding {
     /// The consequence of the finding.
     pub severity: Severity,
+    /// The id of the rule, e.g. `text.override`.
+    #[serde(default)]
+    pub rule: String,
     /// The place: a JSON pointer into the definition.
     pub at: String,
+    /// The bytes of the text at that place; absent if the finding is about all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<Range<usize>>,
     /// The description of the flaw.
     pub what: String,
     /// The text that was found, with invisible characters escaped.
@@ -33,13 +57,32 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(in crate::definition) fn new(
-        severity: Severity,
+    /// Creates a finding of a rule that describes the flaw itself.
+    pub(in crate::definition) fn new(rule: Rule, at: &str, evidence: &str) -> Self {
+        Self::about(rule, at, rule.what(), evidence)
+    }
+
+    /// Creates a finding with its own description.
+    pub(in crate::definition) fn about(
+        rule: Rule,
         at: &str,
         what: impl Into<String>,
         evidence: &str,
     ) -> Self {
-        Self { severity, at: visible(at), what: what.into(), evidence: visible(evidence) }
+        Self {
+            severity: rule.severity(),
+            rule: rule.id().to_owned(),
+            at: visible(at),
+            range: None,
+            what: what.into(),
+            evidence: visible(evidence),
+        }
+    }
+
+    /// Returns whether the finding prevents the use of the tool until an operator approves it, or forever.
+    #[must_use]
+    pub fn blocks(&self) -> bool {
+        self.severity >= Severity::Held
     }
 }
 

@@ -3,16 +3,20 @@
 //!
 //! - Invisible characters, and those that make text look like other text, are refused: no tool needs them.
 //! - Schemas that cannot be checked, or that refer to other documents, are refused too.
-//! - Text that addresses the model instead of describing the tool is flagged: an operator must review it first. No
-//!   single rule reliably separates legitimate advice from an attack, so the weights of several signs are added up.
+//! - Text that addresses the model instead of describing the tool is held: an operator must review it first. No single
+//!   rule reliably separates legitimate advice from an attack, so the weights of several signs are added up.
+//! - Encoded text is decoded and read by the same rules, and what a tool can do is compared with what it claims.
 
+mod capability;
 mod characters;
-mod coded;
+mod clause;
+mod decode;
 mod finding;
 mod parameter;
 mod payload;
 mod phrases;
 mod plain;
+mod rule;
 mod schema;
 mod script;
 #[cfg(test)]
@@ -27,6 +31,7 @@ pub(super) use characters::is_suspect as is_hidden;
 pub(crate) use characters::shows;
 pub(super) use finding::visible;
 pub use finding::{Finding, Severity};
+pub(super) use rule::Rule;
 
 /// The maximum number of findings that are kept per definition; the most severe ones come first.
 const FINDINGS_MAX: usize = 16;
@@ -41,10 +46,28 @@ pub(super) fn review(shown: &Value) -> Vec<Finding> {
         }
     }
     parameter::review(shown, &mut findings);
+    capability::review(shown, &mut findings);
     // The most severe findings come first, so that truncation keeps them.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings.truncate(FINDINGS_MAX);
     findings
+}
+
+/// Returns the findings of a definition that an earlier version does not have: what a change adds.
+pub(super) fn added(before: &Value, findings: &[Finding]) -> Vec<Finding> {
+    let known = review(before);
+    let is_new = |one: &&Finding| {
+        let same = |old: &Finding| old.rule == one.rule && old.evidence == one.evidence;
+        !known.iter().any(same)
+    };
+    findings.iter().filter(is_new).cloned().collect()
+}
+
+/// Returns the names of other servers' tools whose use a description steers.
+pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec<String> {
+    let tokens = token::tokens(&plain::plain_text(description), Place::Description);
+    let steered = clause::steered(&tokens).filter(|token| is_known(&token.word));
+    steered.map(|token| token.word.clone()).collect()
 }
 
 /// Visits every name and string of a value; `at` is the current location as a JSON pointer.
@@ -79,14 +102,11 @@ fn one(text: &str, at: &str, findings: &mut Vec<Finding>) {
         return;
     }
     if let Some((what, evidence)) = characters::hidden(text) {
-        findings.push(Finding::new(Severity::Refused, at, what, &evidence));
+        findings.push(Finding::about(Rule::Hidden, at, what, &evidence));
     }
     if let Some(evidence) = script::mixed(text) {
-        let what = "letters of another alphabet stand for Latin ones";
-        findings.push(Finding::new(Severity::Flagged, at, what, &evidence));
+        findings.push(Finding::new(Rule::Letters, at, &evidence));
     }
     let place = if at == "/description" { Place::Description } else { Place::Elsewhere };
-    for (what, evidence) in text::instructions(text, place) {
-        findings.push(Finding::new(Severity::Flagged, at, what, &evidence));
-    }
+    findings.extend(text::findings(text, at, place));
 }

@@ -5,7 +5,8 @@
 
 use serde_json::Value;
 
-use super::finding::{Finding, Severity};
+use super::finding::Finding;
+use super::rule::Rule;
 use super::text;
 use super::token::Place;
 
@@ -28,6 +29,20 @@ const ASKED: &[&[&str]] = &[
     &["environment", "variables"],
     &["env", "vars"],
     &["env", "dump"],
+    &["sidenote"],
+    &["side", "note"],
+    &["summary", "of", "conversation"],
+    &["conversation", "summary"],
+    &["full", "conversation"],
+    &["full", "context"],
+    &["user", "secrets"],
+    &["api", "keys"],
+    &["prior", "messages"],
+    &["message", "history"],
+    &["tool", "outputs"],
+    &["previous", "results"],
+    &["model", "reasoning"],
+    &["internal", "thoughts"],
 ];
 
 /// Words in a tool's name or description that make such parameters legitimate.
@@ -66,15 +81,16 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
         let words = words(name);
         let asks = ASKED.iter().any(|asked| words.windows(asked.len()).any(|some| some == *asked));
         let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-        let said = text::instructions(&words.join(" "), Place::Elsewhere);
-        if (asks && !is_about) || (has(SECRET) && has(INSIDE)) || !said.is_empty() {
-            let what = "a parameter asks for what the tool is not about";
-            findings.push(Finding::new(Severity::Flagged, "/inputSchema", what, name));
+        let found = text::findings(&words.join(" "), "/inputSchema", Place::Elsewhere);
+        let instructs = found.iter().any(Finding::blocks);
+        if (asks && !is_about) || (has(SECRET) && has(INSIDE)) || instructs {
+            findings.push(Finding::new(Rule::Parameter, "/inputSchema", name));
         }
     }
 }
 
-fn gather<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
+/// Collects the names of all parameters in a schema.
+pub(super) fn gather<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
     match value {
         Value::Object(members) => {
             for (name, member) in members {
@@ -90,7 +106,7 @@ fn gather<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
 }
 
 /// Returns the words of a name in snake, kebab or camel case, in lower case.
-fn words(name: &str) -> Vec<String> {
+pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut small = false;
     for c in name.chars() {

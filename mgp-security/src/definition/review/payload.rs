@@ -1,14 +1,16 @@
 //! Signs of an attack other than phrases: markup that is hidden or imitates the system, and encoded text.
 
-use super::coded::{decoded, rot13, unescaped};
+use super::decode::{Decoded, decoded};
 use super::plain::plain_text;
-use super::text::{ENOUGH, Sign, said};
+use super::rule::Rule;
+use super::text::{ENOUGH, Sign, read};
 use super::token::Place;
 
-const ROLES: &str = "marks itself as a message of the system";
-const MARKUP: &str = "hides text in markup";
-const CODED: &str = "holds encoded text";
-const SCHEMES: &str = "holds an address that runs code";
+/// The weight of encoded text that gives no instructions, and of one that is an address or a command.
+const ENCODED: u32 = 60;
+
+/// The weight from which on a sign in encoded text is enough, because honest text is not encoded.
+const IN_CODE: u32 = 30;
 
 /// Markers that occur only in chat templates.
 const TEMPLATES: &[&str] = &[
@@ -80,22 +82,6 @@ const TAGS: &[&str] = &[
     "priority",
 ];
 
-/// Words of which one must occur in a reversed text before it is searched for phrases, because few texts are
-/// reversed.
-const TURNED: &[&str] = &[
-    "ignor",
-    "instruct",
-    "prompt",
-    "tell",
-    "mention",
-    "secret",
-    "disregard",
-    "override",
-    "read",
-    "send",
-    "password",
-];
-
 /// Titles that claim authority; matched in capitals only.
 const SHOUTED: &[&str] = &[
     "SYSTEM OVERRIDE",
@@ -142,58 +128,65 @@ const UNSEEN: &[&str] = &[
 /// Returns the signs in a text; `small` is the same text after normalization.
 pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     let mut signs = Vec::new();
-    let mut add = |what, weight, evidence: &str| {
-        signs.push(Sign { what, weight, evidence: evidence.to_owned() });
+    let mut add = |rule, weight, evidence: &str| {
+        signs.push(Sign { rule, group: 0, weight, evidence: evidence.to_owned(), range: None });
     };
     if let Some(found) = TEMPLATES.iter().find(|word| small.contains(**word)) {
-        add(ROLES, ENOUGH, found);
+        add(Rule::Role, ENOUGH, found);
     }
     if let Some(found) = SHOUTED.iter().find(|word| text.contains(**word)) {
-        add(ROLES, ENOUGH, found);
+        add(Rule::Role, ENOUGH, found);
     }
     let sentences = || small.lines().flat_map(|line| line.split(". "));
     if let Some(line) = sentences().find(|line| is_role(line)) {
-        add(ROLES, 60, line);
+        add(Rule::Role, 60, line);
     }
     // A description of a topic may begin like this, but a later sentence of a description does not.
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
-        add(ROLES, ENOUGH, line);
+        add(Rule::Role, ENOUGH, line);
     }
     if let Some(tag) = TAGS.iter().find(|tag| has_tag(small, tag)) {
-        add(ROLES, ENOUGH, tag);
+        add(Rule::Role, ENOUGH, tag);
     }
     if let Some(found) = UNSEEN.iter().find(|word| small.contains(**word)) {
-        add(MARKUP, ENOUGH, found);
+        add(Rule::Markup, ENOUGH, found);
     }
     if let Some(comment) = comment(small) {
-        add(MARKUP, ENOUGH, comment);
+        add(Rule::Markup, ENOUGH, comment);
     }
     if let Some(image) = image(small) {
-        add(SCHEMES, ENOUGH, image);
+        add(Rule::Address, ENOUGH, image);
     }
     if let Some(address) = running(small) {
-        add(SCHEMES, ENOUGH, address);
+        add(Rule::Address, ENOUGH, address);
     }
-    for decoded in decoded(text) {
-        let weight = if said(&plain_text(&decoded), Place::Elsewhere)
-            .iter()
-            .any(|sign| sign.weight >= ENOUGH)
-        {
-            ENOUGH
-        } else {
-            70
-        };
-        add(CODED, weight, &decoded);
-    }
-    for turned in [rot13(text), text.chars().rev().collect(), unescaped(text)] {
-        let small = turned.to_lowercase();
-        if TURNED.iter().any(|word| small.contains(word))
-            && said(&plain_text(&turned), Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH)
-        {
-            add(CODED, ENOUGH, &turned);
-        }
-    }
+    signs.extend(encoded(text));
     signs
+}
+
+/// Returns the sign of the most dangerous encoded part of a text.
+fn encoded(text: &str) -> Option<Sign> {
+    const COMMANDS: [&str; 8] =
+        ["curl ", "wget ", "rm -", "bash ", "powershell", "eval(", "exec(", "/bin/sh"];
+    let weigh = |part: &Decoded| {
+        let plain = plain_text(&part.text);
+        let signs: u32 = read(&plain, Place::Elsewhere).iter().map(|sign| sign.weight).sum();
+        if part.is_guess {
+            return if signs >= ENOUGH { ENOUGH } else { 0 };
+        }
+        let is_command = COMMANDS.iter().any(|command| plain.contains(command));
+        match signs {
+            IN_CODE.. => ENOUGH,
+            _ if is_command => ENOUGH,
+            _ if plain.split_whitespace().count() >= 3 => ENCODED,
+            _ => 0,
+        }
+    };
+    let parts = decoded(text).into_iter().map(|part| (weigh(&part), part));
+    let (weight, part) =
+        parts.max_by_key(|(weight, _)| *weight).filter(|(weight, _)| *weight > 0)?;
+    let Decoded { text: evidence, range, .. } = part;
+    Some(Sign { rule: Rule::Encoded, group: 0, weight, evidence, range: Some(range) })
 }
 
 /// Returns whether a sentence is a turn in a chat transcript.

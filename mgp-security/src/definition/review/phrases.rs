@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::rule::Rule;
 use super::token::Token;
 
 /// A pattern of words with one meaning.
 pub(super) struct Phrase {
-    pub(super) what: &'static str,
+    pub(super) rule: Rule,
+    /// The number of the heading; several phrases below one heading count once.
+    pub(super) group: usize,
     pub(super) weight: u32,
     pub(super) slots: Vec<Slot>,
 }
@@ -91,16 +94,17 @@ pub(super) static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
 /// The phrases for languages that separate words with blanks.
 const SAID: &str = include_str!("phrases.txt");
 
-/// Parses a list of phrases; lines that are not phrases set the description of those that follow.
+/// Parses a list of phrases; a heading names the rule of the phrases below it.
 fn read(text: &'static str) -> impl Iterator<Item = Phrase> {
-    let mut what = "";
+    let (mut rule, mut group) = (None, 0);
     text.lines().filter_map(move |line| {
         if let Some(heading) = line.strip_prefix("# ") {
-            what = heading;
+            rule = Rule::ALL.iter().copied().find(|rule| rule.id() == heading);
+            group += 1;
             return None;
         }
-        let (weight, said) = line.split_once(' ')?;
-        Some(Phrase { what, weight: weight.parse().ok()?, slots: slots(said) })
+        let (weight, words) = line.split_once(' ')?;
+        Some(Phrase { rule: rule?, group, weight: weight.parse().ok()?, slots: slots(words) })
     })
 }
 
@@ -123,56 +127,6 @@ fn slots(text: &'static str) -> Vec<Slot> {
     slots
 }
 
-pub(super) const OVERRIDES: &str = "overrides the instructions of the model";
-const CONCEALS: &str = "hides something from the user";
-
-/// The phrases for languages without blanks between words: a description, the first words, and the words of which
-/// one must follow closely.
-pub(super) const WORDS_ELSEWHERE: &[(&str, &[&str], &[&str])] = &[
-    (
-        OVERRIDES,
-        &["忽略", "无视", "無視", "忘记", "忘記", "忽视", "忽視", "不要遵"],
-        &["指令", "指示", "说明", "提示", "規則", "规则", "命令"],
-    ),
-    (OVERRIDES, &["指示", "命令", "指令", "ルール", "プロンプト"], &["無視", "忘れ", "従わない"]),
-    (OVERRIDES, &["지시", "명령", "지침", "프롬프트"], &["무시", "잊어"]),
-    (OVERRIDES, &["تجاهل", "انس"], &["التعليمات", "تعليمات", "الأوامر"]),
-    (OVERRIDES, &["अनदेखा", "निर्देश"], &["निर्देश", "अनदेखा", "भूल"]),
-    (
-        CONCEALS,
-        &["不要", "别", "別", "勿", "不得", "禁止", "不能"],
-        &[
-            "告诉用户",
-            "告訴用戶",
-            "告知用户",
-            "通知用户",
-            "透露",
-            "让用户知",
-            "讓使用者",
-            "告诉使用者",
-            "告訴使用者",
-            "提及",
-        ],
-    ),
-    (
-        CONCEALS,
-        &["ユーザー", "利用者", "使用者"],
-        &[
-            "言わない",
-            "伝えない",
-            "知らせない",
-            "教えない",
-            "言うな",
-            "伝えるな",
-            "秘密",
-            "見せない",
-            "知られ",
-        ],
-    ),
-    (CONCEALS, &["사용자"], &["말하지", "알리지", "언급하지", "숨기", "비밀"]),
-    (CONCEALS, &["لا تخبر"], &["المستخدم"]),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +135,6 @@ mod tests {
     fn every_line_is_a_phrase() {
         let lines = SAID.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
         assert_eq!(read(SAID).count(), lines.count());
-        assert!(read(SAID).all(|phrase| !phrase.what.is_empty() && !phrase.slots.is_empty()));
+        assert!(read(SAID).all(|phrase| !phrase.slots.is_empty()));
     }
 }

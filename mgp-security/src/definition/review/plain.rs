@@ -31,7 +31,7 @@ pub(super) fn plain_text(text: &str) -> String {
 }
 
 /// Returns the text with numeric and named HTML entities decoded.
-fn without_entities(text: &str) -> std::borrow::Cow<'_, str> {
+pub(super) fn without_entities(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains('&') {
         return text.into();
     }

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::finding::{Finding, Severity};
+use super::finding::Finding;
+use super::rule::Rule;
 
 /// The maximum nesting depth of a schema; models and validators fail far below it.
 const DEPTH_MAX: usize = 48;
@@ -25,38 +26,38 @@ const NAMED: [&str; 5] =
 
 /// Reviews a schema of a tool.
 pub(super) fn review(schema: &Value, member: &str, findings: &mut Vec<Finding>) {
-    let mut add = |severity, what: &str, evidence: &str| {
-        findings.push(Finding::new(severity, &format!("/{member}"), what, evidence));
+    let mut add = |rule, what: &str, evidence: &str| {
+        findings.push(Finding::about(rule, &format!("/{member}"), what, evidence));
     };
     let mut look = Look { root: schema, values: 0, flaw: None };
     if !matches!(schema.get("type"), None | Some(Value::Null))
         && schema.get("type") != Some(&Value::from("object"))
     {
-        add(Severity::Refused, "the schema is not one of an object", &schema["type"].to_string());
+        add(Rule::Schema, "the schema is not one of an object", &schema["type"].to_string());
     }
     look.schema(schema, 0);
-    if let Some((severity, what, evidence)) = look.flaw {
-        add(severity, what, &evidence);
+    if let Some((rule, what, evidence)) = look.flaw {
+        add(rule, what, &evidence);
     }
 }
 
 struct Look<'a> {
     root: &'a Value,
     values: usize,
-    flaw: Option<(Severity, &'static str, String)>,
+    flaw: Option<(Rule, &'static str, String)>,
 }
 
 impl Look<'_> {
-    fn found(&mut self, severity: Severity, what: &'static str, evidence: &str) {
-        if self.flaw.as_ref().is_none_or(|(known, ..)| *known < severity) {
-            self.flaw = Some((severity, what, evidence.to_owned()));
+    fn found(&mut self, rule: Rule, what: &'static str, evidence: &str) {
+        if self.flaw.as_ref().is_none_or(|(known, ..)| known.severity() < rule.severity()) {
+            self.flaw = Some((rule, what, evidence.to_owned()));
         }
     }
 
     fn schema(&mut self, schema: &Value, depth: usize) {
         self.values += 1;
         if depth > DEPTH_MAX || self.values > VALUES_MAX {
-            return self.found(Severity::Refused, "the schema is too large or nested too deep", "");
+            return self.found(Rule::Schema, "the schema is too large or nested too deep", "");
         }
         match schema {
             Value::Object(members) => self.object(members, depth),
@@ -70,17 +71,13 @@ impl Look<'_> {
             match name.as_str() {
                 "$ref" | "$dynamicRef" | "$recursiveRef" => self.reference(value),
                 "$id" | "id" if value.as_str().is_some_and(is_local_file) => {
-                    self.found(
-                        Severity::Refused,
-                        "the schema names a local file",
-                        &value.to_string(),
-                    );
+                    self.found(Rule::Schema, "the schema names a local file", &value.to_string());
                 }
                 "type" => self.kind(value),
                 "pattern" => {
                     if value.as_str().is_some_and(explodes) {
                         let what = "a pattern takes forever on some texts";
-                        self.found(Severity::Flagged, what, &value.to_string());
+                        self.found(Rule::Pattern, what, &value.to_string());
                     }
                 }
                 name if DATA.contains(&name) => self.data(value, depth + 1),
@@ -88,7 +85,7 @@ impl Look<'_> {
                     if let Value::Object(named) = value {
                         named.values().for_each(|value| self.schema(value, depth + 1));
                     } else {
-                        self.found(Severity::Refused, "the schema is none", name);
+                        self.found(Rule::Schema, "the schema is none", name);
                     }
                 }
                 _ => self.schema(value, depth + 1),
@@ -100,7 +97,7 @@ impl Look<'_> {
     fn data(&mut self, value: &Value, depth: usize) {
         self.values += 1;
         if depth > DEPTH_MAX || self.values > VALUES_MAX {
-            return self.found(Severity::Refused, "the schema is too large or nested too deep", "");
+            return self.found(Rule::Schema, "the schema is too large or nested too deep", "");
         }
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.data(item, depth + 1)),
@@ -118,32 +115,32 @@ impl Look<'_> {
             value => known(value),
         };
         if !fits {
-            self.found(Severity::Refused, "the schema has an unknown type", &value.to_string());
+            self.found(Rule::Schema, "the schema has an unknown type", &value.to_string());
         }
     }
 
     /// Checks a reference: it must point to an existing part of the same schema.
     fn reference(&mut self, value: &Value) {
         let Some(mut to) = value.as_str().map(str::to_owned) else {
-            return self.found(Severity::Refused, "a reference is no text", &value.to_string());
+            return self.found(Rule::Schema, "a reference is no text", &value.to_string());
         };
         for _ in 0..CHAIN_MAX {
             let Some(pointer) = to.strip_prefix('#') else {
-                return self.found(Severity::Refused, "the schema points somewhere else", &to);
+                return self.found(Rule::Schema, "the schema points somewhere else", &to);
             };
             if !pointer.is_empty() && !pointer.starts_with('/') {
                 // An anchor within the same schema.
                 return;
             }
             match self.root.pointer(pointer) {
-                None => return self.found(Severity::Flagged, "a reference leads nowhere", &to),
+                None => return self.found(Rule::Reference, "a reference leads nowhere", &to),
                 Some(target) => match target.get("$ref").and_then(Value::as_str) {
                     Some(next) => to = next.to_owned(),
                     None => return,
                 },
             }
         }
-        self.found(Severity::Refused, "references lead in a circle", &to);
+        self.found(Rule::Schema, "references lead in a circle", &to);
     }
 }
 
@@ -194,6 +191,7 @@ fn explodes(pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::Severity;
     use super::*;
 
     #[track_caller]
@@ -226,7 +224,7 @@ mod tests {
         check(r#"{"type":"strnig"}"#, refused);
         check(r#"{"type":"string"}"#, refused);
         check(&format!("{}{}", r#"{"not":"#.repeat(60) + "{}", "}".repeat(60)), refused);
-        check(r##"{"$ref":"#/$defs/a"}"##, Some(Severity::Flagged));
-        check(r#"{"properties":{"s":{"pattern":"^(a+)+$"}}}"#, Some(Severity::Flagged));
+        check(r##"{"$ref":"#/$defs/a"}"##, Some(Severity::Held));
+        check(r#"{"properties":{"s":{"pattern":"^(a+)+$"}}}"#, Some(Severity::Held));
     }
 }

@@ -1,75 +1,122 @@
 //! Detection of text that addresses the model: finds signs and adds up their weights.
 
+use std::ops::Range;
+
+use super::clause;
+use super::finding::{Finding, Severity};
 use super::payload;
-use super::phrases::{OVERRIDES, PHRASES, Phrase, WORDS_ELSEWHERE};
+use super::phrases::{PHRASES, Phrase};
 use super::plain::plain_text;
+use super::rule::Rule;
 use super::token::{Place, Token, tokens};
 
 /// The sum of weights from which on an operator must review a text.
 pub(super) const ENOUGH: u32 = 100;
 
-/// The maximum length of a text that is analysed; a longer text is flagged because of its length.
+/// The sum of weights from which on operators see the findings, and from which on they are details.
+const SHOWN: u32 = 60;
+const NOTED: u32 = 30;
+
+/// The maximum length of a text that is analysed; a longer text is held because of its length.
 const READ_MAX: usize = 20_000;
 
-/// A sign that a text addresses the model: its description, its weight, and the matching text.
+/// A sign that a text addresses the model: its rule, its weight, and the matching text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sign {
-    pub(super) what: &'static str,
+    pub(super) rule: Rule,
+    /// Signs of one rule and group count once.
+    pub(super) group: usize,
     pub(super) weight: u32,
     pub(super) evidence: String,
+    /// The place in the normalized text, if known.
+    pub(super) range: Option<Range<usize>>,
 }
 
-/// Returns the signs that a text instructs the model; empty if their weights do not reach [`ENOUGH`].
-pub(super) fn instructions(text: &str, place: Place) -> Vec<(&'static str, String)> {
+/// Returns the findings of the text at a place.
+pub(super) fn findings(text: &str, at: &str, place: Place) -> Vec<Finding> {
     if text.len() > READ_MAX {
-        let evidence = format!("{} bytes", text.len());
-        return vec![("the text is so long that it crowds out everything else", evidence)];
+        return vec![Finding::new(Rule::Size, at, &format!("{} bytes", text.len()))];
     }
     let plain = plain_text(text);
-    let mut signs = said(&plain, place);
+    let mut signs = read(&plain, place);
     signs.extend(payload::signs(text, &plain));
-    if signs.iter().map(|sign| sign.weight).sum::<u32>() < ENOUGH {
-        return Vec::new();
-    }
-    signs.into_iter().map(|sign| (sign.what, sign.evidence)).collect()
+    let severity = match signs.iter().map(|sign| sign.weight).sum::<u32>() {
+        ENOUGH.. => Severity::Held,
+        SHOWN.. => Severity::Flagged,
+        NOTED.. => Severity::Noted,
+        _ => return Vec::new(),
+    };
+    let is_same = text.is_ascii() && plain.len() == text.len();
+    let finding = |sign: Sign| {
+        let range = sign.range.filter(|_| is_same || sign.rule == Rule::Encoded);
+        Finding { severity, range, ..Finding::new(sign.rule, at, &sign.evidence) }
+    };
+    signs.into_iter().map(finding).collect()
 }
 
 /// Returns the signs in the words of a normalized text.
-pub(super) fn said(plain: &str, place: Place) -> Vec<Sign> {
-    let words = tokens(plain, place);
+pub(super) fn read(plain: &str, place: Place) -> Vec<Sign> {
+    // A stop of a script without blanks ends a sentence like one that is followed by a blank.
+    let spaced = if plain.is_ascii() { None } else { Some(plain.replace('。', "。 ")) };
+    let plain = spaced.as_deref().unwrap_or(plain);
+    let tokens = tokens(plain, place);
+    let mut signs = phrases(&tokens);
+    let (words, quotes) = (clause::words(&tokens), clause::quotes(plain));
+    signs.retain(|(_, at)| !clause::is_topic_of(&words, at, &quotes));
+    for found in clause::matches(&words) {
+        if clause::is_topic(&words, &found.words, &quotes) {
+            continue;
+        }
+        let range = words[found.words.start].range.start..words[found.words.end - 1].range.end;
+        signs.push((
+            Sign {
+                rule: found.rule,
+                group: found.group + 1_000,
+                weight: found.weight,
+                evidence: plain[range.clone()].to_owned(),
+                range: Some(range.clone()),
+            },
+            range,
+        ));
+    }
+    let mut signs: Vec<_> = signs.into_iter().map(|(sign, _)| sign).collect();
+    // Several phrases with the same meaning count as one sign, with the highest weight.
+    signs.sort_by_key(|sign| (sign.rule, sign.group, std::cmp::Reverse(sign.weight)));
+    signs.dedup_by_key(|sign| (sign.rule, sign.group));
+    signs
+}
+
+/// Returns the phrases in the words of a text, with their places.
+fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
     let mut signs = Vec::new();
     // The end of the last phrase that protects from instructions in data, and so gives none.
     let mut protected = 0;
     for (start, word) in words.iter().enumerate() {
         for phrase in PHRASES.from(word).filter(|phrase| phrase.weight == 0) {
-            let end = phrase.ends(&words, start).filter(|end| is_about_data(&words, start, *end));
+            let end = phrase.ends(words, start).filter(|end| is_about_data(words, start, *end));
             protected = protected.max(end.unwrap_or_default());
         }
         for phrase in PHRASES.from(word).filter(|phrase| phrase.weight > 0) {
-            if start < protected && phrase.what == OVERRIDES {
+            if start < protected && phrase.rule == Rule::Override {
                 continue;
             }
-            if let Some(end) = phrase.ends(&words, start) {
-                let said: Vec<_> =
-                    words[start..end].iter().map(|token| token.word.as_str()).collect();
-                signs.push(Sign {
-                    what: phrase.what,
-                    weight: phrase.weight,
-                    evidence: said.join(" "),
-                });
+            let Some(end) = phrase.ends(words, start) else { continue };
+            if phrase.is_negated(words, start) {
+                continue;
             }
+            let evidence: Vec<_> =
+                words[start..end].iter().map(|token| token.word.as_str()).collect();
+            let range = words[start].range.start..words[end - 1].range.end;
+            let sign = Sign {
+                rule: phrase.rule,
+                group: phrase.group,
+                weight: phrase.weight,
+                evidence: evidence.join(" "),
+                range: Some(range.clone()),
+            };
+            signs.push((sign, range));
         }
     }
-    if !plain.is_ascii() {
-        for (what, one, other) in WORDS_ELSEWHERE {
-            if let Some(evidence) = near(plain, one, other) {
-                signs.push(Sign { what, weight: ENOUGH, evidence });
-            }
-        }
-    }
-    // Several phrases with the same meaning count as one sign, with the highest weight.
-    signs.sort_by_key(|sign| (sign.what, std::cmp::Reverse(sign.weight)));
-    signs.dedup_by_key(|sign| sign.what);
     signs
 }
 
@@ -96,21 +143,17 @@ fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
     sentence.all(|word| !OWN.iter().any(|own| word.is(own)))
 }
 
-/// Returns the match of two words close to each other, for languages without blanks between words.
-fn near(text: &str, one: &[&str], other: &[&str]) -> Option<String> {
-    const WITHIN: usize = 20;
-    for one in one {
-        for (at, _) in text.match_indices(one) {
-            let rest: String = text[at..].chars().take(WITHIN).collect();
-            if other.iter().any(|other| rest[one.len()..].contains(other)) {
-                return Some(rest);
-            }
-        }
-    }
-    None
-}
-
 impl Phrase {
+    /// Returns whether a negation turns the phrase around, e.g. `never send passwords`.
+    fn is_negated(&self, words: &[Token], start: usize) -> bool {
+        const TURNS: [Rule; 4] =
+            [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override];
+        let before = words[start.saturating_sub(2)..start].iter().rev();
+        let mut before = before.take_while(|_| !words[start].begins);
+        TURNS.contains(&self.rule)
+            && before.any(|word| ["not", "dont", "never", "avoid"].contains(&word.word.as_str()))
+    }
+
     /// Returns the end of this phrase if it begins at a certain word.
     fn ends(&self, words: &[Token], start: usize) -> Option<usize> {
         let (first, rest) = self.slots.split_first()?;

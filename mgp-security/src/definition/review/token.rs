@@ -1,19 +1,25 @@
 //! Splitting of a normalized text into words that can be compared with phrases.
 
+use std::ops::Range;
+
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     /// The word in lower case, without surrounding punctuation.
     pub(super) word: String,
     /// The word with digits replaced by the letters they resemble; `None` unless it has both digits and letters.
-    plain: Option<String>,
+    pub(super) plain: Option<String>,
     /// `true` if the word begins a sentence.
     pub(super) begins: bool,
     /// `true` if the word may give an order: it begins a sentence or clause, or follows a word such as `first` or
     /// `please`.
     pub(super) orders: bool,
+    /// `true` if the word begins a clause.
+    pub(super) clause: bool,
     /// `true` if the word is in the first sentence of a tool's description.
     pub(super) first: bool,
+    /// The place of the word in the normalized text.
+    pub(super) range: Range<usize>,
 }
 
 impl Token {
@@ -37,22 +43,16 @@ impl Token {
         parts >= 2 && self.word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'))
     }
 
-    /// Returns whether the word is a destination for data, e.g. a mail address or URL.
     pub(super) fn is_address(&self) -> bool {
-        let mail = self
-            .word
-            .split_once('@')
-            .is_some_and(|(who, host)| !who.is_empty() && host.contains('.'));
-        mail || ["http://", "https://", "ftp://", "ws://", "wss://"]
-            .iter()
-            .any(|scheme| self.word.contains(scheme))
+        is_address(&self.word)
     }
 
-    /// Returns whether the word is the path of a system file or of a user's file.
     pub(super) fn is_path(&self) -> bool {
-        ["~/", "/etc/", "/home/", "/root/", "/var/", "/proc/", "/users/", "$home", "c:/"]
-            .iter()
-            .any(|start| self.word.starts_with(start))
+        is_path(&self.word)
+    }
+
+    pub(super) fn is_secret_file(&self) -> bool {
+        is_secret_file(&self.word)
     }
 
     /// Returns whether the word looks like an environment variable that holds a secret.
@@ -61,79 +61,40 @@ impl Token {
             .iter()
             .any(|end| self.word.ends_with(end))
     }
+}
 
-    /// Returns whether the word is the name of a file that usually holds secrets.
-    pub(super) fn is_secret_file(&self) -> bool {
-        const SECRET: [&str; 24] = [
-            ".ssh",
-            "id_rsa",
-            "id_ed25519",
-            "id_ecdsa",
-            "authorized_keys",
-            "/etc/passwd",
-            "/etc/shadow",
-            "etc/shadow",
-            ".aws/",
-            ".gnupg",
-            ".netrc",
-            ".npmrc",
-            ".pypirc",
-            ".kube/config",
-            ".git-credentials",
-            ".docker/config",
-            "mcp.json",
-            "bash_history",
-            "zsh_history",
-            "credentials.json",
-            "cookies.sqlite",
-            "keychain",
-            "claude_desktop_config",
-            "/proc/self/environ",
-        ];
-        SECRET.iter().any(|name| self.word.contains(name))
-            || [".env", "wallet.dat", "login data"].contains(&self.word.as_str())
-            || self.word.ends_with("/.env")
-            || self.word.split('.').next_back() == Some("pem")
-    }
+/// Returns whether a word is a destination for data, e.g. a mail address or URL.
+fn is_address(word: &str) -> bool {
+    let mail =
+        word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
+    let schemes = ["http://", "https://", "ftp://", "ws://", "wss://", "hxxp"];
+    mail || schemes.iter().any(|scheme| word.contains(scheme))
+}
+
+/// Returns whether a word is the path of a system file or of a user's file.
+fn is_path(word: &str) -> bool {
+    ["~/", "/etc/", "/home/", "/root/", "/var/", "/proc/", "/users/", "$home", "c:/", "%appdata%"]
+        .iter()
+        .any(|start| word.starts_with(start))
+}
+
+/// Returns whether a word is the name of a file that usually holds secrets.
+fn is_secret_file(word: &str) -> bool {
+    const SECRET: &str = ".ssh id_rsa id_ed25519 id_ecdsa authorized_keys /etc/passwd etc/shadow \
+        .aws/ .gnupg .netrc .npmrc .pypirc .kube/config .git-credentials .docker/config mcp.json \
+        bash_history zsh_history credentials.json cookies.sqlite keychain claude_desktop_config \
+        /proc/self/environ .cursor/ .config/gcloud secrets.y";
+    SECRET.split_ascii_whitespace().any(|name| word.contains(name))
+        || [".env", "wallet.dat", "login data"].contains(&word)
+        || word.ends_with("/.env")
+        || word.split('.').next_back() == Some("pem")
 }
 
 /// Words after which an order may follow in the middle of a sentence.
-const ORDERING: &[&str] = &[
-    "first",
-    "then",
-    "also",
-    "and",
-    "please",
-    "always",
-    "must",
-    "should",
-    "to",
-    "now",
-    "just",
-    "silently",
-    "immediately",
-    "secretly",
-    "quietly",
-    "additionally",
-    "shall",
-    "you",
-    "need",
-    "never",
-    "afterwards",
-    "so",
-    "assistant",
-    "ai",
-    "model",
-    "agent",
-    "llm",
-    "next",
-    "finally",
-    "simply",
-    "instead",
-    "again",
-    "or",
-    "will",
-];
+const ORDERING: &str = "first then also and please always must should to now just silently \
+    immediately secretly quietly additionally shall you need never afterwards so assistant ai \
+    model agent llm next finally simply instead again or will bitte immer zuerst dann und \
+    siempre primero luego y toujours dabord ensuite et veuillez sempre e";
 
 /// The part of a definition that a text comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +107,7 @@ pub(super) enum Place {
 
 /// Splits a normalized text into words.
 pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
-    let mut words: Vec<(String, bool, bool)> = Vec::new();
+    let mut words: Vec<Part> = Vec::new();
     let mut letters = Letters::default();
     let mut clause = true;
     for line in text.lines() {
@@ -159,16 +120,20 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
             }
             let ends = chunk
                 .trim_end_matches(['"', '\'', '`', ')', '*', '”', '»'])
-                .ends_with(['.', '!', '?', ';', '。']);
+                .ends_with(['.', '!', '?', ';', '。'])
+                && !["e.g.", "i.e."].contains(&chunk.trim_start_matches('('));
             let stops =
                 ends || chunk.ends_with([',', ':', '-', '–', '—', ')']) || chunk.starts_with('(');
-            for part in parts(chunk) {
-                if letters.take(&part, wide, begins) {
+            let start = chunk.as_ptr() as usize - text.as_ptr() as usize;
+            for word in parts(chunk) {
+                let range = start..start + chunk.len();
+                let part = Part { word, begins, clause: begins || clause, range };
+                let Some(part) = letters.take(part, wide) else {
                     wide = false;
                     continue;
-                }
+                };
                 letters.flush(&mut words);
-                words.push((part, begins, begins || clause));
+                words.push(part);
                 begins = false;
                 clause = false;
             }
@@ -182,55 +147,68 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
     let mut sentences = usize::from(place == Place::Elsewhere);
     words
         .into_iter()
-        .map(|(word, begins, clause)| {
+        .map(|Part { word, begins, clause, range }| {
             sentences += usize::from(begins);
-            let ordered = before.as_deref().is_some_and(|word| ORDERING.contains(&word));
+            let ordered = before
+                .as_deref()
+                .is_some_and(|word| ORDERING.split(' ').any(|known| known == word));
             before = Some(word.clone());
             let plain = without_digits(&word);
             Token {
                 plain,
                 begins,
                 orders: begins || clause || ordered,
+                clause,
                 first: sentences <= 1,
                 word,
+                range,
             }
         })
         .collect()
 }
 
+/// A word before it is compared with others.
+struct Part {
+    word: String,
+    begins: bool,
+    clause: bool,
+    range: Range<usize>,
+}
+
 /// Collects single letters that are separated by blanks and together form a word, e.g. `i g n o r e`.
 #[derive(Default)]
 struct Letters {
-    parts: Vec<(String, bool)>,
-    begins: bool,
+    parts: Vec<(Part, bool)>,
 }
 
 impl Letters {
     /// The minimum number of consecutive single letters that are joined to a word.
     const MIN: usize = 4;
 
-    fn take(&mut self, part: &str, wide: bool, begins: bool) -> bool {
-        let mut chars = part.chars();
+    /// Keeps a single letter; returns any other word.
+    fn take(&mut self, part: Part, wide: bool) -> Option<Part> {
+        let mut chars = part.word.chars();
         if !(chars.next().is_some_and(char::is_alphabetic) && chars.next().is_none()) {
-            return false;
+            return Some(part);
         }
-        if self.parts.is_empty() {
-            self.begins = begins;
-        }
-        self.parts.push((part.to_owned(), wide));
-        true
+        self.parts.push((part, wide));
+        None
     }
 
-    fn flush(&mut self, words: &mut Vec<(String, bool, bool)>) {
+    fn flush(&mut self, words: &mut Vec<Part>) {
         let parts = std::mem::take(&mut self.parts);
         let joins = parts.len() >= Self::MIN;
-        let mut first = true;
-        for (part, wide) in parts {
+        for (index, (part, wide)) in parts.into_iter().enumerate() {
             match words.last_mut() {
-                Some((word, ..)) if joins && !first && !wide => word.push_str(&part),
-                _ => words.push((part, self.begins && first, first)),
+                Some(word) if joins && index > 0 && !wide => {
+                    word.word.push_str(&part.word);
+                    word.range.end = part.range.end;
+                }
+                _ => {
+                    let begins = part.begins && index == 0;
+                    words.push(Part { begins, clause: index == 0, ..part });
+                }
             }
-            first = false;
         }
     }
 }
@@ -245,10 +223,8 @@ fn parts(chunk: &str) -> Vec<String> {
     if separated.len() >= Letters::MIN && separated.iter().all(|part| part.chars().count() == 1) {
         return vec![separated.concat()];
     }
-    let whole =
-        Token { word: trimmed.to_owned(), plain: None, begins: false, orders: false, first: false };
-    if whole.is_address() || whole.is_secret_file() || whole.is_path() {
-        return vec![whole.word];
+    if is_address(trimmed) || is_secret_file(trimmed) || is_path(trimmed) {
+        return vec![trimmed.to_owned()];
     }
     trimmed
         .split(|c: char| {

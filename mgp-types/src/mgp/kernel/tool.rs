@@ -50,7 +50,7 @@ record! {
         req tokens: u64,
         /// The state of the definition.
         req standing: ToolStanding,
-        /// Findings about a definition that waits or is refused.
+        /// Findings about the definition, and the differences of one that waits.
         list reasons: List<String>,
         /// The fingerprint of the definition that waits.
         opt fingerprint: Option<String>,

@@ -1,6 +1,7 @@
 //! The acceptance checks of governance that are not plain tests: audit log, cost of a call, tool definitions.
 
 mod kills;
+mod review;
 mod tamper;
 mod tooldef;
 mod validators;
@@ -14,6 +15,7 @@ use crate::{
 };
 use std::path::Path;
 
+pub(super) use review::review;
 pub(super) use tooldef::tooldef;
 pub(super) use validators::corpora;
 

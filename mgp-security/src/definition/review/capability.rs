@@ -1,0 +1,113 @@
+//! The comparison of what a tool can do, by its name and its parameters, with what it claims (MGP §4.3).
+
+use serde_json::Value;
+
+use super::finding::Finding;
+use super::parameter::{gather, words};
+use super::rule::Rule;
+
+/// Verbs that destroy something, as the first word of a name.
+const DESTROYS: &str = "delete remove drop destroy wipe purge erase truncate kill terminate";
+
+/// Verbs that change something.
+const CHANGES: &str = "\
+    write overwrite create insert update upload send post transfer pay execute exec run \
+    install uninstall deploy revoke grant format reset move rename merge push publish chmod \
+    shutdown";
+
+/// Verbs of [`CHANGES`] that many tools use for what changes nothing, e.g. `run_query` or `create_chart`.
+const VAGUE: &str = "run execute exec create format move merge reset post update";
+
+/// Claims in a description that a tool changes nothing.
+const CLAIMS: &str = "read-only|read only|readonly|only reads|does not modify|doesn't modify|\
+    never modifies|no side effects|makes no changes|does not change anything|\
+    without side effects|without modifying";
+
+/// Parameter names that run code.
+const CODE: &str = "command cmd shell shellcommand bash script exec eval commandline \
+    powershell code execute runcommand payload hook preexec sql";
+
+/// Parameter names that reach files or addresses.
+const REACH: &str = "callbackurl webhook webhookurl callback exfil uploadurl forwardto bcc \
+    filepath path file url endpoint";
+
+/// Words that explain a parameter of [`CODE`] or [`REACH`].
+const EXPLAINS: &str = "command shell script code run execut terminal eval program bash cli \
+    process sql query sandbox python javascript snippet payload webhook hook callback file \
+    path folder directory url link page web site http api endpoint download upload image video \
+    audio document pdf repo git install deploy build test debug browser mail notif subscri \
+    action operation robot device control server";
+
+/// Words of tools that need neither code nor files nor addresses.
+const HARMLESS: &str = "weather|forecast|temperature|joke|fact|quote|translat|format text|\
+    formats text|text format|capitaliz|uppercase|lowercase|word count|count words|counts words|\
+    calculat|adds two|add two|sum of|multipl|convert|currency|exchange rate|greet|hello|color|\
+    colour|random number|dice|horoscope|time zone|timezone|current time|current date|summariz|\
+    summary|sentiment|spell|grammar|rhyme|recipe|stock price|trivia|unit|math|arithmetic|\
+    format|pretty|prettif|reverse|sort|trim";
+
+/// Compares the name, the annotations, the description and the parameters of a tool.
+pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
+    let text = |member: &str| shown.get(member).and_then(Value::as_str).unwrap_or_default();
+    let name = words(text("name"));
+    let description = text("description").to_lowercase();
+    let claims_read = shown.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
+        || shown.pointer("/annotations/destructiveHint") == Some(&Value::Bool(false))
+            && name.first().is_some_and(|verb| has(DESTROYS, verb))
+        || CLAIMS.split('|').any(|claim| description.contains(claim));
+    let changes = name.first().filter(|verb| has(CHANGES, verb) || has(DESTROYS, verb));
+    if let Some(verb) = changes.filter(|verb| claims_read && !has(VAGUE, verb)) {
+        findings.push(Finding::new(Rule::ReadOnly, "/name", verb));
+    }
+    let Some(schema) = shown.get("inputSchema") else { return };
+    let purpose = format!("{} {} {description}", name.join(" "), text("title").to_lowercase());
+    let is_harmless = HARMLESS.split('|').any(|word| purpose.contains(word));
+    if !is_harmless || EXPLAINS.split(' ').any(|word| purpose.contains(word)) {
+        return;
+    }
+    let mut parameters = Vec::new();
+    gather(schema, &mut parameters);
+    for parameter in parameters {
+        let plain = words(parameter).concat();
+        let rule = match plain.as_str() {
+            plain if has(CODE, plain) => Rule::Execute,
+            plain if has(REACH, plain) => Rule::Reach,
+            _ => continue,
+        };
+        findings.push(Finding::new(rule, "/inputSchema", parameter));
+    }
+}
+
+fn has(list: &str, word: &str) -> bool {
+    list.split(' ').any(|known| known == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(tool: &Value, expected: Option<Rule>) {
+        let mut findings = Vec::new();
+        review(tool, &mut findings);
+        let found = findings.first().map(|finding| finding.rule.as_str());
+        assert_eq!(found, expected.map(Rule::id), "{tool}");
+    }
+
+    #[test]
+    fn a_tool_does_what_it_claims() {
+        let takes = |name: &str| json!({"properties": {name: {"type": "string"}}});
+        let read_only = json!({"readOnlyHint": true});
+        check(&json!({"name": "delete_notes", "annotations": read_only}), Some(Rule::ReadOnly));
+        check(&json!({"name": "wipeDisk", "description": "Read-only view."}), Some(Rule::ReadOnly));
+        check(&json!({"name": "run_query", "annotations": read_only}), None);
+        check(&json!({"name": "list_deleted", "annotations": read_only}), None);
+        let tool = |what: &str, takes: Value| json!({"name": "t", "description": what, "inputSchema": takes});
+        check(&tool("Formats text.", takes("shell_command")), Some(Rule::Execute));
+        check(&tool("Tells a joke.", takes("webhook_url")), Some(Rule::Reach));
+        check(&tool("Formats source code.", takes("code")), None);
+        check(&tool("Tells a joke.", takes("topic")), None);
+    }
+}

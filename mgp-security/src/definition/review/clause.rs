@@ -1,0 +1,355 @@
+//! The reading of clauses: words become concepts, in any language, and rules ask which concepts meet in a sentence.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::rule::Rule;
+use super::token::Token;
+
+/// The maximum length of a word of a language without blanks, in characters.
+const DENSE_MAX: usize = 6;
+
+/// The number of words before a clause in which a negation turns it around.
+const NEGATION_REACH: usize = 3;
+
+/// A set of concepts, one bit each.
+pub(super) type Concepts = u128;
+
+/// A word with its concepts.
+#[derive(Clone, Debug)]
+pub(super) struct Word {
+    pub(super) concepts: Concepts,
+    pub(super) range: Range<usize>,
+    orders: bool,
+    clause: bool,
+    first: bool,
+    begins: bool,
+    negates: bool,
+}
+
+/// A clause that a rule found: its weight, and the words of the text.
+pub(super) struct Match {
+    pub(super) rule: Rule,
+    /// The number of the heading in the list of rules.
+    pub(super) group: usize,
+    pub(super) weight: u32,
+    pub(super) words: Range<usize>,
+}
+
+/// One concept that a clause needs, of several that fit.
+struct Item {
+    any: Concepts,
+    orders: bool,
+    /// `true` if the order must not be in the first sentence of a description.
+    later: bool,
+}
+
+struct Clause {
+    rule: Rule,
+    group: usize,
+    weight: u32,
+    within: usize,
+    items: Vec<Item>,
+    without: Concepts,
+}
+
+/// The concepts of words, and the clauses of rules.
+struct Grammar {
+    concepts: HashMap<&'static str, Concepts>,
+    words: HashMap<&'static str, Concepts>,
+    stems: HashMap<&'static str, Concepts>,
+    clauses: Vec<Clause>,
+}
+
+static GRAMMAR: LazyLock<Grammar> =
+    LazyLock::new(|| Grammar::read(include_str!("lexicon.txt"), include_str!("clauses.txt")));
+
+/// Concepts of words by their form, not by the lexicon.
+const FORMS: [(&str, fn(&Token) -> bool); 5] = [
+    ("secretfile", Token::is_secret_file),
+    ("toolname", Token::is_tool),
+    ("address", Token::is_address),
+    ("path", Token::is_path),
+    ("secretvar", Token::is_secret_variable),
+];
+
+impl Grammar {
+    fn read(lexicon: &'static str, clauses: &'static str) -> Self {
+        let (mut concepts, mut words, mut stems) =
+            (HashMap::new(), HashMap::<_, Concepts>::new(), HashMap::<_, Concepts>::new());
+        for (index, (name, _)) in FORMS.iter().enumerate() {
+            concepts.insert(*name, 1 << index);
+        }
+        for line in lexicon.lines().skip_while(|line| !line.is_empty()).skip(1) {
+            let mut parts = line.split_ascii_whitespace();
+            let Some(name) = parts.next() else { continue };
+            let bit = 1 << concepts.len();
+            let bit = *concepts.entry(name).or_insert(bit);
+            for word in parts {
+                match word.strip_suffix('*') {
+                    Some(stem) => *stems.entry(stem).or_default() |= bit,
+                    None => *words.entry(word).or_default() |= bit,
+                }
+            }
+        }
+        let mut grammar = Self { concepts, words, stems, clauses: Vec::new() };
+        let (mut rule, mut group) = (None, 0);
+        for line in clauses.lines() {
+            if let Some(heading) = line.strip_prefix("# ") {
+                rule = Rule::ALL.iter().copied().find(|rule| rule.id() == heading);
+                group += 1;
+            } else if let Some(clause) = rule.and_then(|rule| grammar.clause(line, rule, group)) {
+                grammar.clauses.push(clause);
+            }
+        }
+        grammar
+    }
+
+    /// Parses a line; `None` if it is not a clause.
+    fn clause(&self, line: &str, rule: Rule, group: usize) -> Option<Clause> {
+        let mut parts = line.split_ascii_whitespace();
+        let (weight, within) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let (mut items, mut without) = (Vec::new(), 0);
+        for part in parts {
+            if let Some(concept) = part.strip_prefix('-') {
+                without |= self.concepts.get(concept)?;
+                continue;
+            }
+            let mut item = Item { any: 0, orders: false, later: false };
+            for one in part.split('|') {
+                item.orders |= one.starts_with(['^', '~']);
+                item.later |= one.starts_with('~');
+                item.any |= self.concepts.get(one.trim_start_matches(['^', '~']))?;
+            }
+            items.push(item);
+        }
+        Some(Clause { rule, group, weight, within, items, without })
+    }
+
+    fn concepts_of(&self, word: &str) -> Concepts {
+        let stems = word.char_indices().skip(2).map(|(at, _)| &word[..at]).chain([word]);
+        let begun = stems.filter_map(|stem| self.stems.get(stem)).fold(0, |all, bit| all | bit);
+        self.words.get(word).copied().unwrap_or_default() | begun
+    }
+
+    fn bit(&self, concept: &str) -> Concepts {
+        self.concepts.get(concept).copied().unwrap_or_default()
+    }
+}
+
+/// Returns the words of a text with their concepts.
+pub(super) fn words(tokens: &[Token]) -> Vec<Word> {
+    let mut words = Vec::with_capacity(tokens.len());
+    for (at, token) in tokens.iter().enumerate() {
+        let next = tokens.get(at + 1).filter(|next| !next.begins);
+        if token.word.chars().any(is_dense) {
+            dense(token, &mut words);
+            continue;
+        }
+        words.push(spaced(token, next));
+    }
+    words
+}
+
+/// Returns a word of a language with blanks, which may be the first of two with one meaning.
+fn spaced(token: &Token, next: Option<&Token>) -> Word {
+    let mut concepts = 0;
+    for spelling in token.spellings() {
+        concepts |= GRAMMAR.concepts_of(spelling);
+        if let Some(next) = next {
+            concepts |= GRAMMAR.concepts_of(&format!("{spelling}+{}", next.word));
+        }
+    }
+    for (index, (_, fits)) in FORMS.iter().enumerate() {
+        concepts |= Concepts::from(fits(token)) << index;
+    }
+    let negates =
+        ["not", "dont", "never", "without", "cannot", "no", "nor"].contains(&token.word.as_str());
+    let Token { orders, clause, first, begins, .. } = *token;
+    Word { concepts, range: token.range.clone(), orders, clause, first, begins, negates }
+}
+
+/// Returns whether a character belongs to a script that is written without blanks.
+fn is_dense(c: char) -> bool {
+    matches!(c, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}')
+}
+
+/// Splits a row of words without blanks, always at the longest known word.
+fn dense(token: &Token, words: &mut Vec<Word>) {
+    let chars: Vec<(usize, char)> = token.word.char_indices().collect();
+    let (mut at, mut begins) = (0, token.begins);
+    while at < chars.len() {
+        let latin = chars[at..].iter().take_while(|(_, c)| c.is_ascii()).count();
+        if latin > 0 {
+            let end = chars.get(at + latin).map_or(token.word.len(), |(end, _)| *end);
+            let word = token.word[chars[at].0..end].to_owned();
+            words.push(spaced(&Token { word, begins, orders: true, ..token.clone() }, None));
+            (at, begins) = (at + latin, false);
+            continue;
+        }
+        let ends = (1..=DENSE_MAX.min(chars.len() - at)).rev();
+        let known = ends
+            .map(|length| {
+                let end = chars.get(at + length).map_or(token.word.len(), |(end, _)| *end);
+                (length, GRAMMAR.words.get(&token.word[chars[at].0..end]).copied())
+            })
+            .find_map(|(length, concepts)| Some((length, concepts?)));
+        let (length, concepts) = known.unwrap_or((1, 0));
+        at += length;
+        if concepts != 0 || begins {
+            let range = token.range.clone();
+            let first = token.first;
+            words.push(Word {
+                concepts,
+                range,
+                orders: true,
+                clause: true,
+                first,
+                begins,
+                negates: false,
+            });
+            begins = false;
+        }
+    }
+}
+
+/// Returns the clauses in a text that a rule finds.
+pub(super) fn matches(words: &[Word]) -> Vec<Match> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    while start < words.len() {
+        let length = words[start + 1..].iter().position(|word| word.begins);
+        let end = length.map_or(words.len(), |length| start + 1 + length);
+        let sentence = &words[start..end];
+        let all = sentence.iter().fold(0, |all, word| all | word.concepts);
+        for clause in &GRAMMAR.clauses {
+            if all & clause.without != 0 || clause.items.iter().any(|item| all & item.any == 0) {
+                continue;
+            }
+            if let Some(at) = clause.find(sentence) {
+                let words = start + at.start..start + at.end;
+                let (rule, group, weight) = (clause.rule, clause.group, clause.weight);
+                found.push(Match { rule, group, weight, words });
+            }
+        }
+        start = end;
+    }
+    found
+}
+
+impl Clause {
+    /// Returns the words of a sentence in which all concepts of this clause meet.
+    fn find(&self, sentence: &[Word]) -> Option<Range<usize>> {
+        let negated = |at: usize| {
+            sentence[at.saturating_sub(NEGATION_REACH)..at].iter().any(|word| word.negates)
+        };
+        (0..sentence.len()).find_map(|start| {
+            if !self.items.iter().any(|item| item.fits(&sentence[start])) || negated(start) {
+                return None;
+            }
+            let window = &sentence[start..sentence.len().min(start + self.within + 1)];
+            let mut used = Vec::with_capacity(self.items.len());
+            for item in &self.items {
+                let at =
+                    (0..window.len()).find(|at| !used.contains(at) && item.fits(&window[*at]))?;
+                used.push(at);
+            }
+            let last = used.iter().copied().max()?;
+            Some(start..start + last + 1)
+        })
+    }
+}
+
+impl Item {
+    fn fits(&self, word: &Word) -> bool {
+        word.concepts & self.any != 0
+            && (!self.orders || word.orders)
+            && !(self.later && word.first)
+    }
+}
+
+/// Returns whether a text speaks about a clause as its topic, e.g. as what a scanner finds, instead of using it.
+///
+/// The clause must be quoted, or named as what texts attempt; and the sentence must begin with its detection.
+pub(super) fn is_topic(words: &[Word], at: &Range<usize>, quotes: &[Range<usize>]) -> bool {
+    let [detect, attempt, example] = ["detect", "attempt", "example"].map(|name| GRAMMAR.bit(name));
+    let begin = (0..=at.start).rev().find(|at| words[*at].begins).unwrap_or(0);
+    let before = words[begin..at.start].iter().fold(0, |all, word| all | word.concepts);
+    let quoted = |word: &Word| {
+        let start = word.range.start;
+        quotes.iter().any(|quote| quote.start <= start + 1 && start < quote.end)
+    };
+    if words[at.clone()].iter().all(quoted) {
+        let anywhere = || words.iter().any(|word| word.concepts & detect != 0 && !quoted(word));
+        return before & detect != 0 || (before & example != 0 && anywhere());
+    }
+    let targets = ["secretfile", "address", "toolname"].map(|name| GRAMMAR.bit(name));
+    let has_target = words[at.clone()]
+        .iter()
+        .any(|word| targets.iter().any(|target| word.concepts & target != 0));
+    before & detect != 0 && !has_target && (before & attempt != 0 || !words[at.start].clause)
+}
+
+/// Returns the same as [`is_topic`] for a part of the text, given by its bytes.
+pub(super) fn is_topic_of(words: &[Word], part: &Range<usize>, quotes: &[Range<usize>]) -> bool {
+    let start = words.partition_point(|word| word.range.start < part.start);
+    let end = words.partition_point(|word| word.range.start < part.end);
+    start < end && is_topic(words, &(start..end), quotes)
+}
+
+/// Returns the quoted parts of a text.
+pub(super) fn quotes(text: &str) -> Vec<Range<usize>> {
+    const PAIRS: [(char, char); 6] =
+        [('"', '"'), ('“', '”'), ('«', '»'), ('「', '」'), ('`', '`'), ('\'', '\'')];
+    const QUOTE_MAX: usize = 200;
+    let mut found = Vec::new();
+    let mut open: Option<(usize, char)> = None;
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        match open {
+            Some((start, close)) if c == close => {
+                found.push(start..at + 1);
+                open = None;
+            }
+            Some((start, _)) if c == '\n' || at - start > QUOTE_MAX => open = None,
+            Some(_) => {}
+            None if !before.is_alphanumeric() => {
+                let pair = PAIRS.iter().find(|(opens, _)| *opens == c);
+                open = pair.map(|(_, close)| (at, *close));
+            }
+            None => {}
+        }
+        before = c;
+    }
+    found
+}
+
+/// Returns the words of all sentences that steer the use of tools.
+pub(super) fn steered(tokens: &[Token]) -> impl Iterator<Item = &Token> {
+    const STEERS: [&str; 8] =
+        ["instead", "before", "always", "must", "replaces", "broken", "intercept", "through"];
+    let steers = STEERS.iter().fold(0, |all, name| all | GRAMMAR.bit(name));
+    let call = GRAMMAR.bit("call") | GRAMMAR.bit("whenever");
+    tokens
+        .chunk_by(|_, next| !next.begins)
+        .filter(move |sentence| {
+            words(sentence).iter().any(|word| {
+                word.concepts & steers != 0 || (word.concepts & call != 0 && word.orders)
+            })
+        })
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_grammar_is_read() {
+        let lines = include_str!("clauses.txt").lines();
+        let clauses = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+        assert_eq!(GRAMMAR.clauses.len(), clauses.count());
+        assert!(GRAMMAR.concepts.len() < 128, "a concept is a bit");
+    }
+}

@@ -1,0 +1,74 @@
+//! `valid.review`: the review of definitions holds few real tools, and is quick.
+
+use crate::{
+    accept::{Verdict, shared},
+    child::talk,
+    run::{Outcome, now, release_example},
+};
+use serde_json::{Value, json};
+use std::{fs, process::Command};
+
+/// The sets of real definitions.
+const SETS: [&str; 7] =
+    ["mcp_large", "livemcp", "bfcl", "sealtools", "stabletoolbench", "metatool", "mcpm_server"];
+
+/// The maximum share of real definitions that are held because of their content.
+const MAX_HELD: f64 = 0.003;
+
+/// The maximum mean time of a definition, with reading and answering, in microseconds.
+const MAX_MEAN_US: f64 = 1_000.0;
+
+/// Runs real definitions through the guard.
+pub(in crate::accept) fn review() -> Outcome<Verdict> {
+    let bound = format!("{:.1} %, {MAX_MEAN_US:.0} µs", MAX_HELD * 100.0);
+    let Some(folder) = shared("retrieval") else {
+        println!("review: ../shared/retrieval is missing, so no real definitions are reviewed");
+        return Ok(Verdict { pass: true, figure: "no real definitions".to_owned(), bound });
+    };
+    let (mut lines, mut count) = (String::new(), 0_u32);
+    for set in SETS {
+        for line in fs::read_to_string(folder.join(set).join("tools.jsonl"))?.lines() {
+            let row: Value = serde_json::from_str(line)?;
+            let mut schema = row["inputSchema"].clone();
+            without_types(&mut schema);
+            let tool = json!({"name": "tool", "title": row["name"], "description": row["description"], "inputSchema": schema});
+            let line = json!({"id": row["id"], "kind": "definition", "tool": tool});
+            lines.push_str(&format!("{line}\n"));
+            count += 1;
+        }
+    }
+    let mut command = Command::new(release_example("mgp-security", "guard", &["--all-features"])?);
+    command.arg("tooldef");
+    let started = now();
+    let ended = talk(command, &lines)?;
+    let mean = started.elapsed().as_secs_f64() * 1e6 / f64::from(count.max(1));
+    let mut held = 0_u32;
+    for answer in ended.stdout.lines() {
+        let answer: Value = serde_json::from_str(answer)?;
+        // A schema or a size that cannot be used is the fault of the collection, not of a text.
+        let reason = answer["reason"].as_str().unwrap_or_default();
+        let is_form = ["schema.", "definition."].iter().any(|rule| reason.starts_with(rule));
+        if answer["decision"] == "block" && !is_form {
+            println!("{}: {reason}", answer["id"]);
+            held += 1;
+        }
+    }
+    let share = f64::from(held) / f64::from(count.max(1));
+    Ok(Verdict {
+        pass: count > 0 && share <= MAX_HELD && mean <= MAX_MEAN_US,
+        figure: format!("{held} of {count} held ({:.2} %), {mean:.0} µs", share * 100.0),
+        bound,
+    })
+}
+
+/// Removes the types of a schema: the collections write types of other languages.
+fn without_types(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.retain(|name, member| name != "type" || member.is_object());
+            members.values_mut().for_each(without_types);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_types),
+        _ => {}
+    }
+}
