@@ -1,11 +1,12 @@
 //! The guard: judges test cases of the validators and of tool definitions, one line of JSON each (MGP §4, §7).
 
 use std::io::{self, BufRead, Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mgp_types::{Extras, Payload};
 use mgp_validators::{CaseKind, Cases};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::definition::{Inspection, NameFlaw};
 

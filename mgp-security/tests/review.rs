@@ -106,5 +106,5 @@ fn a_finding_has_a_rule_and_a_place() {
     let finding = &inspection.findings()[0];
     assert_eq!((finding.rule.as_str(), finding.severity), ("text.conceal", Severity::Held));
     assert_eq!(finding.at, "/description");
-    assert_eq!(&text[finding.range.clone().unwrap()], "Do not tell the user");
+    assert_eq!(&text[finding.range.clone().unwrap()], "not tell the user");
 }

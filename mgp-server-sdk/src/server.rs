@@ -325,20 +325,16 @@ impl Server {
         let offers = |extension| {
             self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
         };
-        let (takes_decisions, announces_states) =
-            (offers(Extension::Permissions), offers(Extension::Lifecycle));
-        let decisions = if takes_decisions { Grants::router() } else { Router::new() };
+        let announces_states = offers(Extension::Lifecycle);
+        let decisions =
+            if offers(Extension::Permissions) { Grants::router() } else { Router::new() };
         let serving = HandlerConfig { timeout: self.timeouts.tool, state };
         let drain = self.shutdown.drain;
-        if let Some(id) = self.offer.mgp.as_ref().and_then(|mgp| mgp.server_id.as_deref()) {
-            drain.configure(|config| {
-                config.server_id.get_or_insert_with(|| id.into());
-            });
-        }
+        name_server(&drain, &self.offer);
         // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
-        let offers_tools = offers(Extension::Events) && !routes_tools;
-        let event_tools = offers_tools.then(|| events::tools_gate(&self.features.events));
+        let event_tools = (offers(Extension::Events) && !routes_tools)
+            .then(|| events::tools_gate(&self.features.events));
         let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
@@ -456,5 +452,14 @@ impl TryFrom<Server> for Stack {
 
     fn try_from(server: Server) -> Result<Self, RpcError> {
         server.into_stack()
+    }
+}
+
+/// Sets the id of the server, with which it announces its shutdown.
+fn name_server(drain: &mgp_lifecycle::Drain, offer: &ServerOffer) {
+    if let Some(id) = offer.mgp.as_ref().and_then(|mgp| mgp.server_id.as_deref()) {
+        drain.configure(|config| {
+            config.server_id.get_or_insert_with(|| id.into());
+        });
     }
 }

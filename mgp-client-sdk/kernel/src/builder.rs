@@ -245,7 +245,7 @@ impl KernelBuilder {
             .policies(policies)
             .approver(ElicitApprover::new(has_person).wait(self.config.kernel.form_timeout))
             .inbox(inbox)
-            .standard_validators(StandardValidators::new())
+            .standard_validators(&StandardValidators::new())
             .recording(audit_config(audit))
             .logging(log_config(audit.clone()))
     }
@@ -257,17 +257,11 @@ impl KernelBuilder {
         loaded: Option<LoadedConfig>,
         KernelStores { audit, db, sinks }: KernelStores,
     ) -> Result<Kernel, KernelError> {
-        let depth = hops::depth();
-        if hops::is_too_deep(depth) {
-            return Err(KernelError::TooDeep(depth));
-        }
+        hops::check_depth()?;
         let Self { config, expander, local, sources, interactive, judge, .. } = self;
         let (registration, logins) = (self.registration, self.logins);
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
-        let tenant = Principal::local().tenant().clone();
-        for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
-            governance.access().groups().set(tenant.as_str(), name, agent.groups.iter().cloned());
-        }
+        set_groups(&governance, &config);
         let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
         let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let trust = Trust::new(Arc::clone(&store));
@@ -314,6 +308,14 @@ impl KernelBuilder {
             reload::follow_files(&kernel, origin, &loaded);
         }
         Ok(kernel)
+    }
+}
+
+/// Sets the access groups of the agents.
+fn set_groups(governance: &Governance, config: &Config) {
+    let tenant = Principal::local().tenant().clone();
+    for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
+        governance.access().groups().set(tenant.as_str(), name, agent.groups.iter().cloned());
     }
 }
 

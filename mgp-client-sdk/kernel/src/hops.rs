@@ -5,6 +5,7 @@
 //! environment variable of each program that a kernel starts holds the number of kernels that have started each
 //! other.
 
+use super::error::KernelError;
 use mgp_types::mcp::{Meta, Tool};
 use mgp_types::service::{Call, Context, Kind, PeerInfo};
 use mgp_types::{Payload, RpcError};
@@ -35,9 +36,13 @@ pub(super) fn depth() -> u32 {
     depth.unwrap_or(0)
 }
 
-/// Returns whether this depth is too large for another kernel to start.
-pub(super) fn is_too_deep(depth: u32) -> bool {
-    depth >= MAX_HOPS
+/// Refuses another kernel below too many that started each other.
+///
+/// # Errors
+/// [`KernelError::TooDeep`] with their number.
+pub(super) fn check_depth() -> Result<(), KernelError> {
+    let depth = depth();
+    if depth >= MAX_HOPS { Err(KernelError::TooDeep(depth)) } else { Ok(()) }
 }
 
 /// Reads how many kernels a call has passed, for later layers.

@@ -81,7 +81,7 @@ impl GovernanceBuilder {
 
     /// Adds the validators of §4.5.
     #[cfg(feature = "validators")]
-    pub fn standard_validators(self, validators: crate::StandardValidators) -> Self {
+    pub fn standard_validators(self, validators: &crate::StandardValidators) -> Self {
         crate::StandardValidators::NAMES
             .into_iter()
             .fold(self, |builder, name| builder.validator(name, validators.clone()))

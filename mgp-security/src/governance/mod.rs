@@ -361,7 +361,7 @@ impl Governance {
         tool: &str,
         arguments: &Payload,
     ) -> CallVerdict {
-        self.preview(principal, server, tool, arguments, Progress::default())
+        self.preview(principal, server, tool, arguments, &Progress::default())
     }
 
     /// As [`explain`](Self::explain); of a server that has not listed its tools since the start of this process, what is
@@ -380,7 +380,7 @@ impl Governance {
             && definitions.definition(Some(server), tool).is_none();
         if is_unlisted && definitions.is_pinned(server, tool) {
             let listed = Progress { listed: true, ..Progress::default() };
-            return self.preview(principal, server, tool, arguments, listed);
+            return self.preview(principal, server, tool, arguments, &listed);
         }
         verdict
     }
@@ -391,7 +391,7 @@ impl Governance {
         server: &ServerId,
         tool: &str,
         arguments: &Payload,
-        progress: Progress,
+        progress: &Progress,
     ) -> CallVerdict {
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, principal.clone());
@@ -401,7 +401,7 @@ impl Governance {
         let at = Moment::of(&clock);
         let arguments = call.tool().and_then(|tool| tool.arguments);
         let (call, server) = (&call, Some(server));
-        let facts = CallFacts { call, server, tool, arguments, at: &at, progress: &progress };
+        let facts = CallFacts { call, server, tool, arguments, at: &at, progress };
         decision::explain(&facts, &Snapshot::of(&sources, principal, server))
     }
 

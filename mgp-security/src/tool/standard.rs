@@ -13,7 +13,7 @@ use super::words::words;
 /// ```
 /// use mgp_security::{Governance, StandardValidators};
 ///
-/// let governance = Governance::builder().standard_validators(StandardValidators::new()).build();
+/// let governance = Governance::builder().standard_validators(&StandardValidators::new()).build();
 /// # drop(governance);
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ pub struct Rejection {
     validator: Validator,
     reason: String,
     violations: Vec<String>,
-    hints: Option<CodeHints>,
+    hints: Option<Box<CodeHints>>,
 }
 
 impl Rejection {
@@ -19,7 +19,7 @@ impl Rejection {
 
     pub(crate) fn code(violations: Vec<String>, hints: CodeHints) -> Self {
         let reason = "Code validation failed".to_owned();
-        Self { validator: Validator::CodeSafety, reason, violations, hints: Some(hints) }
+        Self { validator: Validator::CodeSafety, reason, violations, hints: Some(Box::new(hints)) }
     }
 
     /// Returns the validator that blocks the call.
@@ -45,7 +45,7 @@ impl Rejection {
     pub fn body(&self) -> CodeRejection {
         let mut body = CodeRejection::new(RejectionStatus::Rejected, self.reason.clone());
         body.violations = self.violations.clone().into();
-        body.hints.clone_from(&self.hints);
+        body.hints = self.hints.as_deref().cloned();
         body
     }
 }

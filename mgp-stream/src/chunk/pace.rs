@@ -44,12 +44,12 @@ impl Pace {
             Rate::Paused => NextSlot::Paused,
             Rate::Interval(interval) => {
                 let now = Instant::now();
-                match self.last.map(|last| last + interval).filter(|next| *next > now) {
-                    Some(next) => NextSlot::At(next),
-                    None => {
-                        self.last = Some(now);
-                        NextSlot::Now
-                    }
+                if let Some(next) = self.last.map(|last| last + interval).filter(|next| *next > now)
+                {
+                    NextSlot::At(next)
+                } else {
+                    self.last = Some(now);
+                    NextSlot::Now
                 }
             }
         }

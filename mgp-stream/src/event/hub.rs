@@ -178,6 +178,7 @@ impl EventHub {
     /// # Errors
     /// −32602 if the channel has no valid name, the data is too large, or more than 10 events caused each other; 3001
     /// or 3003 if it cannot be stored.
+    #[expect(clippy::needless_pass_by_value, reason = "a draft is published once")]
     pub fn publish(&self, draft: EventDraft) -> Publishing {
         let behind = match self.0.publish(&draft) {
             Err(error) => return Publishing(Box::pin(std::future::ready(Err(error)))),
@@ -425,7 +426,7 @@ impl Hub {
 
     pub(super) fn remove_expired(&self, table: &mut Table) {
         // Only a full table is worth the search, or one whose size is a multiple of a small number.
-        if table.len() % 64 != 0 && table.len() < self.limits.total {
+        if !table.len().is_multiple_of(64) && table.len() < self.limits.total {
             return;
         }
         let now = Instant::now();

@@ -68,16 +68,13 @@ impl RecentEvents {
         let first = recent.newest + 1 - recent.events.len() as u64;
         let numbered = (first..).zip(&recent.events);
         let mut result = KernelEventsResult::new(recent.newest);
-        let found: Vec<_> = match params.after {
-            Some(after) => {
-                result.dropped = Some((first - 1).saturating_sub(after)).filter(|lost| *lost > 0);
-                let later = numbered.filter(|(number, event)| *number > after && matches(event));
-                later.take(limit).collect()
-            }
-            None => {
-                let all: Vec<_> = numbered.filter(|(_, event)| matches(event)).collect();
-                all[all.len().saturating_sub(limit)..].to_vec()
-            }
+        let found: Vec<_> = if let Some(after) = params.after {
+            result.dropped = Some((first - 1).saturating_sub(after)).filter(|lost| *lost > 0);
+            let later = numbered.filter(|(number, event)| *number > after && matches(event));
+            later.take(limit).collect()
+        } else {
+            let all: Vec<_> = numbered.filter(|(_, event)| matches(event)).collect();
+            all[all.len().saturating_sub(limit)..].to_vec()
         };
         if params.after.is_some() && found.len() == limit {
             result.next = found.last().map_or(recent.newest, |(number, _)| *number);

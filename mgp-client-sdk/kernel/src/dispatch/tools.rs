@@ -96,10 +96,10 @@ pub(super) fn call(
             server.send(call, has_access).await
         };
         let answer = answer.and_then(|reply| check_result(fleet, &tool, reply));
+        let is_answered = matches!(&answer, Ok(reply) if !is_tool_error(reply));
         if begun.is_some() || answer.is_err() {
             metrics.end(&cx, server.id(), tool.name(), begun, &answer);
         }
-        let is_answered = matches!(&answer, Ok(reply) if !is_tool_error(reply));
         published.end(&answer, is_answered).await;
         if has_access {
             let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
@@ -107,8 +107,7 @@ pub(super) fn call(
             // This fails only if the session handle has expired during the call.
             if search.record_call(&cx, handle, &tool, outcome).unwrap_or_default() {
                 // Clients that support this notification list the tool from now on.
-                let notifications = &fleet.context().notifications;
-                notifications.tools_changed(|other| *other == cx.principal);
+                fleet.context().notifications.tools_changed(|other| *other == cx.principal);
             }
         }
         results.limit(&cx, || server.config().results, answer?)

@@ -229,7 +229,7 @@ async fn code_1011_code_safety_violation() {
     policy.default_policy = DefaultPolicy::OptOut;
     let governance = Governance::builder()
         .policies(Policies::with_default(policy))
-        .standard_validators(StandardValidators::new())
+        .standard_validators(&StandardValidators::new())
         .build();
     let run = tool("run_python").risk(RiskLevel::Safe).validator(Validator::CodeSafety);
     let stack = governed(&governance, run);

@@ -18,6 +18,7 @@ pub(super) type Concepts = u128;
 
 /// A word with its concepts.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a word")]
 pub(super) struct Word {
     pub(super) concepts: Concepts,
     pub(super) range: Range<usize>,
@@ -65,8 +66,11 @@ struct Grammar {
 static GRAMMAR: LazyLock<Grammar> =
     LazyLock::new(|| Grammar::read(include_str!("lexicon.txt"), include_str!("clauses.txt")));
 
+/// A concept, and the form of its words.
+type Form = (&'static str, fn(&Token) -> bool);
+
 /// Concepts of words by their form, not by the lexicon.
-const FORMS: [(&str, fn(&Token) -> bool); 5] = [
+const FORMS: [Form; 5] = [
     ("secretfile", Token::is_secret_file),
     ("toolname", Token::is_tool),
     ("address", Token::is_address),
@@ -313,12 +317,11 @@ pub(super) fn quotes(text: &str) -> Vec<Range<usize>> {
                 open = None;
             }
             Some((start, _)) if c == '\n' || at - start > QUOTE_MAX => open = None,
-            Some(_) => {}
             None if !before.is_alphanumeric() => {
                 let pair = PAIRS.iter().find(|(opens, _)| *opens == c);
                 open = pair.map(|(_, close)| (at, *close));
             }
-            None => {}
+            _ => {}
         }
         before = c;
     }

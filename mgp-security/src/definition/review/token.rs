@@ -4,6 +4,7 @@ use std::ops::Range;
 
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a word")]
 pub(super) struct Token {
     /// The word in lower case, without surrounding punctuation.
     pub(super) word: String,

@@ -1,5 +1,7 @@
 //! JavaScript and TypeScript: bindings and the values of expressions.
 
+#![expect(clippy::match_same_arms, reason = "a row for each kind of node")]
+
 use super::{
     CodePolicy, javascript_rules as rules,
     tree::{children, field, is_field, parse, walk},
@@ -390,10 +392,12 @@ impl Scope<'_> {
         for part in children(node) {
             match part.kind() {
                 "string_fragment" => {
-                    text.push_str(self.source.get(part.byte_range()).unwrap_or_default())
+                    text.push_str(self.source.get(part.byte_range()).unwrap_or_default());
                 }
                 "escape_sequence" => {
-                    text.push_str(&unescape(self.source.get(part.byte_range()).unwrap_or_default()))
+                    text.push_str(&unescape(
+                        self.source.get(part.byte_range()).unwrap_or_default(),
+                    ));
                 }
                 _ => match self.eval(part, depth).as_slice() {
                     [Value::Text(part)] => text.push_str(part),

@@ -45,7 +45,7 @@ pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, foun
             }
         }
         "identifier" | "shorthand_property_identifier" if Scope::is_use(node) => {
-            reference(policy, scope, node, found)
+            reference(policy, scope, node, found);
         }
         "member_expression" | "subscript_expression" => {
             reference(policy, scope, node, found);
@@ -226,18 +226,18 @@ fn call(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Find
                     found.pattern(path);
                 }
             }
-            "document.createElement" => {
+            "document.createElement"
                 if arguments.first().is_some_and(|tag| {
                     texts(&scope.eval(*tag, 0)).any(|tag| tag.eq_ignore_ascii_case("script"))
-                }) {
-                    found.pattern("document.createElement(");
-                }
+                }) =>
+            {
+                found.pattern("document.createElement(");
             }
-            _ if last(path) == "constructor" && !path.ends_with("()") => {
+            _ if last(path) == "constructor" && !path.ends_with("()")
                 // `new this.constructor()` copies an object of a class.
-                if !(new && path == "this.constructor") {
-                    found.pattern("constructor(");
-                }
+                && !(new && path == "this.constructor") =>
+            {
+                found.pattern("constructor(");
             }
             _ => {}
         }

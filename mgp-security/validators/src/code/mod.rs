@@ -82,7 +82,7 @@ pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<
     let is_code = |name: &&str| CODE.contains(&key(name).as_str());
     let mut code: Vec<&Value> = leaves
         .iter()
-        .filter(|leaf| leaf.keys.iter().any(|name| is_code(&name)))
+        .filter(|leaf| leaf.keys.iter().any(&is_code))
         .map(|leaf| leaf.value)
         .collect();
     if code.is_empty() {
@@ -127,11 +127,7 @@ impl CodePolicy {
         {
             return Err(reject(format!("Hidden character: U+{:04X}", u32::from(c))));
         }
-        let code = code
-            .strip_prefix('\u{feff}')
-            .unwrap_or(code)
-            .replace("\r\n", "\n")
-            .replace(['\r', '\u{c}', '\u{2028}', '\u{2029}'], "\n");
+        let code = with_plain_lines(code);
         let language = self.language.as_deref().unwrap_or_default();
         let mut found = Findings::default();
         match name_of(language).as_str() {
@@ -140,12 +136,12 @@ impl CodePolicy {
             #[cfg(feature = "javascript")]
             "javascript" => {
                 javascript::check(self, &code, javascript::Dialect::JavaScript, &mut found)
-                    .map_err(reject)?
+                    .map_err(reject)?;
             }
             #[cfg(feature = "typescript")]
             "typescript" => {
                 javascript::check(self, &code, javascript::Dialect::TypeScript, &mut found)
-                    .map_err(reject)?
+                    .map_err(reject)?;
             }
             #[cfg(feature = "typescript")]
             "tsx" => javascript::check(self, &code, javascript::Dialect::Tsx, &mut found)
@@ -168,6 +164,12 @@ impl CodePolicy {
         let violations = found.into_vec();
         if violations.is_empty() { Ok(()) } else { Err(Rejection::code(violations, self.hints())) }
     }
+}
+
+/// Returns code without a byte order mark, with `\n` as the only end of a line.
+fn with_plain_lines(code: &str) -> String {
+    let code = code.strip_prefix('\u{feff}').unwrap_or(code);
+    code.replace("\r\n", "\n").replace(['\r', '\u{c}', '\u{2028}', '\u{2029}'], "\n")
 }
 
 /// Returns one name for each language.

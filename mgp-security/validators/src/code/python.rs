@@ -1,5 +1,7 @@
 //! Python: imports, bindings and the values of expressions.
 
+#![expect(clippy::match_same_arms, reason = "a row for each kind of node")]
+
 use super::{
     CodePolicy,
     python_rules::{self as rules, MODULES},

@@ -1,5 +1,7 @@
 //! Python: what is blocked besides the declared lists, and what can write.
 
+#![expect(clippy::match_same_arms, reason = "a row for each function")]
+
 use super::{
     CodePolicy,
     python::Scope,
@@ -363,7 +365,7 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
                 }
                 if path == "open"
                     && !super::tree::is_field(node, "function")
-                    && !node.parent().is_some_and(|parent| parent.kind() == "assignment")
+                    && node.parent().is_none_or(|parent| parent.kind() != "assignment")
                 {
                     found.pattern("open(");
                 }
@@ -387,6 +389,13 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     }
 }
 
+/// Returns whether a value is a standard stream or a buffer in memory.
+fn is_stream(scope: &Scope<'_>, node: Node<'_>) -> bool {
+    let streams = ["@sys.std", "@io.StringIO", "@io.BytesIO"];
+    paths(&scope.eval(node, 0)).any(|path| streams.iter().any(|stream| path.starts_with(stream)))
+}
+
+/// Finds calls that write to files, the environment or over HTTP.
 fn written_call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     let (Some(function), Some(list)) = (field(node, "function"), field(node, "arguments")) else {
         return;
@@ -411,13 +420,7 @@ fn written_call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     let reads = |mode: Option<Node<'_>>| {
         mode.is_none_or(|mode| scope.eval(mode, 0).iter().all(|value| matches!(value, Value::Text(mode) if !mode.is_empty() && mode.chars().all(|c| "rbtU".contains(c)))))
     };
-    let standard = |node: Node<'_>| {
-        paths(&scope.eval(node, 0)).any(|path| {
-            path.starts_with("@sys.std")
-                || path.starts_with("@io.StringIO")
-                || path.starts_with("@io.BytesIO")
-        })
-    };
+    let standard = |node: Node<'_>| is_stream(scope, node);
     for path in paths(&scope.eval(function, 0)) {
         let name = last(path);
         let client = CLIENTS.iter().any(|client| is_under(path, client));

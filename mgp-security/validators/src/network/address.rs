@@ -1,5 +1,7 @@
 //! Addresses that are not on the public internet (IANA special-purpose registries).
 
+#![expect(clippy::match_same_arms, reason = "a row for each registry entry")]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Blocks of IPv4 with the number of leading bits; all but globally reachable ones.

@@ -117,10 +117,8 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
     let graph = tool.iter().any(|word| matches!(word.as_str(), "graphql" | "gql"))
         || joined.contains("graphql")
         || joined.contains("gql");
-    if is(METHODS) {
-        if writes_method(text, requests) {
-            return Err(format!("the method `{text}` writes"));
-        }
+    if is(METHODS) && writes_method(text, requests) {
+        return Err(format!("the method `{text}` writes"));
     }
     if joined == "mutation"
         || (graph || joined == "query" && text.trim_start().starts_with("mutation"))
@@ -146,10 +144,10 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         return Err(format!("the mode `{text}` writes"));
     }
     written_file(&key, text)?;
-    if is(ACTIONS) {
-        if let Intent::Write(word) = intent(text) {
-            return Err(format!("the action `{word}` writes"));
-        }
+    if is(ACTIONS)
+        && let Intent::Write(word) = intent(text)
+    {
+        return Err(format!("the action `{word}` writes"));
     }
     if is(COMMANDS)
         && leaf.value.is_string()

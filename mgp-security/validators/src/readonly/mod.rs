@@ -73,8 +73,8 @@ fn declarations(definition: &Value) -> Result<bool, String> {
             let text = item
                 .as_str()
                 .ok_or_else(|| format!("`security.{name}` has an item that is not text"))?;
-            let reads =
-                text.ends_with(".read") || matches!(text, "network.outbound" | "read" | "network");
+            let reads = text.rsplit_once('.').is_some_and(|(_, action)| action == "read")
+                || matches!(text, "network.outbound" | "read" | "network");
             if name == "side_effects" || !reads {
                 return Err(format!("the tool declares `{text}`"));
             }

@@ -85,7 +85,7 @@ impl<'a> Args<'a> {
     }
 
     /// Returns the arguments from the first operand on; the options in `valued` take the next argument.
-    pub(super) fn after_options(self, valued: &[&str]) -> Args<'a> {
+    pub(super) fn after_options(self, valued: &[&str]) -> Self {
         let mut at = 0;
         while let Some(word) = self.0.get(at) {
             let text = word.text.as_str();
@@ -103,7 +103,7 @@ impl<'a> Args<'a> {
 
     /// Returns the options before the first operand; an option that ends with a letter of `valued` takes the next
     /// argument.
-    pub(super) fn leading(self, valued: &str) -> Args<'a> {
+    pub(super) fn leading(self, valued: &str) -> Self {
         let mut at = 0;
         while let Some(word) = self.0.get(at) {
             let text = word.text.as_str();
@@ -119,7 +119,7 @@ impl<'a> Args<'a> {
         Args(&self.0[..at])
     }
 
-    pub(super) fn skip(self, count: usize) -> Args<'a> {
+    pub(super) fn skip(self, count: usize) -> Self {
         Args(self.0.get(count..).unwrap_or_default())
     }
 }

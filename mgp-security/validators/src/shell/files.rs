@@ -52,7 +52,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         "chmod" => setuid(args),
         "find" | "gfind" => find(args),
         "kill" => kill(args),
-        _ if args.operands().any(|path| is_device(path))
+        _ if args.operands().any(is_device)
             && matches!(name, "cp" | "tee" | "mv" | "cat" | "pv" | "wipefs" | "parted")
             && name != "cat" =>
         {

@@ -1,5 +1,7 @@
 //! Interpreters: code in arguments, programs from standard input, and the small languages of awk and sed.
 
+#![expect(clippy::match_same_arms, reason = "a row for each program")]
+
 use super::argv::{Args, Refusal};
 
 /// Returns whether a command is an interpreter, whose options end at the name of its program.
@@ -116,14 +118,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => awk(args),
         "sed" | "gsed" | "ssed" => sed(args),
         "vi" | "vim" | "view" | "nvim" | "less" | "more" | "most" | "gvim" => {
-            let acts = |arg: &str| {
-                arg.strip_prefix('+').is_some_and(|rest| {
-                    !rest.bytes().all(|b| b.is_ascii_digit())
-                        && !rest.starts_with('/')
-                        && !matches!(rest, "F" | "G")
-                })
-            };
-            if args.texts().any(acts) {
+            if args.texts().any(is_editor_command) {
                 Err(format!("`{name}` runs a command of its arguments"))
             } else {
                 Ok(())
@@ -150,6 +145,14 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
+/// Returns whether an argument of an editor or pager is a command, and not a position.
+fn is_editor_command(arg: &str) -> bool {
+    arg.strip_prefix('+').is_some_and(|rest| {
+        let is_line = rest.bytes().all(|b| b.is_ascii_digit());
+        !is_line && !rest.starts_with('/') && !matches!(rest, "F" | "G")
+    })
+}
+
 /// Returns whether a program is standard input, a device or an address.
 fn stdin(arg: &str) -> bool {
     arg == "-" || arg.starts_with("/dev/") || arg.starts_with("/proc/") || arg.contains("://")
@@ -170,7 +173,7 @@ fn shell(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     if code || script.is_none_or(stdin) && !args.short("n", "") {
         return inline;
     }
-    return Ok(());
+    Ok(())
 }
 
 /// Returns whether Python runs code in its arguments, or a module that does.
@@ -212,7 +215,7 @@ fn awk(args: Args<'_>) -> Result<(), Refusal> {
             '/' if !(before.is_ascii_alphanumeric() || matches!(before, ')' | ']' | '_'))
                 || matches!(name.as_str(), "print" | "return") =>
             {
-                skip_to('/', &mut chars)
+                skip_to('/', &mut chars);
             }
             '(' if name == "system" => return refuse("`system(`"),
             '(' => depth += 1,

@@ -50,14 +50,10 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     let leaves = leaves(arguments)?;
     let mut judged = 0;
     for leaf in &leaves {
-        if let Some(text) = leaf.value.as_str() {
-            if let Some(c) = hidden(text, true) {
-                return Err(format!(
-                    "`{}` has the hidden character U+{:04X}",
-                    leaf.path,
-                    u32::from(c)
-                ));
-            }
+        if let Some(text) = leaf.value.as_str()
+            && let Some(c) = hidden(text, true)
+        {
+            return Err(format!("`{}` has the hidden character U+{:04X}", leaf.path, u32::from(c)));
         }
         if let Some(name) =
             leaf.parent_is(&["env", "environment", "envvars", "environmentvariables"])
@@ -67,7 +63,7 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
             environment::check(name, value)?;
         }
     }
-    judged += objects(tool, arguments, 0)?;
+    judged += objects(tool, arguments)?;
     if judged > 0 {
         return Ok(());
     }
@@ -80,9 +76,9 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
 }
 
 /// Judges the commands of an object and of the objects below it; returns how many there were.
-fn objects(tool: &str, value: &Value, depth: usize) -> Result<usize, String> {
+fn objects(tool: &str, value: &Value) -> Result<usize, String> {
     match value {
-        Value::Array(items) => items.iter().map(|item| objects(tool, item, depth + 1)).sum(),
+        Value::Array(items) => items.iter().map(|item| objects(tool, item)).sum(),
         Value::Object(members) => {
             let mut judged = 0;
             let mut vector = Vec::new();
@@ -102,7 +98,7 @@ fn objects(tool: &str, value: &Value, depth: usize) -> Result<usize, String> {
                     named = true;
                     judged += texts(key, value, &vector)?;
                 } else if !VECTORS.contains(&word.as_str()) || value.is_object() {
-                    judged += objects(tool, value, depth + 1)?;
+                    judged += objects(tool, value)?;
                 }
             }
             if !named && !vector.is_empty() {
@@ -137,7 +133,7 @@ fn texts(key: &str, value: &Value, vector: &[Word]) -> Result<usize, String> {
         {
             for item in items {
                 match item {
-                    Value::Object(_) => drop(objects("", item, 0)?),
+                    Value::Object(_) => drop(objects("", item)?),
                     _ => drop(texts(key, item, vector)?),
                 }
             }
@@ -152,7 +148,7 @@ fn texts(key: &str, value: &Value, vector: &[Word]) -> Result<usize, String> {
             all.extend_from_slice(vector);
             judge::judge(&all, 0).map(|()| 1)
         }
-        Value::Object(_) => match objects("", value, 0)? {
+        Value::Object(_) => match objects("", value)? {
             0 => Err(format!("`{key}` has no command")),
             judged => Ok(judged),
         },

@@ -93,7 +93,7 @@ pub(super) fn is_system(path: &str) -> bool {
         let folder = matches!(first, "home" | "users" | "tmp") && parts.len() == 1;
         let writable = matches!(
             parts.as_slice(),
-            ["var", "tmp", ..] | ["private", "tmp", ..] | ["private", "var", "tmp", ..]
+            ["var" | "private", "tmp", ..] | ["private", "var", "tmp", ..]
         );
         return parts.is_empty() || globbed || folder || (SYSTEM.contains(&first) && !writable);
     }

@@ -240,7 +240,7 @@ fn shares(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             .split(',')
             .find_map(|part| part.strip_prefix("source=").or(part.strip_prefix("src=")));
         let source = source.unwrap_or_else(|| mount.split(':').next().unwrap_or(mount));
-        is_system(source) || source.ends_with(".sock")
+        is_system(source) || source.to_ascii_lowercase().rsplit('.').next() == Some("sock")
     };
     if mounts.into_iter().any(host) {
         return Err(format!("`{name}` mounts a folder of the system"));
