@@ -1,5 +1,7 @@
 //! The guard answers every line, in order, for every judge.
 
+#![expect(clippy::format_collect, reason = "a few lines of a test")]
+
 use mgp_security::guard::Guard;
 use serde_json::{Value, json};
 

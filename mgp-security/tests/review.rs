@@ -1,6 +1,10 @@
 //! The review of definitions against a training and a test set of our own, whose templates differ, and its bounds for
 //! hostile definitions.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints its shares"
+)]
 
 use std::fmt::Write;
 

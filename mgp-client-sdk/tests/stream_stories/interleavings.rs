@@ -52,7 +52,7 @@ fn every_order_leaves_a_prefix_and_nothing_else() {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let run = one(Dice(seed));
+            let run = Box::pin(one(Dice(seed)));
             tokio::time::timeout(Duration::from_secs(20), run).await.expect("an end");
         });
     }

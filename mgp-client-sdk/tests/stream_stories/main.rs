@@ -1,5 +1,13 @@
 //! Streamed results as stories: over each transport, in each era, directly and behind a hop (MGP §12).
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::format_collect,
+    reason = "a test fails by panicking, and prints its seed"
+)]
+
 mod cancelled;
 mod chunks;
 mod foreign;

@@ -1,6 +1,10 @@
 //! Deep, long and broken input: no panic, no stack overflow, no long wait, and never allowed by accident.
 
-#![expect(clippy::disallowed_methods, reason = "measures real time; this crate has no runtime")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::format_collect,
+    reason = "measures real time without a runtime, and builds texts once"
+)]
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, Validator};
 use mgp_validators::{CaseKind, Cases, CodePolicy, GuardedCall, ValidatorSet};

@@ -186,7 +186,9 @@ impl ChunkRecorder {
         } else {
             streamed.rest_of(&returned).unwrap_or_else(|| returned.to_blocks())
         };
-        rest.iter().for_each(|block| streamed.push(block));
+        for block in &rest {
+            streamed.push(block);
+        }
         self.send_last(rest).await;
         if streamed == returned {
             return Ok(Reply::Complete(body.clone()));

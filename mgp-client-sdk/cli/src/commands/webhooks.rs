@@ -37,7 +37,7 @@ impl Render for WebhookTable {
         out.table(["URL", "DELIVERED", "WAITING", "FAILED", "LAST ERROR"], rows);
         for failure in self.0.iter().flat_map(|webhook| &webhook.failures) {
             let event = mgp_types::clip(failure.event.as_str(), MAX_EVENT);
-            out.line(&format!("{}  {}  {event}", failure.at, failure.error));
+            out.line(format!("{}  {}  {event}", failure.at, failure.error));
         }
     }
 }

@@ -363,7 +363,7 @@ fn arguments_and_results_that_do_not_fit_their_schemas_are_refused_with_the_memb
     within(|| host.call("log", &json!({"limit": 3})).ok());
     let before = calls(&world);
     let refused = |host: &mut Host, tool: &str, arguments: &Value, words: &str| {
-        let answer = call(host, tool, arguments).map_or_else(|error| error, |result| result);
+        let answer = call(host, tool, arguments).unwrap_or_else(|error| error);
         let answer = answer.to_string();
         assert!(answer.contains(words), "{answer}");
     };

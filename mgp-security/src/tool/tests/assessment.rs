@@ -277,13 +277,13 @@ fn the_operators_entries_replace_what_is_found() {
 
 #[test]
 fn the_validators_that_fit_the_arguments_apply_if_the_policy_wants_them() {
+    use Validator::{CodeSafety, NetworkRestricted, Sandbox};
     let policy = ServerPolicy::default().default_validators(true);
     let chosen = |name: &str, arguments: &[&str]| {
         let tool = tool(name, &arguments.join(" "), "");
         assert!(Assessment::of(&tool, &ServerPolicy::default()).validators.is_empty());
         Assessment::of(&tool, &policy).validators
     };
-    use Validator::{CodeSafety, NetworkRestricted, Sandbox};
     assert_eq!(chosen("execute_command", &["command", "timeout"]), [Sandbox]);
     assert_eq!(chosen("shell", &["shell_command"]), [Sandbox]);
     assert_eq!(chosen("run_process", &["argv"]), [Sandbox]);

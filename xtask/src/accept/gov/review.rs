@@ -33,7 +33,8 @@ pub(in crate::accept) fn review() -> Outcome<Verdict> {
             without_types(&mut schema);
             let tool = json!({"name": "tool", "title": row["name"], "description": row["description"], "inputSchema": schema});
             let line = json!({"id": row["id"], "kind": "definition", "tool": tool});
-            lines.push_str(&format!("{line}\n"));
+            lines.push_str(&line.to_string());
+            lines.push('\n');
             count += 1;
         }
     }
