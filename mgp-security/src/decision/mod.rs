@@ -49,13 +49,16 @@ pub(crate) struct Progress {
     pub(crate) granted: Vec<Permission>,
     /// `true` once the call was confirmed.
     pub(crate) confirmed: bool,
+    /// `true` for a preview of calls with any arguments, which are not checked.
+    pub(crate) any_arguments: bool,
 }
 
 impl Progress {
     /// Returns the progress of a call with all steps done, so that nothing more is asked.
     pub(crate) fn finished(granted: Vec<Permission>) -> Self {
         let asked = Some(AskOutcomes::default());
-        Self { listed: true, recorded: true, asked, granted, confirmed: true }
+        let any_arguments = false;
+        Self { listed: true, recorded: true, asked, granted, confirmed: true, any_arguments }
     }
 }
 
@@ -257,12 +260,12 @@ fn check_definition(
 
 /// Checks the arguments against the input schema of the tool, if the server's policy wants it.
 #[cfg(feature = "schemas")]
-fn check_schema<R: Recorder>(
+fn check_schema(
     facts: &CallFacts<'_>,
     known: Option<&Arc<KnownTool>>,
-    steps: &mut R,
+    steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
-    let Some(known) = known.filter(|_| !lacks_arguments::<R>(facts)) else { return Ok(()) };
+    let Some(known) = known.filter(|_| !facts.progress.any_arguments) else { return Ok(()) };
     known.check_arguments(facts.arguments).map_err(|refused| {
         steps.add(Stage::Schema, StepResult::Refused, || refused.to_string());
         Refusal::Arguments(refused).into()
@@ -324,19 +327,14 @@ fn check_permissions(
     Err(Refusal::from(Box::new(refused)).into())
 }
 
-/// Returns whether a preview has no arguments, so that nothing can be concluded from them.
-fn lacks_arguments<R: Recorder>(facts: &CallFacts<'_>) -> bool {
-    R::IS_PREVIEW && facts.arguments.is_none_or(|arguments| arguments.trim() == "{}")
-}
-
-fn check_arguments<R: Recorder>(
+fn check_arguments(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,
     verdict: &mut CallVerdict,
-    steps: &mut R,
+    steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
-    if assessment.validators.is_empty() || lacks_arguments::<R>(facts) {
+    if assessment.validators.is_empty() || facts.progress.any_arguments {
         return Ok(());
     }
     let Some(validators) = snapshot.validators() else { return Ok(()) };

@@ -249,9 +249,6 @@ impl fmt::Display for StepResult {
 
 /// Records the rules that are considered. The description is a closure, so it is built only if it is kept.
 pub(super) trait Recorder {
-    /// If set, the call is only previewed.
-    const IS_PREVIEW: bool;
-
     fn add(&mut self, stage: Stage, result: StepResult, rule: impl FnOnce() -> String);
 }
 
@@ -259,15 +256,11 @@ pub(super) trait Recorder {
 pub(super) struct NoSteps;
 
 impl Recorder for NoSteps {
-    const IS_PREVIEW: bool = false;
-
     #[inline]
     fn add(&mut self, _: Stage, _: StepResult, _: impl FnOnce() -> String) {}
 }
 
 impl Recorder for Vec<Step> {
-    const IS_PREVIEW: bool = true;
-
     fn add(&mut self, stage: Stage, result: StepResult, rule: impl FnOnce() -> String) {
         self.push(Step { stage, result, rule: rule() });
     }

@@ -365,21 +365,25 @@ impl Governance {
     }
 
     /// As [`explain`](Self::explain); of a server that has not listed its tools since the start of this process, what is
-    /// pinned decides, which the server may have changed meanwhile.
+    /// pinned decides, which the server may have changed meanwhile. Without arguments, nothing that depends on them is
+    /// checked.
     #[must_use]
     pub fn explain_pinned(
         &self,
         principal: &Principal,
         server: &ServerId,
         tool: &str,
-        arguments: &Payload,
+        arguments: Option<&Payload>,
     ) -> CallVerdict {
-        let verdict = self.explain(principal, server, tool, arguments);
+        let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
+        let arguments = arguments.unwrap_or(&none);
+        let progress = Progress { any_arguments, ..Progress::default() };
+        let verdict = self.preview(principal, server, tool, arguments, &progress);
         let definitions = &self.0.definitions;
         let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing))
             && definitions.definition(Some(server), tool).is_none();
         if is_unlisted && definitions.is_pinned(server, tool) {
-            let listed = Progress { listed: true, ..Progress::default() };
+            let listed = Progress { listed: true, ..progress };
             return self.preview(principal, server, tool, arguments, &listed);
         }
         verdict

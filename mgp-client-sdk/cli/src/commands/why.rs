@@ -68,7 +68,9 @@ impl Render for Explanation {
 pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
     let mut params = KernelExplainParams::new(why.agent.as_str(), why.tool.as_str());
     let arguments = pairs_to_arguments(&why.pairs)?;
-    params.arguments = Some(RawObject::of(&arguments)?);
+    if !arguments.is_empty() {
+        params.arguments = Some(RawObject::of(&arguments)?);
+    }
     let client = control::connect(global).await?;
     let explained = client.request::<KernelExplain>(&params).await;
     let mut result = match explained {

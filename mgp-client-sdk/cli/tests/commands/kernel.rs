@@ -561,12 +561,12 @@ fn the_index_is_exported_after_its_kernel_has_stopped() {
 fn why_names_the_rule_that_decides_a_call_and_makes_no_call() {
     let kernel = Kernel::bench();
     let home = &kernel.home;
-    let refused = home.json("why", &["why", "ada", "bench.echo", "text=hello"]);
+    let refused = home.json("why", &["why", "ada", "bench.echo", "message=hello"]);
     assert_eq!((&refused["outcome"], &refused["code"]), (&json!("refuse"), &json!(1001)));
     assert_eq!(refused["steps"][0]["rule"], "default_policy opt-in", "{refused}");
 
     home.succeed(&["access", "grant", "ada", "bench"]);
-    let allowed = home.json("why", &["why", "ada", "bench.echo", "text=hello"]);
+    let allowed = home.json("why", &["why", "ada", "bench.echo", "message=hello"]);
     let rule = allowed["steps"][0]["rule"].as_str().unwrap();
     assert!(rule.starts_with("server_grant allow for ada on bench"), "{allowed}");
     assert_ne!(allowed["outcome"], "refuse", "{allowed}");

@@ -186,7 +186,7 @@ fn an_operator_approves_and_removes_a_registered_server() {
     assert!(removed.status.success() && removed.stdout.is_empty(), "{removed:?}");
     assert!(printed(&served.mgp(&["servers", "ls"])).contains("no servers"));
     let again = served.mgp(&["servers", "rm", "made"]);
-    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
     assert!(String::from_utf8_lossy(&again.stderr).contains("no server `made`"), "{again:?}");
 
     // If an approved server does not start, the command that approved it reports this.

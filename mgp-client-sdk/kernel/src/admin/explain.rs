@@ -21,8 +21,8 @@ pub(super) async fn explain(
 ) -> Result<KernelExplainResult, RpcError> {
     let (server, tool) = find_tool(&kernel, &params.tool_name)?;
     let agent = Principal::local().agent(params.agent_id.as_str());
-    let arguments = params.arguments.map_or_else(Payload::empty_object, Payload::from);
-    let verdict = kernel.governance().explain_pinned(&agent, &server, &tool, &arguments);
+    let arguments = params.arguments.map(Payload::from);
+    let verdict = kernel.governance().explain_pinned(&agent, &server, &tool, arguments.as_ref());
     Ok(result_of(&verdict, &agent, &server, &tool))
 }
 

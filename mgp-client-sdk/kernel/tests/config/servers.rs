@@ -42,7 +42,7 @@ async fn a_server_is_offered_what_is_configured() {
         ("", "\"security\"", "\"no such\""),
         ("mgp = false", "\"initialize\"", "dev.cloto"),
         // The kernel offers no capability that it does not handle.
-        ("", "\"tool_security\"", "\"events\""),
+        ("", "\"tool_security\"", "\"discovery\""),
         ("", "\"lifecycle\"", "\"code_safety\""),
         ("[servers.mgp]\nextensions = ['streaming']", "\"streaming\"", "\"security\""),
     ] {

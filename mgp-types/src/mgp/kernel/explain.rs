@@ -34,7 +34,7 @@ record! {
         req agent_id: String,
         /// The name by which the agent would call the tool.
         req tool_name: String,
-        /// The arguments of the call; if absent, an empty object.
+        /// The arguments of the call; if absent, nothing that depends on them is checked.
         opt arguments: Option<RawObject>,
     }
 
