@@ -83,9 +83,7 @@ pub(super) fn call(
             ResolvedTool::Held(server) => return server.send(call, false).await,
         };
         let DispatcherParts { fleet, view, search, results, metrics, .. } = dispatcher.parts();
-        let Some(server) = fleet.get(tool.server_id()) else {
-            return Err(server_removed(&tool));
-        };
+        let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
         let (cx, begun) = (call.cx().clone(), metrics.begin());
         results.limit_chunks(&mut call, || server.config().results);
@@ -103,9 +101,9 @@ pub(super) fn call(
         published.end(&answer, is_answered).await;
         if has_access {
             let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
-            let handle = named.session_handle.as_deref();
+            let recorded = search.record_call(&cx, named.session_handle.as_deref(), &tool, outcome);
             // This fails only if the session handle has expired during the call.
-            if search.record_call(&cx, handle, &tool, outcome).unwrap_or_default() {
+            if recorded.unwrap_or_default() {
                 // Clients that support this notification list the tool from now on.
                 fleet.context().notifications.tools_changed(|other| *other == cx.principal);
             }
