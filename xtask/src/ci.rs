@@ -102,10 +102,11 @@ fn doctest() -> Outcome {
 const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service", "service,seal", "service,schema", "sqlite"]),
     ("mgp-transport", &["", "http", "tls"]),
-    ("mgp-security", &["", "auth", "sqlite", "validators"]),
+    ("mgp-security", &["", "auth", "schemas", "sqlite", "validators"]),
+    ("mgp-stream", &["", "sqlite"]),
     ("mgp-validators", &["", "python", "javascript", "typescript"]),
     ("mgp-toolindex", &["", "fastembed,hub"]),
-    ("mgp-server-sdk", &["", "macros", "http"]),
+    ("mgp-server-sdk", &["", "macros", "http", "tls"]),
     ("mgp-client-sdk", &["", "http", "auth"]),
 ];
 

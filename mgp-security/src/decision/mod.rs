@@ -38,6 +38,7 @@ pub(crate) struct CallFacts<'a> {
 
 /// The steps that a call has already been through, so that no question is asked twice.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent steps of a call")]
 pub(crate) struct Progress {
     /// `true` once the server's tools were listed for this call; they are not listed again.
     pub(crate) listed: bool,

@@ -54,7 +54,7 @@ impl Validate for StandardValidators {
             .definition(&definition)
             .trust(checked.trust.clone());
         if *checked.validator == Validator::CodeSafety {
-            subject = subject.code(code_policy(call.name, checked.definition));
+            subject = subject.code(code_policy(call.name, checked.definition, &arguments));
         }
         self.set.check(checked.validator, &subject).map_err(|rejection| {
             if rejection.violations().is_empty() {
@@ -85,7 +85,7 @@ const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system
 ///
 /// A declaration of `unrestricted` counts as none, because a server cannot remove a check. An operator can replace the
 /// validator.
-fn code_policy(name: &str, definition: Option<&mcp::Tool>) -> CodePolicy {
+fn code_policy(name: &str, definition: Option<&mcp::Tool>, arguments: &Value) -> CodePolicy {
     let security = definition.and_then(mcp::Tool::find_security);
     let declared = security.as_ref().and_then(Lenient::valid);
     let declared = declared.and_then(|security| security.code_safety.clone());
@@ -99,7 +99,7 @@ fn code_policy(name: &str, definition: Option<&mcp::Tool>) -> CodePolicy {
     standard.blocked_imports = texts(&BLOCKED_IMPORTS).into();
     standard.blocked_patterns = texts(&BLOCKED_PATTERNS).into();
     let standard = CodePolicy::new(&standard);
-    match language(name) {
+    match language(name).or_else(|| language_of_file(arguments)) {
         Some(language) => standard.language(language),
         None => standard,
     }
@@ -114,4 +114,18 @@ fn language(name: &str) -> Option<&'static str> {
         "bash" | "sh" | "shell" => Some("shell"),
         _ => None,
     })
+}
+
+/// Returns the language of the file that the code is for, if an argument names one.
+fn language_of_file(arguments: &Value) -> Option<&'static str> {
+    let members = arguments.as_object()?.values();
+    members.filter_map(Value::as_str).filter(|text| !text.contains('\n')).find_map(
+        |text| match text.rsplit_once('.')?.1 {
+            "py" => Some("python"),
+            "js" | "mjs" | "cjs" => Some("javascript"),
+            "ts" => Some("typescript"),
+            "sh" => Some("shell"),
+            _ => None,
+        },
+    )
 }

@@ -90,6 +90,7 @@ impl CodePolicy {
     }
 
     /// Returns whether a module may not be imported; `name` is what is imported of it.
+    #[cfg(any(feature = "python", feature = "javascript"))]
     pub(super) fn blocks_import(&self, module: &str, name: Option<&str>) -> bool {
         let whole = name.map(|name| format!("{module}.{name}"));
         let under = |module: &str, listed: &str| {

@@ -40,6 +40,10 @@ const COMMANDS: &[&str] = &[
     "powershell",
     "terminal",
 ];
+/// Items of argument vectors that a server may treat as operators of a shell; `;` ends the command of `find`.
+const OPERATORS: [&str; 12] =
+    ["|", "||", "|&", "&", "&&", "<", "<<", ">", ">>", "2>", "&>", "2>&1"];
+
 /// Keys of argument vectors.
 const VECTORS: &[&str] = &["argv", "args", "arguments", "params", "arg", "cmdargs", "commandargs"];
 /// Keys of a program's name.
@@ -163,6 +167,10 @@ fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
         Value::Array(items) => items
             .iter()
             .map(|item| match item {
+                // Some servers join the vector, or read operators in it themselves.
+                Value::String(text) if OPERATORS.contains(&text.trim()) => {
+                    Err(format!("`{key}` has the operator `{}`", text.trim()))
+                }
                 Value::String(text) if text.len() <= MAX_COMMAND => match hidden(text, false) {
                     Some(c) => {
                         Err(format!("`{key}` has the control character U+{:04X}", u32::from(c)))

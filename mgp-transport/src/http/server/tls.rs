@@ -10,10 +10,10 @@ pub(super) enum ServerTls {}
 
 #[cfg(not(feature = "tls"))]
 impl ServerTls {
-    pub(super) async fn accept(
+    pub(super) fn accept(
         &self,
         _socket: tokio::net::TcpStream,
-    ) -> std::io::Result<tokio::net::TcpStream> {
+    ) -> std::future::Ready<std::io::Result<tokio::net::TcpStream>> {
         match *self {}
     }
 }
