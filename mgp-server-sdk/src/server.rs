@@ -362,8 +362,7 @@ impl Server {
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
                 .per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
-            cancel: self.cancel,
-            callbacks: self.callbacks,
+            cancel: self.cancel.callbacks(self.callbacks),
             emit,
             drain,
             health: HealthLayer::new(health),

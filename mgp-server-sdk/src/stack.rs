@@ -9,7 +9,7 @@ use mgp_lifecycle::{
     RoundsLayer, ServerOffer, TasksLayer, Timeout, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
-use mgp_stream::{CallbackLayer, CancelLayer, EmitLayer};
+use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_types::RpcError;
 use mgp_types::mcp::ListParams;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
@@ -35,7 +35,6 @@ pub(crate) struct StackParts {
     /// `false` if tool calls are routed elsewhere and have no time limit here.
     pub(crate) bounds_calls: bool,
     pub(crate) cancel: CancelLayer,
-    pub(crate) callbacks: CallbackLayer,
     pub(crate) emit: EmitLayer,
     pub(crate) health: HealthLayer,
     pub(crate) drain: Drain,
@@ -66,7 +65,6 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     let StackParts {
         offer, tools, limit, timeout, cancel, emit, health, drain, rounds, tasks, ..
     } = parts;
-    let callbacks = parts.callbacks;
     let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
@@ -82,8 +80,7 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         .layer(RetryHintLayer(tools.clone()))
         .layer(timeout)
         .service(leaf);
-    let outer =
-        OuterLayers { handshake, cancel, callbacks, emit, health, drain, rounds, tasks, logging };
+    let outer = OuterLayers { handshake, cancel, emit, health, drain, rounds, tasks, logging };
     // After the cheap refusals: a refused call does not take a slot. The wait for it does not count as time of the call.
     if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
         // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
@@ -106,7 +103,6 @@ fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
 struct OuterLayers {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
-    callbacks: CallbackLayer,
     emit: EmitLayer,
     health: HealthLayer,
     drain: Drain,
@@ -128,10 +124,9 @@ impl OuterLayers {
             // Gates and handlers below may ask a modern caller for input; this layer turns their questions into the
             // reply.
             .layer(self.rounds)
-            // Above every layer that waits, so that a cancellation that follows directly after a call finds the call.
+            // Above every layer that waits, so that a cancellation that follows directly after a call finds the call, and
+            // an answer to a callback does not wait behind the call that waits for it.
             .layer(self.cancel)
-            // Above the limits and the drain too: an answer must not wait behind the call that waits for it.
-            .layer(self.callbacks)
             // Above the limits and the drain, so that health is reported under any load and while the server drains.
             .layer(self.health)
             // Above every layer that waits: a waiting call has been accepted, so a drain must wait for it.

@@ -56,6 +56,21 @@ impl CallbackLayer {
         self.0.len()
     }
 
+    /// Answers `mgp/callback/respond`; lets any other call ask callbacks, and returns `None`.
+    pub(crate) fn intercept(&self, call: &mut Call) -> Option<Result<Reply, RpcError>> {
+        if call.kind() != Kind::Request || !call.cx().caller.has(Extension::Callbacks) {
+            return None;
+        }
+        if call.is::<CallbackRespond>() {
+            return Some(self.respond(call.cx(), call.params()));
+        }
+        if let Some(request) = call.cx().wire_id.clone() {
+            let (table, owner) = (self.0.clone(), Owner::of(call.cx()));
+            call.cx_mut().extensions.insert(CallbackChannel { table, owner, request });
+        }
+        None
+    }
+
     fn respond(&self, cx: &Context, params: &Params) -> Result<Reply, RpcError> {
         let CallbackRespondParams { callback_id, response, .. } = params.get()?;
         let status = self.0.answer(&Owner::of(cx), &callback_id, &response)?;
@@ -84,16 +99,9 @@ impl<S: MgpService> Service<Call> for CallbackService<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        if call.kind() == Kind::Request && call.cx().caller.has(Extension::Callbacks) {
-            if call.is::<CallbackRespond>() {
-                let answer = self.layer.respond(call.cx(), call.params());
-                return Either::Right { future: ready(answer) };
-            }
-            if let Some(request) = call.cx().wire_id.clone() {
-                let (table, owner) = (self.layer.0.clone(), Owner::of(call.cx()));
-                call.cx_mut().extensions.insert(CallbackChannel { table, owner, request });
-            }
+        match self.layer.intercept(&mut call) {
+            Some(answer) => Either::Right { future: ready(answer) },
+            None => Either::Left { future: self.inner.call(call) },
         }
-        Either::Left { future: self.inner.call(call) }
     }
 }

@@ -23,6 +23,7 @@ use tower_service::Service;
 
 use super::running::{RunningCall, RunningCalls};
 use super::signal::{CancelSignal, Cancellation, Partial};
+use crate::callback::CallbackLayer;
 use crate::collect::result_extension;
 
 /// Layer that drops a running call when its caller cancels it.
@@ -47,7 +48,10 @@ use crate::collect::result_extension;
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
-pub struct CancelLayer(RunningCalls);
+pub struct CancelLayer {
+    calls: RunningCalls,
+    callbacks: Option<CallbackLayer>,
+}
 
 impl CancelLayer {
     /// Returns a router for `mgp/stream/cancel` of the calls that run under this layer, for callers that call it as a
@@ -62,16 +66,22 @@ impl CancelLayer {
         Router::new().route(StreamCancel::METHOD, answer)
     }
 
+    /// Adds the work of a [`CallbackLayer`], so that a call passes one service less.
+    pub fn callbacks(mut self, callbacks: CallbackLayer) -> Self {
+        self.callbacks = Some(callbacks);
+        self
+    }
+
     /// Returns the number of calls that run now.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.0.len()
+        self.calls.len()
     }
 
     /// Returns the size, in bytes, of the chunks that running calls sent and keep, to answer a cancellation or a gap.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        self.0.kept().held()
+        self.calls.kept().held()
     }
 }
 
@@ -84,7 +94,7 @@ impl CancelLayer {
     /// Handles `notifications/cancelled`.
     fn cancel_silently(&self, scope: ScopeId, params: &Params) {
         let Ok(CancelledParams { request_id: Some(id), .. }) = params.get() else { return };
-        if let Some(signal) = self.0.get(scope, &id) {
+        if let Some(signal) = self.calls.get(scope, &id) {
             signal.cancel(Cancellation::Silently);
         }
     }
@@ -92,7 +102,7 @@ impl CancelLayer {
     /// Handles `mgp/stream/cancel`: idempotent, and never an error if the params are valid.
     fn cancel_with_partial(&self, scope: ScopeId, params: &Params) -> Result<Reply, RpcError> {
         let CancelParams { request_id, reason, .. } = params.get()?;
-        let Some(signal) = self.0.get(scope, &request_id) else {
+        let Some(signal) = self.calls.get(scope, &request_id) else {
             let mut none = CancelResult::new(false);
             none.reason = Some("not_active".to_owned());
             return Reply::of(&none);
@@ -107,7 +117,7 @@ impl CancelLayer {
     /// Handles a notification about the chunks of a running call; returns what is left to do.
     fn adjust_stream(&self, call: &Call) -> Option<BoxFuture<'static, Answer>> {
         let scope = call.cx().scope.id();
-        let find = |id: &Id| self.0.get(scope, id)?.stream();
+        let find = |id: &Id| self.calls.get(scope, id)?.stream();
         if call.tells::<StreamPace>() {
             let PaceParams { request_id, max_chunks_per_second, .. } = call.params().get().ok()?;
             find(&request_id)?.set_pace(max_chunks_per_second);
@@ -164,6 +174,11 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
         {
             return answered(self.layer.cancel_with_partial(scope, call.params()));
         }
+        if let Some(callbacks) = &self.layer.callbacks
+            && let Some(answer) = callbacks.intercept(&mut call)
+        {
+            return answered(answer);
+        }
         // `initialize` must not be cancelled, and a call without an id cannot be named by a cancellation.
         let id = match &call.cx().wire_id {
             Some(id) if call.kind() == Kind::Request && !call.is::<Initialize>() => id.clone(),
@@ -173,8 +188,8 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
                 };
             }
         };
-        let signal = Arc::new(CancelSignal::new(self.layer.0.kept().clone()));
-        let running = self.layer.0.insert(scope, id, call.cx().key, Arc::clone(&signal));
+        let signal = Arc::new(CancelSignal::new(self.layer.calls.kept().clone()));
+        let running = self.layer.calls.insert(scope, id, call.cx().key, Arc::clone(&signal));
         call.cx_mut().extensions.insert_shared(Arc::clone(&signal));
         let inner = self.inner.call(call);
         Either::Left { future: ResponseFuture { inner, running: Some((running, signal)) } }
