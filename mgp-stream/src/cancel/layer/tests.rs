@@ -70,9 +70,9 @@ async fn two_calls_under_one_id_are_both_left_alone() {
     let stack = layer.layer(Stack::from_fn(|_| pending()));
     let (one, two) = (same(&stack), same(&stack));
     assert_eq!(layer.running(), 2, "calls are counted, not ids");
-    assert!(layer.0.get(client.cx.scope.id(), &1.into()).is_none());
+    assert!(layer.calls.get(client.cx.scope.id(), &1.into()).is_none());
     drop(one);
-    assert!(layer.0.get(client.cx.scope.id(), &1.into()).is_some());
+    assert!(layer.calls.get(client.cx.scope.id(), &1.into()).is_some());
     drop(two);
     assert_eq!(layer.running(), 0);
 }
