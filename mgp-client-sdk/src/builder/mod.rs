@@ -27,7 +27,7 @@ use crate::error::Error;
 
 /// The extensions that are offered by default: all extensions that the client implements without a handler.
 ///
-/// Permissions, callbacks and events are offered once they have a handler. Code safety is not implemented yet.
+/// Permissions and callbacks are offered once they have a handler; a client has no use for code safety.
 const DEFAULT_EXTENSIONS: ExtensionSet = ExtensionSet::STANDARD
     .without(Extension::Permissions)
     .without(Extension::Callbacks)

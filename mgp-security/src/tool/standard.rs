@@ -99,7 +99,7 @@ fn code_policy(name: &str, definition: Option<&mcp::Tool>, arguments: &Value) ->
     standard.blocked_imports = texts(&BLOCKED_IMPORTS).into();
     standard.blocked_patterns = texts(&BLOCKED_PATTERNS).into();
     let standard = CodePolicy::new(&standard);
-    match language(name).or_else(|| language_of_file(arguments)) {
+    match language(name).or_else(|| language_of_file(definition, arguments)) {
         Some(language) => standard.language(language),
         None => standard,
     }
@@ -117,15 +117,42 @@ fn language(name: &str) -> Option<&'static str> {
 }
 
 /// Returns the language of the file that the code is for, if an argument names one.
-fn language_of_file(arguments: &Value) -> Option<&'static str> {
-    let members = arguments.as_object()?.values();
-    members.filter_map(Value::as_str).filter(|text| !text.contains('\n')).find_map(
-        |text| match text.rsplit_once('.')?.1 {
-            "py" => Some("python"),
-            "js" | "mjs" | "cjs" => Some("javascript"),
-            "ts" => Some("typescript"),
-            "sh" => Some("shell"),
-            _ => None,
-        },
-    )
+///
+/// Only arguments that the definition declares count, and only names of files: an agent could choose the grammar by any
+/// other text.
+fn language_of_file(definition: Option<&mcp::Tool>, arguments: &Value) -> Option<&'static str> {
+    let schema: Value = definition?.input_schema.get().ok()?;
+    let declared = schema.get("properties")?.as_object()?;
+    let names_file = |name: &String| {
+        let is_file = |word: &String| matches!(word.as_str(), "file" | "filename" | "path");
+        declared.contains_key(name) && words(name).iter().any(is_file)
+    };
+    let files = arguments.as_object()?.iter().filter(|(name, _)| names_file(name));
+    files.filter_map(|(_, value)| value.as_str()).find_map(|file| match file.rsplit_once('.')?.1 {
+        "py" => Some("python"),
+        "js" | "mjs" | "cjs" => Some("javascript"),
+        "ts" => Some("typescript"),
+        "sh" => Some("shell"),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_declared_file_name_decides_the_language_and_no_other_text_does() {
+        let schema =
+            r#"{"name":"save","inputSchema":{"properties":{"code":{},"file_name":{},"note":{}}}}"#;
+        let tool: mcp::Tool = serde_json::from_str(schema).unwrap();
+        let of = |arguments: Value| language_of_file(Some(&tool), &arguments);
+        assert_eq!(of(json!({"code": "x=5", "file_name": "a/q.py"})), Some("python"));
+        assert_eq!(of(json!({"code": "x=5", "file_name": "q.rb"})), None);
+        assert_eq!(of(json!({"code": "x=5", "note": "q.py"})), None);
+        assert_eq!(of(json!({"code": "x=5", "file": "q.py"})), None, "it is not declared");
+        assert_eq!(language_of_file(None, &json!({"file_name": "q.py"})), None);
+    }
 }
