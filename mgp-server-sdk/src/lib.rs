@@ -109,6 +109,7 @@ mod completion;
 mod drain;
 mod error;
 mod events;
+mod extension;
 mod features;
 mod governance;
 #[cfg(doctest)]
@@ -139,6 +140,7 @@ pub use ask::{
 };
 pub use change_notifier::{ChangeNotifier, ResourceSubscriber, ResourceSubscription};
 pub use error::ServeError;
+pub use extension::{FromCaller, ServerExtension};
 #[cfg(feature = "http")]
 pub use http::{BoundServer, HttpServer};
 pub use log::Logger;

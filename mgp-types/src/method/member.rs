@@ -10,7 +10,7 @@ pub struct MemberInfo {
     pub path: &'static str,
     /// The method of the message; empty for all.
     pub method: &'static str,
-    /// The section of MGP.
+    /// The section of MGP, or the proposal.
     pub section: &'static str,
     /// The required extension; `None` if MGP itself is enough.
     pub extension: Option<Extension>,
@@ -69,6 +69,8 @@ members! {
     "params._mgp.events" in "subscriptions/listen", "13.3", Some(Extension::Events);
     "params._mgp.attempt" in "notifications/mgp.callback.request", "13.4", Some(Extension::Callbacks);
     "error.data._mgp" in "", "14.4", None;
+    "params._meta.intent" in "tools/call", "proposal 2", Some(Extension::IntentHints);
+    "result._meta.suggestion" in "tools/call", "proposal 2", Some(Extension::IntentHints);
 }
 
 #[cfg(test)]

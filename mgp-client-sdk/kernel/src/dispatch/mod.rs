@@ -5,6 +5,7 @@ mod header_params;
 mod meta_tools;
 mod names;
 mod page;
+mod result_members;
 mod server_features;
 mod subscribe;
 mod tasks;
