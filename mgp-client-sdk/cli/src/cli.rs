@@ -5,7 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, doctor, events, guard,
-    import, index, init, kernel, keys, operator, permissions, secrets, servers, tools, trust, why,
+    import, index, init, kernel, keys, operator, permissions, secrets, servers, tools, trust,
+    validate, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -99,6 +100,9 @@ pub(crate) enum Command {
     Index(index::Index),
     /// Judge test cases of the validators and of tool definitions, one JSON line each
     Guard(guard::Guard),
+    /// Judge a server or a client by the rules of MCP and MGP
+    #[command(subcommand)]
+    Validate(validate::Validate),
     /// Print a completion script for a shell
     Completions(completions::Completions),
     /// Print the names that can follow on a command line, for the completion scripts

@@ -89,8 +89,8 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, doctor, events, guard,
-        import, index, init, kernel, keys, permissions, secrets, servers, tools, trust, webhooks,
-        why,
+        import, index, init, kernel, keys, permissions, secrets, servers, tools, trust, validate,
+        webhooks, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -121,6 +121,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Index(index) => index::run(global, &index).await,
         Command::Why(why) => why::run(global, &why).await,
         Command::Guard(arguments) => guard::run(&arguments),
+        Command::Validate(validate) => validate::run(global, validate).await,
         Command::Complete(words) => complete::run(global, &words, Cli::command()).await,
         Command::Completions(completions) => completions::run(&completions, &mut Cli::command()),
     }

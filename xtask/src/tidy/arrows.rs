@@ -68,7 +68,14 @@ const ALLOWED: &[Arrows] = &[
             "mgp-server-sdk",
             "mgp-client-sdk",
             "mgp-kernel",
+            "mgp-validate",
         ],
+        optional: &[],
+    },
+    // Its tests judge a server of the SDK.
+    Arrows {
+        from: "mgp-validate",
+        to: &["mgp-types", "mgp-server-sdk", "mgp-transport"],
         optional: &[],
     },
     // The test programs in `xtask/programs`.

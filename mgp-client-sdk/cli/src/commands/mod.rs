@@ -26,5 +26,6 @@ pub(crate) mod servers;
 mod streamed_call;
 pub(crate) mod tools;
 pub(crate) mod trust;
+pub(crate) mod validate;
 pub(crate) mod webhooks;
 pub(crate) mod why;

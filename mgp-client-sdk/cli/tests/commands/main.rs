@@ -31,4 +31,6 @@ mod schema;
 mod sse;
 mod streams;
 mod trust;
+#[cfg(unix)]
+mod validate;
 mod world;

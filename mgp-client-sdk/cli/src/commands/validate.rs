@@ -1,0 +1,151 @@
+//! `mgp validate`: judges a server or a client by the rules of MCP and MGP.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use mgp_validate::{Level, Options, Report, Target, judge_client, judge_server};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Cell, Output, Render, print, print_stderr, write_stdout};
+
+/// `mgp validate`.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Validate {
+    /// Judge a server: a program, or one at a URL
+    #[command(
+        after_help = "Examples:\n  mgp validate server -- uvx mcp-server-time\n  mgp validate server --url http://127.0.0.1:8000/mcp --page report.html\n\nTools are called only if they declare to be read-only and need no arguments, or with --tool."
+    )]
+    Server(Server),
+    /// Judge a client: configure this command as a server in it, and use it
+    #[command(
+        after_help = "Example, in the file of a host:\n  {\"mcpServers\": {\"judge\": {\"command\": \"mgp\", \"args\": [\"validate\", \"client\", \"--page\", \"/tmp/report.html\"]}}}\n\nThe report is written when the client disconnects."
+    )]
+    Client(Files),
+    /// List the rules
+    Rules,
+}
+
+/// `mgp validate server`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Server {
+    /// Judge the server at this URL
+    #[arg(long, conflicts_with = "command")]
+    url: Option<String>,
+    /// Send this header with each request to the URL, as `NAME: VALUE`
+    #[arg(long, requires = "url", value_name = "HEADER")]
+    header: Vec<String>,
+    /// Let the rules call this tool
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// Its arguments
+    #[arg(long, value_name = "JSON", requires = "tool", default_value = "{}")]
+    args: String,
+    /// Play only rules whose names begin with this
+    #[arg(long, value_name = "RULE")]
+    only: Vec<String>,
+    /// Seconds to wait for each answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+    #[command(flatten)]
+    files: Files,
+    /// Program of the server with its arguments
+    #[arg(last = true, required_unless_present = "url")]
+    command: Vec<String>,
+}
+
+/// The files to write.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Files {
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write the report as a page to this file
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Write a badge (SVG) to this file
+    #[arg(long, value_name = "FILE")]
+    badge: Option<PathBuf>,
+}
+
+/// The table of rules.
+#[derive(Debug, Serialize)]
+struct Rules {
+    rules: Vec<&'static mgp_validate::RuleInfo>,
+}
+
+impl Render for Rules {
+    fn render(&self, out: &mut Output) {
+        let rows = self.rules.iter().map(|rule| {
+            let level = if rule.level == Level::Must { "must" } else { "should" };
+            [rule.id, level, rule.section, rule.text].map(Cell::from)
+        });
+        out.table(["RULE", "LEVEL", "SECTION", "TEXT"], rows);
+    }
+}
+
+pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
+    match validate {
+        Validate::Rules => print(global, &Rules { rules: mgp_validate::rules().collect() }),
+        Validate::Server(server) => {
+            let report = judge_server(&target(&server)?, &options(&server)?).await;
+            write_files(&server.files, &report)?;
+            write_stdout(&if global.json { report.to_json() + "\n" } else { report.to_text() })?;
+            verdict(&report)
+        }
+        Validate::Client(files) => {
+            let report = judge_client().await;
+            write_files(&files, &report)?;
+            // Standard output belongs to the client.
+            print_stderr(&report.to_text());
+            verdict(&report)
+        }
+    }
+}
+
+fn verdict(report: &Report) -> CliResult {
+    if report.is_passed() {
+        return Ok(());
+    }
+    let failed = report.summary.failed;
+    Err(Failure::failed(format!("{failed} rules of level `must` are broken")))
+}
+
+fn target(server: &Server) -> Result<Target, Failure> {
+    let Some(url) = &server.url else { return Ok(Target::command(server.command.clone())) };
+    server.header.iter().try_fold(Target::url(url.as_str()), |target, header| {
+        let wrong = || Failure::usage(format!("`{header}` is no header: write `NAME: VALUE`"));
+        let (name, value) = header.split_once(':').ok_or_else(wrong)?;
+        Ok(target.header(name.trim(), value.trim()))
+    })
+}
+
+fn options(server: &Server) -> Result<Options, Failure> {
+    let mut options = Options::new();
+    options.timeout = Duration::from_secs(server.timeout);
+    options.only.clone_from(&server.only);
+    if let Some(tool) = &server.tool {
+        let arguments: Value = serde_json::from_str(&server.args)
+            .map_err(|error| Failure::usage(format!("`--args` is not JSON: {error}")))?;
+        options.tool = Some((tool.clone(), arguments));
+    }
+    Ok(options)
+}
+
+fn write_files(files: &Files, report: &Report) -> CliResult {
+    let write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
+        Some(path) => fs::write(path, text()).map_err(|error| cannot_write(path, &error)),
+        None => Ok(()),
+    };
+    write(&files.report, &|| report.to_json())?;
+    write(&files.page, &|| report.to_html())?;
+    write(&files.badge, &|| report.to_badge())
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("{}: {error}", path.display()))
+}

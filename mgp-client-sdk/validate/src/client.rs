@@ -1,0 +1,291 @@
+//! Judges a client: acts as a small server on standard input and output, and watches what the client sends.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::json::{Wrong, shown, text};
+use crate::link::{Link, Sent, of_this_process};
+use crate::report::{Report, RuleResult, Status, Subject};
+use crate::rule::{Level, RuleInfo, Tier};
+use crate::session::{LEGACY, LEGACY_REVISIONS, Options, Session, Setup};
+
+/// A rule about clients: it looks at all messages of a client after the connection ended.
+struct ClientRule {
+    info: RuleInfo,
+    check: fn(&Seen) -> Result<bool, Wrong>,
+}
+
+macro_rules! client_rules {
+    ($($id:literal, $section:literal, $level:ident, $tier:ident, $text:literal => $check:expr;)+) => {
+        static RULES: &[ClientRule] = &[$(ClientRule {
+            info: RuleInfo {
+                id: $id,
+                section: $section,
+                level: Level::$level,
+                tier: Tier::$tier,
+                text: $text,
+            },
+            check: $check,
+        }),+];
+    };
+}
+
+client_rules! {
+    "client.initialize", "MCP lifecycle", Must, Mcp,
+        "a legacy client begins with `initialize`: revision, capabilities, name" => initialize;
+    "client.initialized", "MCP lifecycle", Must, Mcp,
+        "after the answer it sends `notifications/initialized`, and before that nothing but `ping`" => initialized;
+    "client.ids", "JSON-RPC §4", Must, Mcp,
+        "each request has an id of its own" => unique_ids;
+    "client.jsonrpc", "JSON-RPC §4", Must, Mcp,
+        "each message has `\"jsonrpc\": \"2.0\"`" => envelopes;
+    "client.json", "MCP stdio", Must, Mcp,
+        "it sends nothing but messages" => only_messages;
+    "client.ping", "MCP ping", Must, Mcp,
+        "it answers `ping`" => answers_ping;
+    "client.method.unknown", "JSON-RPC §5.1", Must, Mcp,
+        "it answers an unknown request with -32601" => refuses_unknown;
+    "client.notification.silent", "JSON-RPC §4.1", Must, Mcp,
+        "it does not answer notifications" => silent;
+    "client.undeclared", "MCP lifecycle", Must, Mcp,
+        "it uses only what the server declared" => only_declared;
+    "client.mgp.silence", "MGP §2.4", Must, Tier1,
+        "it sends no method of MGP to a server that did not answer its offer" => no_mgp;
+    "client.mgp.offer", "MGP §2.2", Must, Tier1,
+        "an offer of MGP has a version and extensions" => offer;
+}
+
+/// What a client sent.
+#[derive(Default)]
+struct Seen {
+    messages: Vec<Value>,
+    garbage: Vec<String>,
+    pinged: Option<Value>,
+    unknown: Option<Value>,
+    subject: Subject,
+}
+
+/// The longest time for which a client is watched.
+const MAX_WATCH: Duration = Duration::from_secs(600);
+
+/// The most messages of a client that are looked at.
+const MAX_MESSAGES: usize = 10_000;
+
+/// Serves one client on standard input and output until it disconnects, and returns what it did right and wrong.
+///
+/// The server has two harmless tools. It sends the client a `ping`, an unknown request and an unknown notification.
+///
+/// # Cancel safety
+/// Dropping the future ends the connection.
+pub async fn judge_client() -> Report {
+    judge(of_this_process()).await
+}
+
+async fn judge(link: Link) -> Report {
+    let replies = link.output.clone();
+    let mut session = Session::new(link, Setup::Bare, &Options::new());
+    let mut seen = Seen::default();
+    let deadline = Instant::now() + MAX_WATCH;
+    while let Some(message) = session.next_until(deadline).await {
+        for reply in answers(&message) {
+            if let Some(replies) = &replies {
+                let _ = replies.send(Sent::Message(reply)).await;
+            }
+        }
+        if message["id"] == json!("judge-ping") && message.get("method").is_none() {
+            seen.pinged = Some(message);
+        } else if message["id"] == json!("judge-unknown") && message.get("method").is_none() {
+            seen.unknown = Some(message);
+        } else if seen.messages.len() < MAX_MESSAGES {
+            seen.messages.push(message);
+        }
+    }
+    seen.garbage = session.garbage;
+    seen.note_subject();
+    let results = RULES.iter().map(|rule| judged(rule, &seen)).collect();
+    Report::new(seen.subject, results)
+}
+
+fn judged(rule: &ClientRule, seen: &Seen) -> RuleResult {
+    let (status, message) = match (rule.check)(seen) {
+        Ok(true) => (Status::Passed, None),
+        Ok(false) => (Status::Skipped, Some("the client did nothing to judge".to_owned())),
+        Err(wrong) => (Status::Failed, Some(wrong)),
+    };
+    RuleResult::new(rule.info, status, message, Default::default(), 0)
+}
+
+/// Returns what the server sends on a message: the answer, and after the handshake three messages of its own.
+fn answers(message: &Value) -> Vec<Value> {
+    let Some(method) = message["method"].as_str() else { return Vec::new() };
+    let Some(id) = message.get("id") else {
+        if method != "notifications/initialized" {
+            return Vec::new();
+        }
+        return vec![
+            json!({ "jsonrpc": "2.0", "id": "judge-ping", "method": "ping" }),
+            json!({ "jsonrpc": "2.0", "id": "judge-unknown", "method": "does/not/exist", "params": {} }),
+            json!({ "jsonrpc": "2.0", "method": "notifications/does/not/exist", "params": {} }),
+        ];
+    };
+    let tool = |name: &str| {
+        json!({ "name": name, "description": "Returns its text", "annotations": { "readOnlyHint": true },
+            "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } } } })
+    };
+    let result = match method {
+        "initialize" => json!({
+            "protocolVersion": LEGACY,
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "mgp-validate", "version": env!("CARGO_PKG_VERSION") },
+        }),
+        "ping" => json!({}),
+        "tools/list" => json!({ "tools": [tool("echo"), tool("repeat")] }),
+        "tools/call" => {
+            let text = message.pointer("/params/arguments/text").and_then(Value::as_str);
+            json!({ "content": [{ "type": "text", "text": text.unwrap_or("nothing") }] })
+        }
+        _ => {
+            let error = json!({ "code": -32601, "message": format!("`{method}` does not exist") });
+            return vec![json!({ "jsonrpc": "2.0", "id": id, "error": error })];
+        }
+    };
+    vec![json!({ "jsonrpc": "2.0", "id": id, "result": result })]
+}
+
+impl Seen {
+    fn requests(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let methods = self.messages.iter().filter(|message| message.get("id").is_some());
+        methods.filter_map(|message| Some((message["method"].as_str()?, message)))
+    }
+
+    fn handshake(&self) -> Option<&Value> {
+        self.requests().find(|(method, _)| *method == "initialize").map(|(_, message)| message)
+    }
+
+    fn has_initialized(&self) -> bool {
+        self.messages.iter().any(|message| message["method"] == "notifications/initialized")
+    }
+
+    fn note_subject(&mut self) {
+        "a client on standard input".clone_into(&mut self.subject.target);
+        let Some(params) = self.handshake().map(|message| message["params"].clone()) else {
+            return;
+        };
+        let of = |pointer: &str| params.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        self.subject.name = of("/clientInfo/name");
+        self.subject.version = of("/clientInfo/version");
+        self.subject.revisions.extend(of("/protocolVersion"));
+        self.subject.mgp_version = of("/capabilities/mgp/version");
+    }
+}
+
+fn initialize(seen: &Seen) -> Result<bool, Wrong> {
+    let first = seen.messages.first().filter(|message| message["method"] != "server/discover");
+    let Some(handshake) = seen.handshake() else {
+        return first
+            .map_or(Ok(false), |first| Err(format!("the first message was {}", shown(first))));
+    };
+    let params = crate::json::object(handshake, "params")?;
+    let revision = text(params, "protocolVersion")?;
+    crate::json::object(params, "capabilities")?;
+    text(crate::json::object(params, "clientInfo")?, "name")?;
+    if LEGACY_REVISIONS.contains(&revision) {
+        return Ok(true);
+    }
+    Err(format!("`{revision}` is no revision with `initialize`"))
+}
+
+fn initialized(seen: &Seen) -> Result<bool, Wrong> {
+    let begun =
+        seen.messages.iter().skip_while(|message| message["method"] != "initialize").skip(1);
+    let methods = begun.filter_map(|message| message["method"].as_str());
+    for method in methods {
+        match method {
+            "ping" | "notifications/cancelled" => {}
+            "notifications/initialized" => return Ok(true),
+            other => return Err(format!("`{other}` was sent before `notifications/initialized`")),
+        }
+    }
+    if seen.handshake().is_none() {
+        Ok(false)
+    } else {
+        Err("`notifications/initialized` never came".to_owned())
+    }
+}
+
+fn unique_ids(seen: &Seen) -> Result<bool, Wrong> {
+    let mut known = HashSet::new();
+    for (method, message) in seen.requests() {
+        let id = &message["id"];
+        if !id.is_i64() && !id.is_u64() && !id.is_string() {
+            return Err(format!(
+                "the id of `{method}` must be text or an integer, not {}",
+                shown(id)
+            ));
+        }
+        if !known.insert(id.to_string()) {
+            return Err(format!("the id {} was used twice", shown(id)));
+        }
+    }
+    Ok(!known.is_empty())
+}
+
+fn envelopes(seen: &Seen) -> Result<bool, Wrong> {
+    let wrong = seen.messages.iter().find(|message| message["jsonrpc"] != "2.0");
+    wrong.map_or(Ok(!seen.messages.is_empty()), |wrong| Err(format!("not so in {}", shown(wrong))))
+}
+
+fn only_messages(seen: &Seen) -> Result<bool, Wrong> {
+    seen.garbage.first().map_or(Ok(true), |text| Err(format!("this is no message: {text}")))
+}
+
+fn answers_ping(seen: &Seen) -> Result<bool, Wrong> {
+    match &seen.pinged {
+        Some(answer) if answer.get("result").is_some() => Ok(true),
+        Some(answer) => Err(format!("`ping` was answered with {}", shown(answer))),
+        None if seen.has_initialized() => Err("`ping` was not answered".to_owned()),
+        None => Ok(false),
+    }
+}
+
+fn refuses_unknown(seen: &Seen) -> Result<bool, Wrong> {
+    match &seen.unknown {
+        Some(answer) if answer.pointer("/error/code") == Some(&json!(-32601)) => Ok(true),
+        Some(answer) => Err(format!("it was answered with {}", shown(answer))),
+        None if seen.has_initialized() => Err("it was not answered".to_owned()),
+        None => Ok(false),
+    }
+}
+
+fn silent(seen: &Seen) -> Result<bool, Wrong> {
+    let answer = seen.messages.iter().find(|message| message.get("method").is_none());
+    answer.map_or(Ok(seen.has_initialized()), |answer| {
+        Err(format!("this answers nothing: {}", shown(answer)))
+    })
+}
+
+fn only_declared(seen: &Seen) -> Result<bool, Wrong> {
+    const UNDECLARED: [&str; 4] = ["resources/", "prompts/", "logging/", "completion/"];
+    let used =
+        seen.requests().find(|(method, _)| UNDECLARED.iter().any(|name| method.starts_with(name)));
+    used.map_or(Ok(seen.has_initialized()), |(method, _)| Err(format!("`{method}` was sent")))
+}
+
+fn no_mgp(seen: &Seen) -> Result<bool, Wrong> {
+    let methods = seen.messages.iter().filter_map(|message| message["method"].as_str());
+    let sent = methods
+        .into_iter()
+        .find(|method| method.starts_with("mgp/") || method.starts_with("notifications/mgp."));
+    sent.map_or(Ok(seen.has_initialized()), |method| Err(format!("`{method}` was sent")))
+}
+
+fn offer(seen: &Seen) -> Result<bool, Wrong> {
+    let offer = seen.handshake().and_then(|message| message.pointer("/params/capabilities/mgp"));
+    let Some(offer) = offer else { return Ok(false) };
+    text(offer, "version")?;
+    crate::json::texts(offer, "extensions")?;
+    Ok(true)
+}

@@ -1,0 +1,137 @@
+//! Connections that carry messages unchecked in both directions.
+
+mod http;
+mod stream;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+/// The messages that wait to be read; a peer that sends more is waited for.
+const MAX_WAITING: usize = 256;
+
+/// The longest message, in bytes; a longer one ends the connection.
+const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+
+/// What a peer sent.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A JSON value.
+    Message(Value),
+    /// A line or body that is not JSON, shortened.
+    Garbage(String),
+    /// An HTTP response without a message: its status.
+    Status(u16),
+    /// The end of the connection, with its reason.
+    End(String),
+}
+
+/// What is sent to a peer.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    /// A JSON value.
+    Message(Value),
+    /// A text that may not be JSON.
+    Raw(String),
+}
+
+/// A connection to a peer. Dropping it ends the connection and the program that was started for it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) output: Option<mpsc::Sender<Sent>>,
+    pub(crate) input: mpsc::Receiver<Received>,
+    /// If set, the peer is reached over HTTP.
+    pub(crate) is_http: bool,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+/// The peer to judge.
+#[derive(Clone, Debug)]
+pub struct Target(TargetKind);
+
+#[derive(Clone, Debug)]
+enum TargetKind {
+    Command(Vec<String>),
+    Url(String, Vec<(String, String)>),
+    Memory(Opener),
+}
+
+/// Opens a connection to a server in this process.
+#[derive(Clone)]
+struct Opener(std::sync::Arc<dyn Fn() -> MemoryEnd + Send + Sync>);
+
+mgp_types::opaque_debug!(Opener);
+
+/// The two directions of a connection in memory, as the judge uses them.
+type MemoryEnd = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
+
+impl Target {
+    /// Returns a server that is started as a program and spoken to over its standard input and output.
+    pub fn command<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
+        Self(TargetKind::Command(command.into_iter().map(Into::into).collect()))
+    }
+
+    /// Returns a server at a URL.
+    pub fn url(url: impl Into<String>) -> Self {
+        Self(TargetKind::Url(url.into(), Vec::new()))
+    }
+
+    /// Adds a header to each request to a server at a URL.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let TargetKind::Url(_, headers) = &mut self.0 {
+            headers.push((name.into(), value.into()));
+        }
+        self
+    }
+
+    /// Returns a server in this process; `open` returns its output and its input for each connection.
+    pub fn memory<R, W>(open: impl Fn() -> (R, W) + Send + Sync + 'static) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let boxed = move || -> MemoryEnd {
+            let (reader, writer) = open();
+            (Box::new(reader), Box::new(writer))
+        };
+        Self(TargetKind::Memory(Opener(std::sync::Arc::new(boxed))))
+    }
+
+    /// Returns the command or URL, for reports.
+    pub(crate) fn name(&self) -> String {
+        match &self.0 {
+            TargetKind::Command(command) => command.join(" "),
+            TargetKind::Url(url, _) => url.clone(),
+            TargetKind::Memory(_) => "a server in memory".to_owned(),
+        }
+    }
+
+    /// Opens a connection.
+    pub(crate) async fn open(&self, timeout: Duration) -> Result<Link, String> {
+        match &self.0 {
+            TargetKind::Command(command) => stream::start(command),
+            TargetKind::Url(url, headers) => http::open(url, headers, timeout),
+            TargetKind::Memory(Opener(open)) => {
+                let (reader, writer) = open();
+                Ok(stream::over(reader, writer))
+            }
+        }
+    }
+}
+
+impl Link {
+    fn new(is_http: bool) -> (Self, mpsc::Receiver<Sent>, mpsc::Sender<Received>) {
+        let (output, sent) = mpsc::channel(MAX_WAITING);
+        let (received, input) = mpsc::channel(MAX_WAITING);
+        let tasks = tokio::task::JoinSet::new();
+        (Self { output: Some(output), input, is_http, tasks }, sent, received)
+    }
+}
+
+/// Serves as the peer of a client on standard input and output of this process.
+pub(crate) fn of_this_process() -> Link {
+    stream::over(tokio::io::stdin(), tokio::io::stdout())
+}

@@ -1,0 +1,213 @@
+//! The result of judging a peer: as JSON, as text, and as a page.
+
+mod page;
+mod text;
+
+use serde::Serialize;
+
+use crate::rule::{Level, RuleInfo, Tier};
+use crate::session::Session;
+
+/// What came of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// The peer keeps the rule.
+    Passed,
+    /// The peer breaks the rule.
+    Failed,
+    /// The rule does not apply, e.g. because the peer does not offer the feature.
+    Skipped,
+}
+
+impl Status {
+    /// Returns the word for the status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// The peer that was judged.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Subject {
+    /// The command or URL.
+    pub target: String,
+    /// The name that the peer gives itself.
+    pub name: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// The revisions of MCP that were spoken.
+    pub revisions: Vec<String>,
+    /// The version of MGP, if it is offered.
+    pub mgp_version: Option<String>,
+    /// The active extensions of MGP.
+    pub extensions: Vec<String>,
+}
+
+impl Subject {
+    /// Notes what a connection shows about its peer.
+    pub(crate) fn note(&mut self, session: &Session) {
+        let of = |pointer: &str| session.hello.pointer(pointer)?.as_str().map(str::to_owned);
+        let modern = "/_meta/io.modelcontextprotocol~1serverInfo";
+        let name = of("/serverInfo/name").or_else(|| of(&format!("{modern}/name")));
+        let version = of("/serverInfo/version").or_else(|| of(&format!("{modern}/version")));
+        self.name = self.name.take().or(name);
+        self.version = self.version.take().or(version);
+        let revision = of("/protocolVersion");
+        let modern = session.setup.is_modern().then(|| crate::session::MODERN.to_owned());
+        for revision in revision.into_iter().chain(modern) {
+            if !self.revisions.contains(&revision) {
+                self.revisions.push(revision);
+            }
+        }
+        if let Some(mgp) = session.mgp() {
+            self.mgp_version = mgp["version"].as_str().map(str::to_owned);
+            let names = mgp["extensions"].as_array().into_iter().flatten();
+            self.extensions = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+        }
+    }
+}
+
+/// What came of one rule, with the messages that show it.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct RuleResult {
+    /// The rule.
+    #[serde(flatten)]
+    pub rule: RuleInfo,
+    /// What came of it.
+    pub status: Status,
+    /// Why it failed or was skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The last message that the judge sent before a failure.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub sent: String,
+    /// The last answer that the judge received before a failure.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub received: String,
+    /// How long the rule took.
+    pub duration_ms: u64,
+}
+
+impl RuleResult {
+    pub(crate) fn new(
+        rule: RuleInfo,
+        status: Status,
+        message: Option<String>,
+        (sent, received): (String, String),
+        duration_ms: u64,
+    ) -> Self {
+        Self { rule, status, message, sent, received, duration_ms }
+    }
+}
+
+/// Numbers of rules by what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Rules that are kept.
+    pub passed: usize,
+    /// Rules of level `must` that are broken.
+    pub failed: usize,
+    /// Rules of level `should` that are broken.
+    pub warned: usize,
+    /// Rules that do not apply.
+    pub skipped: usize,
+}
+
+impl Summary {
+    fn of<'a>(results: impl Iterator<Item = &'a RuleResult>) -> Self {
+        results.fold(Self::default(), |mut sum, result| {
+            match (result.status, result.rule.level) {
+                (Status::Passed, _) => sum.passed += 1,
+                (Status::Skipped, _) => sum.skipped += 1,
+                (Status::Failed, Level::Must) => sum.failed += 1,
+                (Status::Failed, Level::Should) => sum.warned += 1,
+            }
+            sum
+        })
+    }
+}
+
+/// The numbers of a tier.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[non_exhaustive]
+pub struct TierSummary {
+    /// The tier.
+    pub tier: Tier,
+    /// Its numbers.
+    #[serde(flatten)]
+    pub summary: Summary,
+}
+
+/// The result of judging a peer.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// The version of the rules: that of this package.
+    pub suite_version: &'static str,
+    /// When the peer was judged.
+    pub tested_at: String,
+    /// The peer.
+    pub subject: Subject,
+    /// The numbers of all rules.
+    pub summary: Summary,
+    /// The numbers of each tier.
+    pub tiers: Vec<TierSummary>,
+    /// Each rule.
+    pub results: Vec<RuleResult>,
+}
+
+impl Report {
+    pub(crate) fn new(subject: Subject, results: Vec<RuleResult>) -> Self {
+        let of_tier = |tier| TierSummary {
+            tier,
+            summary: Summary::of(results.iter().filter(|result| result.rule.tier == tier)),
+        };
+        Self {
+            suite_version: env!("CARGO_PKG_VERSION"),
+            tested_at: mgp_types::Timestamp::now().to_string(),
+            subject,
+            summary: Summary::of(results.iter()),
+            tiers: Tier::ALL.into_iter().map(of_tier).collect(),
+            results,
+        }
+    }
+
+    /// Returns whether no rule of level `must` is broken.
+    #[must_use]
+    pub fn is_passed(&self) -> bool {
+        self.summary.failed == 0
+    }
+
+    /// Returns the report as JSON; `docs/schema/validate-report.json` describes it.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// Returns the report as text for a terminal.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        text::write(self)
+    }
+
+    /// Returns the report as one page of HTML that loads nothing.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        page::write(self)
+    }
+
+    /// Returns a badge as SVG: what was judged, and whether it passed.
+    #[must_use]
+    pub fn to_badge(&self) -> String {
+        page::badge(self)
+    }
+}

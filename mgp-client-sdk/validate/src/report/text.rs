@@ -1,0 +1,49 @@
+//! A report as text.
+
+use std::fmt::Write as _;
+
+use super::{Report, Status};
+use crate::rule::Level;
+
+/// Writes the broken rules, then the numbers of each tier.
+pub(super) fn write(report: &Report) -> String {
+    let mut out = String::new();
+    let subject = &report.subject;
+    let name = subject.name.as_deref().unwrap_or(&subject.target);
+    let version = subject.version.as_deref().unwrap_or("without a version");
+    let _ = writeln!(out, "{name} {version}: MCP {}", or_none(&subject.revisions.join(", ")));
+    match &subject.mgp_version {
+        Some(version) => {
+            let _ = writeln!(out, "MGP {version}: {}", or_none(&subject.extensions.join(", ")));
+        }
+        None => out.push_str("no MGP\n"),
+    }
+    for result in report.results.iter().filter(|result| result.status == Status::Failed) {
+        let word = if result.rule.level == Level::Must { "FAILED" } else { "warning" };
+        let rule = &result.rule;
+        let _ = writeln!(out, "\n{word}  {} ({})", rule.id, rule.section);
+        let _ = writeln!(out, "  rule      {}", rule.text);
+        let shown = [("found", result.message.as_deref().unwrap_or_default())];
+        let exchanged = [("sent", result.sent.as_str()), ("received", result.received.as_str())];
+        for (what, text) in shown.into_iter().chain(exchanged).filter(|(_, text)| !text.is_empty())
+        {
+            let _ = writeln!(out, "  {what:<9} {}", mgp_types::clip(text, 300));
+        }
+    }
+    out.push_str("\ntier                                        passed  failed  warned  skipped\n");
+    for tier in &report.tiers {
+        let sum = &tier.summary;
+        let title = tier.tier.title();
+        let _ = writeln!(
+            out,
+            "{title:<42} {:>7} {:>7} {:>7} {:>8}",
+            sum.passed, sum.failed, sum.warned, sum.skipped
+        );
+    }
+    out.push_str(if report.is_passed() { "\npassed\n" } else { "\nfailed\n" });
+    out
+}
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "none" } else { text }
+}

@@ -1,0 +1,144 @@
+//! Rules as data: a name, a section, a level, the connection it needs, and a function that plays it.
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+
+use crate::json::Wrong;
+use crate::session::{Session, Setup};
+
+/// How binding a rule is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// A peer that breaks the rule fails.
+    Must,
+    /// A peer that breaks the rule is reported and passes.
+    Should,
+}
+
+/// The group of a rule: MCP itself, then the tiers of MGP (adoption guide of later revisions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// The rules of MCP.
+    Mcp,
+    /// Negotiation, and silence where nothing was negotiated.
+    Tier1,
+    /// Security metadata, permissions, access and audit.
+    Tier2,
+    /// Lifecycle, streaming, events, callbacks and errors.
+    Tier3,
+    /// Discovery of servers and of tools.
+    Tier4,
+}
+
+impl Tier {
+    /// All tiers, in order.
+    pub const ALL: [Self; 5] = [Self::Mcp, Self::Tier1, Self::Tier2, Self::Tier3, Self::Tier4];
+
+    /// Returns the name of the tier for people.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Mcp => "MCP",
+            Self::Tier1 => "MGP 1: negotiation",
+            Self::Tier2 => "MGP 2: security and audit",
+            Self::Tier3 => "MGP 3: lifecycle, streams, events, errors",
+            Self::Tier4 => "MGP 4: discovery",
+        }
+    }
+}
+
+/// The reason why a rule was not kept, or could not be played.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Failed(Wrong),
+    Skipped(String),
+}
+
+impl From<Wrong> for Outcome {
+    fn from(wrong: Wrong) -> Self {
+        Self::Failed(wrong)
+    }
+}
+
+impl From<&str> for Outcome {
+    fn from(wrong: &str) -> Self {
+        Self::Failed(wrong.to_owned())
+    }
+}
+
+/// The result of a rule's function.
+pub(crate) type Check = Result<(), Outcome>;
+
+/// Returns the outcome of a rule that does not apply.
+pub(crate) fn skip(reason: &str) -> Outcome {
+    Outcome::Skipped(reason.to_owned())
+}
+
+/// Fails a rule unless a condition holds.
+pub(crate) fn ensure(holds: bool, wrong: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(Outcome::Failed(wrong())) }
+}
+
+/// A rule about servers.
+pub(crate) struct Rule {
+    pub(crate) info: RuleInfo,
+    pub(crate) setup: Setup,
+    /// The extension of MGP that must be active.
+    pub(crate) extension: Option<&'static str>,
+    /// If set, the rule gets a connection of its own, because it ends or disturbs it.
+    pub(crate) is_alone: bool,
+    pub(crate) play: for<'a> fn(&'a mut Session) -> BoxFuture<'a, Check>,
+}
+
+/// What a rule is about.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[non_exhaustive]
+pub struct RuleInfo {
+    /// The name, e.g. `mgp.health.ping`.
+    pub id: &'static str,
+    /// The section of the specification, e.g. `MGP §11.3`.
+    pub section: &'static str,
+    /// How binding it is.
+    pub level: Level,
+    /// Its group.
+    pub tier: Tier,
+    /// The rule as a sentence.
+    pub text: &'static str,
+}
+
+/// Defines rules about servers.
+macro_rules! server_rules {
+    ($tier:ident; $(
+        $id:literal, $section:literal, $level:ident, $setup:ident $([$extension:literal])? $($alone:ident)?,
+        $text:literal => $play:ident;
+    )+) => {
+        pub(crate) static RULES: &[$crate::rule::Rule] = &[$(
+            $crate::rule::Rule {
+                info: $crate::rule::RuleInfo {
+                    id: $id,
+                    section: $section,
+                    level: $crate::rule::Level::$level,
+                    tier: $crate::rule::Tier::$tier,
+                    text: $text,
+                },
+                setup: $crate::session::Setup::$setup,
+                extension: $crate::rule::server_rules!(@extension $($extension)?),
+                is_alone: $crate::rule::server_rules!(@alone $($alone)?),
+                play: |session| Box::pin($play(session)),
+            },
+        )+];
+    };
+    (@extension) => { None };
+    (@extension $extension:literal) => { Some($extension) };
+    (@alone) => { false };
+    (@alone alone) => { true };
+}
+
+pub(crate) use server_rules;
+
+/// Returns all rules about servers.
+pub fn rules() -> impl Iterator<Item = &'static RuleInfo> {
+    crate::rules::all().map(|rule| &rule.info)
+}

@@ -1,0 +1,34 @@
+//! The rules about servers, by section.
+
+mod base;
+mod discovery;
+mod errors;
+mod events;
+mod features;
+mod lifecycle;
+mod modern;
+mod negotiation;
+mod security;
+mod streaming;
+mod tools;
+
+use crate::rule::Rule;
+
+/// Returns all rules about servers, in the order in which they are played.
+pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
+    [
+        base::RULES,
+        tools::RULES,
+        features::RULES,
+        modern::RULES,
+        negotiation::RULES,
+        security::RULES,
+        lifecycle::RULES,
+        streaming::RULES,
+        events::RULES,
+        errors::RULES,
+        discovery::RULES,
+    ]
+    .into_iter()
+    .flatten()
+}

@@ -1,0 +1,133 @@
+//! The era without a handshake (2026-07-28).
+
+use serde_json::{Value, json};
+
+use crate::json::{number, object, shown, text, texts};
+use crate::rule::{Check, ensure, server_rules, skip};
+use crate::session::{Answer, MODERN, Session};
+
+server_rules! { Mcp;
+    "modern.discover", "MCP 2026-07-28 discovery", Must, Modern,
+        "`server/discover` names the revisions and capabilities" => discover;
+    "modern.discover.cache", "MCP 2026-07-28 caching", Must, Modern,
+        "`server/discover` and lists tell how long they hold, and for whom" => cache_hints;
+    "modern.result_type", "MCP 2026-07-28 results", Must, Modern,
+        "each result has a `resultType`" => result_type;
+    "modern.server_info", "MCP 2026-07-28 results", Should, Modern,
+        "results name the server in `_meta`" => server_info;
+    "modern.version.unknown", "MCP 2026-07-28 versions", Must, Modern,
+        "an unknown revision fails with -32022 and the supported ones" => unknown_version;
+    "modern.method.unknown", "JSON-RPC §5.1", Must, Modern,
+        "an unknown method fails with -32601" => unknown_method;
+    "modern.tools.list", "MCP tools", Must, Modern,
+        "each tool has a name and an input schema" => tools;
+    "modern.tools.call.unknown", "MCP tools", Must, Modern,
+        "a call of an unknown tool fails with -32602" => unknown_tool;
+    "modern.tools.call.result", "MCP tools", Must, Modern,
+        "a result has content blocks and the type `complete`" => result;
+    "modern.no_requests", "MCP 2026-07-28", Must, Modern,
+        "the server sends no requests of its own" => no_requests;
+}
+
+async fn discover(session: &mut Session) -> Check {
+    let versions = texts(&session.hello, "supportedVersions")?;
+    ensure(versions.contains(&MODERN), || format!("`supportedVersions` lacks {MODERN}"))?;
+    object(&session.hello, "capabilities")?;
+    Ok(())
+}
+
+fn check_cache(result: &Value) -> Check {
+    number(result, "ttlMs")?;
+    crate::json::one_of(result, "cacheScope", &["public", "private"])?;
+    Ok(())
+}
+
+async fn cache_hints(session: &mut Session) -> Check {
+    check_cache(&session.hello)?;
+    if session.capability("tools").is_some() {
+        check_cache(&session.ask("tools/list", json!({})).await?.result("tools/list")?)?;
+    }
+    Ok(())
+}
+
+async fn result_type(session: &mut Session) -> Check {
+    let complete = |result: &Value| -> Check {
+        let kind = text(result, "resultType")?;
+        ensure(kind == "complete", || format!("`resultType` is `{kind}`"))
+    };
+    complete(&session.hello)?;
+    if session.capability("tools").is_some() {
+        complete(&session.ask("tools/list", json!({})).await?.result("tools/list")?)?;
+    }
+    Ok(())
+}
+
+async fn server_info(session: &mut Session) -> Check {
+    let info = session.hello.pointer("/_meta/io.modelcontextprotocol~1serverInfo");
+    let info = info.ok_or("`_meta[\"io.modelcontextprotocol/serverInfo\"]` is missing")?;
+    text(info, "name")?;
+    Ok(())
+}
+
+async fn unknown_version(session: &mut Session) -> Check {
+    let params = json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2099-01-01" } });
+    let error =
+        session.ask("tools/list", params).await?.error("a request of 2099-01-01", &[-32022])?;
+    let data = object(&error, "data")?;
+    let supported = texts(data, "supported")?;
+    ensure(!supported.is_empty(), || "`data.supported` is empty".to_owned())
+}
+
+async fn unknown_method(session: &mut Session) -> Check {
+    session.ask("does/not/exist", json!({})).await?.error("does/not/exist", &[-32601])?;
+    Ok(())
+}
+
+async fn tools(session: &mut Session) -> Check {
+    if session.capability("tools").is_none() {
+        return Err(skip("the server declares no tools"));
+    }
+    for tool in session.tools().await? {
+        text(&tool, "name")?;
+        object(&tool, "inputSchema").map_err(|wrong| format!("{}: {wrong}", shown(&tool)))?;
+    }
+    Ok(())
+}
+
+async fn unknown_tool(session: &mut Session) -> Check {
+    if session.capability("tools").is_none() {
+        return Err(skip("the server declares no tools"));
+    }
+    let params = json!({ "name": "no_such_tool_7f3a", "arguments": {} });
+    match session.ask("tools/call", params).await? {
+        Answer::Result(result) if result["isError"] == json!(true) => Ok(()),
+        answer => {
+            answer.error("a call of an unknown tool", &[-32602, 4001])?;
+            Ok(())
+        }
+    }
+}
+
+async fn result(session: &mut Session) -> Check {
+    let Some((name, arguments)) = session.callable().await? else {
+        return Err(skip("no tool may be called: name one with `--tool`"));
+    };
+    let params = json!({ "name": name, "arguments": arguments });
+    let result = session.ask("tools/call", params).await?.result("tools/call")?;
+    let kind = text(&result, "resultType")?;
+    if kind == "complete" {
+        return Ok(super::tools::check_result(&result)?);
+    }
+    ensure(kind == "input_required" || kind == "task", || format!("`{kind}` is no type of result"))
+}
+
+async fn no_requests(session: &mut Session) -> Check {
+    session.listen().await;
+    let request = session.notices.iter().find(|message| {
+        message.get("method").is_some() && message.get("id").is_some_and(|id| !id.is_null())
+    });
+    match request {
+        None => Ok(()),
+        Some(request) => Err(format!("the server sent the request {}", shown(request)).into()),
+    }
+}

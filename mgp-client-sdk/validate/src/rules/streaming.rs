@@ -1,0 +1,125 @@
+//! Chunks and cancellation (MGP §12).
+
+use serde_json::{Value, json};
+
+use crate::json::{boolean, member, number, object, shown, text};
+use crate::rule::{Check, ensure, server_rules, skip};
+use crate::session::{Answer, Session};
+
+server_rules! { Tier3;
+    "mgp.stream.unwanted", "MGP §12.3", Must, LegacyMgp ["streaming"],
+        "no chunks are sent for a call that asks for none" => unwanted;
+    "mgp.stream.chunks", "MGP §12.4", Must, LegacyMgp ["streaming"],
+        "chunks are numbered from 0 without a gap, belong to the call, and come before its result" => chunks;
+    "mgp.stream.whole", "MGP §12.5", Must, LegacyMgp ["streaming"],
+        "the result of a streamed call has the whole text" => whole;
+    "mgp.stream.totals", "MGP §12.5", Must, LegacyMgp ["streaming"],
+        "the result of a streamed call counts its chunks" => totals;
+    "mgp.stream.cancel.unknown", "MGP §12.7", Must, LegacyMgp ["streaming"],
+        "a cancellation of an unknown call changes nothing" => cancel_unknown;
+    "mgp.stream.cancel.params", "MGP §12.7", Must, LegacyMgp ["streaming"],
+        "a cancellation without a request is refused" => cancel_nothing;
+}
+
+const CHUNK: &str = "notifications/mgp.stream.chunk";
+
+/// Calls the tool that may be called, and returns the id, the chunks and the result.
+async fn call(
+    session: &mut Session,
+    streams: bool,
+) -> Result<(Value, Vec<Value>, Value), crate::rule::Outcome> {
+    let Some((name, arguments)) = session.callable().await? else {
+        return Err(skip("no tool may be called: name one with `--tool`"));
+    };
+    session.notices.clear();
+    let mut params = json!({ "name": name, "arguments": arguments });
+    if streams {
+        params["_mgp"] = json!({ "stream": true });
+    }
+    let id = json!(if streams { "streamed" } else { "plain" });
+    let result = match session.ask_as(id.clone(), "tools/call", params).await? {
+        Answer::Result(result) => result,
+        Answer::Error { error, .. } => {
+            return Err(skip(&format!("the call of `{name}` was refused: {}", shown(&error))));
+        }
+    };
+    let chunks = session.notices.iter().filter(|notice| notice["method"] == CHUNK);
+    let chunks = chunks.map(|notice| notice["params"].clone()).collect();
+    Ok((id, chunks, result))
+}
+
+/// Calls with chunks; skips a rule if the tool sent none.
+async fn streamed(
+    session: &mut Session,
+) -> Result<(Value, Vec<Value>, Value), crate::rule::Outcome> {
+    let (id, chunks, result) = call(session, true).await?;
+    super::tools::check_result(&result)?;
+    if chunks.is_empty() {
+        return Err(skip("the tool sent no chunks: name one that does with `--tool`"));
+    }
+    Ok((id, chunks, result))
+}
+
+async fn unwanted(session: &mut Session) -> Check {
+    let (_, chunks, _) = call(session, false).await?;
+    ensure(chunks.is_empty(), || format!("{} chunks were sent", chunks.len()))
+}
+
+async fn chunks(session: &mut Session) -> Check {
+    let (id, chunks, _) = streamed(session).await?;
+    for (expected, chunk) in chunks.iter().enumerate() {
+        ensure(chunk["request_id"] == id, || {
+            format!("a chunk of another request: {}", shown(chunk))
+        })?;
+        let index = member(chunk, "index")?.as_u64();
+        ensure(index == Some(expected as u64), || {
+            format!("chunk {expected} has the index {}", shown(&chunk["index"]))
+        })?;
+        text(object(chunk, "content")?, "type")?;
+        let is_done = boolean(chunk, "done")?;
+        ensure(!is_done || expected + 1 == chunks.len(), || {
+            "a chunk follows the one with `done`".to_owned()
+        })?;
+    }
+    Ok(())
+}
+
+async fn whole(session: &mut Session) -> Check {
+    let (_, chunks, result) = streamed(session).await?;
+    let parts = chunks.iter().filter_map(|chunk| chunk.pointer("/content/text")?.as_str());
+    let sent: String = parts.collect();
+    let blocks = result["content"].as_array().into_iter().flatten();
+    let text: String = blocks.filter_map(|block| block["text"].as_str()).collect();
+    ensure(sent == text, || {
+        format!("the chunks have {} bytes of text, the result has {}", sent.len(), text.len())
+    })
+}
+
+async fn totals(session: &mut Session) -> Check {
+    let (_, chunks, result) = streamed(session).await?;
+    let mgp = object(&result, "_mgp")?;
+    ensure(boolean(mgp, "streamed")?, || "`_mgp.streamed` must be true".to_owned())?;
+    let sent = number(mgp, "chunks_sent")?;
+    #[expect(clippy::cast_precision_loss, reason = "few chunks")]
+    let received = chunks.len() as f64;
+    ensure(sent >= received, || format!("`chunks_sent` is {sent}, and {received} came"))
+}
+
+async fn cancel_unknown(session: &mut Session) -> Check {
+    let params = json!({ "request_id": "no-such-request", "reason": "test" });
+    match session.ask("mgp/stream/cancel", params).await? {
+        Answer::Result(result) => {
+            ensure(!boolean(&result, "cancelled")?, || "an unknown call was cancelled".to_owned())
+        }
+        refused => {
+            refused.error("mgp/stream/cancel", &[-32602, 4004])?;
+            Ok(())
+        }
+    }
+}
+
+async fn cancel_nothing(session: &mut Session) -> Check {
+    let answer = session.ask("mgp/stream/cancel", json!({ "reason": "test" })).await?;
+    answer.error("mgp/stream/cancel", &[-32602, 4000])?;
+    Ok(())
+}

@@ -1,0 +1,471 @@
+//! A connection with its handshake, on which rules ask and look at the answers.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use crate::json::{Wrong, shown};
+use crate::link::{Link, Received, Sent, Target};
+
+/// The newest revision of the era with a handshake.
+pub(crate) const LEGACY: &str = "2025-11-25";
+
+/// The revision of the era without one.
+pub(crate) const MODERN: &str = "2026-07-28";
+
+/// The name of the extension that carries MGP in the modern era.
+pub(crate) const MGP_KEY: &str = "dev.cloto/mgp";
+
+/// The revisions with a handshake.
+pub(crate) const LEGACY_REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", LEGACY];
+
+/// The extensions of §2.2.
+pub(crate) const EXTENSIONS: &[&str] = &[
+    "security",
+    "access_control",
+    "audit",
+    "code_safety",
+    "lifecycle",
+    "streaming",
+    "bidirectional",
+    "discovery",
+    "tool_discovery",
+];
+
+/// The time for which a rule looks for messages that should not come.
+const QUIET: Duration = Duration::from_millis(150);
+
+/// The most messages kept for a rule to look at.
+const MAX_KEPT: usize = 512;
+
+/// How a server is judged.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The time for each answer. Default: 10 s.
+    pub timeout: Duration,
+    /// A tool that may be called, with its arguments: rules about results and chunks need one. Default: a tool that
+    /// declares to be read-only and needs no arguments.
+    pub tool: Option<(String, Value)>,
+    /// The only rules to play, by the beginning of their names. Default: all.
+    pub only: Vec<String>,
+}
+
+impl Options {
+    /// Creates the default options.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { timeout: Duration::from_secs(10), tool: None, only: Vec::new() }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The kind of connection that a rule needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Setup {
+    /// The legacy handshake without MGP.
+    Legacy,
+    /// The legacy handshake with all of MGP.
+    LegacyMgp,
+    /// The modern era without MGP.
+    Modern,
+    /// The modern era with all of MGP.
+    ModernMgp,
+    /// A connection on which nothing was sent.
+    Bare,
+}
+
+impl Setup {
+    pub(crate) const fn is_modern(self) -> bool {
+        matches!(self, Self::Modern | Self::ModernMgp)
+    }
+
+    pub(crate) const fn offers_mgp(self) -> bool {
+        matches!(self, Self::LegacyMgp | Self::ModernMgp)
+    }
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Result(Value),
+    Error { code: i64, error: Value },
+}
+
+impl Answer {
+    /// Returns the result, or says what came in its place.
+    pub(crate) fn result(self, method: &str) -> Result<Value, Wrong> {
+        match self {
+            Self::Result(result) => Ok(result),
+            Self::Error { error, .. } => {
+                Err(format!("`{method}` was answered with the error {}", shown(&error)))
+            }
+        }
+    }
+
+    /// Returns the error, which must have one of the codes.
+    pub(crate) fn error(self, method: &str, codes: &[i64]) -> Result<Value, Wrong> {
+        let codes_text = || codes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+        match self {
+            Self::Error { code, error } if codes.contains(&code) => Ok(error),
+            Self::Error { error, .. } => Err(format!(
+                "`{method}` must fail with code {}, not {}",
+                codes_text(),
+                shown(&error)
+            )),
+            Self::Result(result) => Err(format!(
+                "`{method}` must fail with code {}, and was answered with {}",
+                codes_text(),
+                shown(&result)
+            )),
+        }
+    }
+}
+
+/// A connection on which rules are played.
+#[derive(Debug)]
+pub(crate) struct Session {
+    link: Link,
+    pub(crate) setup: Setup,
+    timeout: Duration,
+    next_id: i64,
+    /// The result of the handshake or of `server/discover`.
+    pub(crate) hello: Value,
+    /// The tools, after they were listed once.
+    tools: Option<Vec<Value>>,
+    pub(crate) tool: Option<(String, Value)>,
+    /// If set, the server answered an offer of MGP on another connection.
+    pub(crate) speaks_mgp: bool,
+    /// Notifications and requests of the server, in order.
+    pub(crate) notices: Vec<Value>,
+    /// Texts in place of messages.
+    pub(crate) garbage: Vec<String>,
+    /// Messages that broke a rule of JSON-RPC.
+    pub(crate) malformed: Vec<String>,
+    pub(crate) end: Option<String>,
+    /// The last message in each direction, as evidence.
+    last: (Value, Value),
+}
+
+impl Session {
+    /// Opens a connection and does its handshake.
+    pub(crate) async fn open(
+        target: &Target,
+        setup: Setup,
+        options: &Options,
+    ) -> Result<Self, Wrong> {
+        let link = target.open(options.timeout).await?;
+        let mut session = Self::new(link, setup, options);
+        match setup {
+            Setup::Bare => {}
+            Setup::Legacy | Setup::LegacyMgp => {
+                let answer = session.ask("initialize", session.initialize()).await?;
+                session.hello = answer.result("initialize")?;
+                session.tell("notifications/initialized", json!({})).await;
+            }
+            Setup::Modern | Setup::ModernMgp => {
+                let answer = session.ask("server/discover", json!({})).await?;
+                session.hello = answer.result("server/discover")?;
+            }
+        }
+        Ok(session)
+    }
+
+    pub(crate) fn new(link: Link, setup: Setup, options: &Options) -> Self {
+        Self {
+            link,
+            setup,
+            timeout: options.timeout,
+            next_id: 0,
+            hello: Value::Null,
+            tools: None,
+            tool: options.tool.clone(),
+            speaks_mgp: false,
+            notices: Vec::new(),
+            garbage: Vec::new(),
+            malformed: Vec::new(),
+            end: None,
+            last: (Value::Null, Value::Null),
+        }
+    }
+
+    /// Returns the params of `initialize` for this kind of connection.
+    pub(crate) fn initialize(&self) -> Value {
+        let mut capabilities = json!({});
+        if self.setup.offers_mgp() {
+            capabilities["mgp"] = mgp_offer();
+        }
+        json!({
+            "protocolVersion": LEGACY,
+            "capabilities": capabilities,
+            "clientInfo": { "name": "mgp-validate", "version": env!("CARGO_PKG_VERSION") },
+        })
+    }
+
+    /// Sends a request and returns its answer; other messages are kept aside.
+    ///
+    /// # Errors
+    /// If no answer comes in time, or the connection ends.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, Wrong> {
+        self.next_id += 1;
+        let id = json!(self.next_id);
+        self.ask_as(id, method, params).await
+    }
+
+    /// Sends a request with an id.
+    pub(crate) async fn ask_as(
+        &mut self,
+        id: Value,
+        method: &str,
+        params: Value,
+    ) -> Result<Answer, Wrong> {
+        let request = self.request(&id, method, params);
+        self.send(request).await;
+        self.answer_to(&id, method).await
+    }
+
+    /// Returns a request as this kind of connection writes it.
+    pub(crate) fn request(&self, id: &Value, method: &str, mut params: Value) -> Value {
+        if self.setup.is_modern() {
+            let mut meta = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
+            let mut capabilities = json!({});
+            if self.setup.offers_mgp() {
+                capabilities["extensions"][MGP_KEY] = mgp_offer();
+            }
+            let own = json!({
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientCapabilities": capabilities,
+                "io.modelcontextprotocol/clientInfo":
+                    { "name": "mgp-validate", "version": env!("CARGO_PKG_VERSION") },
+            });
+            for (name, value) in own.as_object().into_iter().flatten() {
+                if meta.get(name).is_none() {
+                    meta[name.as_str()] = value.clone();
+                }
+            }
+            params["_meta"] = meta;
+        }
+        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    }
+
+    /// Sends a notification.
+    pub(crate) async fn tell(&mut self, method: &str, params: Value) {
+        self.send(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
+    }
+
+    /// Sends a message as it is.
+    pub(crate) async fn send(&mut self, message: Value) {
+        self.last.0 = message.clone();
+        if let Some(output) = &self.link.output {
+            let _ = output.send(Sent::Message(message)).await;
+        }
+    }
+
+    /// Sends text that may not be JSON.
+    pub(crate) async fn send_raw(&mut self, text: &str) {
+        self.last.0 = Value::String(text.to_owned());
+        if let Some(output) = &self.link.output {
+            let _ = output.send(Sent::Raw(text.to_owned())).await;
+        }
+    }
+
+    /// Waits for the answer with an id.
+    pub(crate) async fn answer_to(&mut self, id: &Value, method: &str) -> Result<Answer, Wrong> {
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            let Some(message) = self.next_until(deadline).await else {
+                let reason = self
+                    .end
+                    .clone()
+                    .unwrap_or_else(|| format!("no answer within {} s", self.timeout.as_secs()));
+                return Err(format!("`{method}` was not answered: {reason}"));
+            };
+            if message.get("method").is_none() && message.get("id") == Some(id) {
+                return self.read_answer(message);
+            }
+            self.keep(message).await;
+        }
+    }
+
+    fn read_answer(&mut self, message: Value) -> Result<Answer, Wrong> {
+        self.check_envelope(&message);
+        let answer = match (message.get("result"), message.get("error")) {
+            (Some(result), None) => Answer::Result(result.clone()),
+            (None, Some(error)) => {
+                let code = error.get("code").and_then(Value::as_i64);
+                let code = code
+                    .ok_or_else(|| format!("an error needs an integer `code`: {}", shown(error)))?;
+                Answer::Error { code, error: error.clone() }
+            }
+            _ => {
+                return Err(format!(
+                    "an answer needs either `result` or `error`: {}",
+                    shown(&message)
+                ));
+            }
+        };
+        self.last.1 = message;
+        Ok(answer)
+    }
+
+    /// Keeps what the peer sends for a short time without being asked.
+    pub(crate) async fn listen(&mut self) {
+        let deadline = Instant::now() + QUIET;
+        while let Some(message) = self.next_until(deadline).await {
+            self.keep(message).await;
+        }
+    }
+
+    /// Returns the next message; `None` at the deadline or the end.
+    pub(crate) async fn next_until(&mut self, deadline: Instant) -> Option<Value> {
+        while self.end.is_none() {
+            match timeout_at(deadline, self.link.input.recv()).await {
+                Err(_) => return None,
+                Ok(None) => self.end = Some("the connection ended".to_owned()),
+                Ok(Some(Received::Message(message))) => return Some(message),
+                Ok(Some(Received::Garbage(text))) => push_bounded(&mut self.garbage, text),
+                Ok(Some(Received::Status(status))) if status >= 400 => {
+                    push_bounded(
+                        &mut self.garbage,
+                        format!("HTTP status {status} without a message"),
+                    );
+                }
+                Ok(Some(Received::Status(_))) => {}
+                Ok(Some(Received::End(reason))) => self.end = Some(reason),
+            }
+        }
+        None
+    }
+
+    /// Keeps a message that nobody waits for, and answers a request of the server.
+    async fn keep(&mut self, message: Value) {
+        self.check_envelope(&message);
+        if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {
+            let answer = match method {
+                "ping" | "mgp/health/ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
+                _ => json!({ "jsonrpc": "2.0", "id": id,
+                    "error": { "code": -32601, "message": "not supported" } }),
+            };
+            if let Some(output) = &self.link.output {
+                let _ = output.send(Sent::Message(answer)).await;
+            }
+        }
+        push_bounded(&mut self.notices, message);
+    }
+
+    /// Notes what is wrong with a message as such.
+    fn check_envelope(&mut self, message: &Value) {
+        if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+            push_bounded(
+                &mut self.malformed,
+                format!("no `\"jsonrpc\": \"2.0\"` in {}", shown(message)),
+            );
+        }
+    }
+
+    /// Ends the input of the peer, and returns whether the peer then ends the connection in time.
+    pub(crate) async fn close_input(&mut self, wait: Duration) -> bool {
+        self.link.output = None;
+        let deadline = Instant::now() + wait;
+        while self.end.is_none() && Instant::now() < deadline {
+            if self.next_until(deadline).await.is_none() {
+                break;
+            }
+        }
+        self.end.is_some()
+    }
+
+    /// Returns whether the peer is reached over HTTP.
+    pub(crate) fn is_http(&self) -> bool {
+        self.link.is_http
+    }
+
+    /// Returns a capability that the server declared.
+    pub(crate) fn capability(&self, name: &str) -> Option<&Value> {
+        self.hello.get("capabilities")?.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Returns the server's answer to the offer of MGP.
+    pub(crate) fn mgp(&self) -> Option<&Value> {
+        let capabilities = self.hello.get("capabilities")?;
+        let places = ["/mgp", "/experimental/mgp", "/extensions/dev.cloto~1mgp"];
+        places.iter().find_map(|place| capabilities.pointer(place))
+    }
+
+    /// Returns whether an extension of MGP is active, under its own name or under those of its parts.
+    pub(crate) fn has(&self, extension: &str) -> bool {
+        let parts: &[&str] = match extension {
+            "security" => &["permissions", "tool_security"],
+            "bidirectional" => &["events", "callbacks"],
+            _ => &[],
+        };
+        let Some(names) = self.mgp().and_then(|mgp| mgp["extensions"].as_array()) else {
+            return false;
+        };
+        names
+            .iter()
+            .filter_map(Value::as_str)
+            .any(|name| name == extension || parts.contains(&name))
+    }
+
+    /// Returns the tools; they are listed once.
+    pub(crate) async fn tools(&mut self) -> Result<Vec<Value>, Wrong> {
+        if let Some(tools) = &self.tools {
+            return Ok(tools.clone());
+        }
+        let mut all = Vec::new();
+        let mut params = json!({});
+        // A server that never ends its list is stopped after 50 pages.
+        for _ in 0..50 {
+            let page = self.ask("tools/list", params).await?.result("tools/list")?;
+            all.extend(crate::json::list(&page, "tools")?.iter().cloned());
+            match page.get("nextCursor").filter(|cursor| !cursor.is_null()) {
+                Some(cursor) => params = json!({ "cursor": cursor }),
+                None => break,
+            }
+        }
+        self.tools = Some(all.clone());
+        Ok(all)
+    }
+
+    /// Returns a tool that may be called with its arguments: the chosen one, or a read-only one without arguments.
+    pub(crate) async fn callable(&mut self) -> Result<Option<(String, Value)>, Wrong> {
+        if self.tool.is_some() {
+            return Ok(self.tool.clone());
+        }
+        let tools = self.tools().await?;
+        let harmless = tools.iter().find(|tool| {
+            let required = tool.pointer("/inputSchema/required").and_then(Value::as_array);
+            tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
+                && required.is_none_or(Vec::is_empty)
+        });
+        let name = harmless.and_then(|tool| tool["name"].as_str());
+        Ok(name.map(|name| (name.to_owned(), json!({}))))
+    }
+
+    /// Returns the last message in each direction, shortened.
+    pub(crate) fn evidence(&self) -> (String, String) {
+        let text = |value: &Value| match value {
+            Value::Null => String::new(),
+            value => mgp_types::clip(&value.to_string(), 2000),
+        };
+        (text(&self.last.0), text(&self.last.1))
+    }
+}
+
+/// Returns the offer of all of MGP.
+fn mgp_offer() -> Value {
+    json!({ "version": "0.3.0", "extensions": EXTENSIONS })
+}
+
+fn push_bounded<T>(list: &mut Vec<T>, item: T) {
+    if list.len() < MAX_KEPT {
+        list.push(item);
+    }
+}

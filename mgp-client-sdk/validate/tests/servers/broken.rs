@@ -1,0 +1,564 @@
+//! Servers that break a single rule: the judge names that rule and no other.
+
+use std::future::ready;
+
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use crate::scripted::{Change, Message, server};
+use crate::{broken_rules, judged, options};
+
+/// A rule, further rules that the same fault breaks, and the fault.
+type Row = (&'static str, &'static [&'static str], Change);
+
+/// Changes the result of a method in the legacy era.
+fn legacy(message: &Message, replies: &mut [Value], method: &str, change: impl FnOnce(&mut Value)) {
+    if message.method() == method && !message.is_modern {
+        with_result(replies, change);
+    }
+}
+
+/// Changes the result of a method in the modern era.
+fn modern(message: &Message, replies: &mut [Value], method: &str, change: impl FnOnce(&mut Value)) {
+    if message.method() == method && message.is_modern {
+        with_result(replies, change);
+    }
+}
+
+/// Changes the result of a method of MGP, or of a method of MCP with MGP, in the legacy era.
+fn with_mgp(
+    message: &Message,
+    replies: &mut [Value],
+    method: &str,
+    change: impl FnOnce(&mut Value),
+) {
+    if message.has_mgp {
+        legacy(message, replies, method, change);
+    }
+}
+
+fn with_result(replies: &mut [Value], change: impl FnOnce(&mut Value)) {
+    if let Some(result) = replies.iter_mut().find_map(|reply| reply.get_mut("result")) {
+        change(result);
+    }
+}
+
+/// Answers with a result in place of an error.
+fn succeed(message: &Message, replies: &mut Vec<Value>, result: Value) {
+    *replies = vec![json!({ "jsonrpc": "2.0", "id": message.value["id"], "result": result })];
+}
+
+fn param<'a>(message: &'a Message, pointer: &str) -> Option<&'a Value> {
+    message.value["params"].pointer(pointer)
+}
+
+fn each_tool(result: &mut Value, change: impl Fn(&mut Value)) {
+    for tool in result["tools"].as_array_mut().into_iter().flatten() {
+        change(tool);
+    }
+}
+
+fn is_unknown_tool(message: &Message) -> bool {
+    message.method() == "tools/call" && param(message, "/name") == Some(&json!("no_such_tool_7f3a"))
+}
+
+fn streams(message: &Message) -> bool {
+    message.method() == "tools/call" && param(message, "/_mgp/stream") == Some(&json!(true))
+}
+
+const BASE: &[Row] = &[
+    ("mcp.initialize.result", &[], |m, r| {
+        legacy(m, r, "initialize", |x| x["serverInfo"]["version"] = json!(1))
+    }),
+    ("mcp.initialize.older", &[], |m, r| {
+        if param(m, "/protocolVersion") == Some(&json!("2025-03-26")) {
+            legacy(m, r, "initialize", |x| x["protocolVersion"] = json!("2025-03-27"));
+        }
+    }),
+    ("mcp.initialize.unknown", &[], |m, r| {
+        if param(m, "/protocolVersion") == Some(&json!("1999-01-01")) {
+            legacy(m, r, "initialize", |x| x["protocolVersion"] = json!("1999-01-01"));
+        }
+    }),
+    ("mcp.initialize.no_revision", &[], |m, r| {
+        if m.method() == "initialize" && param(m, "/protocolVersion").is_none() {
+            succeed(m, r, json!({}));
+        }
+    }),
+    ("mcp.initialize.modern", &[], |m, r| {
+        if param(m, "/protocolVersion") == Some(&json!("2026-07-28")) {
+            legacy(m, r, "initialize", |x| x["protocolVersion"] = json!("2026-07-28"));
+        }
+    }),
+    ("mcp.ping", &[], |m, r| legacy(m, r, "ping", |x| *x = json!({ "pong": true }))),
+    ("mcp.method.unknown", &[], |m, r| {
+        if m.method() == "does/not/exist" && !m.is_modern && !m.has_mgp {
+            r[0]["error"]["code"] = json!(-32603);
+        }
+    }),
+    ("mcp.notification.silent", &[], |m, r| {
+        if m.method() == "notifications/does/not/exist" {
+            r.push(json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32601, "message": "unknown" } }));
+        }
+    }),
+    ("mcp.request.invalid", &[], |m, r| {
+        if m.value.get("id") == Some(&json!(4711)) {
+            r[0]["error"]["code"] = json!(-32603);
+        }
+    }),
+    ("mcp.parse_error", &[], |m, r| {
+        if m.method() == "no JSON" {
+            r.push(json!({ "end": true }));
+        }
+    }),
+    ("mcp.tools.list", &[], |m, r| {
+        if !m.has_mgp {
+            legacy(m, r, "tools/list", |x| {
+                x["tools"][1]["inputSchema"] = json!({ "type": "array" })
+            });
+        }
+    }),
+    ("mcp.tools.unique", &[], |m, r| {
+        legacy(m, r, "tools/list", |x| {
+            let again = x["tools"][0].clone();
+            x["tools"].as_array_mut().unwrap().push(again);
+        });
+    }),
+    ("mcp.tools.names", &[], |m, r| {
+        legacy(m, r, "tools/list", |x| x["tools"][1]["name"] = json!("what time"))
+    }),
+    ("mcp.tools.described", &[], |m, r| {
+        legacy(m, r, "tools/list", |x| x["tools"][1]["description"] = json!(""))
+    }),
+    ("mcp.tools.required", &[], |m, r| {
+        legacy(m, r, "tools/list", |x| {
+            x["tools"][0]["inputSchema"]["required"] = json!(["text", "tone"])
+        });
+    }),
+    ("mcp.tools.annotations", &[], |m, r| {
+        legacy(m, r, "tools/list", |x| x["tools"][0]["annotations"]["readOnlyHint"] = json!("yes"));
+    }),
+    ("mcp.tools.output_schema", &[], |m, r| {
+        legacy(m, r, "tools/list", |x| x["tools"][1]["outputSchema"] = json!("text"));
+    }),
+    ("mcp.tools.cursor", &[], |m, r| {
+        if param(m, "/cursor").is_some() && m.method() == "tools/list" {
+            succeed(m, r, json!({ "tools": [] }));
+        }
+    }),
+    ("mcp.tools.call.unknown", &[], |m, r| {
+        if is_unknown_tool(m) && !m.is_modern && !m.has_mgp {
+            succeed(m, r, json!({ "content": [] }));
+        }
+    }),
+    ("mcp.tools.call.no_name", &[], |m, r| {
+        if m.method() == "tools/call" && param(m, "/name").is_none() {
+            r[0]["error"]["code"] = json!(-32603);
+        }
+    }),
+    ("mcp.tools.call.arguments", &[], |m, r| {
+        if param(m, "/name") == Some(&json!("echo")) && param(m, "/arguments") == Some(&json!({})) {
+            succeed(m, r, json!({ "content": [] }));
+        }
+    }),
+    ("mcp.tools.call.result", &[], |m, r| {
+        if !m.has_mgp {
+            legacy(m, r, "tools/call", |x| x["content"] = json!([{ "text": "no type" }]));
+        }
+    }),
+    ("mcp.progress", &[], |m, r| {
+        let progress = r.iter_mut().filter(|reply| reply["method"] == "notifications/progress");
+        progress.for_each(|reply| reply["params"]["progress"] = json!(0.5));
+        let _ = m;
+    }),
+    ("mcp.resources.capability", &["mcp.resources.list", "mcp.resources.read.unknown"], |m, r| {
+        if m.method() == "resources/list" {
+            *r = vec![json!({ "jsonrpc": "2.0", "id": m.value["id"],
+                "error": { "code": -32601, "message": "unknown" } })];
+        }
+    }),
+    ("mcp.resources.list", &[], |m, r| {
+        legacy(m, r, "resources/list", |x| x["resources"] = json!([{ "uri": "a:b" }]))
+    }),
+    ("mcp.resources.templates", &[], |m, r| {
+        legacy(m, r, "resources/templates/list", |x| {
+            x["resourceTemplates"] = json!([{ "name": "b" }])
+        });
+    }),
+    ("mcp.resources.read.unknown", &[], |m, r| {
+        if m.method() == "resources/read" {
+            succeed(m, r, json!({ "contents": [] }));
+        }
+    }),
+    ("mcp.prompts.list", &[], |m, r| {
+        legacy(m, r, "prompts/list", |x| x["prompts"][0]["arguments"] = json!([{}]))
+    }),
+    ("mcp.prompts.get.unknown", &[], |m, r| {
+        if m.method() == "prompts/get" {
+            succeed(m, r, json!({ "messages": [] }));
+        }
+    }),
+    ("mcp.logging.level", &[], |m, r| {
+        if m.method() == "logging/setLevel" {
+            succeed(m, r, json!({}));
+        }
+    }),
+    ("mcp.output.json", &[], |m, r| {
+        if m.method() == "prompts/list" {
+            r.insert(0, json!({ "raw": "Listing prompts …" }));
+        }
+    }),
+    ("mcp.output.jsonrpc", &[], |m, r| {
+        if m.method() == "prompts/list" && !m.is_modern {
+            r[0]["jsonrpc"] = json!("1.0");
+        }
+    }),
+    ("modern.discover", &[], |m, r| {
+        modern(m, r, "server/discover", |x| x["supportedVersions"] = json!([]))
+    }),
+    ("modern.discover.cache", &[], |m, r| {
+        modern(m, r, "tools/list", |x| x["cacheScope"] = json!("all"))
+    }),
+    ("modern.result_type", &[], |m, r| {
+        modern(m, r, "tools/list", |x| x["resultType"] = json!("done"))
+    }),
+    ("modern.server_info", &[], |m, r| modern(m, r, "server/discover", |x| x["_meta"] = json!({}))),
+    ("modern.version.unknown", &[], |m, r| {
+        if r.first().is_some_and(|reply| reply["error"]["code"] == -32022) {
+            r[0]["error"]["data"] = json!({});
+        }
+        let _ = m;
+    }),
+    ("modern.method.unknown", &[], |m, r| {
+        if m.method() == "does/not/exist" && m.is_modern {
+            r[0]["error"]["code"] = json!(-32603);
+        }
+    }),
+    ("modern.tools.call.unknown", &[], |m, r| {
+        if is_unknown_tool(m) && m.is_modern {
+            r[0]["error"]["code"] = json!(-32603);
+        }
+    }),
+    ("modern.tools.call.result", &[], |m, r| {
+        modern(m, r, "tools/call", |x| x["resultType"] = json!("partial"));
+    }),
+    ("modern.no_requests", &[], |m, r| {
+        if m.method() == "tools/list" && m.is_modern {
+            r.push(json!({ "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {} }));
+        }
+    }),
+];
+
+const MGP: &[Row] = &[
+    ("mgp.silence.initialize", &[], |m, r| {
+        if param(m, "/capabilities") == Some(&json!({}))
+            && param(m, "/protocolVersion") == Some(&json!("2025-11-25"))
+        {
+            legacy(m, r, "initialize", |x| {
+                x["capabilities"]["mgp"] = json!({ "version": "0.3.0", "extensions": [] })
+            });
+        }
+    }),
+    ("mgp.silence.methods", &[], |m, r| {
+        if m.method() == "mgp/health/ping" && !m.has_mgp {
+            succeed(m, r, json!({ "status": "healthy" }));
+        }
+    }),
+    ("mgp.silence.tools", &[], |m, r| {
+        if !m.has_mgp {
+            legacy(m, r, "tools/list", |x| {
+                each_tool(x, |tool| tool["security"] = json!({ "risk_level": "safe" }))
+            });
+        }
+    }),
+    ("mgp.silence.notifications", &[], |m, r| {
+        if m.method() == "prompts/list" && !m.has_mgp && !m.is_modern {
+            r.push(json!({ "jsonrpc": "2.0", "method": "notifications/mgp.event", "params": {} }));
+        }
+    }),
+    ("mgp.silence.modern", &[], |m, r| {
+        if !m.has_mgp {
+            modern(m, r, "server/discover", |x| {
+                x["capabilities"]["extensions"]["dev.cloto/mgp"] = json!({})
+            });
+        }
+    }),
+    ("mgp.answer.version", &["mgp.modern.answer"], |m, r| {
+        if m.has_mgp && (m.method() == "initialize" || m.method() == "server/discover") {
+            with_result(r, |x| {
+                let at = if m.is_modern {
+                    "/capabilities/extensions/dev.cloto~1mgp"
+                } else {
+                    "/capabilities/mgp"
+                };
+                x.pointer_mut(at).unwrap()["version"] = json!("1.0");
+            });
+        }
+    }),
+    ("mgp.answer.extensions", &["mgp.answer.subset", "mgp.extensions.unknown"], |m, r| {
+        with_mgp(m, r, "initialize", |x| {
+            let all = x["capabilities"]["mgp"]["extensions"].as_array_mut().unwrap();
+            all.push(json!("telepathy"));
+        });
+    }),
+    ("mgp.answer.permissions", &[], |m, r| {
+        with_mgp(m, r, "initialize", |x| {
+            x["capabilities"]["mgp"]["permissions_required"] = json!([5])
+        });
+    }),
+    ("mgp.answer.trust", &[], |m, r| {
+        with_mgp(m, r, "initialize", |x| x["capabilities"]["mgp"]["trust_level"] = json!("holy"));
+    }),
+    ("mgp.version.major", &[], |m, r| {
+        if param(m, "/capabilities/mgp/version") == Some(&json!("9.0.0")) {
+            legacy(m, r, "initialize", |x| {
+                x["capabilities"]["mgp"] = json!({ "version": "0.3.0", "extensions": [] })
+            });
+        }
+    }),
+    ("mgp.version.minor", &[], |m, r| {
+        if param(m, "/capabilities/mgp/version") == Some(&json!("0.1.0")) {
+            legacy(m, r, "initialize", |x| x["capabilities"]["mgp"] = Value::Null);
+        }
+    }),
+    ("mgp.malformed", &[], |m, r| {
+        if param(m, "/capabilities/mgp") == Some(&json!("yes")) {
+            legacy(m, r, "initialize", |x| {
+                x["capabilities"]["mgp"] = json!({ "version": "0.3.0", "extensions": [] })
+            });
+        }
+    }),
+    ("mgp.modern.answer", &[], |m, r| {
+        if m.has_mgp {
+            modern(m, r, "server/discover", |x| {
+                x["capabilities"]["extensions"]["dev.cloto/mgp"]["extensions"] =
+                    json!(["lifecycle", "telepathy"]);
+            });
+        }
+    }),
+    ("mgp.tools.security", &[], |m, r| {
+        with_mgp(m, r, "tools/list", |x| {
+            x["tools"][1].as_object_mut().unwrap().remove("security");
+        });
+    }),
+    ("mgp.tools.risk", &[], |m, r| {
+        with_mgp(m, r, "tools/list", |x| {
+            each_tool(x, |tool| tool["security"]["risk_level"] = json!("none"))
+        });
+    }),
+    ("mgp.tools.permissions", &[], |m, r| {
+        with_mgp(m, r, "tools/list", |x| {
+            each_tool(x, |tool| tool["security"]["permissions_required"] = json!(["shell"]));
+        });
+    }),
+    ("mgp.tools.side_effects", &[], |m, r| {
+        with_mgp(m, r, "tools/list", |x| {
+            each_tool(x, |tool| tool["security"]["side_effects"] = json!(["magic"]))
+        });
+    }),
+    ("mgp.tools.validator", &[], |m, r| {
+        with_mgp(m, r, "tools/list", |x| {
+            each_tool(x, |tool| tool["security"]["validator"] = json!("prayer"))
+        });
+    }),
+    ("mgp.tools.switches", &[], |m, r| {
+        with_mgp(m, r, "tools/list", |x| {
+            each_tool(x, |tool| tool["security"]["reversible"] = json!("yes"))
+        });
+    }),
+    ("mgp.tools.code_safety", &[], |m, r| {
+        with_mgp(m, r, "tools/list", |x| {
+            each_tool(x, |tool| tool["security"]["code_safety"]["level"] = json!("high"));
+        });
+    }),
+    ("mgp.access.query", &[], |m, r| {
+        with_mgp(m, r, "mgp/access/query", |x| x["permission"] = json!("maybe"))
+    }),
+    ("mgp.access.unspecific", &[], |m, r| {
+        if m.method() == "mgp/access/query" && param(m, "/agent_id") == Some(&json!(5)) && m.has_mgp
+        {
+            succeed(m, r, json!({ "permission": "allow", "source": "tool_grant" }));
+        }
+    }),
+    ("mgp.access.grant", &[], |m, r| {
+        if m.method() == "mgp/access/grant" {
+            succeed(m, r, json!({ "status": "granted" }));
+        }
+    }),
+    ("mgp.audit.format", &[], |m, r| {
+        let event = r.iter_mut().find(|reply| reply["method"] == "notifications/mgp.audit");
+        if let Some(event) = event {
+            event["params"]["timestamp"] = json!("yesterday");
+        }
+        let _ = m;
+    }),
+    ("mgp.health.ping", &["mgp.health.ping.modern"], |m, r| {
+        if m.method() == "mgp/health/ping" && m.has_mgp {
+            with_result(r, |x| x["status"] = json!("fine"));
+        }
+    }),
+    ("mgp.health.ping.modern", &[], |m, r| {
+        modern(m, r, "mgp/health/ping", |x| x["uptime_secs"] = json!("long"))
+    }),
+    ("mgp.health.status", &[], |m, r| {
+        with_mgp(m, r, "mgp/health/status", |x| x["tools_available"] = json!(9))
+    }),
+    ("mgp.lifecycle.shutdown", &[], |m, r| {
+        with_mgp(m, r, "mgp/lifecycle/shutdown", |x| {
+            x.as_object_mut().unwrap().remove("pending_requests");
+        });
+    }),
+    ("mgp.lifecycle.shutdown.reason", &[], |m, r| {
+        if m.method() == "mgp/lifecycle/shutdown" && param(m, "/timeout_ms") == Some(&json!("soon"))
+        {
+            succeed(m, r, json!({ "accepted": false }));
+        }
+    }),
+    ("mgp.stream.unwanted", &[], |m, r| {
+        if m.method() == "tools/call"
+            && m.has_mgp
+            && !streams(m)
+            && r.iter().any(|reply| reply.get("result").is_some())
+        {
+            r.insert(0, json!({ "jsonrpc": "2.0", "method": "notifications/mgp.stream.chunk", "params": {} }));
+        }
+    }),
+    ("mgp.stream.chunks", &[], |m, r| {
+        if streams(m) {
+            r[1]["params"]["index"] = json!(5);
+        }
+    }),
+    ("mgp.stream.whole", &[], |m, r| {
+        if streams(m) {
+            with_result(r, |x| x["content"][0]["text"] = json!("to"));
+        }
+    }),
+    ("mgp.stream.totals", &[], |m, r| {
+        if streams(m) {
+            with_result(r, |x| x["_mgp"]["chunks_sent"] = json!(1));
+        }
+    }),
+    ("mgp.stream.cancel.unknown", &[], |m, r| {
+        with_mgp(m, r, "mgp/stream/cancel", |x| x["cancelled"] = json!(true))
+    }),
+    ("mgp.stream.cancel.params", &[], |m, r| {
+        if m.method() == "mgp/stream/cancel" && param(m, "/request_id").is_none() {
+            succeed(m, r, json!({ "cancelled": false }));
+        }
+    }),
+    ("mgp.events.subscribe", &[], |m, r| {
+        with_mgp(m, r, "mgp/events/subscribe", |x| x["unsupported"] = json!([]))
+    }),
+    ("mgp.events.filter", &[], |m, r| {
+        if m.method() == "mgp/events/subscribe" && param(m, "/filter").is_some() {
+            succeed(m, r, json!({ "subscribed": [], "unsupported": [], "subscription_id": "x" }));
+        }
+    }),
+    ("mgp.events.unsubscribe", &[], |m, r| {
+        with_mgp(m, r, "mgp/events/unsubscribe", |x| x["removed"] = json!(true))
+    }),
+    ("mgp.events.params", &[], |m, r| {
+        if m.method() == "mgp/events/subscribe" && param(m, "/channels") == Some(&json!(7)) {
+            succeed(m, r, json!({ "subscribed": [], "unsupported": [], "subscription_id": "x" }));
+        }
+    }),
+    ("mgp.callback.unknown", &[], |m, r| {
+        with_mgp(m, r, "mgp/callback/respond", |x| x["status"] = json!("accepted"))
+    }),
+    ("mgp.errors.unknown_tool", &[], |m, r| {
+        if is_unknown_tool(m) && m.has_mgp && !m.is_modern {
+            r[0]["error"]["code"] = json!(4002);
+        }
+    }),
+    ("mgp.errors.recovery", &[], |m, r| {
+        if is_unknown_tool(m) && m.has_mgp {
+            r[0]["error"]["data"]["_mgp"]["retryable"] = json!(true);
+        }
+    }),
+    ("mgp.errors.category", &[], |m, r| {
+        if is_unknown_tool(m) && m.has_mgp {
+            r[0]["error"]["data"]["_mgp"]["category"] = json!("external");
+        }
+    }),
+    ("mgp.errors.codes", &[], |m, r| {
+        if m.method() == "does/not/exist" && m.has_mgp {
+            r[0]["error"]["code"] = json!(4001);
+        }
+    }),
+    ("mgp.errors.params", &[], |m, r| {
+        if param(m, "/arguments").is_some_and(Value::is_array) {
+            succeed(m, r, json!({ "content": [] }));
+        }
+    }),
+    ("mgp.discovery.list", &[], |m, r| {
+        if param(m, "/filter").is_none() {
+            with_mgp(m, r, "mgp/discovery/list", |x| {
+                x["servers"] = json!([{ "status": "connected" }])
+            });
+        }
+    }),
+    ("mgp.discovery.filter", &[], |m, r| {
+        if param(m, "/filter").is_some() {
+            with_mgp(m, r, "mgp/discovery/list", |x| {
+                x["servers"] = json!([{ "id": "s", "status": "connected" }])
+            });
+        }
+    }),
+    ("mgp.discovery.register", &[], |m, r| {
+        if m.method() == "mgp/discovery/register" {
+            succeed(m, r, json!({ "id": "judge", "status": "connected" }));
+        }
+    }),
+    ("mgp.discovery.deregister", &[], |m, r| {
+        if m.method() == "mgp/discovery/deregister" {
+            succeed(m, r, json!({ "id": "judge", "status": "deregistered" }));
+        }
+    }),
+    ("mgp.tools.discover", &[], |m, r| {
+        with_mgp(m, r, "mgp/tools/discover", |x| {
+            x.as_object_mut().unwrap().remove("total_available");
+        });
+    }),
+    ("mgp.tools.discover.max", &[], |m, r| {
+        if param(m, "/max_results").is_some() {
+            with_mgp(m, r, "mgp/tools/discover", |x| {
+                let again = x["tools"][0].clone();
+                x["tools"].as_array_mut().unwrap().push(again);
+            });
+        }
+    }),
+    ("mgp.tools.discover.order", &[], |m, r| {
+        with_mgp(m, r, "mgp/tools/discover", |x| x["tools"].as_array_mut().unwrap().reverse());
+    }),
+    ("mgp.tools.discover.params", &[], |m, r| {
+        if m.method() == "mgp/tools/discover" && param(m, "/query") == Some(&json!(7)) {
+            succeed(m, r, json!({ "tools": [] }));
+        }
+    }),
+    ("mgp.tools.request", &[], |m, r| {
+        with_mgp(m, r, "mgp/tools/request", |x| x["status"] = json!("perhaps"))
+    }),
+    ("mgp.tools.session", &[], |m, r| {
+        with_mgp(m, r, "mgp/tools/session", |x| x["max_tokens"] = json!("many"))
+    }),
+    ("mgp.tools.evict", &[], |m, r| {
+        with_mgp(m, r, "mgp/tools/session/evict", |x| x["evicted"] = json!(1))
+    }),
+];
+
+#[tokio::test]
+async fn a_server_that_breaks_one_rule_fails_exactly_that_one() {
+    let rows: Vec<_> = BASE.iter().chain(MGP).collect();
+    assert!(rows.len() >= 60, "{} rows", rows.len());
+    let judged_rows = rows.into_iter().map(|(rule, also, change)| async move {
+        let report = judged(server(*change), &options()).await;
+        let found = broken_rules(&report);
+        let mut names: Vec<_> = found.iter().map(|(name, _)| *name).collect();
+        let mut expected: Vec<_> = also.iter().chain([rule]).copied().collect();
+        names.sort_unstable();
+        expected.sort_unstable();
+        (names != expected).then(|| format!("a server that breaks {expected:?}: {found:?}"))
+    });
+    let wrong: Vec<_> = stream::iter(judged_rows).buffered(32).filter_map(ready).collect().await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
