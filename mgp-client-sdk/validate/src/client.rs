@@ -58,7 +58,7 @@ client_rules! {
         "an offer of MGP has a version and extensions" => offer;
 }
 
-/// What a client sent.
+/// The messages that a client sent.
 #[derive(Default)]
 struct Seen {
     messages: Vec<Value>,
@@ -69,7 +69,7 @@ struct Seen {
 }
 
 /// The longest time for which a client is watched.
-const MAX_WATCH: Duration = Duration::from_secs(600);
+const MAX_WATCH: Duration = Duration::from_mins(10);
 
 /// The most messages of a client that are looked at.
 const MAX_MESSAGES: usize = 10_000;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::json::Wrong;
 use crate::session::{Session, Setup};
 
-/// How binding a rule is.
+/// The level of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -92,7 +92,7 @@ pub(crate) struct Rule {
     pub(crate) play: for<'a> fn(&'a mut Session) -> BoxFuture<'a, Check>,
 }
 
-/// What a rule is about.
+/// The description of a rule.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RuleInfo {
@@ -100,9 +100,9 @@ pub struct RuleInfo {
     pub id: &'static str,
     /// The section of the specification, e.g. `MGP §11.3`.
     pub section: &'static str,
-    /// How binding it is.
+    /// The level.
     pub level: Level,
-    /// Its group.
+    /// The group.
     pub tier: Tier,
     /// The rule as a sentence.
     pub text: &'static str,
@@ -112,7 +112,7 @@ pub struct RuleInfo {
 macro_rules! server_rules {
     ($tier:ident; $(
         $id:literal, $section:literal, $level:ident, $setup:ident $([$extension:literal])? $($alone:ident)?,
-        $text:literal => $play:ident;
+        $text:literal => $play:ident $($at_once:ident)?;
     )+) => {
         pub(crate) static RULES: &[$crate::rule::Rule] = &[$(
             $crate::rule::Rule {
@@ -126,12 +126,14 @@ macro_rules! server_rules {
                 setup: $crate::session::Setup::$setup,
                 extension: $crate::rule::server_rules!(@extension $($extension)?),
                 is_alone: $crate::rule::server_rules!(@alone $($alone)?),
-                play: |session| Box::pin($play(session)),
+                play: $crate::rule::server_rules!(@play $play $($at_once)?),
             },
         )+];
     };
     (@extension) => { None };
     (@extension $extension:literal) => { Some($extension) };
+    (@play $play:ident) => { |session| Box::pin($play(session)) };
+    (@play $play:ident at_once) => { |session| Box::pin(std::future::ready($play(session))) };
     (@alone) => { false };
     (@alone alone) => { true };
 }

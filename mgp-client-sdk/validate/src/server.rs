@@ -1,7 +1,9 @@
 //! Plays the rules about servers.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::json::Wrong;
 use crate::link::Target;
@@ -20,9 +22,9 @@ const CONNECTS: RuleInfo = RuleInfo {
 };
 
 /// The longest time for one rule, so that a server that keeps sending does not hold the judge.
-const MAX_RULE: Duration = Duration::from_secs(60);
+const MAX_RULE: Duration = Duration::from_mins(1);
 
-/// Plays all rules that apply to a server, and returns what came of each.
+/// Plays all rules that apply to a server, and returns the outcome of each.
 ///
 /// Tools are called only if they declare to be read-only and need no arguments, or if [`Options::tool`] names them.
 ///

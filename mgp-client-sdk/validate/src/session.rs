@@ -39,7 +39,7 @@ const QUIET: Duration = Duration::from_millis(150);
 /// The most messages kept for a rule to look at.
 const MAX_KEPT: usize = 512;
 
-/// How a server is judged.
+/// Settings for judging a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -99,7 +99,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Returns the result, or says what came in its place.
+    /// Returns the result, or an error that names what came in its place.
     pub(crate) fn result(self, method: &str) -> Result<Value, Wrong> {
         match self {
             Self::Result(result) => Ok(result),
@@ -160,7 +160,7 @@ impl Session {
         setup: Setup,
         options: &Options,
     ) -> Result<Self, Wrong> {
-        let link = target.open(options.timeout).await?;
+        let link = target.open(options.timeout)?;
         let mut session = Self::new(link, setup, options);
         match setup {
             Setup::Bare => {}
@@ -343,7 +343,7 @@ impl Session {
         None
     }
 
-    /// Keeps a message that nobody waits for, and answers a request of the server.
+    /// Keeps a message that no request waits for, and answers a request of the server.
     async fn keep(&mut self, message: Value) {
         self.check_envelope(&message);
         if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {

@@ -42,7 +42,7 @@ pub(crate) struct Server {
     /// Let the rules call this tool
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// Its arguments
+    /// Arguments of the tool
     #[arg(long, value_name = "JSON", requires = "tool", default_value = "{}")]
     args: String,
     /// Play only rules whose names begin with this

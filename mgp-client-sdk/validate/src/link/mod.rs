@@ -15,7 +15,7 @@ const MAX_WAITING: usize = 256;
 /// The longest message, in bytes; a longer one ends the connection.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
-/// What a peer sent.
+/// A message of a peer, or the end of its connection.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// A JSON value.
@@ -28,7 +28,7 @@ pub(crate) enum Received {
     End(String),
 }
 
-/// What is sent to a peer.
+/// A message to a peer.
 #[derive(Debug)]
 pub(crate) enum Sent {
     /// A JSON value.
@@ -110,7 +110,7 @@ impl Target {
     }
 
     /// Opens a connection.
-    pub(crate) async fn open(&self, timeout: Duration) -> Result<Link, String> {
+    pub(crate) fn open(&self, timeout: Duration) -> Result<Link, String> {
         match &self.0 {
             TargetKind::Command(command) => stream::start(command),
             TargetKind::Url(url, headers) => http::open(url, headers, timeout),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::rule::{Level, RuleInfo, Tier};
 use crate::session::Session;
 
-/// What came of a rule.
+/// The outcome of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -40,7 +40,7 @@ pub struct Subject {
     pub target: String,
     /// The name that the peer gives itself.
     pub name: Option<String>,
-    /// Its version.
+    /// The version that the peer gives itself.
     pub version: Option<String>,
     /// The revisions of MCP that were spoken.
     pub revisions: Vec<String>,
@@ -74,16 +74,16 @@ impl Subject {
     }
 }
 
-/// What came of one rule, with the messages that show it.
+/// The outcome of one rule, with the messages that show it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RuleResult {
     /// The rule.
     #[serde(flatten)]
     pub rule: RuleInfo,
-    /// What came of it.
+    /// The outcome.
     pub status: Status,
-    /// Why it failed or was skipped.
+    /// The reason why it failed or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The last message that the judge sent before a failure.
@@ -92,7 +92,7 @@ pub struct RuleResult {
     /// The last answer that the judge received before a failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub received: String,
-    /// How long the rule took.
+    /// The duration of the rule.
     pub duration_ms: u64,
 }
 
@@ -108,7 +108,7 @@ impl RuleResult {
     }
 }
 
-/// Numbers of rules by what came of them.
+/// Numbers of rules by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -142,7 +142,7 @@ impl Summary {
 pub struct TierSummary {
     /// The tier.
     pub tier: Tier,
-    /// Its numbers.
+    /// The numbers of its rules.
     #[serde(flatten)]
     pub summary: Summary,
 }
@@ -153,7 +153,7 @@ pub struct TierSummary {
 pub struct Report {
     /// The version of the rules: that of this package.
     pub suite_version: &'static str,
-    /// When the peer was judged.
+    /// The time at which the peer was judged.
     pub tested_at: String,
     /// The peer.
     pub subject: Subject,

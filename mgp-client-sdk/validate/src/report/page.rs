@@ -97,7 +97,7 @@ fn verdict(report: &Report) -> (&'static str, &'static str) {
     if report.is_passed() { ("passed", "passed") } else { ("failed", "failed") }
 }
 
-/// Returns text as it stands in HTML; control and bidirectional characters are removed.
+/// Returns text escaped for HTML; control and bidirectional characters are removed.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

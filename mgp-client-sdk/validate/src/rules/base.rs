@@ -10,7 +10,7 @@ use crate::session::{LEGACY_REVISIONS, MODERN, Session};
 
 server_rules! { Mcp;
     "mcp.initialize.result", "MCP lifecycle", Must, Legacy,
-        "`initialize` is answered with the revision, capabilities, name and version" => initialize_result;
+        "`initialize` is answered with the revision, capabilities, name and version" => initialize_result at_once;
     "mcp.initialize.older", "MCP lifecycle", Must, Bare alone,
         "a client that asks for an older revision is answered with a revision that exists" => older_revision;
     "mcp.initialize.unknown", "MCP lifecycle", Must, Bare alone,
@@ -37,7 +37,7 @@ server_rules! { Mcp;
         "a server over standard input ends when its input ends" => closed_input;
 }
 
-async fn initialize_result(session: &mut Session) -> Check {
+fn initialize_result(session: &mut Session) -> Check {
     let hello = &session.hello;
     let revision = text(hello, "protocolVersion")?;
     object(hello, "capabilities")?;
@@ -55,7 +55,7 @@ async fn negotiated(session: &mut Session, revision: &str) -> Result<Option<Stri
         crate::session::Answer::Result(result) => {
             Ok(Some(text(&result, "protocolVersion")?.to_owned()))
         }
-        refused => {
+        refused @ crate::session::Answer::Error { .. } => {
             refused.error("initialize", &[-32602, -32600, -32022, -32020])?;
             Ok(None)
         }

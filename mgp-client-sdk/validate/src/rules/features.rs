@@ -26,7 +26,7 @@ server_rules! { Mcp;
     "mcp.output.json", "MCP stdio", Must, Legacy,
         "the output contains nothing but messages" => only_messages;
     "mcp.output.jsonrpc", "JSON-RPC §4", Must, Legacy,
-        "each message has `\"jsonrpc\": \"2.0\"`" => envelopes;
+        "each message has `\"jsonrpc\": \"2.0\"`" => envelopes at_once;
 }
 
 async fn served_if_declared(session: &mut Session, capability: &str) -> Check {
@@ -36,8 +36,10 @@ async fn served_if_declared(session: &mut Session, capability: &str) -> Check {
         Answer::Result(_) => ensure(declares, || {
             format!("`{method}` is served, and the capability `{capability}` is missing")
         }),
-        refused if declares => Err(refused.result(&method).err().unwrap_or_default().into()),
-        refused => {
+        refused @ Answer::Error { .. } if declares => {
+            Err(refused.result(&method).err().unwrap_or_default().into())
+        }
+        refused @ Answer::Error { .. } => {
             refused.error(&method, &[-32601])?;
             Ok(())
         }
@@ -128,7 +130,7 @@ async fn only_messages(session: &mut Session) -> Check {
     }
 }
 
-async fn envelopes(session: &mut Session) -> Check {
+fn envelopes(session: &mut Session) -> Check {
     match session.malformed.first() {
         None => Ok(()),
         Some(wrong) => Err(wrong.clone().into()),

@@ -77,7 +77,7 @@ async fn shutdown(session: &mut Session) -> Check {
             number(&result, "estimated_drain_ms")?;
             Ok(())
         }
-        refused => {
+        refused @ Answer::Error { .. } => {
             refused.error("mgp/lifecycle/shutdown", &[1000, 1001])?;
             Ok(())
         }

@@ -8,13 +8,13 @@ use crate::session::{Answer, MODERN, Session};
 
 server_rules! { Mcp;
     "modern.discover", "MCP 2026-07-28 discovery", Must, Modern,
-        "`server/discover` names the revisions and capabilities" => discover;
+        "`server/discover` names the revisions and capabilities" => discover at_once;
     "modern.discover.cache", "MCP 2026-07-28 caching", Must, Modern,
         "`server/discover` and lists tell how long they hold, and for whom" => cache_hints;
     "modern.result_type", "MCP 2026-07-28 results", Must, Modern,
         "each result has a `resultType`" => result_type;
     "modern.server_info", "MCP 2026-07-28 results", Should, Modern,
-        "results name the server in `_meta`" => server_info;
+        "results name the server in `_meta`" => server_info at_once;
     "modern.version.unknown", "MCP 2026-07-28 versions", Must, Modern,
         "an unknown revision fails with -32022 and the supported ones" => unknown_version;
     "modern.method.unknown", "JSON-RPC §5.1", Must, Modern,
@@ -29,7 +29,7 @@ server_rules! { Mcp;
         "the server sends no requests of its own" => no_requests;
 }
 
-async fn discover(session: &mut Session) -> Check {
+fn discover(session: &mut Session) -> Check {
     let versions = texts(&session.hello, "supportedVersions")?;
     ensure(versions.contains(&MODERN), || format!("`supportedVersions` lacks {MODERN}"))?;
     object(&session.hello, "capabilities")?;
@@ -62,7 +62,7 @@ async fn result_type(session: &mut Session) -> Check {
     Ok(())
 }
 
-async fn server_info(session: &mut Session) -> Check {
+fn server_info(session: &mut Session) -> Check {
     let info = session.hello.pointer("/_meta/io.modelcontextprotocol~1serverInfo");
     let info = info.ok_or("`_meta[\"io.modelcontextprotocol/serverInfo\"]` is missing")?;
     text(info, "name")?;

@@ -8,7 +8,7 @@ use crate::session::{Answer, EXTENSIONS, Session};
 
 server_rules! { Tier1;
     "mgp.silence.initialize", "MGP §2.4", Must, Legacy,
-        "a client that does not offer MGP is not answered with it" => silent_handshake;
+        "a client that does not offer MGP is not answered with it" => silent_handshake at_once;
     "mgp.silence.methods", "MGP §2.4", Must, Legacy,
         "without MGP its methods do not exist" => silent_methods;
     "mgp.silence.tools", "MGP §2.4", Must, Legacy,
@@ -16,15 +16,15 @@ server_rules! { Tier1;
     "mgp.silence.notifications", "MGP §2.4", Must, Legacy,
         "without MGP no notification of it is sent" => silent_notifications;
     "mgp.silence.modern", "MGP §2.4", Must, Modern,
-        "a modern client that does not offer MGP is not answered with it" => silent_discover;
+        "a modern client that does not offer MGP is not answered with it" => silent_discover at_once;
     "mgp.answer.version", "MGP §2.3", Must, LegacyMgp,
-        "the answer has a version of the same major number" => answer_version;
+        "the answer has a version of the same major number" => answer_version at_once;
     "mgp.answer.extensions", "MGP §2.4", Must, LegacyMgp,
-        "the answer has only extensions that the client offered" => answer_extensions;
+        "the answer has only extensions that the client offered" => answer_extensions at_once;
     "mgp.answer.permissions", "MGP §2.3", Must, LegacyMgp,
-        "required permissions are names" => answer_permissions;
+        "required permissions are names" => answer_permissions at_once;
     "mgp.answer.trust", "MGP §2.3", Must, LegacyMgp,
-        "a claimed trust level is one of the known words" => answer_trust;
+        "a claimed trust level is one of the known words" => answer_trust at_once;
     "mgp.answer.subset", "MGP §2.4", Must, Bare alone,
         "a client that offers one extension is answered with no other" => one_extension;
     "mgp.version.major", "MGP §2.4", Must, Bare alone,
@@ -36,7 +36,7 @@ server_rules! { Tier1;
     "mgp.malformed", "MGP §2.4", Must, Bare alone,
         "a malformed offer means plain MCP" => malformed_offer;
     "mgp.modern.answer", "MGP §2.3", Must, ModernMgp,
-        "`server/discover` answers an offer of MGP with version and extensions" => modern_answer;
+        "`server/discover` answers an offer of MGP with version and extensions" => modern_answer at_once;
 }
 
 /// Returns the places of an answer in which MGP may stand.
@@ -55,11 +55,11 @@ fn silent(hello: &Value) -> Check {
     }
 }
 
-async fn silent_handshake(session: &mut Session) -> Check {
+fn silent_handshake(session: &mut Session) -> Check {
     silent(&session.hello)
 }
 
-async fn silent_discover(session: &mut Session) -> Check {
+fn silent_discover(session: &mut Session) -> Check {
     silent(&session.hello)
 }
 
@@ -105,7 +105,7 @@ fn check_version(mgp: &Value) -> Check {
     ensure(major == Some(0), || format!("the version `{version}` is not compatible with 0.3.0"))
 }
 
-async fn answer_version(session: &mut Session) -> Check {
+fn answer_version(session: &mut Session) -> Check {
     check_version(answered(session)?)
 }
 
@@ -117,11 +117,11 @@ fn check_extensions(mgp: &Value, offered: &[&str]) -> Check {
     }
 }
 
-async fn answer_extensions(session: &mut Session) -> Check {
+fn answer_extensions(session: &mut Session) -> Check {
     check_extensions(answered(session)?, EXTENSIONS)
 }
 
-async fn answer_permissions(session: &mut Session) -> Check {
+fn answer_permissions(session: &mut Session) -> Check {
     let mgp = answered(session)?;
     if mgp.get("permissions_required").is_some() {
         texts(mgp, "permissions_required")?;
@@ -129,7 +129,7 @@ async fn answer_permissions(session: &mut Session) -> Check {
     Ok(())
 }
 
-async fn answer_trust(session: &mut Session) -> Check {
+fn answer_trust(session: &mut Session) -> Check {
     const WORDS: &[&str] =
         &["trusted", "standard", "sandboxed", "core", "experimental", "untrusted"];
     let mgp = answered(session)?;
@@ -186,7 +186,7 @@ async fn malformed_offer(session: &mut Session) -> Check {
     silent(&hello)
 }
 
-async fn modern_answer(session: &mut Session) -> Check {
+fn modern_answer(session: &mut Session) -> Check {
     let mgp = answered(session)?;
     check_version(mgp)?;
     list(mgp, "extensions")?;

@@ -139,7 +139,7 @@ async fn access_query(session: &mut Session) -> Check {
             Ok(one_of(&result, "source", &["tool_grant", "server_grant", "default_policy"])?)
         }
         // A server may refuse to tell one caller about others.
-        refused => {
+        refused @ Answer::Error { .. } => {
             refused.error("mgp/access/query", &[1000, 1001, 4001, 4004])?;
             Ok(())
         }

@@ -111,7 +111,7 @@ async fn cancel_unknown(session: &mut Session) -> Check {
         Answer::Result(result) => {
             ensure(!boolean(&result, "cancelled")?, || "an unknown call was cancelled".to_owned())
         }
-        refused => {
+        refused @ Answer::Error { .. } => {
             refused.error("mgp/stream/cancel", &[-32602, 4004])?;
             Ok(())
         }

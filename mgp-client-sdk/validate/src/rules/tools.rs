@@ -48,11 +48,13 @@ async fn capability(session: &mut Session) -> Check {
         Answer::Result(_) => ensure(declares, || {
             "`tools/list` is served, and the capability `tools` is missing".to_owned()
         }),
-        refused if !declares => {
+        refused @ Answer::Error { .. } if !declares => {
             refused.error("tools/list", &[-32601])?;
             Ok(())
         }
-        refused => Err(refused.result("tools/list").err().unwrap_or_default().into()),
+        refused @ Answer::Error { .. } => {
+            Err(refused.result("tools/list").err().unwrap_or_default().into())
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! Servers that break a single rule: the judge names that rule and no other.
 
+#![expect(clippy::semicolon_if_nothing_returned, reason = "one assignment a row")]
+#![expect(clippy::needless_pass_by_value, reason = "values are written in place")]
+
 use std::future::ready;
 
 use futures_util::{StreamExt as _, stream};
