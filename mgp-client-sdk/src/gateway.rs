@@ -13,6 +13,7 @@
 //! The kernel is built on these; clients of a single server do not need them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mgp_lifecycle::SuperviseConfig;
@@ -103,10 +104,18 @@ pub fn weak(client: &Client) -> WeakClient {
     client.weak()
 }
 
+/// Returns the number of events between the last one and this one, and notes this one.
+fn missed(last: &AtomicU64, seq: Option<u64>) -> u64 {
+    let Some(seq) = seq else { return 0 };
+    let before = last.fetch_max(seq, Ordering::Relaxed);
+    seq.saturating_sub(before).saturating_sub(1)
+}
+
 /// Subscribes to all events of a server until the connection ends, and returns the channels that the server has.
 ///
 /// `hook` also receives events that name no subscription. It runs on the connection's task, in the order of arrival
-/// and before the answers that follow, and must not block. The request passes no gates; see [`ungated`].
+/// and before the answers that follow, and must not block. [`ServerEvent::dropped`] counts what the server dropped and
+/// what was lost on the way. The request passes no gates; see [`ungated`].
 ///
 /// # Errors
 /// See [`Client::request`].
@@ -117,7 +126,11 @@ pub async fn forward_events(
     client: &Client,
     hook: impl Fn(ServerEvent) + Send + Sync + 'static,
 ) -> Result<Vec<String>, Error> {
-    let sink: EventSink = Arc::new(hook);
+    let last = AtomicU64::new(0);
+    let sink: EventSink = Arc::new(move |mut event: ServerEvent| {
+        event.dropped = event.dropped.max(missed(&last, event.seq));
+        hook(event);
+    });
     let params = SubscribeEventsParams::new(vec!["*".to_owned()]);
     let unnamed = Some(Arc::clone(&sink));
     let mut subscription = open(client, client.ungated(), &params, sink, unnamed).await?;

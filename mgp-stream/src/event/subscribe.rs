@@ -53,7 +53,7 @@ impl EventHub {
         params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
         if let Some(id) = &params.subscription_id {
-            return self.resume(cx, id, params.after_seq);
+            return self.resume(cx, id, params);
         }
         let is_durable = params.durable == Some(true);
         let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
@@ -115,10 +115,11 @@ impl EventHub {
         &self,
         cx: &Context,
         id: &str,
-        after: Option<u64>,
+        params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
         let subscription = self.0.find(&cx.principal, id)?;
-        let lost = self.attach_session(cx, &subscription, after);
+        check_same(&subscription, params)?;
+        let lost = self.attach_session(cx, &subscription, params.after_seq);
         let patterns: Vec<_> = subscription.patterns().iter().map(Pattern::to_text).collect();
         let (subscribed, unsupported) =
             self.0.known_channels(&self.0.table.read(), cx, &patterns)?;
@@ -225,7 +226,7 @@ impl EventHub {
     pub(super) fn channels(&self, cx: &Context) -> Vec<EventChannel> {
         let table = self.0.table.read();
         let visible = table
-            .channels
+            .channels()
             .iter()
             .filter(|((_, server), _)| self.0.sees_channel(cx, server.as_ref()));
         let described = visible.map(|((name, server), description)| {
@@ -236,6 +237,21 @@ impl EventHub {
         });
         described.collect()
     }
+}
+
+/// Refuses other channels or another filter for a subscription that exists: it keeps its own.
+fn check_same(known: &Subscription, params: &SubscribeEventsParams) -> Result<(), RpcError> {
+    check_filter(params)?;
+    let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
+    let is_same = (params.channels.is_empty()
+        || Pattern::parse_all(&params.channels)? == known.patterns())
+        && min.is_none_or(|min| min.rank() == known.rank());
+    if is_same {
+        return Ok(());
+    }
+    let message = "a subscription that is continued keeps its channels and its filter; leave `channels` empty and \
+                   omit `filter`, or subscribe without `subscription_id`";
+    Err(RpcError::invalid_params(message))
 }
 
 /// Refuses unknown members of the filter, which would otherwise let unwanted events through.

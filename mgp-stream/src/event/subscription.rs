@@ -4,6 +4,7 @@
 //! slowly, the oldest unsent ones are dropped and counted in the next notification.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use super::draft::PublishedEvent;
 use super::hub::Hub;
 use super::journal::StoredSubscription;
 use super::pattern::Pattern;
+use super::sending::SendingGuard;
 use super::stored::Terms;
 
 /// The number of events that a subscription keeps, if they are not too large.
@@ -253,7 +255,8 @@ impl Subscription {
         let Some(target) = state.target.as_ref().filter(|_| !state.is_sending) else { return };
         let runtime = target.runtime.clone();
         state.is_sending = true;
-        runtime.spawn(Arc::clone(self).send_all(Arc::clone(hub)));
+        let sending = SendingGuard::new(hub, self);
+        runtime.spawn(Arc::clone(self).send_all(Arc::clone(hub), sending));
     }
 
     /// Waits until the subscriber is no longer behind, until `deadline`; then it counts as stuck.
@@ -272,6 +275,35 @@ impl Subscription {
         }
     }
 
+    /// Waits until the events so far are sent to a subscriber on this connection or session, as long as it reads: at
+    /// most `pause` without any progress.
+    pub(super) async fn wait_sent(&self, scope: ScopeId, pause: Duration) {
+        let (last, mut before) = {
+            let state = self.state.lock();
+            if state.target.as_ref().is_none_or(|target| target.cx.scope.id() != scope) {
+                return;
+            }
+            (if self.is_durable { state.stored } else { state.next_seq - 1 }, state.cursor)
+        };
+        loop {
+            let mut sent = pin!(self.sent.notified());
+            sent.as_mut().enable();
+            let cursor = {
+                let state = self.state.lock();
+                if !state.is_sending || state.cursor > last || state.target.is_none() {
+                    return;
+                }
+                state.cursor
+            };
+            if tokio::time::timeout(pause, sent).await.is_err() {
+                if cursor == before {
+                    return;
+                }
+                before = cursor;
+            }
+        }
+    }
+
     fn is_behind(&self) -> bool {
         let state = self.state.lock();
         state.target.is_some()
@@ -281,7 +313,7 @@ impl Subscription {
     }
 
     /// Sends the kept events until there are none left, or there is no target.
-    async fn send_all(self: Arc<Self>, hub: Arc<Hub>) {
+    async fn send_all(self: Arc<Self>, hub: Arc<Hub>, _sending: SendingGuard) {
         loop {
             let taken =
                 if self.is_durable { self.take_stored(&hub).await } else { self.take_batch() };
