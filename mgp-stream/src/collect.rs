@@ -133,7 +133,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(), RpcError> {
     let (arrived, dropped) = receiver.map_or((0, 0), |of| (of.arrived(), of.dropped()));
     let sent = body.get("_mgp");
-    let is_copied = (sent.is_some() || receiver.is_some()) && body.as_raw().as_str().contains(key::MGP);
+    let is_copied =
+        (sent.is_some() || receiver.is_some()) && body.as_raw().as_str().contains(key::MGP);
     if sent.is_none() && !is_copied && dropped == 0 {
         return Ok(());
     }

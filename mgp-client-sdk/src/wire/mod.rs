@@ -2,6 +2,7 @@
 //! end.
 
 mod callbacks;
+mod form_question;
 mod header_mirror;
 mod inbound;
 mod liveness;
@@ -11,6 +12,7 @@ mod request_timeout;
 mod url_elicitations;
 
 pub(crate) use callbacks::{CallbackHandler, ReceivedCallbacks};
+pub(crate) use form_question::answer_form;
 pub(crate) use header_mirror::HeaderMirrorLayer;
 pub(crate) use inbound::{FindCaller, InboundParts, inbound, not_offered};
 #[cfg(feature = "http")]

@@ -18,6 +18,7 @@ use super::journal::{EventStore, Journal};
 use super::pattern::Pattern;
 use super::recent::RecentEvents;
 use super::sending::SendingList;
+use super::subscribe::ID_PREFIX;
 use super::subscription::Subscription;
 use super::table::Table;
 
@@ -434,6 +435,14 @@ impl Hub {
                 format!("there is no subscription `{id}`; it may have ended, so subscribe again"),
             )
         })
+    }
+
+    /// Returns whether a text may be the id of a new subscription.
+    pub(super) fn is_free(&self, id: &str) -> bool {
+        let is_random = id.strip_prefix(ID_PREFIX).is_some_and(|random| {
+            random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        });
+        is_random && self.table.read().get(id).is_none()
     }
 
     pub(super) fn insert(&self, new: &Arc<Subscription>) -> Result<(), RpcError> {

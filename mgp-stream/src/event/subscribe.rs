@@ -21,6 +21,9 @@ const MAX_DURABLE: usize = 16;
 /// The maximum number of channels in a request.
 const MAX_REQUESTED: usize = 64;
 
+/// The beginning of the id of a caller's subscription.
+pub(super) const ID_PREFIX: &str = "sub-";
+
 /// The number of events in an answer if the caller sets no limit, and the maximum.
 const DEFAULT_REPLAY: u64 = 100;
 const MAX_REPLAY: u64 = 1_000;
@@ -53,7 +56,14 @@ impl EventHub {
         params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
         if let Some(id) = &params.subscription_id {
-            return self.resume(cx, id, params);
+            match self.0.find(&cx.principal, id) {
+                Ok(known) => return self.resume(cx, &known, params),
+                Err(unknown) if params.channels.is_empty() || !self.0.is_free(id) => {
+                    return Err(unknown);
+                }
+                // The server that had it has ended: it starts again, and the caller keeps its id and numbers.
+                Err(_) => {}
+            }
         }
         let is_durable = params.durable == Some(true);
         let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
@@ -64,9 +74,13 @@ impl EventHub {
             )));
         }
         let patterns = Pattern::parse_all(&params.channels)?;
-        let id = format!("sub-{}", random_name()?);
+        let id = match &params.subscription_id {
+            Some(id) => id.clone(),
+            None => format!("{ID_PREFIX}{}", random_name()?),
+        };
         let rank = min.map_or(0, Severity::rank);
-        let subscription = Arc::new(Subscription::new(id.clone(), cx, patterns, rank, is_durable));
+        let subscription = Subscription::new(id.clone(), cx, patterns, rank, is_durable);
+        let subscription = Arc::new(subscription.numbered_after(params.after_seq));
         if is_durable {
             self.store(cx, &subscription).await?;
         }
@@ -114,16 +128,15 @@ impl EventHub {
     fn resume(
         &self,
         cx: &Context,
-        id: &str,
+        subscription: &Arc<Subscription>,
         params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
-        let subscription = self.0.find(&cx.principal, id)?;
-        check_same(&subscription, params)?;
-        let lost = self.attach_session(cx, &subscription, params.after_seq);
+        check_same(subscription, params)?;
+        let lost = self.attach_session(cx, subscription, params.after_seq);
         let patterns: Vec<_> = subscription.patterns().iter().map(Pattern::to_text).collect();
         let (subscribed, unsupported) =
             self.0.known_channels(&self.0.table.read(), cx, &patterns)?;
-        let mut result = SubscribeEventsResult::new(subscribed, id);
+        let mut result = SubscribeEventsResult::new(subscribed, subscription.id());
         result.unsupported = unsupported;
         result.truncated = lost.then_some(true);
         Ok(result)

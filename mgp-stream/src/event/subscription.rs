@@ -40,6 +40,9 @@ const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
 const MAX_STORED: usize = 10_000;
 const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
 
+/// The maximum number that a subscriber may set: numbers are exact in JSON up to 2^53.
+const MAX_BASE: u64 = 1 << 52;
+
 /// The delay after the store could not be read.
 const READ_DELAY: Duration = Duration::from_secs(1);
 
@@ -78,6 +81,8 @@ struct SubscriptionState {
     /// The last event that is stored.
     stored: u64,
     next_seq: u64,
+    /// The number before the first event.
+    base: u64,
     /// The last event that was sent or dropped.
     cursor: u64,
     /// The context of the subscriber, by which access to each event is decided.
@@ -127,6 +132,7 @@ impl Subscription {
             sizes: VecDeque::new(),
             stored: 0,
             next_seq: 1,
+            base: 0,
             cursor: 0,
             viewer: viewer(cx),
             target: None,
@@ -148,6 +154,14 @@ impl Subscription {
             sending: tokio::sync::Mutex::default(),
             is_stuck: AtomicBool::new(false),
         }
+    }
+
+    /// Numbers the events after a number, as a subscription does that has begun elsewhere.
+    pub(super) fn numbered_after(mut self, seq: Option<u64>) -> Self {
+        let state = self.state.get_mut();
+        state.base = seq.unwrap_or(0).min(MAX_BASE);
+        (state.next_seq, state.cursor, state.stored) = (state.base + 1, state.base, state.base);
+        self
     }
 
     /// Creates a subscription as it was stored, without a target.
@@ -482,7 +496,7 @@ impl Subscription {
         let mut state = self.state.lock();
         state.viewer = viewer(&target.cx);
         if let Some(after) = after {
-            state.cursor = after.min(state.next_seq - 1);
+            state.cursor = after.min(state.next_seq - 1).max(state.base);
         }
         state.target = Some(target);
         let is_truncated = state.first() > state.cursor + 1;

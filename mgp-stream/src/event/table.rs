@@ -100,7 +100,9 @@ impl Table {
         let scope = subscription.scope_id();
         let of_scope = scope.map_or(0, |scope| used(self.per_scope.get(&scope)));
         let of_principal = used(self.per_principal.get(subscription.principal()));
-        let refusal = if of_scope >= limits.per_scope {
+        let refusal = if self.by_id.contains_key(subscription.id()) {
+            "this subscription exists".to_owned()
+        } else if of_scope >= limits.per_scope {
             format!("a client may have {} subscriptions to events", limits.per_scope)
         } else if of_principal >= limits.per_principal {
             format!("a caller may have {} subscriptions to events", limits.per_principal)

@@ -111,7 +111,8 @@ impl Webhooks {
         let Some(context) = self.0.context.get() else { return };
         let ended: Vec<_> = {
             let mut running = self.0.running.lock();
-            let is_old = |name: &String, one: &mut RunningWebhook| configs.get(name) != Some(&one.config);
+            let is_old =
+                |name: &String, one: &mut RunningWebhook| configs.get(name) != Some(&one.config);
             running.extract_if(.., is_old).collect()
         };
         for (name, RunningWebhook { webhook, mut task, .. }) in ended {
