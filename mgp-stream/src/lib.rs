@@ -9,6 +9,8 @@ mod chunk;
 mod collect;
 mod emit;
 mod event;
+#[cfg(all(test, shuttle))]
+mod models;
 mod route;
 
 #[cfg(doctest)]

@@ -24,7 +24,7 @@ pub(crate) async fn answer_form(
     method: &str,
     params: &Payload,
 ) -> Option<Result<Payload, RpcError>> {
-    let Some(CallbackHandler::Caller(otherwise)) = handler else { return None };
+    let Some(CallbackHandler::Caller(answers)) = handler else { return None };
     if method != ElicitationCreate::METHOD || cx.caller.accepts.elicitation {
         return None;
     }
@@ -34,11 +34,15 @@ pub(crate) async fn answer_form(
     }
     let form = Form::read(&asked);
     let waiting = "waiting for the answer to a question of the server";
-    let answering = timeout(TIMEOUT, otherwise(cx.clone(), form.question(asked.message)));
+    let question = form.question(asked.message);
+    let answering = timeout(TIMEOUT, (answers.otherwise)(cx.clone(), question.clone()));
     Some(match keep_alive(&cx.outlet, waiting, answering).await {
         Ok(Ok(answer)) => form.result(answer),
         Ok(Err(error)) => Err(error),
-        Err(_) => Payload::of(&ElicitResult::new(ElicitAction::Cancel)),
+        Err(_) => {
+            (answers.unanswered)(cx, &question);
+            Payload::of(&ElicitResult::new(ElicitAction::Cancel))
+        }
     })
 }
 

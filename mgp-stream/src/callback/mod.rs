@@ -8,8 +8,15 @@ mod bridge;
 mod layer;
 mod table;
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests;
+
+/// For the models of the tables.
+#[cfg(all(test, shuttle))]
+pub(crate) mod models {
+    pub(crate) use super::answer::CallbackAnswer;
+    pub(crate) use super::table::{CallbackTable, Owner};
+}
 
 pub use answer::CallbackAnswer;
 pub use ask::{ask_callback, can_ask_callback};

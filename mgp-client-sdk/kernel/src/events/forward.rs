@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use mgp_client_sdk::{Client, ServerEvent, gateway};
+use mgp_client_sdk::ServerEvent;
+use mgp_client_sdk::gateway::NewConnection;
 use mgp_server_sdk::{EventDraft, EventSubject};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Principal, ServerId};
@@ -25,16 +26,16 @@ impl KernelEvents {
     /// isolated instance.
     pub(crate) async fn follow(
         &self,
-        client: &Client,
+        connection: &NewConnection,
         server: &ServerId,
         owner: Option<Principal>,
     ) {
-        if !client.server().has(Extension::Events) {
+        if !connection.client().server().has(Extension::Events) {
             return;
         }
         let (events, id) = (self.clone(), server.clone());
         let hook = move |event| events.forward(&id, owner.as_ref(), event);
-        match gateway::forward_events(client, hook).await {
+        match connection.forward_events(hook).await {
             Ok(channels) => {
                 let own = channels.into_iter().filter(|channel| !is_reserved(channel));
                 self.hub().set_channels(server, own);

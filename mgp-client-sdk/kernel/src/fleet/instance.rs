@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ClientBuilder, ClientConfig, EraChoice, Error, gateway};
+use mgp_client_sdk::gateway::{self, NewConnection};
+use mgp_client_sdk::{Client, ClientBuilder, ClientConfig, EraChoice, Error};
 use mgp_discovery::{ApprovedRegistration, LoginScope, ServerConfig, TargetConfig};
 use mgp_lifecycle::Answerer;
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
@@ -29,6 +30,7 @@ use super::start::StartHold;
 use super::subscriptions::Source;
 use super::target;
 use crate::policy;
+use crate::questions::record_unanswered;
 
 /// The maximum number of instances per isolated server. If it is reached, an unused instance is stopped to make
 /// room.
@@ -243,7 +245,21 @@ impl InstanceParts {
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Before the limits, which may leave callbacks out.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
-        let mut builder = gateway::pass_callbacks(builder, ask_operator)
+        let unanswered = record_unanswered(context.governance.audit());
+        let (events, followed, of) = (context.events.clone(), id.clone(), owner.clone());
+        // The shared instance of an isolated server only lists tools; its events have no owner.
+        let is_shared = self.approved.is_some() || !config.is_per_agent();
+        let is_main = kind == SessionKind::Main && (owner.is_some() || is_shared);
+        let prepare = move |connection: NewConnection| {
+            let (events, server, owner) = (events.clone(), followed.clone(), of.clone());
+            async move {
+                if is_main {
+                    events.follow(&connection, &server, owner).await;
+                }
+            }
+        };
+        let builder = gateway::on_connection(builder, prepare);
+        let mut builder = gateway::pass_callbacks(builder, ask_operator, unanswered)
             .governed(&context.governance, id.clone())
             .era(era)
             .limit_extensions(EXTENSIONS)
@@ -513,9 +529,6 @@ async fn restore_on_connect(
             if let Ok(Ok(client)) = ready {
                 if let Some(level) = notifier.wanted_level(owner.as_ref()) {
                     request_level(&client, &server, level).await;
-                }
-                if owner.is_some() && session.kind() == SessionKind::Main {
-                    context.events.follow(&client, &server, owner.clone()).await;
                 }
                 let (server, owner) = (server.clone(), owner.clone());
                 let source = Source { server, owner, session: session.kind() };
