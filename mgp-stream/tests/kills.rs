@@ -6,7 +6,6 @@
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    clippy::disallowed_methods,
     reason = "a test that prints its measurement, and starts itself"
 )]
 
@@ -57,7 +56,7 @@ async fn publisher() {
     }
 }
 
-/// What a publisher printed until it was killed, at its `kill_at`th acknowledgement.
+/// The lines that a publisher printed until it was killed.
 #[derive(Default)]
 struct Printed {
     read: Vec<Name>,
