@@ -178,22 +178,3 @@ fn chunks_that_arrive_in_any_order_are_delivered_once_and_in_order() {
         assert_eq!((receiver.dropped(), receiver.arrived()), (0, 4));
     });
 }
-
-/// Shows that the checker finds a fault: a check and an update that are two steps.
-#[test]
-#[should_panic(expected = "lost an update")]
-fn the_checker_finds_an_update_in_two_steps() {
-    check(|| {
-        let count = Arc::new(mgp_types::sync::Mutex::new(0));
-        let add = |count: Arc<mgp_types::sync::Mutex<i32>>| {
-            thread::spawn(move || {
-                let before = *count.lock();
-                *count.lock() = before + 1;
-            })
-        };
-        let (one, other) = (add(Arc::clone(&count)), add(Arc::clone(&count)));
-        one.join().unwrap();
-        other.join().unwrap();
-        assert_eq!(*count.lock(), 2, "lost an update");
-    });
-}

@@ -18,8 +18,7 @@ use super::journal::{EventStore, Journal};
 use super::pattern::Pattern;
 use super::recent::RecentEvents;
 use super::sending::SendingList;
-use super::subscribe::ID_PREFIX;
-use super::subscription::Subscription;
+use super::subscription::{ID_PREFIX, Subscription};
 use super::table::Table;
 
 /// The time that a publisher waits for subscribers that are behind.
@@ -73,7 +72,7 @@ pub(super) struct Hub {
     /// The place of durable subscriptions, if there is one.
     pub(super) journal: OnceLock<Arc<Journal>>,
     pub(super) table: RwLock<Table>,
-    pub(super) sending: SendingList,
+    pub(super) sending: SendingList<Subscription>,
 }
 
 /// The end of a publication: the subscribers that read have room for more.

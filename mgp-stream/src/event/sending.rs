@@ -1,54 +1,55 @@
 //! The subscriptions that send events at this moment.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 use mgp_types::sync::Mutex;
 
-use super::hub::Hub;
-use super::subscription::Subscription;
+/// A list of what is being sent, shared by its guards.
+pub(super) struct SendingList<T>(Arc<Entries<T>>);
 
-/// The subscriptions of a hub that have events to send.
-#[derive(Default)]
-pub(super) struct SendingList {
-    subscriptions: Mutex<Vec<Arc<Subscription>>>,
+struct Entries<T> {
+    all: Mutex<Vec<Arc<T>>>,
     /// The length of the list, read without a lock by each call that ends.
     count: AtomicUsize,
 }
 
-impl SendingList {
+impl<T> Default for SendingList<T> {
+    fn default() -> Self {
+        Self(Arc::new(Entries { all: Mutex::default(), count: AtomicUsize::new(0) }))
+    }
+}
+
+impl<T> SendingList<T> {
     pub(super) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+        self.0.count.load(Ordering::Acquire) == 0
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Subscription>> {
-        if self.is_empty() { Vec::new() } else { self.subscriptions.lock().clone() }
+    pub(super) fn all(&self) -> Vec<Arc<T>> {
+        if self.is_empty() { Vec::new() } else { self.0.all.lock().clone() }
     }
-}
 
-/// An entry of a [`SendingList`], removed when dropped.
-pub(super) struct SendingGuard {
-    hub: Weak<Hub>,
-    subscription: Arc<Subscription>,
-}
-
-impl SendingGuard {
-    pub(super) fn new(hub: &Arc<Hub>, subscription: &Arc<Subscription>) -> Self {
-        let mut list = hub.sending.subscriptions.lock();
-        list.push(Arc::clone(subscription));
-        hub.sending.count.store(list.len(), Ordering::Release);
-        drop(list);
-        Self { hub: Arc::downgrade(hub), subscription: Arc::clone(subscription) }
+    /// Adds an entry, which is removed when the guard is dropped.
+    pub(super) fn add(&self, entry: &Arc<T>) -> SendingGuard<T> {
+        let mut all = self.0.all.lock();
+        all.push(Arc::clone(entry));
+        self.0.count.store(all.len(), Ordering::Release);
+        SendingGuard { entries: Arc::clone(&self.0), entry: Arc::clone(entry) }
     }
 }
 
-impl Drop for SendingGuard {
+/// An entry of a [`SendingList`].
+pub(super) struct SendingGuard<T> {
+    entries: Arc<Entries<T>>,
+    entry: Arc<T>,
+}
+
+impl<T> Drop for SendingGuard<T> {
     fn drop(&mut self) {
-        let Some(hub) = self.hub.upgrade() else { return };
-        let mut list = hub.sending.subscriptions.lock();
-        if let Some(at) = list.iter().position(|one| Arc::ptr_eq(one, &self.subscription)) {
-            list.swap_remove(at);
+        let mut all = self.entries.all.lock();
+        if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, &self.entry)) {
+            all.swap_remove(at);
         }
-        hub.sending.count.store(list.len(), Ordering::Release);
+        self.entries.count.store(all.len(), Ordering::Release);
     }
 }

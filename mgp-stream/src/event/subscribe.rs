@@ -13,16 +13,13 @@ use tokio::runtime::Handle;
 
 use super::EventHub;
 use super::pattern::Pattern;
-use super::subscription::{Subscription, Target};
+use super::subscription::{ID_PREFIX, Subscription, Target};
 
 /// The maximum number of durable subscriptions of a principal.
 const MAX_DURABLE: usize = 16;
 
 /// The maximum number of channels in a request.
 const MAX_REQUESTED: usize = 64;
-
-/// The beginning of the id of a caller's subscription.
-pub(super) const ID_PREFIX: &str = "sub-";
 
 /// The number of events in an answer if the caller sets no limit, and the maximum.
 const DEFAULT_REPLAY: u64 = 100;

@@ -27,6 +27,9 @@ use super::pattern::Pattern;
 use super::sending::SendingGuard;
 use super::stored::Terms;
 
+/// The beginning of the id of a caller's subscription.
+pub(super) const ID_PREFIX: &str = "sub-";
+
 /// The number of events that a subscription keeps, if they are not too large.
 pub(super) const MAX_KEPT: usize = 1_024;
 
@@ -269,7 +272,7 @@ impl Subscription {
         let Some(target) = state.target.as_ref().filter(|_| !state.is_sending) else { return };
         let runtime = target.runtime.clone();
         state.is_sending = true;
-        let sending = SendingGuard::new(hub, self);
+        let sending = hub.sending.add(self);
         runtime.spawn(Arc::clone(self).send_all(Arc::clone(hub), sending));
     }
 
@@ -327,7 +330,7 @@ impl Subscription {
     }
 
     /// Sends the kept events until there are none left, or there is no target.
-    async fn send_all(self: Arc<Self>, hub: Arc<Hub>, _sending: SendingGuard) {
+    async fn send_all(self: Arc<Self>, hub: Arc<Hub>, _sending: SendingGuard<Self>) {
         loop {
             let taken =
                 if self.is_durable { self.take_stored(&hub).await } else { self.take_batch() };
