@@ -1,8 +1,9 @@
 //! The audit facts about one tool call.
 
 use std::cell::RefCell;
+use std::ops::DerefMut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use bytestring::ByteString;
@@ -217,7 +218,7 @@ impl CallRecord {
         (self.chunks.load(Ordering::Relaxed), self.chunk_bytes.load(Ordering::Relaxed))
     }
 
-    pub(super) fn notes(&self) -> MutexGuard<'_, Object> {
+    pub(super) fn notes(&self) -> impl DerefMut<Target = Object> {
         self.notes.lock()
     }
 }
