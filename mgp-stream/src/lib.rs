@@ -9,8 +9,6 @@ mod chunk;
 mod collect;
 mod emit;
 mod event;
-#[cfg(all(test, shuttle))]
-mod models;
 mod route;
 
 #[cfg(doctest)]

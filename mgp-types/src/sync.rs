@@ -1,17 +1,10 @@
 //! Locks that stay usable after a thread panicked while it held one.
 //!
 //! The data behind these locks must be consistent between any two statements, so lock poisoning would not add
-//! safety. With `--cfg shuttle` they are those of the model checker `shuttle`, for tests of all interleavings.
+//! safety.
 
 use std::fmt;
-use std::sync::PoisonError;
-
-#[cfg(shuttle)]
-use shuttle::sync as locks;
-#[cfg(not(shuttle))]
-use std::sync as locks;
-
-use locks::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 /// A [`std::sync::Mutex`] that ignores poisoning.
 ///
@@ -23,12 +16,12 @@ use locks::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 /// assert_eq!(*count.lock(), 2);
 /// ```
 #[derive(Default)]
-pub struct Mutex<T: ?Sized>(locks::Mutex<T>);
+pub struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Self {
-        Self(locks::Mutex::new(value))
+        Self(std::sync::Mutex::new(value))
     }
 
     /// Consumes the mutex and returns the value.
@@ -58,12 +51,12 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 
 /// A [`std::sync::RwLock`] that ignores poisoning.
 #[derive(Default)]
-pub struct RwLock<T: ?Sized>(locks::RwLock<T>);
+pub struct RwLock<T: ?Sized>(std::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
     /// Creates an unlocked lock.
     pub const fn new(value: T) -> Self {
-        Self(locks::RwLock::new(value))
+        Self(std::sync::RwLock::new(value))
     }
 }
 

@@ -8,15 +8,8 @@ mod bridge;
 mod layer;
 mod table;
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
 mod tests;
-
-/// For the models of the tables.
-#[cfg(all(test, shuttle))]
-pub(crate) mod models {
-    pub(crate) use super::answer::CallbackAnswer;
-    pub(crate) use super::table::{CallbackTable, Owner};
-}
 
 pub use answer::CallbackAnswer;
 pub use ask::{ask_callback, can_ask_callback};

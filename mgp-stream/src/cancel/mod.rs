@@ -4,11 +4,5 @@ mod layer;
 mod running;
 mod signal;
 
-#[cfg(all(test, shuttle))]
-pub(crate) mod models {
-    pub(crate) use super::running::RunningCalls;
-    pub(crate) use super::signal::Cancellation;
-}
-
 pub use layer::{Cancel, CancelLayer};
 pub use signal::CancelSignal;

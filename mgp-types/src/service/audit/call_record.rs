@@ -1,9 +1,8 @@
 //! The audit facts about one tool call.
 
 use std::cell::RefCell;
-use std::ops::DerefMut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use bytestring::ByteString;
@@ -218,7 +217,7 @@ impl CallRecord {
         (self.chunks.load(Ordering::Relaxed), self.chunk_bytes.load(Ordering::Relaxed))
     }
 
-    pub(super) fn notes(&self) -> impl DerefMut<Target = Object> {
+    pub(super) fn notes(&self) -> MutexGuard<'_, Object> {
         self.notes.lock()
     }
 }
