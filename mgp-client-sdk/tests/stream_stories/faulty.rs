@@ -63,10 +63,7 @@ async fn connect(dice: &mut Dice, era: EraChoice, alive: &Alive) -> Option<(Clie
     let server = server(alive).channel("a", "Numbers");
     let hub = server.events();
     let (here, there) = duplex();
-    let cut = match dice.below(4) {
-        0 => u64::MAX,
-        _ => 1_000 + dice.below(30_000),
-    };
+    let cut = if dice.below(4) == 0 { u64::MAX } else { 1_000 + dice.below(30_000) };
     let (below, above) = if dice.below(3) == 0 { (cut, u64::MAX) } else { (u64::MAX, cut) };
     let far = Faulty::new(there.reader, Dice::new(dice.below(u64::MAX)), below);
     let near = Faulty::new(here.reader, Dice::new(dice.below(u64::MAX)), above);
