@@ -49,12 +49,15 @@ pub(crate) enum CallbackHandler {
     Caller(Arc<CallerAnswers>),
 }
 
+type Answer = dyn Fn(Context, CallbackRequestParams) -> Answering + Send + Sync;
+type Report = dyn Fn(&Context, &CallbackRequestParams) + Send + Sync;
+
 /// The functions that accompany the questions to callers.
 pub(crate) struct CallerAnswers {
     /// Answers for callers that cannot be asked.
-    pub(crate) otherwise: Box<dyn Fn(Context, CallbackRequestParams) -> Answering + Send + Sync>,
+    pub(crate) otherwise: Box<Answer>,
     /// Receives the questions that were not answered in time.
-    pub(crate) unanswered: Box<dyn Fn(&Context, &CallbackRequestParams) + Send + Sync>,
+    pub(crate) unanswered: Box<Report>,
 }
 
 impl fmt::Debug for CallbackHandler {

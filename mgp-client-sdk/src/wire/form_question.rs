@@ -77,7 +77,7 @@ impl Form {
         Self {
             fields: properties
                 .iter()
-                .map(|(name, value)| (name.to_string(), field(value)))
+                .map(|(name, value)| (name.to_owned(), field(value)))
                 .collect(),
         }
     }
