@@ -54,6 +54,8 @@ pub struct ClientConfig {
     pub(crate) unattributed: Option<crate::wire::FindCaller>,
     /// Answers the callbacks of the server.
     pub(crate) callbacks: Option<crate::wire::CallbackHandler>,
+    /// Prepares each connection of a supervised server.
+    pub(crate) on_connection: Option<crate::gateway::OnConnection>,
 }
 
 impl ClientConfig {
@@ -82,6 +84,7 @@ impl ClientConfig {
             gateway: std::sync::Arc::default(),
             unattributed: None,
             callbacks: None,
+            on_connection: None,
         }
     }
 }

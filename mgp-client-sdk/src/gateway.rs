@@ -7,12 +7,13 @@
 //! - [`AuthorizationFailed`] is the cause of a start or call for which no credentials could be obtained.
 //! - [`limit_time`] gives a call its own time limits.
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server.
-//! - [`forward_events`] subscribes to the events of a server.
+//! - [`on_connection`] prepares a connection before calls are made on it, e.g. subscribes to its events.
 //! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
 //!
 //! The kernel is built on these; clients of a single server do not need them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mgp_lifecycle::SuperviseConfig;
@@ -29,7 +30,7 @@ use crate::events::{EventSink, ServerEvent, open};
 use crate::supervised::SupervisedClient;
 pub use crate::supervised::{AuthorizationFailed, HttpTransport, ServerTarget};
 pub use crate::tool_router::AwaitLegacyTask;
-use crate::wire::{CallbackHandler, FindCaller, TimeLimits};
+use crate::wire::{CallbackHandler, CallerAnswers, FindCaller, TimeLimits};
 
 /// Creates a supervised client whose target is resolved at each start.
 ///
@@ -61,16 +62,19 @@ pub fn ask_unattributed(
 }
 
 /// Passes the callbacks of the server on to the callers of its calls; `otherwise` answers for a caller that can be asked
-/// neither by a callback nor by an elicitation (MGP §13.4).
+/// neither by a callback nor by an elicitation (MGP §13.4). `unanswered` is called for a question that was not answered
+/// in time.
 pub fn pass_callbacks<Fut>(
     builder: ClientBuilder,
     otherwise: impl Fn(Context, CallbackRequestParams) -> Fut + Send + Sync + 'static,
+    unanswered: impl Fn(&Context, &CallbackRequestParams) + Send + Sync + 'static,
 ) -> ClientBuilder
 where
     Fut: Future<Output = Result<CallbackAnswer, RpcError>> + Send + 'static,
 {
-    builder.callbacks(CallbackHandler::Caller(Arc::new(move |cx, question| {
-        Box::pin(otherwise(cx, question))
+    builder.callbacks(CallbackHandler::Caller(Arc::new(CallerAnswers {
+        otherwise: Box::new(move |cx, question| Box::pin(otherwise(cx, question))),
+        unanswered: Box::new(unanswered),
     })))
 }
 
@@ -103,30 +107,87 @@ pub fn weak(client: &Client) -> WeakClient {
     client.weak()
 }
 
-/// Subscribes to all events of a server until the connection ends, and returns the channels that the server has.
-///
-/// `hook` also receives events that name no subscription. It runs on the connection's task, in the order of arrival
-/// and before the answers that follow, and must not block. The request passes no gates; see [`ungated`].
-///
-/// # Errors
-/// See [`Client::request`].
-///
-/// # Cancel safety
-/// If the future is dropped, the subscription may remain until the connection ends.
-pub async fn forward_events(
-    client: &Client,
-    hook: impl Fn(ServerEvent) + Send + Sync + 'static,
-) -> Result<Vec<String>, Error> {
-    let sink: EventSink = Arc::new(hook);
-    let params = SubscribeEventsParams::new(vec!["*".to_owned()]);
-    let unnamed = Some(Arc::clone(&sink));
-    let mut subscription = open(client, client.ungated(), &params, sink, unnamed).await?;
-    // It ends with the connection.
-    subscription.keep();
-    let (liveness, channels) = (client.liveness().clone(), subscription.subscribed.clone());
-    tokio::spawn(async move {
-        liveness.ended().await;
-        drop(subscription);
-    });
-    Ok(channels)
+/// Returns the number of events between the last one and this one, and notes this one.
+fn missed(last: &AtomicU64, seq: Option<u64>) -> u64 {
+    let Some(seq) = seq else { return 0 };
+    let before = last.fetch_max(seq, Ordering::Relaxed);
+    seq.saturating_sub(before).saturating_sub(1)
+}
+
+/// A function that prepares a connection.
+#[derive(Clone)]
+pub(crate) struct OnConnection(Arc<Prepare>);
+
+type Prepare = dyn Fn(NewConnection) -> BoxFuture<'static, ()> + Send + Sync;
+
+impl OnConnection {
+    pub(crate) fn prepare(&self, client: Client, stack: Stack) -> BoxFuture<'static, ()> {
+        (self.0)(NewConnection { client, stack })
+    }
+}
+
+mgp_types::opaque_debug!(OnConnection);
+
+/// Sets the function that prepares each connection of a supervised server; calls are made on it once the future has
+/// completed, or after two seconds.
+pub fn on_connection<Fut>(
+    builder: ClientBuilder,
+    prepare: impl Fn(NewConnection) -> Fut + Send + Sync + 'static,
+) -> ClientBuilder
+where
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let prepare: Arc<Prepare> = Arc::new(move |connection| Box::pin(prepare(connection)));
+    builder.config(|config| config.on_connection = Some(OnConnection(prepare)))
+}
+
+/// A connection to a supervised server on which no call has been made yet.
+pub struct NewConnection {
+    client: Client,
+    /// Sends on this connection, although the server does not count as ready.
+    stack: Stack,
+}
+
+mgp_types::opaque_debug!(NewConnection);
+
+impl NewConnection {
+    /// Returns the client of the connection.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Subscribes to all events of the server until the connection ends, and returns the channels that the server has.
+    ///
+    /// `hook` also receives events that name no subscription. It runs on the connection's task, in the order of arrival
+    /// and before the answers that follow, and must not block. [`ServerEvent::dropped`] counts what the server dropped
+    /// and what was lost on the way. The request passes no gates; see [`ungated`].
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the subscription may remain until the connection ends.
+    pub async fn forward_events(
+        &self,
+        hook: impl Fn(ServerEvent) + Send + Sync + 'static,
+    ) -> Result<Vec<String>, Error> {
+        let last = AtomicU64::new(0);
+        let sink: EventSink = Arc::new(move |mut event: ServerEvent| {
+            event.dropped = event.dropped.max(missed(&last, event.seq));
+            hook(event);
+        });
+        let params = SubscribeEventsParams::new(vec!["*".to_owned()]);
+        let unnamed = Some(Arc::clone(&sink));
+        let mut subscription = open(&self.client, &self.stack, &params, sink, unnamed).await?;
+        // It ends with the connection.
+        subscription.keep();
+        let (liveness, channels) =
+            (self.client.liveness().clone(), subscription.subscribed.clone());
+        tokio::spawn(async move {
+            liveness.ended().await;
+            drop(subscription);
+        });
+        Ok(channels)
+    }
 }

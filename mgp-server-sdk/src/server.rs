@@ -341,8 +341,9 @@ impl Server {
         name_server(&drain, &self.offer);
         // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
-        let event_tools = (offers(Extension::Events) && !routes_tools)
-            .then(|| events::tools_gate(&self.features.events));
+        let events =
+            (offers(Extension::Events) && !routes_tools).then(|| self.features.events.clone());
+        let event_tools = events.as_ref().map(events::tools_gate);
         let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
@@ -375,6 +376,7 @@ impl Server {
             drain,
             health: HealthLayer::new(health),
             logging,
+            events,
             // Endpoints that the author added take precedence.
             endpoints: features.merge(decisions).merge(self.endpoints),
         });

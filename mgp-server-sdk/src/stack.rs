@@ -9,12 +9,12 @@ use mgp_lifecycle::{
     RoundsLayer, ServerOffer, TasksLayer, Timeout, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
-use mgp_stream::{CancelLayer, EmitLayer};
+use mgp_stream::{CancelLayer, EmitLayer, EventHub};
 use mgp_types::RpcError;
 use mgp_types::mcp::ListParams;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
 use mgp_types::service::{
-    BoxFuture, Call, Either, Kind, MgpService, Reply, Router, Stack, WaitMark,
+    BoxFuture, Call, Either, Kind, MgpService, Reply, Router, Scope, Stack, WaitMark,
 };
 use tower::ServiceBuilder;
 use tower_layer::Layer;
@@ -42,6 +42,8 @@ pub(crate) struct StackParts {
     pub(crate) tasks: TasksLayer,
     pub(crate) logging: bool,
     pub(crate) endpoints: Router,
+    /// The events of a server with channels.
+    pub(crate) events: Option<EventHub>,
     /// The user's layers, between the layers of [`OuterLayers`] and the limits.
     pub(crate) gates: Vec<Gate>,
 }
@@ -65,7 +67,8 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     let StackParts {
         offer, tools, limit, timeout, cancel, emit, health, drain, rounds, tasks, ..
     } = parts;
-    let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
+    let (logging, endpoints, gates, events) =
+        (parts.logging, parts.endpoints, parts.gates, parts.events);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
     let routed_calls = endpoints.get(ToolsCall::METHOD).cloned();
@@ -74,6 +77,7 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         own_lists: endpoints.get(ToolsList::METHOD).is_none(),
         tools: tools.clone(),
         endpoints,
+        events,
     };
     let bounded = ServiceBuilder::new()
         // Above the time-out: adds a retry hint to the time-outs of read-only tools.
@@ -186,6 +190,7 @@ struct Leaf {
     /// `false` if the user routes `tools/call` elsewhere; `own_lists` likewise.
     own_calls: bool,
     own_lists: bool,
+    events: Option<EventHub>,
 }
 
 impl Service<Call> for Leaf {
@@ -205,7 +210,11 @@ impl Service<Call> for Leaf {
         }
         match call.method().as_str() {
             ToolsCall::METHOD if self.own_calls && call.kind() == Kind::Request => {
-                Either::Left { future: self.run(call) }
+                let Some(hub) = self.events.clone() else {
+                    return Either::Left { future: self.run(call) };
+                };
+                let (scope, running) = (call.cx().scope.clone(), self.run(call));
+                Either::Right { future: Box::pin(settled(hub, scope, running)) }
             }
             ToolsList::METHOD if self.own_lists => {
                 permission::apply_grants(&mut call);
@@ -234,6 +243,15 @@ impl Leaf {
         }
         LeafFuture::new(self.tools.call(call))
     }
+}
+
+/// Runs a tool of a server with channels: its answer does not overtake the events that it published.
+async fn settled(hub: EventHub, scope: Scope, running: LeafFuture) -> Result<Reply, RpcError> {
+    let answer = running.await;
+    if hub.is_sending() {
+        hub.settle(&scope).await;
+    }
+    answer
 }
 
 /// Refuses any cursor, because the list of tools has only one page.

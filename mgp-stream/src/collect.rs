@@ -6,11 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
+use mgp_types::mcp::key;
 use mgp_types::mgp::{CallExtension, Extension, ResultExtension};
 use mgp_types::service::{Body, Call, MgpService, OutletItemKind, Progress as Step, Reply};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
+use serde::Serialize;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -96,7 +98,8 @@ impl<S: MgpService> Service<Call> for Collect<S> {
             call.cx_mut().extensions.insert_shared(Arc::clone(&received));
             receiver = Some(received);
         }
-        ResponseFuture { inner: self.inner.call(call), receiver }
+        let is_checked = call.tool().is_some();
+        ResponseFuture { inner: self.inner.call(call), receiver, is_checked }
     }
 }
 
@@ -106,6 +109,8 @@ pin_project! {
         #[pin]
         inner: F,
         receiver: Option<Arc<ChunkReceiver>>,
+        // The callee may have sent totals.
+        is_checked: bool,
     }
 }
 
@@ -117,14 +122,44 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
         let mut outcome = ready!(this.inner.poll(task));
-        let dropped = this.receiver.as_ref().map_or(0, |receiver| receiver.dropped());
-        if let (Ok(Reply::Complete(body)), 1..) = (&mut outcome, dropped) {
-            let mut mgp = result_extension(body);
-            mgp.dropped = Some(mgp.dropped.unwrap_or(0).saturating_add(dropped));
-            body.insert("_mgp", Payload::of(&mgp)?);
+        if let (Ok(Reply::Complete(body)), true) = (&mut outcome, *this.is_checked) {
+            check_totals(body, this.receiver.as_deref())?;
         }
         Poll::Ready(outcome)
     }
+}
+
+/// Replaces the totals in a result by those of the chunks that arrived: a callee may name any.
+fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(), RpcError> {
+    let (arrived, dropped) = receiver.map_or((0, 0), |of| (of.arrived(), of.dropped()));
+    let sent = body.get("_mgp");
+    let is_copied =
+        (sent.is_some() || receiver.is_some()) && body.as_raw().as_str().contains(key::MGP);
+    if sent.is_none() && !is_copied && dropped == 0 {
+        return Ok(());
+    }
+    let sent: Option<ResultExtension> = sent.and_then(|sent| sent.get().ok());
+    let mut mgp = sent.clone().unwrap_or_default();
+    mgp.streamed = mgp.streamed.or((arrived > 0).then_some(true)).map(|_| arrived > 0);
+    mgp.chunks_sent = mgp.chunks_sent.map(|_| arrived);
+    mgp.dropped = mgp.dropped.filter(|_| arrived > 0);
+    if dropped > 0 {
+        mgp.dropped = Some(mgp.dropped.unwrap_or(0).saturating_add(dropped));
+    }
+    if sent.as_ref() != Some(&mgp) {
+        let mgp = Payload::of(&mgp)?;
+        if is_copied {
+            body.insert_meta(key::MGP, Payload::of(&MetaCopy { result: &mgp })?);
+        }
+        body.insert("_mgp", mgp);
+    }
+    Ok(())
+}
+
+/// The copy of `_mgp` in the `_meta` of a result.
+#[derive(Serialize)]
+pub(crate) struct MetaCopy<'a> {
+    pub(crate) result: &'a Payload,
 }
 
 /// Returns the member `_mgp` of a result.

@@ -26,7 +26,7 @@ use tower_service::Service;
 
 use crate::cancel::CancelSignal;
 use crate::chunk::{ChunkSender, Recipient};
-use crate::collect::result_extension;
+use crate::collect::{MetaCopy, result_extension};
 
 /// Gives each request an [`Outlet`] that sends to its caller.
 ///
@@ -297,15 +297,13 @@ fn add_stream_summary(mut body: Body, stream: &ChunkSender) -> Result<Reply, Rpc
     let mut mgp = result_extension(&body);
     mgp.streamed = Some(true);
     mgp.chunks_sent = Some(stream.sent());
+    if stream.dropped() > 0 {
+        mgp.dropped = Some(mgp.dropped.unwrap_or(0).saturating_add(stream.dropped()));
+    }
     mgp.duration_ms = Some(mgp_types::millis(stream.since().elapsed()));
     let mgp = Payload::of(&mgp)?;
     // Python and rmcp drop `_mgp` from results and keep `_meta`, so the summary is written to both.
     body.insert_meta(key::MGP, Payload::of(&MetaCopy { result: &mgp })?);
     body.insert("_mgp", mgp);
     Ok(Reply::Complete(body))
-}
-
-#[derive(Serialize)]
-struct MetaCopy<'a> {
-    result: &'a Payload,
 }

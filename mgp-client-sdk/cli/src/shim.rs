@@ -2,6 +2,7 @@
 //!
 //! It uses two threads and no async runtime. If the kernel exits, the shim continues the session with the next kernel.
 
+mod events;
 mod lines;
 mod relay;
 mod session;

@@ -330,9 +330,8 @@ async fn start_events(
     let events = KernelEvents::new(governance, view);
     if let Some(db) = db {
         events.hub().keep_in_db(db).await?;
-        for (name, webhook) in &config.kernel.webhooks {
-            events.webhooks.start(events.hub(), &webhooks, name, webhook.clone());
-        }
+        events.webhooks.enable(webhooks);
+        events.webhooks.apply(events.hub(), &config.kernel.webhooks).await;
     }
     Ok(events)
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_client_sdk::CallbackAnswer;
+use mgp_security::Event;
 use mgp_types::mgp::{CallbackRequestParams, CallbackType, KernelCallback};
-use mgp_types::service::{AgentId, Context, Principal, ServerId};
+use mgp_types::service::{AgentId, AuditSink, Context, Principal, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::sync::oneshot;
@@ -123,6 +124,22 @@ impl ServerQuestions {
     pub(crate) fn answer(&self, id: &str, answer: CallbackAnswer) -> Result<(), RpcError> {
         let one = self.0.lock().remove(id).ok_or_else(|| unknown(id))?;
         one.answer.send(answer).map_err(|_| unknown(id))
+    }
+}
+
+/// Returns a function that records questions which were not answered in time.
+pub(crate) fn record_unanswered(
+    audit: &Arc<dyn AuditSink>,
+) -> impl Fn(&Context, &CallbackRequestParams) + Send + Sync + 'static {
+    let audit = Arc::clone(audit);
+    move |cx, question| {
+        let event = Event::callback_unanswered(&cx.principal, cx.server.as_ref(), &question.kind);
+        let recording = audit.record(event.in_call(cx).build());
+        tokio::spawn(async move {
+            if let Err(error) = recording.await {
+                tracing::warn!(%error, "a question without an answer is not recorded");
+            }
+        });
     }
 }
 

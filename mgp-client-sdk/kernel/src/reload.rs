@@ -154,6 +154,8 @@ async fn apply(
     parts.config.interactive.set(&config.agents);
     dispatch.results.set(&config);
     parts.fleet.context().bounds.set(&config);
+    let events = &parts.fleet.context().events;
+    events.webhooks.apply(events.hub(), &config.kernel.webhooks).await;
     if dispatch.meta_tools.set(&config) || surfaces(&before) != surfaces(&config) {
         parts.fleet.context().notifications.tools_changed(|_| true);
     }

@@ -308,6 +308,7 @@ async fn finish_connect(
         liveness,
         lists,
         guarded_answers: Stack::new(CatchPanicLayer::new().layer(config.handlers.clone())),
+        callbacks: config.callbacks.clone(),
         answers: config.handlers,
         time_limits,
         max_pages: config.max_pages,

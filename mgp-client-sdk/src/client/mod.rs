@@ -35,7 +35,7 @@ use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::listening::ChangeStream;
 use crate::presence::Presence;
-use crate::wire::{GatewayStacks, Liveness, TaskGuard, TimeLimits};
+use crate::wire::{CallbackHandler, GatewayStacks, Liveness, TaskGuard, TimeLimits};
 
 /// A connected client. Clones are cheap; dropping the last clone ends the connection.
 ///
@@ -76,6 +76,7 @@ struct ClientState {
     answers: Router,
     /// The client's handlers, in a layer that catches panics.
     guarded_answers: Stack,
+    callbacks: Option<CallbackHandler>,
     time_limits: TimeLimits,
     max_pages: usize,
     max_rounds: u32,
@@ -328,6 +329,11 @@ impl Client {
 
     pub(crate) fn liveness(&self) -> &Liveness {
         &self.0.liveness
+    }
+
+    /// Returns the party that answers callbacks.
+    pub(crate) fn callbacks(&self) -> Option<&CallbackHandler> {
+        self.0.callbacks.as_ref()
     }
 
     /// Returns the time limits of calls that set no limits of their own.

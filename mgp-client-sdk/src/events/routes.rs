@@ -84,8 +84,11 @@ impl EventRoutes {
             Err(error) => return tracing::debug!(%error, "invalid event"),
         };
         let mut table = self.table.lock();
-        let named = id.as_ref().and_then(|id| table.by_id.get(id));
-        match (named.or(table.unnamed.as_ref()), id) {
+        let sink = match &id {
+            Some(id) => table.by_id.get(id),
+            None => table.unnamed.as_ref(),
+        };
+        match (sink, id) {
             // Called under the lock, so that an early event cannot be overtaken.
             (Some(sink), _) => sink(event),
             (None, Some(id)) if table.requested > 0 => {

@@ -40,6 +40,8 @@ pub struct EventStream {
 /// An item of the connection.
 enum Taken {
     Event(ServerEvent),
+    /// One that was taken before, when others before it were missing.
+    Again(ServerEvent),
     /// The events before this number were not buffered.
     MissingUntil(u64),
 }
@@ -108,14 +110,22 @@ impl EventStream {
                 Taken::Event(event) => match event.seq {
                     Some(seq) if seq <= self.last => continue,
                     Some(seq) if seq > self.last + 1 => {
+                        // Those that the server itself missed cannot be requested.
+                        let missing = seq - self.last - 1;
+                        self.dropped += event.dropped.saturating_sub(missing);
                         self.early = Some(event);
                         seq
                     }
                     _ => {
+                        self.dropped += event.dropped;
                         self.recovered.push_back(event);
                         continue;
                     }
                 },
+                Taken::Again(event) => {
+                    self.recovered.push_back(event);
+                    continue;
+                }
                 Taken::MissingUntil(seq) => seq,
             };
             let missing = self.missing(until).await;
@@ -131,7 +141,7 @@ impl EventStream {
     /// Waits for an event, or for the end of the connection.
     async fn take(&mut self) -> Option<Taken> {
         if let Some(event) = self.early.take() {
-            return Some(Taken::Event(event));
+            return Some(Taken::Again(event));
         }
         if let Ok(event) = self.events.try_recv() {
             return Some(Taken::Event(event));
@@ -164,6 +174,7 @@ impl EventStream {
         let read = replayed.events.iter().filter_map(|event| read_event(event).ok());
         let mut events: Vec<_> = read.map(|(_, event)| event).collect();
         events.retain(|event| event.seq.is_some_and(|seq| seq > self.last && seq < until));
+        self.dropped += events.iter().map(|event| event.dropped).sum::<u64>();
         if replayed.truncated == Some(true) {
             let first = events.first().and_then(|event| event.seq).unwrap_or(until);
             self.dropped += first - self.last - 1;

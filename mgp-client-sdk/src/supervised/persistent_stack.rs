@@ -48,6 +48,11 @@ pub(crate) struct ActiveConnection {
 opaque_debug!(ActiveConnection { peer });
 
 impl ActiveConnection {
+    /// Returns the stack of this connection alone, which also sends before the server counts as ready.
+    pub(super) fn direct(&self) -> Stack {
+        self.stack.clone()
+    }
+
     /// Waits until no calls run on this connection. Streams of changes do not count.
     pub(crate) async fn idle(&self) {
         loop {

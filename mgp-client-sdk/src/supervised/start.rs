@@ -42,6 +42,8 @@ const HANDSHAKE_ERROR_TIMEOUT: Duration = Duration::from_millis(500);
 const ATTEMPT_INTERVAL: Duration = Duration::from_secs(6);
 #[cfg(feature = "http")]
 const MAX_ATTEMPTS: usize = 5;
+/// The time for which a gateway may prepare a connection before calls are made on it.
+const PREPARATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit for the server's answer to `mgp/lifecycle/shutdown`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -251,8 +253,14 @@ impl ServerRun {
         if let Some(attempt) = self.attempt() {
             attempt.succeeded();
         }
-        self.plan.stack.current().set(&ready.connection);
         let client = ready.client.clone();
+        if let Some(hook) = &self.plan.config.on_connection {
+            let preparing = hook.prepare(client.clone(), ready.connection.direct());
+            if timeout(PREPARATION_TIMEOUT, preparing).await.is_err() {
+                tracing::warn!("timeout: the server answered no request before its first call");
+            }
+        }
+        self.plan.stack.current().set(&ready.connection);
         self.client.send_replace(Some(ready));
         if self.plan.was_connected.swap(true, Ordering::AcqRel) {
             self.notify_all_changed();

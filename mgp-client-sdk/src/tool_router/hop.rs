@@ -24,7 +24,7 @@ use super::answers::AnswerCache;
 use super::parked::{ParkedCall, ParkedCalls, ParkedEvent};
 use crate::client::Client;
 use crate::supervised::SupervisedClient;
-use crate::wire::{name_server, offers};
+use crate::wire::{answer_form, name_server, offers};
 
 /// A route to one server.
 #[derive(Clone)]
@@ -188,6 +188,11 @@ impl Round {
         cx: &Context,
     ) -> Result<Object, RpcError> {
         let asking = self.asks.iter().map(|question| async {
+            if let Some(answer) =
+                answer_form(client.callbacks(), cx, &question.method, &question.params).await
+            {
+                return answer.map(|answer| (question.key.clone(), answer));
+            }
             let params = name_server(Some(server), &question.method, &question.params);
             let ask = CallerRequest::new(question.method.clone(), params);
             if question.method == PermissionRequest::METHOD {

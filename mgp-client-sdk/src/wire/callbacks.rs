@@ -13,7 +13,7 @@ use mgp_transport::spawn_scoped;
 use mgp_types::mgp::{CallbackRequestParams, CallbackRespondParams, CallbackType};
 use mgp_types::service::{BoxFuture, Call, Context, Peer, Stack, keep_alive};
 use mgp_types::sync::Mutex;
-use mgp_types::{Id, Payload, RpcError};
+use mgp_types::{ErrorCode, Id, Payload, RpcError};
 use tokio::time::{sleep, timeout};
 
 use super::OpenQuestion;
@@ -28,6 +28,8 @@ const MAX_ANSWERED: usize = 256;
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time limit of an answer.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
+/// The time for which the end of a question that is passed on may take longer.
+const GRACE: Duration = Duration::from_millis(500);
 /// The maximum length in bytes of an id; a longer one is ignored.
 const MAX_ID_BYTES: usize = 256;
 /// The maximum length in bytes of a question with all its members; a longer one is dismissed.
@@ -43,8 +45,19 @@ type Answering = BoxFuture<'static, Result<CallbackAnswer, RpcError>>;
 pub(crate) enum CallbackHandler {
     /// A function of the SDK's user.
     Own(Arc<dyn Fn(CallbackRequestParams) -> Answering + Send + Sync>),
-    /// The caller of the call during which the server asks; the function answers for callers that cannot be asked.
-    Caller(Arc<dyn Fn(Context, CallbackRequestParams) -> Answering + Send + Sync>),
+    /// The caller of the call during which the server asks.
+    Caller(Arc<CallerAnswers>),
+}
+
+type Answer = dyn Fn(Context, CallbackRequestParams) -> Answering + Send + Sync;
+type Report = dyn Fn(&Context, &CallbackRequestParams) + Send + Sync;
+
+/// The functions that accompany the questions to callers.
+pub(crate) struct CallerAnswers {
+    /// Answers for callers that cannot be asked.
+    pub(crate) otherwise: Box<Answer>,
+    /// Receives the questions that were not answered in time.
+    pub(crate) unanswered: Box<Report>,
 }
 
 impl fmt::Debug for CallbackHandler {
@@ -162,8 +175,8 @@ async fn handle(
     waiting: WaitingGuard,
 ) {
     let peer = call.cx().peer.clone();
-    let limit = question.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
-    let answering = timeout(limit.min(MAX_TIMEOUT), answering);
+    // A question that is passed on has the same limit, and is reported when it ends.
+    let answering = timeout(limit(&question) + GRACE, answering);
     if question.kind == CallbackType::Notification {
         // It is shown even if its call has ended, and needs no answer.
         drop(answering.await);
@@ -201,9 +214,9 @@ fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParam
         let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");
         return Box::pin(std::future::ready(Err(RpcError::invalid_params(message))));
     }
-    let otherwise = match handler {
+    let answers = match handler {
         CallbackHandler::Own(handler) => return handler(question),
-        CallbackHandler::Caller(otherwise) => otherwise.clone(),
+        CallbackHandler::Caller(answers) => Arc::clone(answers),
     };
     let origin = match &question.request_id {
         Some(request) => call
@@ -214,20 +227,25 @@ fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParam
             .ok_or_else(|| RpcError::invalid_params("the callback names no call that runs")),
         None => attribute(call, None),
     };
-    Box::pin(async move { pass_on(origin?, question, &*otherwise).await })
+    Box::pin(async move { pass_on(origin?, question, &answers).await })
 }
 
-/// Asks the caller of a call; `otherwise` answers if the caller cannot be asked.
+/// Asks the caller of a call, or the party that answers for it.
 async fn pass_on(
     origin: Context,
     mut question: CallbackRequestParams,
-    otherwise: &(dyn Fn(Context, CallbackRequestParams) -> Answering + Send + Sync),
+    answers: &CallerAnswers,
 ) -> Result<CallbackAnswer, RpcError> {
     let _open = OpenQuestion::of(&origin);
     let waiting = "waiting for the answer to a question of the server";
     if !can_ask_callback(&origin, &question) {
-        let answering = otherwise(origin.clone(), question);
-        return keep_alive(&origin.outlet, waiting, answering).await;
+        let answering =
+            timeout(limit(&question), (answers.otherwise)(origin.clone(), question.clone()));
+        let answer = keep_alive(&origin.outlet, waiting, answering).await;
+        return answer.unwrap_or_else(|_| {
+            (answers.unanswered)(&origin, &question);
+            Ok(CallbackAnswer::Dismissed)
+        });
     }
     let key = format!("callback-{}", question.callback_id);
     if let Some(server) = &origin.server {
@@ -236,5 +254,14 @@ async fn pass_on(
         question.message = Some(format!("The server `{server}` asks:\n{text}"));
     }
     question.mgp = None;
-    keep_alive(&origin.outlet, waiting, ask_callback(&origin, &key, question)).await
+    let asking = ask_callback(&origin, &key, question.clone());
+    let answer = keep_alive(&origin.outlet, waiting, asking).await;
+    if answer.as_ref().is_err_and(|error| error.code() == ErrorCode::TIMEOUT) {
+        (answers.unanswered)(&origin, &question);
+    }
+    answer
+}
+
+fn limit(question: &CallbackRequestParams) -> Duration {
+    question.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis).min(MAX_TIMEOUT)
 }

@@ -2,6 +2,7 @@
 //! end.
 
 mod callbacks;
+mod form_question;
 mod header_mirror;
 mod inbound;
 mod liveness;
@@ -10,7 +11,8 @@ mod outbound;
 mod request_timeout;
 mod url_elicitations;
 
-pub(crate) use callbacks::{CallbackHandler, ReceivedCallbacks};
+pub(crate) use callbacks::{CallbackHandler, CallerAnswers, ReceivedCallbacks};
+pub(crate) use form_question::answer_form;
 pub(crate) use header_mirror::HeaderMirrorLayer;
 pub(crate) use inbound::{FindCaller, InboundParts, inbound, not_offered};
 #[cfg(feature = "http")]

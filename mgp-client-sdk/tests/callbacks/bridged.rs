@@ -61,7 +61,11 @@ async fn a_form_without_a_clear_answer_confirms_nothing() {
             let empty = Client::builder("c", "1")
                 .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) });
             let client = connect(curious(), empty, era, transport).await;
-            assert_eq!(client.call("delete").await.unwrap_err().code().0, -32602);
+            assert_eq!(
+                client.call("delete").await.unwrap_err().code().0,
+                3003,
+                "no answer, no yes"
+            );
 
             let closed = Client::builder("c", "1")
                 .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Cancel)) });

@@ -9,15 +9,19 @@ use crate::world::{ERAS, TRANSPORTS, answering, connect, curious};
 
 /// Returns a gateway in front of the curious server.
 async fn gateway_to(era: mgp_client_sdk::EraChoice) -> Server {
-    let builder = gateway::pass_callbacks(Client::builder("gateway", "1"), |_, question| {
-        // The answer of an operator.
-        let is_ours = question.message.as_deref() == Some("Delete 3 files?");
-        std::future::ready(Ok(if is_ours {
-            CallbackAnswer::text("confirm")
-        } else {
-            CallbackAnswer::Dismissed
-        }))
-    });
+    let builder = gateway::pass_callbacks(
+        Client::builder("gateway", "1"),
+        |_, question| {
+            // The answer of an operator.
+            let is_ours = question.message.as_deref() == Some("Delete 3 files?");
+            std::future::ready(Ok(if is_ours {
+                CallbackAnswer::text("confirm")
+            } else {
+                CallbackAnswer::Dismissed
+            }))
+        },
+        |_, _| {},
+    );
     let client = connect(curious(), builder, era, TRANSPORTS[0]).await;
     let hop = Hop::new("files", client);
     Server::new("gateway", "1").endpoints(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ToolResult as _};
+use mgp_client_sdk::{CallbackAnswer, Client, ToolResult as _};
 use mgp_types::method::CallbackRequest;
 use mgp_types::mgp::{CallbackRespondParams, CallbackStatus, CallbackType};
 use mgp_types::{Id, Payload};
@@ -155,4 +155,25 @@ async fn a_repeated_question_is_shown_once_and_its_response_sent_again() {
     let error = client.call("delete").await.unwrap_err();
     assert_eq!(error.code().0, 3003, "{error}");
     assert_eq!(questions.len(), 1, "four notifications of one question");
+}
+
+#[tokio::test]
+async fn a_model_is_asked_by_a_callback_where_the_caller_offers_only_that() {
+    for era in ERAS {
+        for transport in TRANSPORTS {
+            let builder = Client::builder("c", "1").on_callback(|question| async move {
+                let asked = Payload::of(&question).unwrap().get::<serde_json::Value>().unwrap();
+                assert_eq!(asked["messages"][0]["content"], "Be brief.");
+                assert_eq!(
+                    (&asked["messages"][1]["content"], &asked["max_tokens"]),
+                    (&"2+2?".into(), &1_024.into())
+                );
+                let answer = serde_json::json!({"content": "four", "model": "m", "tool_calls": []});
+                Ok(CallbackAnswer::Given(Payload::of(&answer).unwrap()))
+            });
+            let client = connect(curious(), builder, era, transport).await;
+            let text = client.call("complete").await.unwrap().to_text();
+            assert_eq!(text, "m says four", "{era:?} {transport:?}");
+        }
+    }
 }

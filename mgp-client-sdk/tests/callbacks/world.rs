@@ -48,7 +48,13 @@ pub(crate) fn curious() -> Server {
         Ok::<_, RpcError>(format!("{} {}", one?, two?))
     });
     let quick = Tool::new("quick", "Answers at once", || async { "here" });
-    Server::new("curious", "1").tool(delete).tool(hasty).tool(greet).tool(both).tool(quick)
+    let complete = Tool::new("complete", "Asks a model", |cx: Context| async move {
+        let answer = cx.sample("2+2?").system("Be brief.").await?;
+        let text = answer.content.as_slice()[0].as_text().unwrap_or_default().to_owned();
+        Ok::<_, RpcError>(format!("{} says {text}", answer.model))
+    });
+    let server = Server::new("curious", "1").tool(delete).tool(hasty).tool(greet).tool(both);
+    server.tool(quick).tool(complete)
 }
 
 /// Connects a client to a server.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use mgp_client_sdk::{Client, EraChoice, EventStream, TestClient};
-use mgp_server_sdk::{EventDraft, EventHub, Server};
+use mgp_server_sdk::{EventDraft, EventHub, Server, Tool};
 use mgp_transport::duplex;
 use mgp_types::mgp::{EventsReplayParams, Severity};
 use serde_json::json;
@@ -21,7 +22,18 @@ enum Way {
 const WAYS: [Way; 2] = [Way::Duplex, Way::Http];
 
 fn server() -> Server {
-    Server::new("models", "1").channel("model.loaded", "A model was loaded")
+    let server = Server::new("models", "1").channel("model.loaded", "A model was loaded");
+    let hub = server.events();
+    let burst = Tool::new("burst", "Publishes 1,000 events", move || {
+        let hub = hub.clone();
+        async move {
+            for number in 0..1_000 {
+                emit(&hub, "model.loaded", number).await;
+            }
+            "done"
+        }
+    });
+    server.tool(burst)
 }
 
 /// Connects to a server; also returns the hub of its events.
@@ -163,4 +175,34 @@ async fn a_server_without_channels_does_not_offer_events() {
     let client = TestClient::new(Server::new("s", "1")).await;
     let error = client.events().subscribe(["*"]).await.unwrap_err();
     assert_eq!(error.code().0, -32601);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_does_not_overtake_the_events_of_its_call() {
+    for era in ERAS {
+        let (client, _) = connect(Way::Duplex, era).await;
+        let mut events = client.events().subscribe(["*"]).await.unwrap();
+        for round in 0..5 {
+            client.call("burst").await.unwrap();
+            for number in 0..1_000 {
+                let event = events.next().now_or_never();
+                let event = event.unwrap_or_else(|| panic!("{era:?} {round}: {number} are here"));
+                assert_eq!(event.unwrap().data.as_str(), number.to_string());
+            }
+        }
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn events_that_the_server_itself_missed_are_counted_once() {
+    let server = server();
+    let hub = server.events();
+    let client = TestClient::new(server).await;
+    let mut events = client.events().subscribe(["*"]).await.unwrap();
+    hub.publish(EventDraft::new("a").dropped(3)).await.unwrap();
+    hub.publish(EventDraft::new("b")).await.unwrap();
+    let first = events.next().await.unwrap();
+    assert_eq!((first.dropped, first.seq), (3, Some(1)));
+    assert_eq!((events.next().await.unwrap().dropped, events.dropped()), (0, 3));
 }

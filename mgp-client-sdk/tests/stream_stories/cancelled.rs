@@ -115,3 +115,32 @@ async fn a_tool_that_listens_ends_by_itself_and_is_marked_as_cancelled() {
     assert_eq!((&mgp["cancelled"], &mgp["cancel_reason"]), (&json!(true), &json!("enough")));
     assert_eq!(mgp["chunks_sent"], 2);
 }
+
+#[tokio::test]
+async fn the_result_of_a_cancelled_modern_call_is_complete() {
+    let (here, there) = mgp_transport::duplex();
+    let server = server(&Alive::default());
+    tokio::spawn(async move { server.serve(there.reader, there.writer).await });
+    let mut raw = Raw::new(here);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {
+            "extensions": {"dev.cloto/mgp": {"version": "0.3.0", "extensions": ["streaming"]}},
+        },
+    });
+    let request = |id: u32, method: &str, params: serde_json::Value| {
+        let mut params = params;
+        params["_meta"] = meta.clone();
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+    };
+    let arguments = json!({"n": 3, "every_ms": 60_000});
+    let call = json!({"name": "words", "arguments": arguments, "_mgp": {"stream": true}});
+    raw.send(&request(2, "tools/call", call)).await;
+    assert_eq!(raw.read().await["params"]["index"], 0);
+    raw.send(&request(3, "mgp/stream/cancel", json!({"request_id": 2}))).await;
+    for _ in 0..2 {
+        let (_, answer) = raw.read_answer().await;
+        assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+    }
+}

@@ -1,6 +1,7 @@
 //! What other implementations send is understood, and never a panic.
 
 use mgp_client_sdk::ToolResult as _;
+use serde_json::json;
 
 use crate::world::{Raw, Received};
 
@@ -64,4 +65,60 @@ async fn a_partial_result_may_be_a_text() {
     });
     let content = cancelled.unwrap().partial_result.unwrap().content.into_blocks();
     assert_eq!(mgp_types::mcp::CallToolResult::new(content).to_text(), "half");
+}
+
+#[tokio::test]
+async fn totals_of_a_server_that_streamed_nothing_are_replaced() {
+    let streaming = r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#;
+    for (mgp, expected) in [
+        (
+            r#"{"streamed":true,"chunks_sent":777,"dropped":5}"#,
+            json!({"streamed": false, "chunks_sent": 0}),
+        ),
+        (r#""x""#, json!({})),
+        (r#"{"chunks_sent":"many","x":1}"#, json!({})),
+        (r#"{"duration_ms":7,"x":1}"#, json!({"duration_ms": 7, "x": 1})),
+    ] {
+        for is_streamed in [true, false] {
+            let (client, mut raw) = Raw::server(streaming).await;
+            let call = client.call("t");
+            let reading = tokio::spawn(async move {
+                if is_streamed {
+                    Received::all(call.stream()).await.result().clone()
+                } else {
+                    serde_json::to_value(call.await.unwrap()).unwrap()
+                }
+            });
+            let id = raw.read().await["id"].clone();
+            raw.send(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"_mgp":{mgp},"_meta":{{"dev.cloto/mgp":{{"result":{mgp}}}}}}}}}"#
+            ))
+            .await;
+            let result = reading.await.unwrap();
+            assert_eq!(result["_mgp"], expected, "{mgp} {is_streamed}");
+            assert!(!result["_meta"].to_string().contains("777"), "{result}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn chunks_behind_the_last_one_are_dropped_and_counted() {
+    let streaming = r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#;
+    let (client, mut raw) = Raw::server(streaming).await;
+    let reading = tokio::spawn(Received::all(client.call("t").stream()));
+    let id = raw.read().await["id"].clone();
+    for (index, text) in ["a", "b", "c"].iter().enumerate() {
+        let done = index == 0;
+        let params = format!(
+            r#"{{"request_id":{id},"index":{index},"content":{{"type":"text","text":"{text}"}},"done":{done}}}"#
+        );
+        raw.notify("notifications/mgp.stream.chunk", &params).await;
+    }
+    raw.send(&format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"abc"}}],"_mgp":{{"streamed":true,"chunks_sent":1}}}}}}"#
+    ))
+    .await;
+    let received = reading.await.unwrap();
+    assert_eq!((received.text().as_str(), received.result_text().as_str()), ("a", "abc"));
+    assert_eq!(received.result()["_mgp"]["dropped"], 2);
 }

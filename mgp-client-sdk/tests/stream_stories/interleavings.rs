@@ -9,10 +9,14 @@ use tokio::runtime::Handle;
 use crate::world::{Alive, Received, cells, server, words};
 
 /// `SplitMix64`: the same choices for the same seed.
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -24,7 +28,7 @@ impl Dice {
 const MAX_CONNECTION_TASKS: usize = 6;
 
 /// Prints the seed of a failed run.
-struct Seed(u64);
+pub(crate) struct Seed(pub(crate) u64);
 
 impl Drop for Seed {
     fn drop(&mut self) {
@@ -38,13 +42,17 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// Returns the one seed that the environment names, or as many as it asks for.
+pub(crate) fn seeds(default: u64) -> std::ops::Range<u64> {
+    match number("STREAM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("STREAM_SEEDS").unwrap_or(default),
+    }
+}
+
 #[test]
 fn every_order_leaves_a_prefix_and_nothing_else() {
-    let seeds = match number("STREAM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("STREAM_SEEDS").unwrap_or(160),
-    };
-    for seed in seeds {
+    for seed in seeds(160) {
         let _seed = Seed(seed);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1 + usize::try_from(seed % 2).unwrap())

@@ -10,6 +10,7 @@
 
 mod cancelled;
 mod chunks;
+mod faulty;
 mod foreign;
 mod interleavings;
 mod paced;

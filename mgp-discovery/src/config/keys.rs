@@ -144,7 +144,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "max_data" KeyKind::Number(0, MANY), "", "The `kernel.results.max_data` of the server's results; the agent's counts too if it is lower.";
     }
     "servers.mgp": {
-        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all that the kernel uses: `security`, `lifecycle`, `streaming`.";
+        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all that the kernel uses: `security`, `lifecycle`, `streaming`, `events`, `callbacks`.";
         "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions that the server needs, known before it starts.";
         "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server: a `trusted` server's own `security` declaration of a tool is taken as it is; at `standard` the tool's name and arguments count as well. A project's file cannot set more than `standard`.";
         "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The policy for agents without an access entry.";
@@ -192,7 +192,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
         "metrics" KeyKind::Text, "", "An address, e.g. `127.0.0.1:9464`, at which `/metrics` (Prometheus), `/healthz` and `/readyz` are served without authentication.";
         "audit" KeyKind::Table, "", "The audit log.";
-        "webhooks" KeyKind::TableMap, "", "URLs to which events are sent, one `[kernel.webhooks.NAME]` each; changes take effect at the next start of the kernel.";
+        "webhooks" KeyKind::TableMap, "", "URLs to which events are sent, one `[kernel.webhooks.NAME]` each. A changed one goes on with the next event; one that is removed loses its waiting events.";
         "http" KeyKind::Table, "", "TLS and access tokens of `mgp serve --http`.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
         "registration" KeyKind::Table, "", "What a server that an agent registers may run and be given (§15.4); an operator approves each in any case.";

@@ -1,13 +1,13 @@
 //! The capabilities declared in a modern request: those of the client, or of the caller for whom it is forwarded.
 
-use mgp_types::mcp::{ClientCapabilities, ListChanged, key};
+use mgp_types::mcp::{ClientCapabilities, ElicitationCapability, ListChanged, key};
 use mgp_types::mgp::{Extension, MgpCapability};
 use mgp_types::service::{CallerAccess, Context};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 
 use super::negotiate;
-use super::offer::MgpOffer;
+use super::offer::ClientOffer;
 
 /// Maximum number of different capability sets that are kept encoded; most hosts of a kernel declare one of a few.
 const MAX_CACHED: usize = 16;
@@ -37,26 +37,31 @@ pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
     /// The MGP offer without callbacks.
     without_callbacks: Option<MgpCapability>,
+    /// If set, forms are declared for callers without them too.
+    answers_forms: bool,
     /// Encoded capabilities, by the capabilities that the caller sent.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
 }
 
 impl CallerCapabilities {
-    pub(super) fn new(own: ClientCapabilities, offer: Option<&MgpOffer>) -> Self {
-        let without_callbacks = offer.map(|offer| {
+    pub(super) fn new(own: ClientCapabilities, offer: &ClientOffer) -> Self {
+        let without_callbacks = offer.mgp.as_ref().map(|offer| {
             let mut offer = offer.clone();
             offer.extensions = offer.extensions.without(Extension::Callbacks);
             negotiate::client_offer(&offer)
         });
-        Self { own, without_callbacks, cache: Mutex::default() }
+        let answers_forms = offer.answers_forms;
+        Self { own, without_callbacks, answers_forms, cache: Mutex::default() }
     }
 
-    /// Returns the capabilities for a call, or `None` if its caller cannot be asked anything.
+    /// Returns the capabilities for a call, or `None` if neither its caller nor another party can be asked.
     pub(super) fn of(&self, cx: &Context) -> Option<DeclaredCapabilities> {
-        if !cx.caller.accepts.any() || matches!(cx.caller_access, CallerAccess::Unavailable) {
+        let can_ask = cx.caller.accepts.any() || self.answers_forms;
+        if !can_ask || matches!(cx.caller_access, CallerAccess::Unavailable) {
             return None;
         }
-        let sent = cx.caller.capabilities.as_ref()?;
+        let none = Payload::empty_object();
+        let sent = cx.caller.capabilities.as_ref().unwrap_or(&none);
         let is_same = |(other, _): &&(Payload, _)| other.as_str() == sent.as_str();
         if let Some((_, declared)) = self.cache.lock().iter().find(is_same) {
             return Some(declared.clone());
@@ -64,6 +69,11 @@ impl CallerCapabilities {
         let caller: ClientCapabilities = sent.get().ok()?;
         let mut capabilities = self.own.clone();
         (capabilities.elicitation, capabilities.sampling) = (caller.elicitation, caller.sampling);
+        if self.answers_forms && !cx.caller.accepts.elicitation {
+            let mut forms = ElicitationCapability::new();
+            forms.form.get_or_insert_default();
+            capabilities.elicitation = Some(forms);
+        }
         // A server asks a caller with forms in rounds, which it can answer whenever it wants.
         if let Some(mgp) = &self.without_callbacks
             && cx.caller.accepts.elicitation

@@ -134,6 +134,8 @@ pub struct ClientOffer {
     pub mgp: Option<MgpOffer>,
     /// The party that answers the questions of the server.
     pub answerer: Answerer,
+    /// If set, modern requests offer forms also for callers without them: the client lets another party answer.
+    pub answers_forms: bool,
 }
 
 /// The party that answers the questions of a server: sampling, elicitation and roots.
@@ -152,7 +154,7 @@ impl ClientOffer {
     #[must_use]
     pub fn new(info: Implementation) -> Self {
         let (capabilities, answerer) = (ClientCapabilities::new(), Answerer::Client);
-        Self { info, capabilities, mgp: None, answerer }
+        Self { info, capabilities, mgp: None, answerer, answers_forms: false }
     }
 
     /// Returns the capabilities for modern requests that are not made for a caller.

@@ -71,7 +71,7 @@ impl RequestMetaLayer {
             revision: quoted(Revision::MODERN.as_str()),
             capabilities: DeclaredCapabilities::new(capabilities.clone())?,
             of_callers: (offer.answerer == Answerer::Caller)
-                .then(|| CallerCapabilities::new(capabilities, offer.mgp.as_ref())),
+                .then(|| CallerCapabilities::new(capabilities, offer)),
             handle: Payload::of(&random_name()?)?,
         };
         Ok(Self { session, members: Arc::new(members), server: None, traces_plain: false })

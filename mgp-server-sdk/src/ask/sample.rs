@@ -1,11 +1,14 @@
 //! A request to the caller's model (MCP sampling).
 
+use mgp_stream::{CallbackAnswer, ask_callback, can_ask_callback};
 use mgp_types::mcp::{
     ContentBlock, CreateMessageParams, CreateMessageResult, Role, SamplingMessage,
 };
 use mgp_types::method::{Request, SamplingCreateMessage};
+use mgp_types::mgp::{CallbackRequestParams, CallbackType};
 use mgp_types::service::{BoxFuture, CallerRequest, Context};
-use mgp_types::{OneOrMany, Payload, RpcError};
+use mgp_types::{ErrorCode, OneOrMany, Payload, RpcError};
+use serde::{Deserialize, Serialize};
 
 use super::{ClientCapability, Question, read};
 
@@ -14,9 +17,12 @@ const MAX_TOKENS: u64 = 1_024;
 
 /// A request to the caller's model; await it to send it.
 ///
+/// A caller that offers no sampling, but negotiated MGP callbacks, is asked for an `llm_completion`, unless the request
+/// has tools.
+///
 /// # Errors
-/// Code 1000 if the caller does not support sampling (−32021 in the modern era), −32602 if its answer is not a
-/// message.
+/// Code 1000 if the caller supports neither (−32021 in the modern era), −32602 if its answer is not a message, 3003 if
+/// a callback was not answered in time.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct Sampling {
@@ -56,6 +62,58 @@ impl Sampling {
     }
 }
 
+impl Sampling {
+    /// Returns the callback for a caller that can be asked only that way.
+    fn completion(&self) -> Option<CallbackRequestParams> {
+        #[derive(Serialize)]
+        struct Message<'a> {
+            role: &'a str,
+            content: String,
+        }
+        let mut params = CallbackRequestParams::new("", CallbackType::LlmCompletion);
+        let cx = &self.question.cx;
+        if cx.caller.accepts.sampling || !can_ask_callback(cx, &params) {
+            return None;
+        }
+        let system = self.params.system_prompt.clone();
+        let system = system.map(|content| Message { role: "system", content });
+        let messages = self.params.messages.iter().map(|message| Message {
+            role: message.role.as_str(),
+            content: text(&message.content),
+        });
+        let messages: Vec<_> = system.into_iter().chain(messages).collect();
+        params.extra.encode("messages", &messages).ok()?;
+        params.extra.encode("max_tokens", &self.params.max_tokens).ok()?;
+        Some(params)
+    }
+}
+
+fn text(content: &OneOrMany<ContentBlock>) -> String {
+    let texts = content.as_slice().iter().filter_map(ContentBlock::as_text);
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Asks for a completion by a callback.
+async fn complete(
+    question: Question,
+    params: CallbackRequestParams,
+) -> Result<CreateMessageResult, RpcError> {
+    #[derive(Deserialize)]
+    struct Response {
+        content: String,
+        #[serde(default)]
+        model: String,
+    }
+    let key = question.key()?;
+    let CallbackAnswer::Given(response) = ask_callback(&question.cx, &key, params).await? else {
+        let message = "the caller closed the request for a completion without an answer";
+        return Err(RpcError::new(ErrorCode::TIMEOUT, message));
+    };
+    let Response { content, model } = response.get()?;
+    let content = OneOrMany::One(ContentBlock::text(content));
+    Ok(CreateMessageResult::new(Role::Assistant, content, model))
+}
+
 impl IntoFuture for Sampling {
     type Output = Result<CreateMessageResult, RpcError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
@@ -64,6 +122,9 @@ impl IntoFuture for Sampling {
         let uses_tools = !self.params.tools.is_empty() || self.params.tool_choice.is_some();
         let needs =
             if uses_tools { ClientCapability::SamplingTools } else { ClientCapability::Nothing };
+        if let (Some(completion), false) = (self.completion(), uses_tools) {
+            return Box::pin(complete(self.question, completion));
+        }
         let ask = Payload::of(&self.params)
             .map(|params| CallerRequest::new(SamplingCreateMessage::METHOD, params));
         let answer = self.question.ask(needs, ask);

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer::CallbackAnswer;
 use super::bridge;
 use super::layer::CallbackChannel;
+use crate::cancel::CancelSignal;
 
 /// The time limit of a question that names none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -100,7 +101,8 @@ async fn ask_back(
     channel: &CallbackChannel,
     mut question: CallbackRequestParams,
 ) -> Result<CallbackAnswer, RpcError> {
-    let mut waiting = channel.table.open(channel.owner.clone(), &mut question)?;
+    let call = cx.extensions.get_shared::<CancelSignal>();
+    let mut waiting = channel.table.open(channel.owner.clone(), call, &mut question)?;
     question.request_id = Some(channel.request.clone());
     let unanswered = || {
         let message = "the caller disconnected without an answer, so nothing was confirmed";

@@ -42,8 +42,12 @@ pub(super) async fn ask(
         ElicitAction::Accept => {
             let content = Payload::of(&answer.content.unwrap_or_default())?.get::<Object>()?;
             let response = content.get(ANSWER).cloned();
-            let missing =
-                || RpcError::invalid_params(format!("the form was accepted without `{ANSWER}`"));
+            let missing = || {
+                let message = format!(
+                    "the form was accepted without `{ANSWER}`, so nothing was confirmed; call again to be asked again"
+                );
+                RpcError::new(ErrorCode::TIMEOUT, message)
+            };
             CallbackAnswer::read(question, &response.ok_or_else(missing)?)
         }
         ElicitAction::Decline => Ok(CallbackAnswer::Declined),

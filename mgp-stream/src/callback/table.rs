@@ -10,6 +10,7 @@ use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::sync::oneshot;
 
 use super::answer::CallbackAnswer;
+use crate::cancel::CancelSignal;
 
 /// The maximum number of open callbacks of one owner; another one is refused with 3001.
 const MAX_OPEN: usize = 64;
@@ -52,6 +53,15 @@ struct OpenCallback {
     owner: Owner,
     question: CallbackRequestParams,
     answer: oneshot::Sender<CallbackAnswer>,
+    /// The cancellation of the call that asked.
+    call: Option<Arc<CancelSignal>>,
+}
+
+impl OpenCallback {
+    /// Returns whether the call still waits: a cancelled one may not have been dropped yet.
+    fn is_open(&self) -> bool {
+        !self.call.as_ref().is_some_and(|call| call.is_cancelled())
+    }
 }
 
 impl CallbackTable {
@@ -59,18 +69,20 @@ impl CallbackTable {
     pub(super) fn open(
         &self,
         owner: Owner,
+        call: Option<Arc<CancelSignal>>,
         question: &mut CallbackRequestParams,
     ) -> Result<WaitingCallback, RpcError> {
         question.callback_id = random_name()?;
         let (sender, answer) = oneshot::channel();
         let mut table = self.0.lock();
-        if table.open.values().filter(|open| open.owner.is(&owner)).count() >= MAX_OPEN {
+        let is_own = |open: &&OpenCallback| open.is_open() && open.owner.is(&owner);
+        if table.open.values().filter(is_own).count() >= MAX_OPEN {
             return Err(RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
                 format!("{MAX_OPEN} questions of this session are open; answer some first"),
             ));
         }
-        let open = OpenCallback { owner, question: question.clone(), answer: sender };
+        let open = OpenCallback { owner, question: question.clone(), answer: sender, call };
         table.open.insert(question.callback_id.clone(), open);
         drop(table);
         Ok(WaitingCallback { table: self.clone(), id: question.callback_id.clone(), answer })
@@ -84,6 +96,10 @@ impl CallbackTable {
         response: &Payload,
     ) -> Result<CallbackStatus, RpcError> {
         let mut table = self.0.lock();
+        if table.open.get(id).is_some_and(|open| !open.is_open()) {
+            // Its call was cancelled first; without the sender it stops waiting.
+            table.open.remove(id);
+        }
         if let Some(open) = table.open.get(id).filter(|open| open.owner.is(by)) {
             let answer = CallbackAnswer::read(&open.question, response)?;
             let Some(open) = table.open.remove(id) else { return Ok(CallbackStatus::Unknown) };
@@ -101,7 +117,7 @@ impl CallbackTable {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.lock().open.len()
+        self.0.lock().open.values().filter(|open| open.is_open()).count()
     }
 }
 

@@ -80,6 +80,21 @@ async fn an_answer_reaches_its_call_and_counts_once() {
 }
 
 #[tokio::test]
+async fn an_answer_right_behind_the_cancellation_of_its_call_is_not_accepted() {
+    let (mut client, mut sent, layer) = client();
+    let signal = Arc::new(crate::cancel::CancelSignal::new(crate::chunk::KeptBytes::default()));
+    client.cx.extensions.insert_shared(Arc::clone(&signal));
+    // Its future is not dropped: it is polled only after the answer arrived.
+    let call = tokio::spawn(client.call("tools/call", CALL));
+    let id = asked(&mut sent).await["callback_id"].clone();
+    assert_eq!(layer.open(), 1);
+    signal.cancel_silently();
+    assert_eq!(layer.open(), 0, "it does not count");
+    assert_eq!(respond(&mut client, &id, r#""confirm""#).await.unwrap(), "unknown");
+    assert_eq!(call.await.unwrap().unwrap_err().code().0, 3003);
+}
+
+#[tokio::test]
 async fn only_the_owner_of_the_request_answers() {
     let (mut client, mut sent, layer) = client();
     let call = tokio::spawn(client.call("tools/call", CALL));

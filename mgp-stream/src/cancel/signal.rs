@@ -65,7 +65,7 @@ impl Partial {
 }
 
 impl CancelSignal {
-    pub(super) fn new(kept: KeptBytes) -> Self {
+    pub(crate) fn new(kept: KeptBytes) -> Self {
         Self { since: Instant::now(), state: Mutex::default(), kept, stream: OnceLock::new() }
     }
 
@@ -101,6 +101,11 @@ impl CancelSignal {
         };
         wakers.into_iter().flatten().for_each(Waker::wake);
         partial
+    }
+
+    #[cfg(test)]
+    pub(crate) fn cancel_silently(&self) {
+        self.cancel(Cancellation::Silently);
     }
 
     /// Records a chunk that was sent.

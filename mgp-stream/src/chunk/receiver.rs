@@ -50,6 +50,9 @@ struct ReceiveState {
     /// Chunks below this number are not requested again.
     requested: u64,
     is_cut: bool,
+    /// The last chunk, by the callee's word, was delivered.
+    is_done: bool,
+    arrived: u64,
     dropped: u64,
 }
 
@@ -71,6 +74,9 @@ impl ChunkReceiver {
         let mut state = self.state.lock();
         let index = received.index.unwrap_or(state.next);
         let mut arrival = Arrival::default();
+        if index >= state.next && !state.waiting.contains_key(&index) {
+            state.arrived += 1;
+        }
         if index < state.next {
             tracing::debug!(index, "dropped a repeated chunk");
         } else if state.is_cut {
@@ -87,6 +93,7 @@ impl ChunkReceiver {
         } else {
             state.hold(index, received.chunk, &mut arrival.missing);
         }
+        state.end_at_last(&mut arrival);
         arrival
     }
 
@@ -101,6 +108,11 @@ impl ChunkReceiver {
     /// Counts a chunk that the caller was too slow for.
     pub(crate) fn note_dropped(&self) {
         self.state.lock().dropped += 1;
+    }
+
+    /// Returns the number of chunks that arrived, without repeats.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.state.lock().arrived
     }
 
     /// Returns the number of chunks that the caller did not get, now that the call has ended.
@@ -121,6 +133,20 @@ impl ReceiveState {
         self.next = self.waiting.keys().next_back().map_or(self.next, |last| *last) + 1;
         self.waiting.clear();
         self.waiting_bytes = 0;
+    }
+
+    /// Drops chunks behind the one that the callee marked as the last: the caller does not expect them.
+    fn end_at_last(&mut self, arrival: &mut Arrival) {
+        let keep = |state: &mut Self, chunk: &Chunk| {
+            if state.is_done {
+                state.dropped += 1;
+                return false;
+            }
+            state.is_done = chunk.done;
+            true
+        };
+        arrival.next = arrival.next.take().filter(|chunk| keep(self, chunk));
+        arrival.after.retain(|chunk| keep(self, chunk));
     }
 
     fn drop_chunk(&mut self, index: u64) {
@@ -220,6 +246,18 @@ mod tests {
             assert_eq!(take(&receiver, chunk(3)).0, [""; 0]);
             assert_eq!(receiver.dropped(), 3, "{lost}");
         }
+    }
+
+    #[test]
+    fn chunks_behind_the_last_one_are_counted_as_dropped() {
+        let receiver = ChunkReceiver::default();
+        let mut first = chunk(0);
+        first.chunk.done = true;
+        assert_eq!(take(&receiver, first).0, ["0"]);
+        for index in [1, 3, 2] {
+            assert_eq!(take(&receiver, chunk(index)).0, [""; 0]);
+        }
+        assert_eq!((receiver.arrived(), receiver.dropped()), (4, 3));
     }
 
     #[test]

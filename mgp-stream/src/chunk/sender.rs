@@ -78,6 +78,8 @@ struct SendState {
     next: u64,
     bytes: u64,
     is_done: bool,
+    /// The number of chunks behind the last one, which are not sent.
+    dropped: u64,
     refused: Option<StreamTooLong>,
     /// The task that answers the call.
     answering: Option<Waker>,
@@ -131,6 +133,11 @@ impl ChunkSender {
         self.state.lock().next
     }
 
+    /// Returns the number of chunks that came behind the last one.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.state.lock().dropped
+    }
+
     /// Returns whether the last chunk was sent and marked as such.
     pub(crate) fn is_done(&self) -> bool {
         self.state.lock().is_done
@@ -174,6 +181,7 @@ impl ChunkSender {
             return Err(ConsumerGone);
         }
         if state.is_done {
+            state.dropped += 1;
             tracing::debug!(id = %self.to.id, "dropped a chunk after the last one");
             return Ok(None);
         }

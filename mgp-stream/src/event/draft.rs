@@ -35,6 +35,7 @@ pub struct EventDraft {
     pub(super) timestamp: Option<Timestamp>,
     pub(super) subject: EventSubject,
     pub(super) depth: u32,
+    pub(super) dropped: u64,
 }
 
 /// The server, tool and principal that an event is about; they decide who may receive it.
@@ -63,6 +64,7 @@ impl EventDraft {
             timestamp: None,
             subject: EventSubject::default(),
             depth: 0,
+            dropped: 0,
         }
     }
 
@@ -98,6 +100,13 @@ impl EventDraft {
     /// Publishing fails beyond 10, so that events cannot cause each other without end.
     pub fn depth(mut self, depth: u32) -> Self {
         self.depth = depth;
+        self
+    }
+
+    /// Sets the number of events that were lost just before this one, on their way to this hub. Subscribers get the
+    /// number in `_mgp.dropped`.
+    pub fn dropped(mut self, count: u64) -> Self {
+        self.dropped = count;
         self
     }
 
@@ -148,6 +157,8 @@ pub(super) struct PublishedEvent {
     pub(super) at: SystemTime,
     pub(super) subject: EventSubject,
     pub(super) depth: u32,
+    /// The number of events that were lost before this one reached the hub.
+    pub(super) dropped: u64,
     /// The members `channel`, `timestamp`, `severity` and `data`, without braces.
     pub(super) members: String,
 }
@@ -171,6 +182,7 @@ impl PublishedEvent {
             at,
             subject: draft.subject.clone(),
             depth: draft.depth,
+            dropped: draft.dropped,
             members,
         })
     }
@@ -190,6 +202,7 @@ impl PublishedEvent {
         if self.depth > 0 {
             let _ = write!(text, ",\"depth\":{}", self.depth);
         }
+        let dropped = dropped.saturating_add(self.dropped);
         if dropped > 0 {
             let _ = write!(text, ",\"dropped\":{dropped}");
         }

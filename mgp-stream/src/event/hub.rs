@@ -6,7 +6,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::mgp::{KernelEventsParams, KernelEventsResult, Severity};
-use mgp_types::service::{BoxFuture, Context, Principal, ServerId};
+use mgp_types::service::{BoxFuture, Context, Principal, Scope, ServerId};
 use mgp_types::store::StoreError;
 use mgp_types::sync::RwLock;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -17,14 +17,12 @@ use super::draft::{EventDraft, EventSubject, PublishedEvent};
 use super::journal::{EventStore, Journal};
 use super::pattern::Pattern;
 use super::recent::RecentEvents;
-use super::subscription::Subscription;
+use super::sending::SendingList;
+use super::subscription::{ID_PREFIX, Subscription};
 use super::table::Table;
 
 /// The time that a publisher waits for subscribers that are behind.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
-
-/// The maximum number of known channels.
-const MAX_CHANNELS: usize = 4_096;
 
 /// The channels, the subscriptions and the events they keep; a cheap handle (MGP §13).
 ///
@@ -74,6 +72,7 @@ pub(super) struct Hub {
     /// The place of durable subscriptions, if there is one.
     pub(super) journal: OnceLock<Arc<Journal>>,
     pub(super) table: RwLock<Table>,
+    pub(super) sending: SendingList<Subscription>,
 }
 
 /// The end of a publication: the subscribers that read have room for more.
@@ -136,6 +135,7 @@ impl EventHub {
             recent,
             journal: OnceLock::new(),
             table: RwLock::default(),
+            sending: SendingList::default(),
         }))
     }
 
@@ -166,7 +166,7 @@ impl EventHub {
         channels: impl IntoIterator<Item = S>,
     ) {
         let owner = Some(server.clone());
-        self.0.table.write().channels.retain(|(_, other), _| *other != owner);
+        self.0.table.write().forget_channels(owner.as_ref());
         self.0.add_channels(
             channels.into_iter().map(|channel| ((channel.into(), owner.clone()), None)),
         );
@@ -212,6 +212,28 @@ impl EventHub {
             Some((journal, row)) => journal.wait_stored(row).await,
             None => Ok(()),
         }
+    }
+
+    /// Waits until the events that were published are sent to the subscriptions of a connection or session, so that the
+    /// answer to a call does not overtake the events of the call. It does not wait for a subscriber that does not read.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub async fn settle(&self, scope: &Scope) {
+        if self.is_storing()
+            && let Err(error) = self.flush().await
+        {
+            tracing::warn!(%error, "events of durable subscriptions are not stored");
+        }
+        for subscription in self.0.sending.all() {
+            subscription.wait_sent(scope.id(), ROOM_TIMEOUT).await;
+        }
+    }
+
+    /// Returns whether events wait to be sent or stored.
+    #[must_use]
+    pub fn is_sending(&self) -> bool {
+        !self.0.sending.is_empty() || self.is_storing()
     }
 
     /// Returns whether events wait to be stored.
@@ -312,8 +334,8 @@ impl Hub {
     ) {
         let mut table = self.table.write();
         for (key, description) in channels {
-            if table.channels.len() < MAX_CHANNELS && super::pattern::is_name(&key.0) {
-                table.channels.insert(key, description);
+            if super::pattern::is_name(&key.0) {
+                table.add_channel(key, description);
             }
         }
     }
@@ -341,7 +363,7 @@ impl Hub {
                 }
             });
             let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
-            table.channels.contains_key(&(draft.channel.clone(), origin))
+            table.channels().contains_key(&(draft.channel.clone(), origin))
         };
         if !is_known {
             let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
@@ -372,7 +394,7 @@ impl Hub {
         requested: &[String],
     ) -> Result<(Vec<String>, Vec<String>), RpcError> {
         let visible: Vec<&str> = table
-            .channels
+            .channels()
             .keys()
             .filter(|(_, server)| self.sees_channel(cx, server.as_ref()))
             .map(|(name, _)| name.as_str())
@@ -412,6 +434,14 @@ impl Hub {
                 format!("there is no subscription `{id}`; it may have ended, so subscribe again"),
             )
         })
+    }
+
+    /// Returns whether a text may be the id of a new subscription.
+    pub(super) fn is_free(&self, id: &str) -> bool {
+        let is_random = id.strip_prefix(ID_PREFIX).is_some_and(|random| {
+            random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        });
+        is_random && self.table.read().get(id).is_none()
     }
 
     pub(super) fn insert(&self, new: &Arc<Subscription>) -> Result<(), RpcError> {

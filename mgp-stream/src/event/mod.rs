@@ -7,6 +7,7 @@ mod pattern;
 mod reader;
 mod recent;
 mod router;
+mod sending;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stored;

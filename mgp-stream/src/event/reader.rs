@@ -102,6 +102,15 @@ impl EventReader {
         Ok(journal.store.put(self.subscription.to_stored()).await?)
     }
 
+    /// Removes the reader with its events.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the events may be kept until they expire.
+    pub async fn end(self) {
+        let (principal, id) = (self.subscription.principal(), self.subscription.id());
+        self.hub.unsubscribe(principal, id.to_owned()).await;
+    }
+
     /// Returns the number of events after the position.
     #[must_use]
     pub fn waiting(&self) -> u64 {

@@ -32,6 +32,8 @@ struct StoredForm {
     rank: u8,
     at_ms: u64,
     depth: u32,
+    #[serde(default)]
+    dropped: u64,
     members: String,
     server: Option<String>,
     tool: Option<String>,
@@ -83,6 +85,7 @@ impl PublishedEvent {
             rank: self.rank,
             at_ms: mgp_types::millis(since),
             depth: self.depth,
+            dropped: self.dropped,
             members: self.members.clone(),
             server: server.as_ref().map(ToString::to_string),
             tool: tool.clone(),
@@ -109,6 +112,7 @@ impl PublishedEvent {
             at: SystemTime::UNIX_EPOCH + Duration::from_millis(form.at_ms),
             subject,
             depth: form.depth,
+            dropped: form.dropped,
             members: form.members,
         }))
     }

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use super::EventHub;
 use super::pattern::Pattern;
-use super::subscription::{Subscription, Target};
+use super::subscription::{ID_PREFIX, Subscription, Target};
 
 /// The maximum number of durable subscriptions of a principal.
 const MAX_DURABLE: usize = 16;
@@ -53,7 +53,14 @@ impl EventHub {
         params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
         if let Some(id) = &params.subscription_id {
-            return self.resume(cx, id, params.after_seq);
+            match self.0.find(&cx.principal, id) {
+                Ok(known) => return self.resume(cx, &known, params),
+                Err(unknown) if params.channels.is_empty() || !self.0.is_free(id) => {
+                    return Err(unknown);
+                }
+                // The server that had it has ended: it starts again, and the caller keeps its id and numbers.
+                Err(_) => {}
+            }
         }
         let is_durable = params.durable == Some(true);
         let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
@@ -64,9 +71,13 @@ impl EventHub {
             )));
         }
         let patterns = Pattern::parse_all(&params.channels)?;
-        let id = format!("sub-{}", random_name()?);
+        let id = match &params.subscription_id {
+            Some(id) => id.clone(),
+            None => format!("{ID_PREFIX}{}", random_name()?),
+        };
         let rank = min.map_or(0, Severity::rank);
-        let subscription = Arc::new(Subscription::new(id.clone(), cx, patterns, rank, is_durable));
+        let subscription = Subscription::new(id.clone(), cx, patterns, rank, is_durable);
+        let subscription = Arc::new(subscription.numbered_after(params.after_seq));
         if is_durable {
             self.store(cx, &subscription).await?;
         }
@@ -114,15 +125,15 @@ impl EventHub {
     fn resume(
         &self,
         cx: &Context,
-        id: &str,
-        after: Option<u64>,
+        subscription: &Arc<Subscription>,
+        params: &SubscribeEventsParams,
     ) -> Result<SubscribeEventsResult, RpcError> {
-        let subscription = self.0.find(&cx.principal, id)?;
-        let lost = self.attach_session(cx, &subscription, after);
+        check_same(subscription, params)?;
+        let lost = self.attach_session(cx, subscription, params.after_seq);
         let patterns: Vec<_> = subscription.patterns().iter().map(Pattern::to_text).collect();
         let (subscribed, unsupported) =
             self.0.known_channels(&self.0.table.read(), cx, &patterns)?;
-        let mut result = SubscribeEventsResult::new(subscribed, id);
+        let mut result = SubscribeEventsResult::new(subscribed, subscription.id());
         result.unsupported = unsupported;
         result.truncated = lost.then_some(true);
         Ok(result)
@@ -225,7 +236,7 @@ impl EventHub {
     pub(super) fn channels(&self, cx: &Context) -> Vec<EventChannel> {
         let table = self.0.table.read();
         let visible = table
-            .channels
+            .channels()
             .iter()
             .filter(|((_, server), _)| self.0.sees_channel(cx, server.as_ref()));
         let described = visible.map(|((name, server), description)| {
@@ -236,6 +247,21 @@ impl EventHub {
         });
         described.collect()
     }
+}
+
+/// Refuses other channels or another filter for a subscription that exists: it keeps its own.
+fn check_same(known: &Subscription, params: &SubscribeEventsParams) -> Result<(), RpcError> {
+    check_filter(params)?;
+    let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
+    let is_same = (params.channels.is_empty()
+        || Pattern::parse_all(&params.channels)? == known.patterns())
+        && min.is_none_or(|min| min.rank() == known.rank());
+    if is_same {
+        return Ok(());
+    }
+    let message = "a subscription that is continued keeps its channels and its filter; leave `channels` empty and \
+                   omit `filter`, or subscribe without `subscription_id`";
+    Err(RpcError::invalid_params(message))
 }
 
 /// Refuses unknown members of the filter, which would otherwise let unwanted events through.

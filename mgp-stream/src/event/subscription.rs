@@ -4,6 +4,7 @@
 //! slowly, the oldest unsent ones are dropped and counted in the next notification.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,7 +24,11 @@ use super::draft::PublishedEvent;
 use super::hub::Hub;
 use super::journal::StoredSubscription;
 use super::pattern::Pattern;
+use super::sending::SendingGuard;
 use super::stored::Terms;
+
+/// The beginning of the id of a caller's subscription.
+pub(super) const ID_PREFIX: &str = "sub-";
 
 /// The number of events that a subscription keeps, if they are not too large.
 pub(super) const MAX_KEPT: usize = 1_024;
@@ -37,6 +42,9 @@ const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
 /// The number of events that a durable subscription keeps, and their maximum size in bytes.
 const MAX_STORED: usize = 10_000;
 const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
+
+/// The maximum number that a subscriber may set: numbers are exact in JSON up to 2^53.
+const MAX_BASE: u64 = 1 << 52;
 
 /// The delay after the store could not be read.
 const READ_DELAY: Duration = Duration::from_secs(1);
@@ -76,6 +84,8 @@ struct SubscriptionState {
     /// The last event that is stored.
     stored: u64,
     next_seq: u64,
+    /// The number before the first event.
+    base: u64,
     /// The last event that was sent or dropped.
     cursor: u64,
     /// The context of the subscriber, by which access to each event is decided.
@@ -125,6 +135,7 @@ impl Subscription {
             sizes: VecDeque::new(),
             stored: 0,
             next_seq: 1,
+            base: 0,
             cursor: 0,
             viewer: viewer(cx),
             target: None,
@@ -146,6 +157,14 @@ impl Subscription {
             sending: tokio::sync::Mutex::default(),
             is_stuck: AtomicBool::new(false),
         }
+    }
+
+    /// Numbers the events after a number, as a subscription does that has begun elsewhere.
+    pub(super) fn numbered_after(mut self, seq: Option<u64>) -> Self {
+        let state = self.state.get_mut();
+        state.base = seq.unwrap_or(0).min(MAX_BASE);
+        (state.next_seq, state.cursor, state.stored) = (state.base + 1, state.base, state.base);
+        self
     }
 
     /// Creates a subscription as it was stored, without a target.
@@ -253,7 +272,8 @@ impl Subscription {
         let Some(target) = state.target.as_ref().filter(|_| !state.is_sending) else { return };
         let runtime = target.runtime.clone();
         state.is_sending = true;
-        runtime.spawn(Arc::clone(self).send_all(Arc::clone(hub)));
+        let sending = hub.sending.add(self);
+        runtime.spawn(Arc::clone(self).send_all(Arc::clone(hub), sending));
     }
 
     /// Waits until the subscriber is no longer behind, until `deadline`; then it counts as stuck.
@@ -272,6 +292,35 @@ impl Subscription {
         }
     }
 
+    /// Waits until the events so far are sent to a subscriber on this connection or session, as long as it reads: at
+    /// most `pause` without any progress.
+    pub(super) async fn wait_sent(&self, scope: ScopeId, pause: Duration) {
+        let (last, mut before) = {
+            let state = self.state.lock();
+            if state.target.as_ref().is_none_or(|target| target.cx.scope.id() != scope) {
+                return;
+            }
+            (if self.is_durable { state.stored } else { state.next_seq - 1 }, state.cursor)
+        };
+        loop {
+            let mut sent = pin!(self.sent.notified());
+            sent.as_mut().enable();
+            let cursor = {
+                let state = self.state.lock();
+                if !state.is_sending || state.cursor > last || state.target.is_none() {
+                    return;
+                }
+                state.cursor
+            };
+            if tokio::time::timeout(pause, sent).await.is_err() {
+                if cursor == before {
+                    return;
+                }
+                before = cursor;
+            }
+        }
+    }
+
     fn is_behind(&self) -> bool {
         let state = self.state.lock();
         state.target.is_some()
@@ -281,7 +330,7 @@ impl Subscription {
     }
 
     /// Sends the kept events until there are none left, or there is no target.
-    async fn send_all(self: Arc<Self>, hub: Arc<Hub>) {
+    async fn send_all(self: Arc<Self>, hub: Arc<Hub>, _sending: SendingGuard<Self>) {
         loop {
             let taken =
                 if self.is_durable { self.take_stored(&hub).await } else { self.take_batch() };
@@ -450,7 +499,7 @@ impl Subscription {
         let mut state = self.state.lock();
         state.viewer = viewer(&target.cx);
         if let Some(after) = after {
-            state.cursor = after.min(state.next_seq - 1);
+            state.cursor = after.min(state.next_seq - 1).max(state.base);
         }
         state.target = Some(target);
         let is_truncated = state.first() > state.cursor + 1;

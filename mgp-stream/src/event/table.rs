@@ -11,16 +11,26 @@ use super::EventLimits;
 use super::pattern::Pattern;
 use super::subscription::Subscription;
 
+/// The maximum number of known channels.
+const MAX_CHANNELS: usize = 65_536;
+
+/// The maximum number of known channels of one server, so that it cannot hide those of others.
+const MAX_CHANNELS_OF_SERVER: usize = 512;
+
 /// The number of severities.
 const RANKS: usize = 3;
 
 /// The subscriptions with a pattern, by the lowest severity that they want.
 type Buckets = [Vec<Arc<Subscription>>; RANKS];
 
+/// The name of a channel, and its server if that is behind this one.
+pub(super) type ChannelKey = (String, Option<ServerId>);
+
 #[derive(Default)]
 pub(super) struct Table {
-    /// Descriptions of the channels of this server, and of servers behind it.
-    pub(super) channels: BTreeMap<(String, Option<ServerId>), Option<String>>,
+    /// The descriptions of channels.
+    channels: BTreeMap<ChannelKey, Option<String>>,
+    per_server: HashMap<Option<ServerId>, usize, RandomState>,
     by_id: HashMap<String, Arc<Subscription>, RandomState>,
     /// By `*`, by the prefixes of families with their dot, and by names of channels.
     index: HashMap<String, Buckets, RandomState>,
@@ -29,6 +39,29 @@ pub(super) struct Table {
 }
 
 impl Table {
+    pub(super) fn channels(&self) -> &BTreeMap<ChannelKey, Option<String>> {
+        &self.channels
+    }
+
+    /// Adds a channel, unless its server has too many; replaces the description of a known one.
+    pub(super) fn add_channel(&mut self, key: ChannelKey, description: Option<String>) {
+        if let Some(known) = self.channels.get_mut(&key) {
+            *known = description;
+            return;
+        }
+        let of_server = self.per_server.entry(key.1.clone()).or_default();
+        if self.channels.len() < MAX_CHANNELS && *of_server < MAX_CHANNELS_OF_SERVER {
+            *of_server += 1;
+            self.channels.insert(key, description);
+        }
+    }
+
+    /// Removes the channels of a server.
+    pub(super) fn forget_channels(&mut self, server: Option<&ServerId>) {
+        self.channels.retain(|(_, other), _| other.as_ref() != server);
+        self.per_server.remove(&server.cloned());
+    }
+
     pub(super) fn get(&self, id: &str) -> Option<&Arc<Subscription>> {
         self.by_id.get(id)
     }
@@ -67,7 +100,9 @@ impl Table {
         let scope = subscription.scope_id();
         let of_scope = scope.map_or(0, |scope| used(self.per_scope.get(&scope)));
         let of_principal = used(self.per_principal.get(subscription.principal()));
-        let refusal = if of_scope >= limits.per_scope {
+        let refusal = if self.by_id.contains_key(subscription.id()) {
+            "this subscription exists".to_owned()
+        } else if of_scope >= limits.per_scope {
             format!("a client may have {} subscriptions to events", limits.per_scope)
         } else if of_principal >= limits.per_principal {
             format!("a caller may have {} subscriptions to events", limits.per_principal)

@@ -79,7 +79,8 @@ record! {
         opt filter: Option<EventFilter>,
         /// `true` to keep events while the subscriber is away (of this implementation).
         opt durable: Option<bool>,
-        /// The subscription to continue, instead of creating one (of this implementation).
+        /// The subscription to continue, instead of creating one (of this implementation). If the server does not know
+        /// it and `channels` are given, it starts again under this id.
         opt subscription_id: Option<String>,
         /// Continue after this sequence number (of this implementation).
         opt after_seq: Option<u64>,
@@ -167,7 +168,7 @@ record! {
         req subscription_id: String,
         /// Return only events after this sequence number.
         opt after_seq: Option<u64>,
-        /// The maximum number of results.
+        /// The maximum number of results: 1 to 1,000, other numbers count as the nearest; default 100.
         opt limit: Option<u64>,
     }
 

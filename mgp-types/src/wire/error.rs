@@ -59,6 +59,12 @@ impl RpcError {
         Self::new(ErrorCode::INVALID_REQUEST, message)
     }
 
+    /// Creates error −32602 for JSON that has not the expected members.
+    #[must_use]
+    pub fn invalid_members(source: serde_json::Error) -> Self {
+        Self::invalid_params(super::invalid_json::reason(&source)).because(source)
+    }
+
     /// Creates error −32601: the method is unknown.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {

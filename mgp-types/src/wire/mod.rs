@@ -3,6 +3,7 @@
 mod code;
 mod error;
 mod id;
+mod invalid_json;
 mod payload;
 mod recovery;
 

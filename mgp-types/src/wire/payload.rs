@@ -77,9 +77,9 @@ impl Payload {
     /// Decodes the value.
     ///
     /// # Errors
-    /// Returns −32602 with the serde error if the value cannot be decoded.
+    /// Returns −32602 with the reason if the value cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
-        serde_json::from_str(&self.0).map_err(RpcError::invalid_params)
+        serde_json::from_str(&self.0).map_err(RpcError::invalid_members)
     }
 
     /// Returns whether the value is `null`.

@@ -3,7 +3,7 @@
 use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
-    binaries::Tests,
+    binaries::{LIBRARY, Tests},
     faults, fresh, gov, index, ping, rows, sdk, spec, stream, wire,
 };
 use crate::{bench, conformance, interop};
@@ -13,6 +13,7 @@ const KERNEL: &str = "mgp-kernel";
 const MGP: &str = "mgp";
 const SECURITY: &str = "mgp-security";
 const SERVER: &str = "mgp-server-sdk";
+const STREAM: &str = "mgp-stream";
 const TRANSPORT: &str = "mgp-transport";
 const VALIDATORS: &str = "mgp-validators";
 
@@ -170,13 +171,38 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     check(
         "stream.bulk",
-        "1,024 calls of 1 MiB through two kernels to a slow reader",
-        &[Program(|_| stream::bulk())],
+        "1,024 calls of 1 MiB through two kernels to a slow reader; 100,000 events to 100 subscribers, one stuck; kills",
+        &[
+            Program(|_| stream::bulk()),
+            TestStep(&[
+                Tests::of(STREAM, LIBRARY).each(&["one_of_a_hundred_subscribers"]).release(),
+                Tests::of(STREAM, "kills")
+                    .release()
+                    .env(&[("KILLS", "1000")])
+                    .prints(&["1000 kills:"])
+                    .bound("no acknowledged event lost, none read twice"),
+                Tests::of(MGP, "run").each(&["events::"]),
+            ]),
+        ],
     ),
     check(
         "stream.cost",
         "the instructions of a chunk from its tool to its reader, directly and through a kernel",
-        &[Program(|options| stream::cost(options.rigour))],
+        &[
+            Program(|options| stream::cost(options.rigour)),
+            TestStep(&[Tests::of(STREAM, LIBRARY)
+                .each(&["an_event_that_matches_no_subscription"])
+                .release()
+                .prints(&["an event that matches none of 10,000"])
+                .bound("2 µs")]),
+        ],
+    ),
+    check(
+        "stream.concurrency",
+        "random orders of production, cancellation and disconnection; a transport that splits, delays and cuts",
+        &[TestStep(&[Tests::of(CLIENT, "stream_stories")
+            .each(&["faulty::", "interleavings::"])
+            .env(&[("STREAM_SEEDS", "2000")])])],
     ),
     check(
         "gov.world",

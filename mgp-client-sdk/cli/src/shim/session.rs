@@ -10,14 +10,16 @@ use mgp_types::Id;
 use mgp_types::mcp::key::SUBSCRIPTION_ID;
 use mgp_types::mcp::{CancelledParams, ListenParams, SubscriptionFilter};
 use mgp_types::method::{
-    Cancelled, Initialize, Initialized, LoggingSetLevel, Notification as _, PromptsListChanged,
-    Request as _, ResourcesListChanged, ResourcesSubscribe, ResourcesUnsubscribe,
-    SubscriptionsListen, ToolsListChanged,
+    Cancelled, EventNotification, Initialize, Initialized, LoggingSetLevel, Notification as _,
+    PromptsListChanged, Request as _, ResourcesListChanged, ResourcesSubscribe,
+    ResourcesUnsubscribe, SubscriptionsListen, ToolsListChanged,
 };
 use mgp_types::service::CutMessage;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+
+use super::events::EventSubscriptions;
 
 /// Lines longer than this are not parsed as a whole; only `CUT_BYTES` at each end are read.
 const MAX_PARSED_BYTES: usize = 64 * 1024;
@@ -51,6 +53,8 @@ pub(super) struct Session {
     requests: HashMap<Id, Option<Vec<u8>>>,
     /// The ids, as the host knows them, of unanswered questions, i.e. requests of the kernel to the host.
     questions: HashSet<Id>,
+    /// The subscriptions to events.
+    events: EventSubscriptions,
     /// The ids of requests that the shim has repeated, whose responses the host must not receive.
     repeated: HashSet<Id>,
 }
@@ -120,7 +124,10 @@ impl Session {
         }
         let Some(message) = read(line) else { return Forward::AsReceived };
         match (&message.method, message.id()) {
-            (Some(method), Some(id)) => self.note_request(id, method, &message, line),
+            (Some(method), Some(id)) => {
+                self.events.note_request(&id, method, message.params);
+                self.note_request(id, method, &message, line);
+            }
             (Some(method), None) if method == Initialized::METHOD => {
                 self.initialized = Some(line.to_vec());
             }
@@ -185,7 +192,12 @@ impl Session {
         match (&message.method, message.id()) {
             (None, Some(id)) if self.repeated.remove(&id) => Forward::Nothing,
             (None, Some(id)) => {
+                self.events.note_answer(&id, message.result);
                 self.requests.remove(&id);
+                Forward::AsReceived
+            }
+            (Some(method), None) if method == EventNotification::METHOD => {
+                self.events.note_event(message.params);
                 Forward::AsReceived
             }
             (Some(_), Some(id)) => {
@@ -254,19 +266,37 @@ impl Session {
         lines
     }
 
-    /// Returns the `initialize` request for the next kernel; the host does not receive the response again.
+    /// Returns the requests that come first with the next kernel; the host does not receive their responses again.
+    ///
+    /// That is `initialize`, or in the modern era, which has no handshake, the subscriptions to events that streams need.
     pub(super) fn opening(&mut self) -> Option<Vec<u8>> {
-        let line = self.initialize.clone().filter(|_| self.initialized.is_some())?;
-        Some(self.repeat(&line, "opening"))
+        let Some(line) = self.initialize.clone() else {
+            let lines = self.repeat_events();
+            return Some(lines).filter(|lines| !lines.is_empty());
+        };
+        self.initialized.is_some().then(|| self.repeat(&line, "opening"))
     }
 
-    /// Returns the messages that follow the handshake: log level, resource subscriptions, and requests for
-    /// notifications.
+    fn repeat_events(&mut self) -> Vec<u8> {
+        let requests = self.events.requests();
+        let lines = requests.enumerate().map(|(number, request)| (number, to_line(&request)));
+        let lines: Vec<_> = lines.collect();
+        lines
+            .iter()
+            .flat_map(|(number, line)| self.repeat(line, &format!("events-{number}")))
+            .collect()
+    }
+
+    /// Returns the messages that follow: log level, subscriptions to resources and, in the legacy era, to events, and
+    /// requests for notifications.
     pub(super) fn settings(&mut self) -> Vec<u8> {
         let mut lines = self.initialized.clone().unwrap_or_default();
         let settings: Vec<_> = self.settings.values().cloned().collect();
         for (number, line) in settings.iter().enumerate() {
             lines.extend(self.repeat(line, &number.to_string()));
+        }
+        if self.initialize.is_some() {
+            lines.extend(self.repeat_events());
         }
         lines.extend(self.requests.values().flatten().flatten());
         lines
@@ -406,6 +436,43 @@ mod tests {
         let own = texts(&own).remove(0);
         assert!(own.contains(r#""id":1,"#) && own.contains("decline"), "{own}");
         assert_eq!(session.note_host(&line(answer)), Forward::Nothing, "once only");
+    }
+
+    const SUBSCRIBE: &str =
+        r#"{"jsonrpc":"2.0","id":5,"method":"mgp/events/subscribe","params":{"channels":["a.*"]}}"#;
+
+    /// Lets the kernel accept a subscription, and send its third event.
+    fn subscribe(session: &mut Session) {
+        let _ = session.note_host(&line(SUBSCRIBE));
+        for text in [
+            r#"{"jsonrpc":"2.0","id":5,"result":{"subscribed":[],"subscription_id":"sub-1"}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/mgp.event","params":{"subscription_id":"sub-1","channel":"a.b","_mgp":{"seq":3}}}"#,
+        ] {
+            assert_eq!(session.note_kernel(&line(text)), Forward::AsReceived);
+        }
+    }
+
+    #[test]
+    fn subscriptions_to_events_go_on_with_the_next_kernel_after_the_last_event() {
+        let expected = r#""params":{"after_seq":3,"channels":["a.*"],"subscription_id":"sub-1"}"#;
+        let mut legacy = open();
+        subscribe(&mut legacy);
+        let _ = legacy.end_kernel();
+        assert_eq!(texts(&legacy.opening().unwrap()).len(), 1);
+        let settings = texts(&legacy.settings());
+        let again = settings.iter().find(|text| text.contains("mgp/events/subscribe")).unwrap();
+        assert!(again.contains(expected) && again.contains("mgp-shim-1-events-0"), "{again}");
+
+        let mut modern = Session::default();
+        subscribe(&mut modern);
+        let _ = modern.end_kernel();
+        assert!(texts(&modern.opening().unwrap())[0].contains(expected));
+        assert!(modern.is_opening() && modern.settings().is_empty());
+
+        let ended = r#"{"jsonrpc":"2.0","id":6,"method":"mgp/events/unsubscribe","params":{"subscription_id":"sub-1"}}"#;
+        let _ = modern.note_host(&line(ended));
+        let _ = modern.end_kernel();
+        assert_eq!(modern.opening(), None);
     }
 
     #[test]

@@ -7,11 +7,13 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, EventCursor, ServerEvent};
+use mgp_client_sdk::{Client, EraChoice, EventCursor, ServerEvent};
+use mgp_transport::ChildCommand;
 use mgp_types::{Sha256Hash, to_hex};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use crate::host::host_args;
 use crate::program::program;
 use crate::serving::Serving;
 use crate::world::{World, kill};
@@ -73,6 +75,8 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
         let mut events = events.unwrap();
         assert!(!events.is_truncated());
         let publisher = connect(&serving).await;
+        // The server has started once it answers, so that each kill meets running calls.
+        assert!(publish(&publisher, "other.n", json!({}), 1).await);
         let killer = async {
             // Another moment in each round.
             tokio::time::sleep(Duration::from_millis(40 * round as u64 + 60)).await;
@@ -114,6 +118,85 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
     let client = connect(&serving).await;
     let events = client.events().resume(cursor.unwrap()).await.unwrap();
     events.unsubscribe().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_events_of_a_burst_survive_a_kill_right_behind_the_answer() {
+    const BURST: u32 = 1_500;
+    let world = world("");
+    let mut cursor = None::<EventCursor>;
+    for call in 1..=3 {
+        let serving = Serving::start(&world, &["--no-auth"]);
+        let client = connect(&serving).await;
+        let events = match cursor.take() {
+            None => client.events().subscribe(["bench.*"]).durable().await,
+            Some(cursor) => client.events().resume(cursor).await,
+        };
+        cursor = Some(events.unwrap().leave());
+        drop(client);
+        let publisher = connect(&serving).await;
+        let publishing = publisher.call("bench.publish");
+        let arguments = json!({"channel": "bench.n", "data": {"call": call}, "count": BURST});
+        let result = publishing.args(arguments).timeout(Duration::from_secs(60)).await.unwrap();
+        assert_ne!(result.is_error, Some(true), "{result:?}");
+        kill("-KILL", serving.kernel.id());
+        drop(serving);
+
+        let serving = Serving::start(&world, &["--no-auth"]);
+        let client = connect(&serving).await;
+        let mut events = client.events().resume(cursor.take().unwrap()).await.unwrap();
+        for number in 1..=u64::from(BURST) {
+            let event = timeout(Duration::from_secs(20), events.next()).await;
+            let event = event.unwrap_or_else(|_| panic!("call {call}: {number} is lost")).unwrap();
+            assert_eq!(key(&event), (call, number));
+        }
+        cursor = Some(events.leave());
+    }
+}
+
+/// Starts a host behind the shim, and subscribes it.
+async fn shim(world: &World, era: EraChoice) -> Client {
+    let command = ChildCommand::new("/bin/sh")
+        .args(host_args(env!("CARGO_BIN_EXE_mgp")))
+        .args(["serve", "--stdio", "--linger", "30", "--agent", "ada"])
+        .args(["--config".into(), world.config_file()])
+        .args(["--state".into(), world.state()]);
+    Client::builder("test", "1").era(era).spawn(command).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_whose_kernel_was_killed_gets_events_from_the_next_one() {
+    for era in [EraChoice::Legacy, EraChoice::Modern] {
+        let world = world("");
+        let client = shim(&world, era).await;
+        let mut passing = client.events().subscribe(["bench.*"]).await.unwrap();
+        let mut durable = client.events().subscribe(["bench.*"]).durable().await.unwrap();
+        for call in 1..=3 {
+            // A call may end with the kernel; it is made again.
+            while !publish(&client, "bench.n", json!({"call": call}), 2).await {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            for events in [&mut passing, &mut durable] {
+                for number in 1..=2 {
+                    let event = timeout(Duration::from_secs(20), events.next()).await;
+                    let event = event.unwrap_or_else(|_| panic!("{era:?} {call}.{number}"));
+                    assert_eq!(key(&event.unwrap()), (call, number), "{era:?}");
+                }
+                assert_eq!(events.dropped(), 0, "{era:?} {call}");
+            }
+            if call < 3 {
+                let before = world.kernel().unwrap();
+                kill("-KILL", before);
+                mgp_testkit::until("the next kernel serves", async || {
+                    // The shim starts a kernel for the next message of its host.
+                    let _ = client.ping().await;
+                    world.kernel().is_some_and(|now| now != before)
+                })
+                .await;
+            }
+        }
+        client.close().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,6 +318,49 @@ async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
     assert!(publish(&client, "bench.n", json!({"call": 3}), 1).await);
     assert_eq!(next().value()["data"]["call"], 3);
     assert_eq!(mgp(&world, &["webhooks"])[0]["failures"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
+    let (url, posted) = receiver(|_, _| 204);
+    let (other_url, other_posted) = receiver(|_, _| 204);
+    let script = format!("exec {}", program("workbench"));
+    let world = world("");
+    let configure = |hooks: &[(&str, &str)]| {
+        let mut text = world.server("bench", &script) + "risk = { publish = \"safe\" }\n";
+        for (name, url) in hooks {
+            text += &format!(
+                "[kernel.webhooks.{name}]\nurl = \"{url}\"\nchannels = [\"bench.*\"]\nallow_loopback = true\n"
+            );
+        }
+        world.config(&text);
+    };
+    let listed = |expected: &[&str]| {
+        mgp_testkit::until_blocking("the webhooks are listed", || {
+            let listed = mgp(&world, &["webhooks"]);
+            let urls = listed.as_array().unwrap().iter().map(|one| one["url"].as_str().unwrap());
+            urls.collect::<Vec<_>>() == expected
+        });
+        // Its subscription is made in the background.
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    let serving = Serving::start(&world, &["--no-auth"]);
+    let client = connect(&serving).await;
+    configure(&[("one", &url)]);
+    listed(&[&url]);
+    assert!(publish(&client, "bench.n", json!({"call": 1}), 1).await);
+    let next = |posted: &Receiver<Posted>| posted.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(next(&posted).value()["data"]["call"], 1);
+
+    configure(&[("one", &other_url)]);
+    listed(&[&other_url]);
+    assert!(publish(&client, "bench.n", json!({"call": 2}), 1).await);
+    assert_eq!(next(&other_posted).value()["data"]["call"], 2);
+
+    configure(&[]);
+    listed(&[]);
+    assert!(publish(&client, "bench.n", json!({"call": 3}), 1).await);
+    assert!(posted.try_recv().is_err() && other_posted.try_recv().is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use mgp_client_sdk::{Client, ServerEvent, gateway};
+use mgp_client_sdk::ServerEvent;
+use mgp_client_sdk::gateway::NewConnection;
 use mgp_server_sdk::{EventDraft, EventSubject};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Principal, ServerId};
@@ -25,16 +26,16 @@ impl KernelEvents {
     /// isolated instance.
     pub(crate) async fn follow(
         &self,
-        client: &Client,
+        connection: &NewConnection,
         server: &ServerId,
         owner: Option<Principal>,
     ) {
-        if !client.server().has(Extension::Events) {
+        if !connection.client().server().has(Extension::Events) {
             return;
         }
         let (events, id) = (self.clone(), server.clone());
         let hook = move |event| events.forward(&id, owner.as_ref(), event);
-        match gateway::forward_events(client, hook).await {
+        match connection.forward_events(hook).await {
             Ok(channels) => {
                 let own = channels.into_iter().filter(|channel| !is_reserved(channel));
                 self.hub().set_channels(server, own);
@@ -44,6 +45,9 @@ impl KernelEvents {
     }
 
     fn forward(&self, server: &ServerId, owner: Option<&Principal>, event: ServerEvent) {
+        if event.dropped > 0 {
+            tracing::warn!(%server, count = event.dropped, "events of a server are lost");
+        }
         if is_reserved(&event.channel) {
             return self.log_refused(server, &event.channel, "only the kernel publishes on it");
         }
@@ -55,9 +59,11 @@ impl KernelEvents {
             .severity(event.severity)
             .payload(event.data)
             .subject(subject)
+            .dropped(event.dropped)
             // A kernel behind a kernel must not send an event in a circle without end.
             .depth(event.depth.saturating_add(1));
-        if let Some(at) = event.timestamp {
+        // A text that is not a time is replaced by the time of arrival.
+        if let Some(at) = event.timestamp.filter(|at| at.to_system_time().is_some()) {
             draft = draft.timestamp(at);
         }
         let published = futures_util::FutureExt::now_or_never(self.hub().publish(draft));
@@ -75,7 +81,11 @@ impl KernelEvents {
     }
 }
 
+/// Returns whether a channel belongs to the kernel; clients may not see the difference of `Security.x`.
 fn is_reserved(channel: &str) -> bool {
-    RESERVED.iter().any(|family| channel.starts_with(family))
-        || CHANNELS.iter().any(|(own, _)| *own == channel)
+    let begins = |family: &&str| {
+        channel.get(..family.len()).is_some_and(|start| start.eq_ignore_ascii_case(family))
+    };
+    RESERVED.iter().any(|family| begins(&family))
+        || CHANNELS.iter().any(|(own, _)| own.eq_ignore_ascii_case(channel))
 }

@@ -60,6 +60,7 @@ pub(crate) struct PublishedCall<'a> {
     server: &'a ServerId,
     tool: &'a str,
     began: Instant,
+    is_ended: bool,
 }
 
 impl KernelEvents {
@@ -77,16 +78,6 @@ impl KernelEvents {
 
     pub(crate) fn hub(&self) -> &EventHub {
         &self.hub
-    }
-
-    /// Waits until the events so far are stored for durable subscriptions, so that the answer to a call acknowledges
-    /// the events that its server published during the call.
-    async fn wait_stored(&self) {
-        if self.hub.is_storing()
-            && let Err(error) = self.hub.flush().await
-        {
-            tracing::warn!(%error, "events of durable subscriptions are not stored");
-        }
     }
 
     /// Publishes without waiting for slow subscribers: the kernel must not wait for a client.
@@ -120,7 +111,7 @@ impl KernelEvents {
     ) -> PublishedCall<'a> {
         let data = ToolData::new(cx, server, tool);
         self.publish_tool(TOOL_STARTED, Severity::Info, cx, server, tool, &data);
-        PublishedCall { events: self, cx, server, tool, began: Instant::now() }
+        PublishedCall { events: self, cx, server, tool, began: Instant::now(), is_ended: false }
     }
 
     fn publish_tool(
@@ -143,11 +134,12 @@ impl KernelEvents {
 }
 
 impl PublishedCall<'_> {
-    /// Publishes the end of the call, and waits until the events so far are stored for durable subscriptions.
-    pub(crate) async fn end(self, answer: &Result<Reply, RpcError>, is_answered: bool) {
-        let Self { events, cx, server, tool, began } = self;
-        let mut data = ToolData::new(cx, server, tool);
-        data.duration_ms = Some(mgp_types::millis(began.elapsed()));
+    /// Publishes the end of the call, and waits until the events so far are stored for durable subscriptions and sent
+    /// to the caller's own.
+    pub(crate) async fn end(mut self, answer: &Result<Reply, RpcError>, is_answered: bool) {
+        self.is_ended = true;
+        let Self { events, cx, server, tool, .. } = self;
+        let mut data = self.data();
         data.code = answer.as_ref().err().map(|error| error.code().0);
         let (channel, severity) = if is_answered {
             (TOOL_COMPLETED, Severity::Info)
@@ -155,7 +147,27 @@ impl PublishedCall<'_> {
             (TOOL_FAILED, Severity::Warning)
         };
         events.publish_tool(channel, severity, cx, server, tool, &data);
-        events.wait_stored().await;
+        if events.hub.is_sending() {
+            events.hub.settle(&cx.scope).await;
+        }
+    }
+
+    fn data(&self) -> ToolData<'_> {
+        let mut data = ToolData::new(self.cx, self.server, self.tool);
+        data.duration_ms = Some(mgp_types::millis(self.began.elapsed()));
+        data
+    }
+}
+
+/// Publishes the end of a call that was dropped before it ended: its caller cancelled it, or is gone.
+impl Drop for PublishedCall<'_> {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            let Self { events, cx, server, tool, .. } = &*self;
+            let mut data = self.data();
+            data.reason = Some("cancelled");
+            events.publish_tool(TOOL_FAILED, Severity::Info, cx, server, tool, &data);
+        }
     }
 }
 
@@ -172,6 +184,8 @@ struct ToolData<'a> {
     duration_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
 }
 
 impl<'a> ToolData<'a> {
@@ -183,6 +197,7 @@ impl<'a> ToolData<'a> {
             trace_id: cx.trace.as_deref(),
             duration_ms: None,
             code: None,
+            reason: None,
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A webhook is a durable subscription, so it loses no event while the kernel or the receiver is down.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use mgp_client_sdk::GuardedFetch;
@@ -49,9 +50,15 @@ pub(crate) struct Webhooks(Arc<WebhookTable>);
 
 #[derive(Default)]
 struct WebhookTable {
-    webhooks: Mutex<Vec<Arc<Webhook>>>,
-    /// The tasks that deliver; they end with the kernel.
-    tasks: Mutex<JoinSet<()>>,
+    running: Mutex<BTreeMap<String, RunningWebhook>>,
+    context: OnceLock<WebhookContext>,
+}
+
+/// A webhook with the task that delivers its events; the task ends when this is dropped.
+struct RunningWebhook {
+    webhook: Arc<Webhook>,
+    config: WebhookConfig,
+    task: JoinSet<()>,
 }
 
 /// The handles that the tasks of all webhooks share.
@@ -92,34 +99,45 @@ enum Attempt {
 }
 
 impl Webhooks {
-    /// Starts a webhook; its task ends with the kernel.
-    pub(crate) fn start(
-        &self,
-        hub: &EventHub,
-        context: &WebhookContext,
-        name: &str,
-        config: WebhookConfig,
-    ) {
-        let webhook = Arc::new(Webhook {
-            name: name.to_owned(),
-            url: config.url.clone(),
-            reader: Mutex::default(),
-            state: Mutex::default(),
-        });
-        self.0.webhooks.lock().push(Arc::clone(&webhook));
-        let (hub, context, name) = (hub.clone(), context.clone(), name.to_owned());
-        self.0.tasks.lock().spawn(async move {
-            if let Err(why) = run(&hub, &context, &webhook, config).await {
-                tracing::error!(webhook = name, why, "webhook stopped");
-                webhook.state.lock().last_error = Some(why);
+    /// Sets what the tasks of webhooks need; without it there are none.
+    pub(crate) fn enable(&self, context: WebhookContext) {
+        // A kernel is built once, so it was not set before.
+        let _ = self.0.context.set(context);
+    }
+
+    /// Starts, stops and replaces webhooks, so that those of a configuration run. One that is no longer configured
+    /// loses its waiting events; a changed one goes on where it was.
+    pub(crate) async fn apply(&self, hub: &EventHub, configs: &BTreeMap<String, WebhookConfig>) {
+        let Some(context) = self.0.context.get() else { return };
+        let ended: Vec<_> = {
+            let mut running = self.0.running.lock();
+            let is_old =
+                |name: &String, one: &mut RunningWebhook| configs.get(name) != Some(&one.config);
+            running.extract_if(.., is_old).collect()
+        };
+        for (name, RunningWebhook { webhook, mut task, .. }) in ended {
+            // Its successor must not send an event at the same time.
+            task.shutdown().await;
+            let reader = webhook.reader.lock().take();
+            if let Some(reader) = reader.filter(|_| !configs.contains_key(&name)) {
+                reader.end().await;
             }
-        });
+        }
+        let mut running = self.0.running.lock();
+        for (name, config) in configs {
+            if !running.contains_key(name) {
+                running.insert(name.clone(), start(hub, context, name, config.clone()));
+            }
+        }
     }
 
     /// Returns the webhooks and the events that they could not deliver.
     pub(crate) async fn list(&self, store: &dyn Store) -> Result<Vec<KernelWebhook>, StoreError> {
         let failures = store.load(SPACE).await?.records;
-        let all = self.0.webhooks.lock().clone();
+        let all: Vec<_> = {
+            let running = self.0.running.lock();
+            running.values().map(|one| Arc::clone(&one.webhook)).collect()
+        };
         let listed = all.iter().map(|webhook| {
             let waiting = webhook.reader.lock().as_ref().map_or(0, EventReader::waiting);
             let state = webhook.state.lock();
@@ -134,6 +152,31 @@ impl Webhooks {
         });
         Ok(listed.collect())
     }
+}
+
+/// Starts a webhook.
+fn start(
+    hub: &EventHub,
+    context: &WebhookContext,
+    name: &str,
+    config: WebhookConfig,
+) -> RunningWebhook {
+    let webhook = Arc::new(Webhook {
+        name: name.to_owned(),
+        url: config.url.clone(),
+        reader: Mutex::default(),
+        state: Mutex::default(),
+    });
+    let mut task = JoinSet::new();
+    let (hub, context, name) = (hub.clone(), context.clone(), name.to_owned());
+    let (running, settings) = (Arc::clone(&webhook), config.clone());
+    task.spawn(async move {
+        if let Err(why) = run(&hub, &context, &running, settings).await {
+            tracing::error!(webhook = name, why, "webhook stopped");
+            running.state.lock().last_error = Some(why);
+        }
+    });
+    RunningWebhook { webhook, config, task }
 }
 
 impl Webhook {

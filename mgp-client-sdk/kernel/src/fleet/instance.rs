@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ClientBuilder, ClientConfig, EraChoice, Error, gateway};
+use mgp_client_sdk::gateway::{self, NewConnection};
+use mgp_client_sdk::{Client, ClientBuilder, ClientConfig, EraChoice, Error};
 use mgp_discovery::{ApprovedRegistration, LoginScope, ServerConfig, TargetConfig};
 use mgp_lifecycle::Answerer;
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
@@ -28,6 +29,7 @@ use super::session::{KnownEras, LoginState, Session, SessionKind, SessionNeeds, 
 use super::start::StartHold;
 use super::subscriptions::Source;
 use super::target;
+use crate::questions::record_unanswered;
 use crate::{policy, proposals};
 
 /// The maximum number of instances per isolated server. If it is reached, an unused instance is stopped to make
@@ -244,7 +246,21 @@ impl InstanceParts {
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Before the limits, which may leave callbacks out.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
-        let mut builder = gateway::pass_callbacks(builder, ask_operator)
+        let unanswered = record_unanswered(context.governance.audit());
+        let (events, followed, of) = (context.events.clone(), id.clone(), owner.clone());
+        // The shared instance of an isolated server only lists tools; its events have no owner.
+        let is_shared = self.approved.is_some() || !config.is_per_agent();
+        let is_main = kind == SessionKind::Main && (owner.is_some() || is_shared);
+        let prepare = move |connection: NewConnection| {
+            let (events, server, owner) = (events.clone(), followed.clone(), of.clone());
+            async move {
+                if is_main {
+                    events.follow(&connection, &server, owner).await;
+                }
+            }
+        };
+        let builder = gateway::on_connection(builder, prepare);
+        let mut builder = gateway::pass_callbacks(builder, ask_operator, unanswered)
             .governed(&context.governance, id.clone())
             .era(era)
             .limit_extensions(EXTENSIONS)
@@ -278,6 +294,8 @@ fn offer_callers(config: &mut ClientConfig) {
     // A modern request declares what its own caller supports. A legacy session is shared by several callers, so it
     // declares every capability, and the hop refuses requests that the actual caller does not support.
     config.offer.answerer = Answerer::Caller;
+    // For a caller without forms the operator is asked, as for one without callbacks.
+    config.offer.answers_forms = true;
     let offered = &mut config.offer.capabilities;
     let ask = offered.elicitation.get_or_insert_with(ElicitationCapability::new);
     ask.form.get_or_insert_default();
@@ -513,9 +531,6 @@ async fn restore_on_connect(
             if let Ok(Ok(client)) = ready {
                 if let Some(level) = notifier.wanted_level(owner.as_ref()) {
                     request_level(&client, &server, level).await;
-                }
-                if owner.is_some() && session.kind() == SessionKind::Main {
-                    context.events.follow(&client, &server, owner.clone()).await;
                 }
                 let (server, owner) = (server.clone(), owner.clone());
                 let source = Source { server, owner, session: session.kind() };

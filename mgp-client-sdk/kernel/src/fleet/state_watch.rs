@@ -79,9 +79,6 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
         tokio::spawn(watch_health(Arc::downgrade(&server), &client, interval));
     }
     server.observe_eras(client.server());
-    if !server.is_isolated() {
-        context.events.follow(&client, server.id(), None).await;
-    }
     if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
         // The legacy session was stopped with the server, and no call may come that would start it again.
         server.start_legacy().await;

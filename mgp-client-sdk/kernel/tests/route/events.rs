@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, EventStream, ServerEvent};
 use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
-use mgp_server_sdk::{EventHub, Server, Tool};
+use mgp_server_sdk::{EventDraft, EventHub, Server, Tool};
 use mgp_types::mcp::Era;
 use mgp_types::mgp::Severity;
 use mgp_types::service::ServerId;
@@ -25,10 +25,11 @@ fn models(era: Era, hubs: &Hubs) -> impl Fn() -> Server + Send + Sync + 'static 
         let server = Server::new("models", "1").channel("model.loaded", "A model was loaded");
         hubs.lock().unwrap().push(server.events());
         let ask = Tool::new("ask", "Asks", || async { "42" });
+        let hang = Tool::new("hang", "Does not end", || std::future::pending::<String>());
         let fail = Tool::new("fail", "Fails", || async {
             Err::<(), _>(mgp_server_sdk::ToolError("no".to_owned()))
         });
-        limit_era(server.tool(ask).tool(fail), era)
+        limit_era(server.tool(ask).tool(fail).tool(hang), era)
     }
 }
 
@@ -54,9 +55,9 @@ async fn is_silent(events: &mut EventStream) -> bool {
 }
 
 async fn kernel_of(era: Era, hubs: &Hubs) -> Kernel {
-    let builder = Kernel::builder().local_with("models", open(&["ask", "fail"]), models(era, hubs));
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "models", 2).await;
+    let tools = open(&["ask", "fail", "hang"]);
+    let kernel = build(Kernel::builder().local_with("models", tools, models(era, hubs))).await;
+    wait_for_tools(&kernel, "models", 3).await;
     kernel
 }
 
@@ -101,7 +102,7 @@ async fn calls_and_refusals_are_reported_to_those_who_see_the_tool() {
         .local_with("models", open(&["ask", "fail"]), models(Era::Modern, &hubs))
         .local_with("closed", GovernanceConfig::default(), closed);
     let kernel = build(builder).await;
-    wait_for_tools(&kernel, "models", 2).await;
+    wait_for_tools(&kernel, "models", 3).await;
     wait_for_tools(&kernel, "closed", 1).await;
     let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
     let mut events = subscribe(&ada, &["tool.*", "security.*", "approvals.*"]).await;
@@ -179,7 +180,14 @@ async fn a_revoked_agent_gets_nothing_more_and_a_server_cannot_use_the_kernels_c
     let hub = followed(&hubs).await;
     let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
     let mut events = subscribe(&ada, &["*"]).await;
-    for channel in ["security.access_denied", "tool.completed", "approvals.x", "model.loaded"] {
+    for channel in [
+        "security.access_denied",
+        "Security.x",
+        "tool.completed",
+        "TOOL.completed",
+        "approvals.x",
+        "model.loaded",
+    ] {
         hub.emit(channel, Severity::Error, &json!({"forged": true})).await.unwrap();
     }
     let event = next(&mut events).await;
@@ -235,5 +243,39 @@ async fn a_plain_host_subscribes_with_a_tool_and_polls() {
         assert_eq!(ended, json!({"subscription_id": id, "removed": true}));
     }
     assert!(!heard.load(Ordering::Relaxed), "a plain host sees no notification of MGP");
+    kernel.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_cancelled_call_is_an_event_too() {
+    for (host_era, server_era) in PAIRS {
+        let hubs = Hubs::default();
+        let kernel = kernel_of(server_era, &hubs).await;
+        let ada = host(&kernel, "ada", host_of(host_era)).await;
+        let mut events = subscribe(&ada, &["tool.*"]).await;
+        let call = tokio::spawn(ada.call("models.hang").into_future());
+        assert_eq!(next(&mut events).await.channel, "tool.started");
+        call.abort();
+        let ended = next(&mut events).await;
+        let data: Value = ended.data.get().unwrap();
+        assert_eq!((ended.channel.as_str(), &data["reason"]), ("tool.failed", &json!("cancelled")));
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_lost_is_told_and_a_text_that_is_no_time_is_replaced() {
+    let hubs = Hubs::default();
+    let kernel = kernel_of(Era::Legacy, &hubs).await;
+    let hub = followed(&hubs).await;
+    let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let mut events = subscribe(&ada, &["model.*"]).await;
+    let draft = || EventDraft::new("model.loaded");
+    hub.publish(draft().dropped(4).timestamp("yesterday".into())).await.unwrap();
+    hub.publish(draft().timestamp("2026-03-01T12:00:00Z".into())).await.unwrap();
+    let (first, second) = (next(&mut events).await, next(&mut events).await);
+    assert_eq!((first.dropped, second.dropped, events.dropped()), (4, 0, 4));
+    assert!(first.timestamp.unwrap().to_system_time().is_some());
+    assert_eq!(second.timestamp.unwrap().as_str(), "2026-03-01T12:00:00Z");
     kernel.stop().await;
 }

@@ -1,6 +1,6 @@
 //! Events of validators, confirmations and tool definitions (MGP §4, §7).
 
-use mgp_types::mgp::{Actor, AuditResult, EventType, RiskLevel};
+use mgp_types::mgp::{Actor, AuditResult, CallbackType, EventType, RiskLevel};
 use mgp_types::service::{Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, Sha256Hash};
 use serde::Serialize;
@@ -87,6 +87,17 @@ impl Event {
     ) -> Self {
         Self::own("confirmation_denied", by, AuditResult::Blocked)
             .confirmation(server, tool, risk, binding)
+    }
+
+    /// Creates `dev.cloto.callback_unanswered`: a question of a server to a person was not answered in time.
+    pub fn callback_unanswered(
+        by: impl Into<EventActor>,
+        server: Option<&ServerId>,
+        kind: &CallbackType,
+    ) -> Self {
+        Self::own("callback_unanswered", by, AuditResult::Failure)
+            .server(server)
+            .words("type", Some(kind.as_str()))
     }
 
     fn confirmation(

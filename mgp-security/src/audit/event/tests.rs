@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{
-    AccessEntry, AccessPermission, Actor, AuditEvent, AuditResult, EntryType, Extension,
-    ExtensionSet, Permission, PermissionScope, RiskLevel,
+    AccessEntry, AccessPermission, Actor, AuditEvent, AuditResult, CallbackType, EntryType,
+    Extension, ExtensionSet, Permission, PermissionScope, RiskLevel,
 };
 use mgp_types::service::{PeerInfo, PeerProcess, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, RpcError, Sha256Hash, Timestamp};
@@ -101,6 +101,7 @@ fn all() -> Vec<AuditEvent> {
         Event::confirmation_denied(Actor::kernel(), on, "mow", &RiskLevel::Dangerous, &new)
             .cause("expired")
             .trace(Some("trace-77")),
+        Event::callback_unanswered(&agent, on, &CallbackType::Confirmation).trace(Some("trace-77")),
         Event::definition_pinned(&garden, "water", &old),
         Event::definition_changed(&garden, "water", &old, &new, &["description"]),
         Event::definition_approved(&ada, &garden, "water", &new).before(&old.to_string()),
@@ -152,7 +153,7 @@ fn every_type_of_the_specification_can_be_written() {
     }
     let custom = types.iter().filter(|name| name.contains('.'));
     assert!(custom.clone().all(|name| name.starts_with("dev.cloto.")));
-    assert_eq!(custom.count(), 18);
+    assert_eq!(custom.count(), 19);
 }
 
 /// Readers of logs use the page: it must name each type, and each member of its details.

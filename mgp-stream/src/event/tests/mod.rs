@@ -6,6 +6,7 @@
     reason = "helpers beside their test, and a figure"
 )]
 
+mod again;
 mod durable;
 
 use std::sync::Arc;

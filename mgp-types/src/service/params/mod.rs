@@ -267,14 +267,14 @@ impl Params {
     /// Decodes the params; absent params read as `{}`.
     ///
     /// # Errors
-    /// Returns −32602 with the serde error if the params cannot be decoded, or are not an object.
+    /// Returns −32602 with the reason if the params cannot be decoded, or are not an object.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         if !self.is_object_or_none() {
             return Err(RpcError::invalid_params("params must be an object"));
         }
         let mut text = Vec::with_capacity(self.text.len());
         self.write(&mut text, &HopMembers::default());
-        serde_json::from_slice(&text).map_err(RpcError::invalid_params)
+        serde_json::from_slice(&text).map_err(RpcError::invalid_members)
     }
 
     /// Returns the received `_meta` object.

@@ -1,0 +1,153 @@
+//! Forms for callers that offer none: another party answers them, as it answers callbacks (MGP §13.4).
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use mgp_stream::CallbackAnswer;
+use mgp_types::mcp::{ElicitAction, ElicitMode, ElicitParams, ElicitResult};
+use mgp_types::method::{ElicitationCreate, Request as _};
+use mgp_types::mgp::{CallbackRequestParams, CallbackType};
+use mgp_types::service::{Context, keep_alive};
+use mgp_types::{Object, Payload, RpcError, millis};
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::callbacks::CallbackHandler;
+
+/// The time limit of an answer.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Lets the party that answers for callers fill in a form; `None` if the caller itself must be asked.
+pub(crate) async fn answer_form(
+    handler: Option<&CallbackHandler>,
+    cx: &Context,
+    method: &str,
+    params: &Payload,
+) -> Option<Result<Payload, RpcError>> {
+    let Some(CallbackHandler::Caller(answers)) = handler else { return None };
+    if method != ElicitationCreate::METHOD || cx.caller.accepts.elicitation {
+        return None;
+    }
+    let asked: ElicitParams = params.get().ok()?;
+    if asked.mode.as_ref().is_some_and(|mode| *mode != ElicitMode::Form) {
+        return None;
+    }
+    let form = Form::read(&asked);
+    let waiting = "waiting for the answer to a question of the server";
+    let question = form.question(asked.message);
+    let answering = timeout(TIMEOUT, (answers.otherwise)(cx.clone(), question.clone()));
+    Some(match keep_alive(&cx.outlet, waiting, answering).await {
+        Ok(Ok(answer)) => form.result(answer),
+        Ok(Err(error)) => Err(error),
+        Err(_) => {
+            (answers.unanswered)(cx, &question);
+            Payload::of(&ElicitResult::new(ElicitAction::Cancel))
+        }
+    })
+}
+
+/// The fields of a form.
+struct Form {
+    fields: Vec<(String, Field)>,
+}
+
+/// The part of a field's schema that decides how it is asked.
+#[derive(Default, Deserialize)]
+struct Field {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(rename = "enum", default)]
+    options: Vec<String>,
+    #[serde(rename = "oneOf", default)]
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(rename = "const")]
+    value: String,
+}
+
+impl Form {
+    fn read(asked: &ElicitParams) -> Self {
+        let schema = asked.requested_schema.as_ref().and_then(|schema| Payload::of(schema).ok());
+        let schema = schema.and_then(|schema| schema.get::<Object>().ok()).unwrap_or_default();
+        let properties: Object = schema.decode("properties").ok().flatten().unwrap_or_default();
+        let field = |value: &Payload| value.get::<Field>().unwrap_or_default();
+        Self {
+            fields: properties
+                .iter()
+                .map(|(name, value)| (name.to_owned(), field(value)))
+                .collect(),
+        }
+    }
+
+    /// Returns the question: one field is asked as such, several are asked as one JSON object.
+    fn question(&self, message: String) -> CallbackRequestParams {
+        let (kind, options, message) = match &self.fields[..] {
+            [] => (CallbackType::Confirmation, Vec::new(), message),
+            [(_, field)] => {
+                let choices = field.choices.iter().map(|choice| choice.value.clone());
+                let options: Vec<_> = field.options.iter().cloned().chain(choices).collect();
+                let kind = match field.kind.as_str() {
+                    "boolean" => CallbackType::Confirmation,
+                    _ if options.is_empty() => CallbackType::Input,
+                    _ => CallbackType::Selection,
+                };
+                (kind, options, message)
+            }
+            fields => {
+                let mut message = message + "\nAnswer with a JSON object with the members";
+                for (name, field) in fields {
+                    let _ = write!(message, " `{name}` ({})", field.kind);
+                }
+                (CallbackType::Input, Vec::new(), message)
+            }
+        };
+        let mut question = CallbackRequestParams::new("", kind);
+        question.message = Some(message);
+        question.options = options.into();
+        question.timeout_ms = Some(millis(TIMEOUT));
+        question
+    }
+
+    /// Returns the filled-in form.
+    fn result(&self, answer: CallbackAnswer) -> Result<Payload, RpcError> {
+        let response = match answer {
+            CallbackAnswer::Given(response) => response,
+            CallbackAnswer::Declined => {
+                return Payload::of(&ElicitResult::new(ElicitAction::Decline));
+            }
+            _ => return Payload::of(&ElicitResult::new(ElicitAction::Cancel)),
+        };
+        let text = response.get::<String>();
+        let mut content = Object::new();
+        match &self.fields[..] {
+            [] if response.as_str() == "false" => {
+                return Payload::of(&ElicitResult::new(ElicitAction::Decline));
+            }
+            [] => {}
+            [(name, field)] => {
+                let is_number = matches!(field.kind.as_str(), "number" | "integer");
+                let number = text.as_ref().ok().filter(|_| is_number);
+                let value = number.map(|text| Payload::parse(text.trim())).transpose();
+                let value = value.map_err(|_| not_a("a number"))?.unwrap_or(response);
+                content.insert(name.as_str(), value);
+            }
+            _ => {
+                let object = text.map_or_else(
+                    |_| response.get(),
+                    |text| serde_json::from_str(&text).map_err(RpcError::invalid_members),
+                );
+                content = object.map_err(|_| not_a("a JSON object"))?;
+            }
+        }
+        let mut result = ElicitResult::new(ElicitAction::Accept);
+        result.content = Some(Payload::of(&content)?.get()?);
+        Payload::of(&result)
+    }
+}
+
+fn not_a(what: &str) -> RpcError {
+    RpcError::invalid_params(format!("the operator's answer to the server's form is not {what}"))
+}

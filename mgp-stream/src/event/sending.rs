@@ -1,0 +1,55 @@
+//! The subscriptions that send events at this moment.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_types::sync::Mutex;
+
+/// A list of what is being sent, shared by its guards.
+pub(super) struct SendingList<T>(Arc<Entries<T>>);
+
+struct Entries<T> {
+    all: Mutex<Vec<Arc<T>>>,
+    /// The length of the list, read without a lock by each call that ends.
+    count: AtomicUsize,
+}
+
+impl<T> Default for SendingList<T> {
+    fn default() -> Self {
+        Self(Arc::new(Entries { all: Mutex::default(), count: AtomicUsize::new(0) }))
+    }
+}
+
+impl<T> SendingList<T> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.count.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<T>> {
+        if self.is_empty() { Vec::new() } else { self.0.all.lock().clone() }
+    }
+
+    /// Adds an entry, which is removed when the guard is dropped.
+    pub(super) fn add(&self, entry: &Arc<T>) -> SendingGuard<T> {
+        let mut all = self.0.all.lock();
+        all.push(Arc::clone(entry));
+        self.0.count.store(all.len(), Ordering::Release);
+        SendingGuard { entries: Arc::clone(&self.0), entry: Arc::clone(entry) }
+    }
+}
+
+/// An entry of a [`SendingList`].
+pub(super) struct SendingGuard<T> {
+    entries: Arc<Entries<T>>,
+    entry: Arc<T>,
+}
+
+impl<T> Drop for SendingGuard<T> {
+    fn drop(&mut self) {
+        let mut all = self.entries.all.lock();
+        if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, &self.entry)) {
+            all.swap_remove(at);
+        }
+        self.entries.count.store(all.len(), Ordering::Release);
+    }
+}

@@ -1,0 +1,112 @@
+//! Subscriptions that are continued, answers behind events, and channels of many servers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_types::service::{Principal, ServerId};
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_is_continued_keeps_its_channels_and_filter() {
+    let hub = EventHub::new();
+    let mut one = Subscriber::new(&hub);
+    let id = one.subscribe(&["a.*"]).await;
+    for wrong in [
+        json!({"channels": ["b"], "subscription_id": id}),
+        json!({"channels": [], "subscription_id": id, "filter": {"min_severity": "error"}}),
+        json!({"channels": [], "subscription_id": id, "filter": {"loud": true}}),
+    ] {
+        assert_eq!(
+            one.request("mgp/events/subscribe", wrong.clone()).await,
+            Err(-32602),
+            "{wrong}"
+        );
+    }
+    for right in [
+        json!({"channels": [], "subscription_id": id}),
+        json!({"channels": ["a.*"], "subscription_id": id, "filter": {}}),
+    ] {
+        assert!(one.request("mgp/events/subscribe", right).await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_of_an_ended_server_starts_again_under_its_id_and_number() {
+    let (first, second) = (EventHub::new(), EventHub::new());
+    let mut before = Subscriber::new(&first);
+    let id = before.subscribe(&["a.*"]).await;
+    let again = json!({"channels": ["a.*"], "subscription_id": id, "after_seq": 7});
+    let mut one = Subscriber::new(&second);
+    let answer = one.request("mgp/events/subscribe", again.clone()).await.unwrap();
+    assert_eq!(answer["subscription_id"], json!(id));
+    second.publish(EventDraft::new("a.b")).await.unwrap();
+    settle().await;
+    let event = one.events().remove(0);
+    assert_eq!((&event["_mgp"]["seq"], event["_mgp"].get("dropped")), (&json!(8), None));
+    // Another principal cannot take the id, and the id of a caller has no other form.
+    let mut other = Subscriber::new(&second);
+    other.client.cx.principal = Principal::local().agent("mallory");
+    assert_eq!(other.request("mgp/events/subscribe", again).await, Err(-32602));
+    for id in ["sub-1", "webhook-x", "sub-\"},{\"", &format!("sub-{}", "é".repeat(16))] {
+        let params = json!({"channels": ["a"], "subscription_id": id});
+        assert_eq!(one.request("mgp/events/subscribe", params).await, Err(-32602), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_settles_once_its_events_are_sent_and_does_not_wait_for_a_stuck_reader() {
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&received);
+    let slow = Stack::from_fn(move |_| {
+        let count = Arc::clone(&count);
+        async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(Reply::None)
+        }
+    });
+    let hub = EventHub::new();
+    let mut one = Subscriber::with(&hub, slow);
+    one.subscribe(&["*"]).await;
+    let mut stuck = Subscriber::with(&hub, Stack::from_fn(|_| std::future::pending()));
+    stuck.subscribe(&["*"]).await;
+    for _ in 0..100 {
+        drop(hub.publish(EventDraft::new("a")));
+    }
+    assert!(hub.is_sending());
+    let scope = one.client.cx.scope.clone();
+    hub.settle(&scope).await;
+    assert_eq!(received.load(Ordering::SeqCst), 100);
+    let scope = stuck.client.cx.scope.clone();
+    tokio::time::timeout(Duration::from_secs(5), hub.settle(&scope)).await.unwrap();
+}
+
+#[test]
+fn the_channels_of_one_server_hide_no_others() {
+    let hub = EventHub::new();
+    let names = |count: usize| (0..count).map(|number| format!("a.{number}"));
+    let (loud, other) = (ServerId::from("loud"), ServerId::from("other"));
+    hub.set_channels(&loud, names(5_000));
+    hub.set_channels(&other, names(3));
+    hub.declare("own", "Our own");
+    let of = |server: Option<&ServerId>| {
+        let table = hub.0.table.read();
+        table.channels().keys().filter(|(_, owner)| owner.as_ref() == server).count()
+    };
+    assert_eq!((of(Some(&loud)), of(Some(&other)), of(None)), (512, 3, 1));
+    hub.set_channels(&loud, names(2));
+    assert_eq!(of(Some(&loud)), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_were_lost_before_the_hub_are_told_to_its_subscribers() {
+    let hub = EventHub::new();
+    let mut one = Subscriber::new(&hub);
+    let id = one.subscribe(&["*"]).await;
+    hub.publish(EventDraft::new("a").dropped(5)).await.unwrap();
+    settle().await;
+    assert_eq!(one.events()[0]["_mgp"], json!({"seq": 1, "dropped": 5}));
+    let replayed = one.request("mgp/events/replay", json!({"subscription_id": id})).await.unwrap();
+    assert_eq!(replayed["events"][0]["_mgp"]["dropped"], 5);
+}

@@ -1,0 +1,113 @@
+//! A publisher under SIGKILL: no acknowledged event is lost, and none is read twice (MGP §13).
+//!
+//! The environment variable `KILLS` sets the number of kills; 30 by default.
+
+#![cfg(all(unix, feature = "sqlite"))]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that prints its measurement, and starts itself"
+)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use mgp_stream::{EventDraft, EventHub};
+use mgp_types::store::Db;
+
+/// The number of kills, unless the environment sets it.
+const KILLS: u64 = 30;
+
+/// The variables that turn the test process into a publisher: its folder, and its number.
+const FOLDER: &str = "EVENTS_FOLDER";
+const RUN: &str = "EVENTS_RUN";
+
+/// An event as the test names it: the number of its process, and its number there.
+type Name = (u64, u64);
+
+fn say(word: &str, name: Name) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{word} {} {}", name.0, name.1).unwrap();
+    out.flush().unwrap();
+}
+
+/// Reads what earlier processes left, then publishes until it is killed.
+#[tokio::test]
+async fn publisher() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let run: u64 = std::env::var(RUN).unwrap().parse().unwrap();
+    let hub = EventHub::new();
+    hub.keep_in_db(Db::open(Path::new(&folder).join("events.db")).await.unwrap()).await.unwrap();
+    let reader = hub.reader("kills", &["*"], None).await.unwrap();
+    while reader.waiting() > 0 {
+        let events = reader.read(256).await.unwrap();
+        for event in &events {
+            let event: serde_json::Value = event.event.get().unwrap();
+            say("read", serde_json::from_value(event["data"].clone()).unwrap());
+        }
+        reader.acknowledge(events.last().unwrap().seq).await.unwrap();
+    }
+    say("ready", (run, 0));
+    for number in 0.. {
+        hub.publish(EventDraft::new("n").data(&(run, number)).unwrap()).await.unwrap();
+        say("acknowledged", (run, number));
+    }
+}
+
+/// The lines that a publisher printed until it was killed.
+#[derive(Default)]
+struct Printed {
+    read: Vec<Name>,
+    acknowledged: Vec<Name>,
+}
+
+fn run(folder: &Path, run: u64, kill_at: u64) -> Printed {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "publisher", "--nocapture"])
+        .env(FOLDER, folder)
+        .env(RUN, run.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut printed = Printed::default();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for line in lines.map_while(Result::ok) {
+        let words: Vec<_> = line.split(' ').collect();
+        let [word, run, number] = words[..] else { continue };
+        let (Ok(run), Ok(number)) = (run.parse(), number.parse()) else { continue };
+        match word {
+            "read" => printed.read.push((run, number)),
+            "acknowledged" => printed.acknowledged.push((run, number)),
+            _ => {}
+        }
+        // What it printed before it noticed is still read.
+        if (word == "ready" && kill_at == 0) || (word == "acknowledged" && number == kill_at) {
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    printed
+}
+
+#[test]
+fn no_acknowledged_event_is_lost_or_read_twice() {
+    let kills = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(KILLS);
+    let folder = mgp_testkit::temp_dir();
+    let (mut read, mut acknowledged) = (Vec::new(), BTreeSet::new());
+    for number in 0..=kills {
+        let printed = run(folder.path(), number, number * 7 % 23);
+        read.extend(printed.read);
+        acknowledged.extend(printed.acknowledged);
+    }
+    // The events of the last one have no reader.
+    acknowledged.retain(|(run, _)| *run < kills);
+    let unique: BTreeSet<_> = read.iter().copied().collect();
+    assert_eq!(unique.len(), read.len(), "an event was read twice");
+    assert!(read.is_sorted(), "events changed their order");
+    let lost: Vec<_> = acknowledged.difference(&unique).collect();
+    assert!(lost.is_empty(), "lost {lost:?}");
+    assert!(acknowledged.len() as u64 >= kills);
+    println!("{kills} kills: {} events acknowledged, {} read", acknowledged.len(), read.len());
+}

@@ -1,0 +1,68 @@
+//! The reason why JSON cannot be decoded, in the terms of JSON.
+
+/// The names that decoders use, and those of JSON.
+const NAMES: [(&str, &str); 9] = [
+    ("a sequence", "an array"),
+    ("a map", "an object"),
+    ("struct ", "an object"),
+    ("u64", "an integer of at least 0"),
+    ("u32", "an integer of at least 0"),
+    ("i64", "an integer"),
+    ("i32", "an integer"),
+    ("f64", "a number"),
+    ("unit", "null"),
+];
+
+/// Returns the reason of an error without positions in a text that the caller does not see.
+pub(super) fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(before, _)| before);
+    if let Some(name) = text.strip_prefix("missing field ") {
+        return format!("the member {name} is missing");
+    }
+    if let Some((found, expected)) =
+        text.strip_prefix("invalid type: ").and_then(|rest| rest.rsplit_once(", expected "))
+    {
+        return format!("expected {}, found {}", of_json(expected), of_json(found));
+    }
+    text.to_owned()
+}
+
+fn of_json(name: &str) -> &str {
+    let known = NAMES
+        .iter()
+        .find(|(theirs, _)| name == *theirs || (theirs.ends_with(' ') && name.starts_with(theirs)));
+    known.map_or(name, |(_, ours)| ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    #[derive(Deserialize, Debug)]
+    #[expect(dead_code, reason = "only its decoding is tested")]
+    struct Sample {
+        name: String,
+        #[serde(default)]
+        list: Vec<u32>,
+        #[serde(default)]
+        inner: Option<Box<Sample>>,
+    }
+
+    #[test]
+    fn reasons_are_in_the_terms_of_json() {
+        for (text, expected) in [
+            ("{}", "the member `name` is missing"),
+            (r#"{"name":7}"#, "expected a string, found integer `7`"),
+            (r#"{"name":"a","list":{}}"#, "expected an array, found an object"),
+            (
+                r#"{"name":"a","list":["x"]}"#,
+                "expected an integer of at least 0, found string \"x\"",
+            ),
+            (r#"{"name":"a","inner":true}"#, "expected an object, found boolean `true`"),
+        ] {
+            let error = serde_json::from_str::<Sample>(text).unwrap_err();
+            assert_eq!(super::reason(&error), expected);
+        }
+    }
+}
