@@ -99,6 +99,9 @@ async fn apply_loaded(
         ("kernel.audit", before.kernel.audit != after.audit),
         ("kernel.http", before.kernel.http != after.http),
         ("kernel.metrics", before.kernel.metrics != after.metrics),
+        ("kernel.search", before.kernel.search != after.search),
+        ("kernel.telemetry", before.kernel.telemetry != after.telemetry),
+        ("kernel.webhooks", before.kernel.webhooks != after.webhooks),
     ];
     result.changed = apply_detached(kernel, loaded.config, loaded.broken, by).await?;
     for (key, _) in at_start.into_iter().filter(|(_, is_changed)| *is_changed) {
@@ -154,6 +157,9 @@ async fn apply(
     parts.config.interactive.set(&config.agents);
     dispatch.results.set(&config);
     parts.fleet.context().bounds.set(&config);
+    if let Some(inbox) = kernel.governance().inbox() {
+        inbox.set_wait(config.kernel.approval_timeout);
+    }
     if dispatch.meta_tools.set(&config) || surfaces(&before) != surfaces(&config) {
         parts.fleet.context().notifications.tools_changed(|_| true);
     }

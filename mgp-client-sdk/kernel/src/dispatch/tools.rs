@@ -85,7 +85,8 @@ pub(super) fn call(
         let DispatcherParts { fleet, view, search, results, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
-        let (cx, begun) = (call.cx().clone(), metrics.begin());
+        let begun = metrics.begin(&mut call);
+        let cx = call.cx().clone();
         results.limit_chunks(&mut call, || server.config().results);
         let published = fleet.context().events.call(&cx, server.id(), tool.name());
         let answer = if tasks::declared(&tool) == TaskSupport::Required {
