@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_discovery::{
-    CodeJudge, Config, Expander, GovernanceConfig, KernelConfig, LoadedConfig, RegistrationConfig, SecretFile,
-    Sources, Trust,
+    CodeJudge, Config, Expander, GovernanceConfig, KernelConfig, LoadedConfig, RegistrationConfig,
+    SecretFile, Sources, Trust,
 };
 use mgp_security::{
     ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies,
@@ -185,8 +185,7 @@ impl KernelBuilder {
         let governance = self.governance().audit(Arc::new(audit.clone())).build();
         governance.open().await?;
         let loaded = self.load(&governance).await?;
-        let stores =
-            KernelStores { audit: Some(Arc::new(audit)), ..KernelStores::default() };
+        let stores = KernelStores { audit: Some(Arc::new(audit)), ..KernelStores::default() };
         self.assemble(governance, ToolIndex::new(), loaded, stores).await
     }
 
@@ -214,7 +213,8 @@ impl KernelBuilder {
         self.logins = Logins::in_folder(folder);
         self.expander = self.expander.secrets(SecretFile::in_folder(folder));
         let search = self.config.kernel.search.clone();
-        let index = move |db: Db| async move { (search::open(&search, folder, db.clone()).await, db) };
+        let index =
+            move |db: Db| async move { (search::open(&search, folder, db.clone()).await, db) };
         let (governance, (index, db)) = self.governance().in_folder_beside(folder, index).await?;
         let (index, encoder_failure) = index?;
         let proxy = crate::login::proxy(&self.config.kernel);
@@ -253,7 +253,10 @@ impl KernelBuilder {
         inbox.wait = self.config.kernel.approval_timeout;
         Governance::builder()
             .policies(policies)
-            .approver(ElicitApprover::new(has_person).wait_by(move || shared.config().kernel.form_timeout))
+            .approver(
+                ElicitApprover::new(has_person)
+                    .wait_by(move || shared.config().kernel.form_timeout),
+            )
             .inbox(inbox)
             .standard_validators(&StandardValidators::new())
             .recording(audit_config(audit))

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_discovery::{LearnFrom, SearchConfig, StoredQueries, path_in};
-use mgp_toolindex::{
-    Embedder, History, HistoryConfig, HistoryScope, Retention, ToolIndex,
-};
+use mgp_toolindex::{Embedder, History, HistoryConfig, HistoryScope, Retention, ToolIndex};
 use mgp_types::store::Db;
 
 use super::error::KernelError;
@@ -28,7 +26,8 @@ pub(super) async fn open(
             search.encoder_library.as_ref().map(|library| path_in(folder, library)),
         );
         // On the blocking pool, because all files of the model are read and compared.
-        let opened = tokio::task::spawn_blocking(move || open_encoder(&encoder, library.as_deref()));
+        let opened =
+            tokio::task::spawn_blocking(move || open_encoder(&encoder, library.as_deref()));
         let opened = opened.await.unwrap_or_else(|error| Err(error.to_string()));
         match opened {
             Ok(encoder) => builder = builder.embedder(encoder),

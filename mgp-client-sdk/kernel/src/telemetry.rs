@@ -86,8 +86,8 @@ impl CallSpan {
         code: i32,
     ) -> Self {
         let given = cx.trace.as_deref().unwrap_or_default();
-        let is_id = given.len() == TRACE_DIGITS
-            && given.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_id =
+            given.len() == TRACE_DIGITS && given.bytes().all(|byte| byte.is_ascii_hexdigit());
         let trace = if is_id {
             given.to_ascii_lowercase()
         } else {

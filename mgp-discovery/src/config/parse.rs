@@ -18,12 +18,12 @@ use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::http::http_access;
 use super::reader::Reader;
-use super::{retry, search, telemetry, webhook};
 use super::{
     AgentConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfirmLevel, GovernanceConfig,
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
     RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
+use super::{retry, search, telemetry, webhook};
 use crate::source::Origin;
 
 /// The content of a file, with the findings of reading it.

@@ -29,8 +29,8 @@ pub(super) fn telemetry(reader: &mut Reader<'_, '_, '_>) -> TelemetryConfig {
     TelemetryConfig {
         otlp: reader.text("otlp"),
         headers: SinkHeaders(reader.map("headers")),
-        interval: reader.duration("interval").map_or(default.interval, |interval| {
-            interval.max(Duration::from_secs(1))
-        }),
+        interval: reader
+            .duration("interval")
+            .map_or(default.interval, |interval| interval.max(Duration::from_secs(1))),
     }
 }

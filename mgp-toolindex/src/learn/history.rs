@@ -247,8 +247,7 @@ impl History {
     ) -> Vec<Lift> {
         let table = self.0.table.read();
         let owner = Owner::of(principal, table.config.scope);
-        let Some(partition) = table.partitions.get(&table.partition_key(&owner))
-        else {
+        let Some(partition) = table.partitions.get(&table.partition_key(&owner)) else {
             return Vec::new();
         };
         let words = self.0.secret.words(words);

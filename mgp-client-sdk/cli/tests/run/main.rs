@@ -12,6 +12,7 @@ mod broken;
 mod chaos;
 mod ends;
 mod events;
+mod exports;
 mod first;
 #[path = "../world/host.rs"]
 mod host;
@@ -20,6 +21,7 @@ mod program;
 mod reach;
 mod registering;
 mod remote;
+mod retry;
 mod serving;
 mod shared;
 #[path = "../world/wire.rs"]
