@@ -11,7 +11,7 @@ use std::time::Duration;
 use mgp_security::EventSource as _;
 use mgp_types::RpcError;
 use mgp_types::mgp::ServerState;
-use mgp_types::service::{AgentId, Call, Context, Reply, ServerId};
+use mgp_types::service::{AgentId, Call, Context, Reply, ServerId, TraceSpan};
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
@@ -58,8 +58,10 @@ impl CallMetrics {
     pub(crate) fn begin(&self, call: &mut Call) -> Option<CallBegin> {
         self.0.is_read.load(Ordering::Relaxed).then(|| {
             let parent = self.0.spans.get().and_then(|_| {
-                // So that the server gets the trace of the span.
+                // So that the server gets the span as its parent.
+                let span = TraceSpan(call.cx().key.as_u64());
                 call.cx_mut().trace_or_new();
+                call.cx_mut().extensions.insert(span);
                 telemetry::parent_of(call)
             });
             CallBegin { at: Instant::now(), parent }

@@ -8,8 +8,10 @@
     reason = "tests that print what they measured"
 )]
 
+mod bounds;
 mod broken;
 mod chaos;
+mod delegation;
 mod ends;
 mod events;
 mod exports;

@@ -73,10 +73,10 @@ fn failed_calls_are_repeated_as_the_table_says_before_and_after_a_reload() {
     assert_eq!(attempts(&world, &mut host, "add", BROKE, 1), (false, 1));
 
     // Each attempt is recorded.
-    let recorded = world.operator().ask("mgp/audit/query", &json!({"limit": 500})).unwrap();
+    let recorded = world.operator().ask("mgp/kernel/audit", &json!({"limit": 500})).unwrap();
     let calls = |events: &Value| {
         let events = events["events"].as_array().unwrap().clone();
-        let of_look = events.into_iter().filter(|event| event["target"]["tool"] == "look");
+        let of_look = events.into_iter().filter(|event| event["target"]["tool_name"] == "look");
         of_look.count()
     };
     assert!(calls(&recorded) >= 8, "{recorded}");
@@ -96,9 +96,10 @@ fn the_time_of_an_approval_follows_a_reload() {
     };
     let (time, refused) = within(|| {
         let (time, refused) = wait();
-        refused.as_ref().err().is_some_and(|error| error["code"] == 1000).then_some((time, refused))
+        let text = format!("{refused:?}");
+        text.contains("stays open").then_some((time, text))
     });
-    assert!(time < Duration::from_secs(4), "{time:?}: {refused:?}");
+    assert!(time < Duration::from_secs(4), "{time:?}: {refused}");
     world.config(&risky.replace("\"1s\"", "\"6s\""));
     within(|| (wait().0 > Duration::from_secs(5)).then_some(()));
 }
