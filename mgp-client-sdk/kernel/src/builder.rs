@@ -274,7 +274,6 @@ impl KernelBuilder {
         let Self { config, expander, local, sources, interactive, judge, .. } = self;
         let (registration, logins, shared) = (self.registration, self.logins, self.shared);
         let collector = collector(&config.kernel, &expander)?;
-        let telemetry_interval = config.kernel.telemetry.interval;
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         set_groups(&governance, &config);
         let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
@@ -319,9 +318,7 @@ impl KernelBuilder {
         let parts = KernelParts { fleet, dispatcher, process, config, audit, sinks };
         let kernel = Kernel(Arc::new(parts));
         tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
-        if let Some(collector) = collector {
-            telemetry::start(&kernel, collector, telemetry_interval);
-        }
+        telemetry::start(&kernel, collector);
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::follow_files(&kernel, origin, &loaded);
         }

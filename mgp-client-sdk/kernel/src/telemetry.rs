@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::Sha256Hash;
+use mgp_types::method::{Request as _, ToolsCall};
 use mgp_types::mgp::ServerState;
 use mgp_types::service::{AgentId, Call, Context, MetaKey, ServerId};
 use serde_json::{Value, json};
@@ -111,7 +112,7 @@ impl CallSpan {
 
     fn to_json(&self) -> Value {
         let mut attributes = vec![
-            text("mcp.method.name", "tools/call"),
+            text("mcp.method.name", ToolsCall::METHOD),
             text("gen_ai.operation.name", "execute_tool"),
             text("gen_ai.tool.name", &self.tool),
             text("mgp.server", self.server.as_str()),
@@ -127,7 +128,7 @@ impl CallSpan {
         let begun = self.ended.checked_sub(self.time).unwrap_or(self.ended);
         let mut span = json!({
             "traceId": self.trace, "spanId": format!("{:016x}", self.span),
-            "name": format!("tools/call {}", self.tool), "kind": 2,
+            "name": format!("{} {}", ToolsCall::METHOD, self.tool), "kind": 2,
             "startTimeUnixNano": nanos(begun), "endTimeUnixNano": nanos(self.ended),
             "attributes": attributes, "status": status,
         });
@@ -138,8 +139,10 @@ impl CallSpan {
     }
 }
 
-/// Starts the export; it ends with the kernel.
-pub(super) fn start(kernel: &Kernel, sink: UrlSink, figures: Duration) {
+/// Starts the export to a collector, if there is one; it ends with the kernel.
+pub(super) fn start(kernel: &Kernel, collector: Option<UrlSink>) {
+    let Some(sink) = collector else { return };
+    let figures = kernel.0.config.config().kernel.telemetry.interval;
     let (sender, inbox) = mpsc::channel(MAX_WAITING);
     let metrics = kernel.0.dispatcher.parts().metrics.clone();
     metrics.export_to(SpanSender(sender));

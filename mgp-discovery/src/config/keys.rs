@@ -165,7 +165,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "budget_percent" KeyKind::Number(0, 100), "10", "The retries for each hundred calls of the last minute; ten are always possible.";
         "circuit_failures" KeyKind::Number(0, 1000), "5", "The failures in a row, within 30 s, after which the server is not called for a while; `0` for never.";
         "circuit_open" KeyKind::Duration, "5s", "The time for which the server is not called then; one call tests it afterwards.";
-        "fallback" KeyKind::Switch, "true", "Whether the `fallback_tool` that an error names is called after the last attempt, if it is no more dangerous.";
+        "fallback" KeyKind::Switch, "true", "Whether the `fallback_tool` that an error names is called after the last attempt, if its risk is not higher.";
     }
     "kernel": {
         "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";

@@ -431,7 +431,7 @@ pub struct KernelConfig {
     pub operator_proof: OperatorProof,
     /// The programs and variables that agents may register servers with.
     pub registration: RegistrationAllowList,
-    /// What improves the search for tools.
+    /// The history and the encoder of the search for tools.
     pub search: SearchConfig,
     /// The collector of traces and metrics.
     pub telemetry: TelemetryConfig,

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::parse::cut;
 use super::reader::Reader;
 
 /// `[servers.mgp.retry]`.
@@ -43,11 +42,13 @@ impl Default for RetryCallsConfig {
 pub(super) fn retry(reader: &mut Reader<'_, '_, '_>) -> RetryCallsConfig {
     let default = RetryCallsConfig::default();
     RetryCallsConfig {
-        attempts: reader.number("attempts").map_or(default.attempts, cut),
+        attempts: reader.small_number("attempts").unwrap_or(default.attempts),
         max_wait: reader.duration("max_wait").unwrap_or(default.max_wait),
         total_timeout: reader.duration("total_timeout").unwrap_or(default.total_timeout),
-        budget_percent: reader.number("budget_percent").map_or(default.budget_percent, cut),
-        circuit_failures: reader.number("circuit_failures").map_or(default.circuit_failures, cut),
+        budget_percent: reader.small_number("budget_percent").unwrap_or(default.budget_percent),
+        circuit_failures: reader
+            .small_number("circuit_failures")
+            .unwrap_or(default.circuit_failures),
         circuit_open: reader.duration("circuit_open").unwrap_or(default.circuit_open),
         fallback: reader.switch("fallback").unwrap_or(default.fallback),
     }

@@ -27,7 +27,7 @@ fn a_delegated_call_has_the_rights_that_all_named_agents_have() {
         let refused = call_for(&mut ann, &narrowed).unwrap_err().to_string();
         assert!(refused.contains("`bob`"), "{refused}");
     }
-    // Nobody gains a right by naming another agent.
+    // No caller gains a right by naming another agent.
     call_for(&mut bob, &json!({"agent_id": "ann"})).unwrap_err();
     let deep = call_for(&mut ann, &json!({"chain": ["a", "b", "c", "d"]})).unwrap_err().to_string();
     assert!(deep.contains("delegated over 4 agents"), "{deep}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Host, World, within};
 
-/// A shell script of a server whose tools fail as often as the file `fails` says.
+/// A shell script of a server whose tools fail as often as the number in the file `fails`.
 const SERVER: &str = r#"
 while IFS= read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')

@@ -1,7 +1,7 @@
 //! `_mgp.delegation` of a call: the agents on whose behalf it is made (MGP §5.6).
 //!
 //! The member is `{"chain": ["first", "second"]}` or `{"agent_id": "first"}`. The call needs the access of its caller
-//! and of each agent named, so nobody gains a right by naming another agent.
+//! and of each agent named, so no caller gains a right by naming another agent.
 
 use mgp_security::Delegation;
 use mgp_types::service::Call;
@@ -47,6 +47,9 @@ pub(super) fn agents(member: &RawObject) -> Result<Vec<String>, RpcError> {
 
 /// Adds the agents to the context of a call, where the decision about the call finds them.
 pub(super) fn apply(call: &mut Call, agents: &[String]) {
+    if agents.is_empty() {
+        return;
+    }
     let delegation = Delegation::new(&call.cx().principal, agents.iter().map(String::as_str));
     call.cx_mut().extensions.insert(delegation);
 }

@@ -83,14 +83,11 @@ pub(super) fn call(
             ResolvedTool::Found(tool) => (tool, false),
             ResolvedTool::Held(server) => return server.send(call, false).await,
         };
-        if !named.on_behalf_of.is_empty() {
-            delegation::apply(&mut call, &named.on_behalf_of);
-        }
+        delegation::apply(&mut call, &named.on_behalf_of);
         let DispatcherParts { fleet, view, search, results, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
-        let begun = metrics.begin(&mut call);
-        let cx = call.cx().clone();
+        let (begun, cx) = (metrics.begin(&mut call), call.cx().clone());
         results.limit_chunks(&mut call, || server.config().results);
         let published = fleet.context().events.call(&cx, server.id(), tool.name());
         let answer = if tasks::declared(&tool) == TaskSupport::Required {

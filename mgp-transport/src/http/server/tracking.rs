@@ -66,7 +66,7 @@ impl Drop for ActiveRequest {
 pub(super) struct TrackedService<S> {
     pub(super) service: S,
     pub(super) activity: Arc<Activity>,
-    /// Whether requests run at the same time, so that their wake-ups cannot be told apart.
+    /// Set if requests run at the same time, so that their wake-ups cannot be distinguished.
     pub(super) is_multiplexed: bool,
 }
 
