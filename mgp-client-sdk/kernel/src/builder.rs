@@ -280,11 +280,10 @@ impl KernelBuilder {
         let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
-        let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
-        shared.set(config, broken);
+        shared.set(config, loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned()));
         let context = FleetContext {
             events,
             config: shared.clone(),

@@ -91,13 +91,14 @@ fn the_time_of_an_approval_follows_a_reload() {
     let mut host = world.host(&["--agent", "ann"]);
     let mut wait = || {
         let begun = std::time::Instant::now();
-        let refused = host.ask("tools/call", &json!({"name": "echo", "arguments": {"text": "x"}}));
+        let refused =
+            host.ask("tools/call", &json!({"name": "echo", "arguments": {"message": "x"}}));
         (begun.elapsed(), refused)
     };
     let (time, refused) = within(|| {
         let (time, refused) = wait();
         let text = format!("{refused:?}");
-        text.contains("stays open").then_some((time, text))
+        text.contains("in time").then_some((time, text))
     });
     assert!(time < Duration::from_secs(4), "{time:?}: {refused}");
     world.config(&risky.replace("\"1s\"", "\"6s\""));
