@@ -86,12 +86,12 @@ impl Day {
     fn configure(&self, version: &str) -> Outcome {
         let script = format!("{version}/node_modules/{PACKAGE}/dist/index.js");
         let text = format!(
-            "[[servers]]\nid = \"files\"\ncommand = {:?}\nargs = [{:?}, {:?}]\n[servers.mgp]\n\
+            "[[servers]]\nid = \"files\"\ncommand = '{}'\nargs = ['{}', '{}']\n[servers.mgp]\n\
              default_policy = \"opt-out\"\npermissions = [\"filesystem.read\"]\n\
              risk = {{ list_allowed_directories = \"safe\" }}\n",
-            self.node.program(),
-            self.place.join(script),
-            self.files,
+            self.node.program().display(),
+            self.place.join(script).display(),
+            self.files.display(),
         );
         fs::write(self.place.join("mgp.toml"), text).context("mgp.toml")
     }

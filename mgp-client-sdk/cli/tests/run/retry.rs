@@ -90,7 +90,7 @@ fn the_time_of_an_approval_follows_a_reload() {
     world.config(&risky);
     let mut host = world.host(&["--agent", "ann"]);
     let mut wait = || {
-        let begun = std::time::Instant::now();
+        let begun = tokio::time::Instant::now();
         let refused =
             host.ask("tools/call", &json!({"name": "echo", "arguments": {"message": "x"}}));
         (begun.elapsed(), refused)
