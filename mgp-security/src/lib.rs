@@ -56,8 +56,8 @@ mod trace;
 mod readme {}
 
 pub use access::{
-    Access, AccessDecision, AccessDenied, CredentialsExpired, Entry, Groups, KernelTools,
-    KernelToolsLayer, NotOperator,
+    Access, AccessDecision, AccessDenied, CredentialsExpired, Delegation, Entry, Groups,
+    KernelTools, KernelToolsLayer, NotOperator,
 };
 pub use approval::{
     ApprovalRequest, ApprovalTerm, Approver, ApproverChain, CallApproval, CallApprovals,

@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     /// Show the running kernel and its clients
     Status,
+    /// Apply the changed configuration now, with the proof that `operator.proof` asks for
+    Reload,
     /// Stop the kernel after its running calls have finished
     Stop(kernel::Stop),
     /// Manage servers: list, add, remove, start, stop, show logs

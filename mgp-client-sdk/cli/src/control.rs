@@ -20,17 +20,17 @@ const REQUEST_MARGIN: Duration = Duration::from_mins(1);
 
 /// Connects as an operator who only reads.
 pub(crate) async fn connect(global: &Global) -> CliResult<Client> {
-    Ok(open(global, Hello::operator(Intent::Read), None).await?.0)
+    open(global, Hello::operator(Intent::Read), None).await
 }
 
 /// Connects as an operator who makes changes; asks the user for the passphrase if the kernel requires one.
 pub(crate) async fn connect_to_change(global: &Global) -> CliResult<Client> {
-    Ok(open(global, Hello::operator(Intent::Change), None).await?.0)
+    open(global, Hello::operator(Intent::Change), None).await
 }
 
 /// Connects like [`connect_to_change`], for requests that may take as long as `timeout`.
 pub(crate) async fn connect_with_timeout(global: &Global, timeout: Duration) -> CliResult<Client> {
-    Ok(open(global, Hello::operator(Intent::Change), Some(timeout)).await?.0)
+    open(global, Hello::operator(Intent::Change), Some(timeout)).await
 }
 
 /// Checks that this process may read as an operator: asks the running kernel, or looks for a server among its
@@ -63,17 +63,14 @@ pub(crate) async fn admit_change(global: &Global) -> CliResult {
 
 /// Connects as an agent.
 pub(crate) async fn connect_as(global: &Global, agent: &str) -> CliResult<Client> {
-    Ok(open(global, Hello::agent(agent), None).await?.0)
+    open(global, Hello::agent(agent), None).await
 }
 
 /// Asks a running kernel to reload its configuration now, instead of at its next check within a second.
 pub(crate) async fn reload(global: &Global) {
-    if let Ok((client, reply)) = open(global, Hello::operator(Intent::Read), None).await {
-        // If changes require a proof, so does a reload; the kernel then notices the changed files by itself within a
-        // second.
-        if !reply.reads_only {
-            reload_over(&client).await;
-        }
+    // If changes require a proof, so does a reload; the command has given it before it changed the file.
+    if let Ok(client) = connect_to_change(global).await {
+        reload_over(&client).await;
         client.close().await;
     }
 }
@@ -120,16 +117,12 @@ pub(crate) async fn greet(socket: &Path, mut hello: Hello<'_>) -> CliResult<Gree
 }
 
 #[cfg(unix)]
-async fn open(
-    global: &Global,
-    hello: Hello<'_>,
-    timeout: Option<Duration>,
-) -> CliResult<(Client, HelloReply)> {
+async fn open(global: &Global, hello: Hello<'_>, timeout: Option<Duration>) -> CliResult<Client> {
     use tokio::io::AsyncReadExt as _;
 
     let socket = crate::socket::path_in(&state::folder(global)?);
     let Greeting { line, rest, stream } = greet(&socket, hello).await?;
-    let reply = HelloReply::read(&line, &socket)?;
+    HelloReply::read(&line, &socket)?;
     let (reader, writer) = stream.into_split();
     let reader = std::io::Cursor::new(rest).chain(reader);
     let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
@@ -137,15 +130,11 @@ async fn open(
         let timeout = timeout.saturating_add(REQUEST_MARGIN);
         builder = builder.timeout(timeout).max_timeout(timeout);
     }
-    Ok((builder.connect(reader, writer).await?, reply))
+    Ok(builder.connect(reader, writer).await?)
 }
 
 #[cfg(not(unix))]
-async fn open(
-    global: &Global,
-    _: Hello<'_>,
-    _: Option<Duration>,
-) -> CliResult<(Client, HelloReply)> {
+async fn open(global: &Global, _: Hello<'_>, _: Option<Duration>) -> CliResult<Client> {
     Err(no_kernel(&state::folder(global)?))
 }
 

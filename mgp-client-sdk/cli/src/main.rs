@@ -104,6 +104,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Trust(arguments) => trust::run(global, &arguments).await,
         Command::Doctor(doctor) => doctor::run(global, &doctor).await,
         Command::Status => kernel::status(global).await,
+        Command::Reload => kernel::reload(global).await,
         Command::Stop(stop) => kernel::stop(global, &stop).await,
         Command::Servers(servers) => servers::run(global, &servers).await,
         Command::Tools(tools) => tools::run(global, &tools).await,

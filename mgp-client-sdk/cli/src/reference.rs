@@ -42,6 +42,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("servers-ls", of::<servers::ServerList>()),
         ("sessions", of::<kernel::SessionList>()),
         ("status", of::<kernel::Status>()),
+        ("reload", of::<kernel::Reloaded>()),
         ("tools-call", of::<tools::CallOutput>()),
         ("tools-ls", of::<tools::ToolList>()),
         ("tools-search", of::<tools::SearchResult>()),

@@ -19,6 +19,8 @@ pub(super) struct ActiveConfig {
     pub(super) origin: Option<ConfigOrigin>,
     /// The findings of the last time that the files were read.
     findings: RwLock<Vec<KernelFinding>>,
+    /// A finding of the start, which holds until the next one.
+    start_finding: Option<KernelFinding>,
     /// The servers that are switched off, as of the last time that the files were read.
     disabled: RwLock<Vec<String>>,
     /// Ends the task that watches the files: the sender is dropped with the kernel.
@@ -54,16 +56,21 @@ impl ActiveConfig {
         shared: SharedConfig,
         interactive: InteractiveAgents,
         origin: Option<ConfigOrigin>,
+        start_failure: Option<String>,
     ) -> Self {
+        let start_finding = start_failure.map(|what| {
+            tracing::warn!("{what}");
+            KernelFinding::new("warning", what)
+        });
         interactive.set(&shared.config().agents);
         let lifetime = watch::Sender::new(());
         let (findings, applying) = (RwLock::default(), tokio::sync::Mutex::default());
         let disabled = RwLock::default();
-        Self { shared, interactive, origin, findings, disabled, lifetime, applying }
+        Self { shared, interactive, origin, findings, start_finding, disabled, lifetime, applying }
     }
 
     pub(super) fn findings(&self) -> Vec<KernelFinding> {
-        self.findings.read().clone()
+        self.findings.read().iter().chain(&self.start_finding).cloned().collect()
     }
 
     pub(super) fn set_findings(&self, findings: Vec<KernelFinding>) {
@@ -94,12 +101,6 @@ impl ActiveConfig {
 }
 
 impl SharedConfig {
-    pub(super) fn new(config: Config, broken: impl IntoIterator<Item = String>) -> Self {
-        let shared = Self::default();
-        shared.set(config, broken);
-        shared
-    }
-
     pub(super) fn set(&self, config: Config, broken: impl IntoIterator<Item = String>) {
         let broken = Arc::new(broken.into_iter().collect());
         *self.0.write() = ConfigState { config: Arc::new(config), broken };

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_discovery::{AuditSinkConfig, Expander, Origin, Template, path_in};
+use mgp_discovery::{AuditSinkConfig, Expander, path_in};
 use mgp_security::{Delivery, Forwarder, Forwarding, Governance};
-use mgp_transport::http::{GuardedFetch, Proxy};
-use mgp_types::service::{Call, Fetch as _, FetchRequest, Reply, Stack};
+use mgp_transport::http::Proxy;
+use mgp_types::service::{Call, Reply, Stack};
 use mgp_types::{ErrorCode, RpcError, Timestamp};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
@@ -20,12 +20,10 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::error::KernelError;
+use super::url_sink::UrlSink;
 
 /// The time in which a receiver must take one event.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The maximum size of a response to an event; its content is not used.
-const MAX_RESPONSE: usize = 64 * 1024;
 
 /// The maximum size of a datagram; a longer event is sent without its details.
 const MAX_DATAGRAM: usize = 60_000;
@@ -42,11 +40,7 @@ mgp_types::opaque_debug!(AuditSinks);
 /// A place to which events are written.
 enum Target {
     File(PathBuf),
-    Url {
-        url: String,
-        headers: Vec<(String, String)>,
-        fetch: GuardedFetch,
-    },
+    Url(UrlSink),
     Udp(String),
     Tcp {
         address: String,
@@ -105,23 +99,7 @@ fn target(
     match sink {
         AuditSinkConfig::File(path) => Ok(Target::File(path_in(folder, path))),
         AuditSinkConfig::Url { url, headers } => {
-            let expand = |text: &str| {
-                let template = Template::parse(text).map_err(|bad| bad.to_string())?;
-                // Only the user's own file configures the log.
-                let value = expander.expand(&template, Origin::User, folder)?;
-                Ok::<_, String>(value.as_str().to_owned())
-            };
-            let url = expand(url)?;
-            let headers = headers.0.iter().map(|(name, value)| Ok((name.clone(), expand(value)?)));
-            let headers = headers.collect::<Result<_, String>>()?;
-            let host = url.parse::<http::Uri>().ok().and_then(|uri| Some(uri.host()?.to_owned()));
-            let host = host.ok_or_else(|| "its `url` is not an absolute URL".to_owned())?;
-            // The operator named this host, so it may be in a private network.
-            let fetch = GuardedFetch::new()
-                .and_then(|fetch| fetch.proxy(proxy.clone()))
-                .and_then(|fetch| fetch.allow_host(host))
-                .map_err(|error| error.to_string())?;
-            Ok(Target::Url { url, headers, fetch: fetch.with_limits(SEND_TIMEOUT, MAX_RESPONSE) })
+            UrlSink::new(url, &headers.0, expander, proxy, folder, SEND_TIMEOUT).map(Target::Url)
         }
         AuditSinkConfig::Syslog(address) => {
             if let Some(address) = address.strip_prefix("udp://") {
@@ -161,7 +139,7 @@ impl Target {
                 let appended = tokio::task::spawn_blocking(move || append(&path, &line));
                 appended.await.unwrap_or_else(|ended| Err(io::Error::other(ended)))
             }
-            Self::Url { url, headers, fetch } => return post(fetch, url, headers, event).await,
+            Self::Url(sink) => return sink.post("", event).await,
             Self::Udp(address) => send_datagram(address, event).await,
             Self::Tcp { address, stream } => {
                 let message = syslog(event);
@@ -188,23 +166,6 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)?.write_all(line.as_bytes())
-}
-
-async fn post(
-    fetch: &GuardedFetch,
-    url: &str,
-    headers: &[(String, String)],
-    event: &str,
-) -> Result<(), String> {
-    let request = FetchRequest::post(url, event).header("content-type", "application/json");
-    let request = headers
-        .iter()
-        .fold(request, |request, (name, value)| request.header(name.to_ascii_lowercase(), value));
-    let answer = fetch.fetch(request).await.map_err(|error| error.to_string())?;
-    match answer.status {
-        200..300 => Ok(()),
-        status => Err(format!("the sink answered with status {status}")),
-    }
 }
 
 async fn send_datagram(address: &str, event: &str) -> io::Result<()> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_discovery::{
-    CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, SecretFile,
-    Sources, Trust,
+    CodeJudge, Config, Expander, GovernanceConfig, KernelConfig, LoadedConfig, RegistrationConfig,
+    SecretFile, Sources, Trust,
 };
 use mgp_security::{
     ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies,
@@ -41,6 +41,9 @@ use super::process_info::ProcessInfo;
 use super::questions::ServerQuestions;
 use super::registration::RegisteredServers;
 use super::reload;
+use super::search;
+use super::telemetry;
+use super::url_sink::UrlSink;
 
 /// The maximum number of servers that may be starting at the same time.
 const MAX_STARTS: usize = 8;
@@ -59,13 +62,18 @@ pub struct KernelBuilder {
     judge: Option<Arc<dyn CodeJudge>>,
     registration: RegistrationConfig,
     logins: Logins,
+    /// The configuration in force, once the kernel is built.
+    shared: SharedConfig,
 }
 
 /// The audit log with its sinks, and the database of a kernel in a folder.
+#[derive(Default)]
 struct KernelStores {
     audit: Option<Arc<dyn EventSource>>,
     db: Option<Db>,
     sinks: AuditSinks,
+    /// The reason why the configured sentence encoder is not used.
+    encoder_failure: Option<String>,
 }
 
 impl Default for KernelBuilder {
@@ -79,6 +87,7 @@ impl Default for KernelBuilder {
             judge: None,
             registration: RegistrationConfig::default(),
             logins: Logins::default(),
+            shared: SharedConfig::default(),
         }
     }
 }
@@ -176,8 +185,7 @@ impl KernelBuilder {
         let governance = self.governance().audit(Arc::new(audit.clone())).build();
         governance.open().await?;
         let loaded = self.load(&governance).await?;
-        let stores =
-            KernelStores { audit: Some(Arc::new(audit)), db: None, sinks: AuditSinks::default() };
+        let stores = KernelStores { audit: Some(Arc::new(audit)), ..KernelStores::default() };
         self.assemble(governance, ToolIndex::new(), loaded, stores).await
     }
 
@@ -204,15 +212,17 @@ impl KernelBuilder {
         }
         self.logins = Logins::in_folder(folder);
         self.expander = self.expander.secrets(SecretFile::in_folder(folder));
-        let index = |db: Db| async { (ToolIndex::builder().open(db.clone()).await, db) };
+        let search = self.config.kernel.search.clone();
+        let index =
+            move |db: Db| async move { (search::open(&search, folder, db.clone()).await, db) };
         let (governance, (index, db)) = self.governance().in_folder_beside(folder, index).await?;
-        let index = index?;
+        let (index, encoder_failure) = index?;
         let proxy = crate::login::proxy(&self.config.kernel);
         let sinks = &self.config.kernel.audit.sinks;
         let sinks = AuditSinks::start(sinks, &governance, &self.expander, &proxy, folder)?;
         let loaded = self.load(&governance).await?;
         let audit = governance.log().cloned().map(|log| Arc::new(log) as Arc<dyn EventSource>);
-        let stores = KernelStores { audit, db: Some(db), sinks };
+        let stores = KernelStores { audit, db: Some(db), sinks, encoder_failure };
         self.assemble(governance, index, loaded, stores).await
     }
 
@@ -236,14 +246,17 @@ impl KernelBuilder {
         for server in &self.config.servers {
             policies.set(server.id.clone(), policy(&self.config.kernel, server));
         }
-        let interactive = self.interactive.clone();
+        let (interactive, shared) = (self.interactive.clone(), self.shared.clone());
         let has_person = move |principal: &Principal| interactive.contains(principal);
         let audit = &self.config.kernel.audit;
         let mut inbox = InboxConfig::default();
         inbox.wait = self.config.kernel.approval_timeout;
         Governance::builder()
             .policies(policies)
-            .approver(ElicitApprover::new(has_person).wait(self.config.kernel.form_timeout))
+            .approver(
+                ElicitApprover::new(has_person)
+                    .wait_by(move || shared.config().kernel.form_timeout),
+            )
             .inbox(inbox)
             .standard_validators(&StandardValidators::new())
             .recording(audit_config(audit))
@@ -255,22 +268,22 @@ impl KernelBuilder {
         governance: Governance,
         index: ToolIndex,
         loaded: Option<LoadedConfig>,
-        KernelStores { audit, db, sinks }: KernelStores,
+        KernelStores { audit, db, sinks, encoder_failure }: KernelStores,
     ) -> Result<Kernel, KernelError> {
         hops::check_depth()?;
         let Self { config, expander, local, sources, interactive, judge, .. } = self;
-        let (registration, logins) = (self.registration, self.logins);
+        let (registration, logins, shared) = (self.registration, self.logins, self.shared);
+        let collector = collector(&config.kernel, &expander)?;
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         set_groups(&governance, &config);
         let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
         let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
-        let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
-        let shared = SharedConfig::new(config, broken);
+        shared.set(config, loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned()));
         let context = FleetContext {
             events,
             config: shared.clone(),
@@ -299,16 +312,27 @@ impl KernelBuilder {
         registrations.open().await?;
         fleet.forget_others(&registrations.approved()).await?;
         let dispatcher = Dispatcher::new(fleet.clone(), view, sessions, meta_tools, registrations);
-        let config = ActiveConfig::new(shared, interactive, origin.clone());
+        let config = ActiveConfig::new(shared, interactive, origin.clone(), encoder_failure);
         let process = ProcessInfo::default();
         let parts = KernelParts { fleet, dispatcher, process, config, audit, sinks };
         let kernel = Kernel(Arc::new(parts));
         tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
+        telemetry::start(&kernel, collector);
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::follow_files(&kernel, origin, &loaded);
         }
         Ok(kernel)
     }
+}
+
+/// Returns the collector of telemetry, if there is one.
+fn collector(config: &KernelConfig, expander: &Expander) -> Result<Option<UrlSink>, KernelError> {
+    let Some(url) = &config.telemetry.otlp else { return Ok(None) };
+    let proxy = crate::login::proxy(config);
+    let headers = &config.telemetry.headers.0;
+    let timeout = telemetry::EXPORT_TIMEOUT;
+    let sink = UrlSink::new(url, headers, expander, &proxy, Path::new(""), timeout);
+    sink.map(Some).map_err(KernelError::Telemetry)
 }
 
 /// Sets the access groups of the agents.

@@ -16,17 +16,18 @@ use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
     KernelCallbacks, KernelCallbacksAnswer, KernelEvents, KernelExplain, KernelInfo,
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
-    KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
-    KernelServersStop, KernelSessions, KernelStop, KernelTools, KernelToolsApprove,
-    KernelToolsReject, KernelToolsTokens, KernelWebhooks, LifecycleShutdown, Request as _,
+    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
+    KernelServersStart, KernelServersStop, KernelSessions, KernelStop, KernelTools,
+    KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelWebhooks, LifecycleShutdown,
+    Request as _,
 };
 use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
 use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-/// The command for each method. `mgp/kernel/reload` has no command, because the kernel watches its files.
-const COMMANDS: [(&str, &str); 32] = [
+/// The command for each method.
+const COMMANDS: [(&str, &str); 33] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
     (AccessRevoke::METHOD, "mgp access revoke"),
@@ -45,6 +46,7 @@ const COMMANDS: [(&str, &str); 32] = [
     (KernelPermissionsApprove::METHOD, "mgp permissions approve"),
     (KernelPermissionsDeny::METHOD, "mgp permissions deny"),
     (KernelPermissionsRevoke::METHOD, "mgp permissions revoke"),
+    (KernelReload::METHOD, "mgp reload"),
     (KernelServers::METHOD, "mgp servers ls"),
     (KernelServersDrain::METHOD, "mgp servers drain"),
     (KernelServersLogs::METHOD, "mgp servers logs"),
@@ -242,14 +244,14 @@ pub(super) fn shell_word(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::method::{KernelReload, Kind, methods};
+    use mgp_types::method::{Kind, methods};
 
     use super::*;
 
     #[test]
     fn every_method_of_the_kernel_has_its_command() {
         let own = methods().filter(|info| info.is_kernel_only() && info.kind == Kind::Request);
-        for info in own.filter(|info| info.name != KernelReload::METHOD) {
+        for info in own {
             let found = COMMANDS.iter().find(|(method, _)| *method == info.name);
             assert!(found.is_some_and(|(_, command)| command.starts_with("mgp ")), "{}", info.name);
         }

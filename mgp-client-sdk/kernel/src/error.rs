@@ -34,6 +34,9 @@ pub enum KernelError {
         /// The reason, with the remedy.
         why: String,
     },
+    /// The collector of telemetry cannot be used.
+    #[error("`kernel.telemetry` cannot be used: {0}")]
+    Telemetry(String),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] mgp_discovery::DiscoveryError),

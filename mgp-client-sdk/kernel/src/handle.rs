@@ -124,6 +124,9 @@ impl Kernel {
     /// # Cancel safety
     /// If the future is dropped, the servers continue to stop.
     pub async fn stop(&self) {
+        if let Some(exporter) = self.0.dispatcher.parts().metrics.exporter() {
+            exporter.flush().await;
+        }
         self.0.fleet.stop(ShutdownReason::OperatorRequest).await;
     }
 

@@ -10,6 +10,7 @@
 //! - `dispatch/`: from a call of a client to the server it is for; `caller_view.rs`: what a caller sees.
 //! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
 //! - `metrics.rs`: figures for operators; `audit_sinks.rs`: copies of audit events for other programs.
+//! - `telemetry.rs`: spans and figures for a collector; `search.rs`: the tool index with its history and encoder.
 //! - `registration.rs`: servers that are registered at run time.
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
@@ -42,7 +43,10 @@ mod questions;
 mod registration;
 mod reload;
 mod results;
+mod search;
+mod telemetry;
 mod upstream;
+mod url_sink;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -4,21 +4,22 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_security::EventSource as _;
 use mgp_types::RpcError;
 use mgp_types::mgp::ServerState;
-use mgp_types::service::{AgentId, Context, Reply, ServerId};
+use mgp_types::service::{AgentId, Call, Context, Reply, ServerId, TraceSpan};
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
 use super::handle::Kernel;
+use super::telemetry::{self, CallSpan, SpanSender};
 
 /// The upper bounds of the buckets of durations, in seconds.
-const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0];
+pub(super) const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0];
 
 /// The codes of refusals by rules: access, permissions, approvals (MGP §14.3).
 const DENIALS: std::ops::Range<i32> = 1000..1100;
@@ -30,22 +31,58 @@ pub(crate) struct CallMetrics(Arc<MetricsState>);
 #[derive(Default)]
 struct MetricsState {
     is_read: AtomicBool,
+    /// Set if calls are exported.
+    spans: OnceLock<SpanSender>,
     by_server: Mutex<BTreeMap<ServerId, ServerCalls>>,
 }
 
+/// The counts of the calls of one server.
 #[derive(Clone, Debug, Default)]
-struct ServerCalls {
+pub(super) struct ServerCalls {
     /// The calls by their outcome: `ok` or an error code.
-    outcomes: BTreeMap<i32, u64>,
+    pub(super) outcomes: BTreeMap<i32, u64>,
     /// The calls by the first bucket that they fit into.
-    buckets: [u64; BUCKETS.len()],
-    time: Duration,
+    pub(super) buckets: [u64; BUCKETS.len()],
+    pub(super) time: Duration,
+}
+
+/// The beginning of a call that is counted.
+pub(crate) struct CallBegin {
+    at: Instant,
+    /// The caller's span, if calls are exported.
+    parent: Option<String>,
 }
 
 impl CallMetrics {
-    /// Returns the time at which a call begins, if calls are counted.
-    pub(crate) fn begin(&self) -> Option<Instant> {
-        self.0.is_read.load(Ordering::Relaxed).then(Instant::now)
+    /// Returns the beginning of a call, if calls are counted.
+    pub(crate) fn begin(&self, call: &mut Call) -> Option<CallBegin> {
+        self.0.is_read.load(Ordering::Relaxed).then(|| {
+            let parent = self.0.spans.get().and_then(|_| {
+                // So that the server gets the span as its parent.
+                let span = TraceSpan(call.cx().key.as_u64());
+                call.cx_mut().trace_or_new();
+                call.cx_mut().extensions.insert(span);
+                telemetry::parent_of(call)
+            });
+            CallBegin { at: Instant::now(), parent }
+        })
+    }
+
+    /// Exports the calls from now on.
+    pub(super) fn export_to(&self, spans: SpanSender) {
+        if self.0.spans.set(spans).is_ok() {
+            self.0.is_read.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the exporter of calls, if there is one.
+    pub(super) fn exporter(&self) -> Option<&SpanSender> {
+        self.0.spans.get()
+    }
+
+    /// Returns the counts by server.
+    pub(super) fn by_server(&self) -> BTreeMap<ServerId, ServerCalls> {
+        self.0.by_server.lock().clone()
     }
 
     /// Counts a call, and logs a denial.
@@ -54,7 +91,7 @@ impl CallMetrics {
         cx: &Context,
         server: &ServerId,
         tool: &str,
-        begun: Option<Instant>,
+        begun: Option<CallBegin>,
         answer: &Result<Reply, RpcError>,
     ) {
         let code = answer.as_ref().err().map_or(0, |error| error.code().0);
@@ -69,7 +106,10 @@ impl CallMetrics {
             );
         }
         let Some(begun) = begun else { return };
-        let time = begun.elapsed();
+        let time = begun.at.elapsed();
+        if let Some(spans) = self.0.spans.get() {
+            spans.send(CallSpan::new(cx, begun.parent, (server, tool), begun.at, code));
+        }
         let mut by_server = self.0.by_server.lock();
         let calls = by_server.entry(server.clone()).or_default();
         *calls.outcomes.entry(code).or_default() += 1;
@@ -112,7 +152,7 @@ impl Kernel {
         });
         let about = "Audit events that a sink has not got yet.";
         series(&mut out, "mgp_audit_sink_waiting", "gauge", about, waiting);
-        let table = metrics.0.by_server.lock().clone();
+        let table = metrics.by_server();
         let of_table = |denied: bool| {
             table.iter().flat_map(move |(server, calls)| {
                 let outcomes = calls.outcomes.iter();

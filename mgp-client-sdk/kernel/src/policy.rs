@@ -6,7 +6,7 @@ use mgp_discovery::{
     ApprovedRegistration, ConfirmLevel, KernelConfig, OnUngranted, RestartConfig, ServerConfig,
     TargetConfig,
 };
-use mgp_lifecycle::{SuperviseConfig, UngrantedPolicy};
+use mgp_lifecycle::{FallbackPolicy, RetryConfig, SuperviseConfig, UngrantedPolicy};
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
 /// Returns the policy of a configured server; without `[servers.mgp]` it is the default policy.
@@ -61,6 +61,22 @@ pub(super) fn permission_flow(server: &ServerConfig) -> (Duration, UngrantedPoli
 /// Returns whether a server runs elsewhere, at a URL.
 pub(super) fn is_remote(server: &ServerConfig) -> bool {
     matches!(server.target, TargetConfig::Url { .. })
+}
+
+/// Returns the bounds of retries of calls of a server, if there are any.
+pub(super) fn retries(server: &ServerConfig) -> Option<RetryConfig> {
+    let retry = server.mgp.as_ref()?.retry.as_ref()?;
+    let mut config = RetryConfig::default();
+    config.max_retries = retry.attempts.saturating_sub(1);
+    config.max_wait = retry.max_wait;
+    config.total_timeout = retry.total_timeout;
+    config.budget.percent = retry.budget_percent;
+    config.circuit.failures = retry.circuit_failures;
+    config.circuit.open_for = retry.circuit_open;
+    if !retry.fallback {
+        config.fallback = FallbackPolicy::Never;
+    }
+    Some(config)
 }
 
 /// Returns the conditions and delays for restarting a server.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::{join, join_all};
 use mgp_discovery::{
-    ChangeEffect, Config, ConfigChange, ConfigFinding, LoadedConfig, Reload, Reloaded,
-    ServerConfig, Surface, TargetConfig,
+    ChangeEffect, Config, ConfigChange, ConfigFinding, LoadedConfig, OperatorProof, Reload,
+    Reloaded, ServerConfig, Surface, TargetConfig,
 };
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
 use mgp_types::service::{Principal, ServerId};
@@ -99,6 +99,9 @@ async fn apply_loaded(
         ("kernel.audit", before.kernel.audit != after.audit),
         ("kernel.http", before.kernel.http != after.http),
         ("kernel.metrics", before.kernel.metrics != after.metrics),
+        ("kernel.search", before.kernel.search != after.search),
+        ("kernel.telemetry", before.kernel.telemetry != after.telemetry),
+        ("kernel.webhooks", before.kernel.webhooks != after.webhooks),
     ];
     result.changed = apply_detached(kernel, loaded.config, loaded.broken, by).await?;
     for (key, _) in at_start.into_iter().filter(|(_, is_changed)| *is_changed) {
@@ -156,6 +159,9 @@ async fn apply(
     parts.fleet.context().bounds.set(&config);
     let events = &parts.fleet.context().events;
     events.webhooks.apply(events.hub(), &config.kernel.webhooks).await;
+    if let Some(inbox) = kernel.governance().inbox() {
+        inbox.set_wait(config.kernel.approval_timeout);
+    }
     if dispatch.meta_tools.set(&config) || surfaces(&before) != surfaces(&config) {
         parts.fleet.context().notifications.tools_changed(|_| true);
     }
@@ -293,6 +299,10 @@ async fn follow(kernel: Weak<KernelParts>, mut reload: Reload, mut lifetime: wat
             _ => continue,
         };
         keep_broken_servers(&kernel, &mut loaded);
+        if kernel.operator_proof() != OperatorProof::None {
+            hold(&kernel, &loaded);
+            continue;
+        }
         match apply_loaded(&kernel, *loaded, &file_owner()).await {
             Ok(result) => {
                 tracing::info!(changes = result.changed.len(), "configuration reloaded");
@@ -300,6 +310,32 @@ async fn follow(kernel: Weak<KernelParts>, mut reload: Reload, mut lifetime: wat
             Err(error) => tracing::error!(%error, "configuration reloaded in part only"),
         }
     }
+}
+
+/// Reports a change of the files that takes effect only after an operator has given the proof.
+fn hold(kernel: &Kernel, loaded: &LoadedConfig) {
+    let change = ConfigChange::between(&configured(kernel), &loaded.config);
+    let mut findings = findings_of(loaded);
+    if !change.is_empty() {
+        let what = changes(&change).into_iter().map(|one| match one.id {
+            Some(id) => format!("{} `{id}` {}", one.kind, one.change),
+            None => format!("{} {}", one.kind, one.change),
+        });
+        let what = what.collect::<Vec<_>>().join(", ");
+        tracing::warn!(change = what, "changed configuration held for the proof of an operator");
+        let message = format!(
+            "the configuration was changed and is not applied: {what}; run `mgp reload` to apply it"
+        );
+        findings.push(KernelFinding::new("warning", message));
+    }
+    kernel.0.config.set_findings(findings);
+}
+
+/// Returns the configuration in force without the in-process servers, which are in no file.
+fn configured(kernel: &Kernel) -> Config {
+    let mut config = Config::clone(&kernel.0.config.config());
+    config.servers.retain(|server| !matches!(server.target, TargetConfig::InProcess));
+    config
 }
 
 /// Returns the principal under which changes of files are recorded: an operator, because the user may write the

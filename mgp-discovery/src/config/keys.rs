@@ -154,6 +154,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; then the decision is deferred.";
         "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection.";
         "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
+        "retry" KeyKind::Table, "", "The retries of calls that failed and may succeed later; without this table there are none.";
         "max_restarts" KeyKind::Number(0, 10_000), "5", "The maximum number of restarts of a program within the window. A server at a `url` is tried again without end.";
         "restart_window_secs" KeyKind::Number(1, 31_536_000), "300", "The window, in seconds.";
         "backoff_base_ms" KeyKind::Number(1, 86_400_000), "1000", "The first wait before a restart, in milliseconds.";
@@ -173,6 +174,15 @@ pub const KEYS: &[ConfigKey] = keys! {
         "ports" KeyKind::Texts, "[]", "The ports for which `network.*` is allowed, e.g. `[\"443\"]`.";
         "commands" KeyKind::Texts, "[]", "The first words of the commands for which `shell.execute` and `code_execution` are allowed.";
         "deny_commands" KeyKind::Texts, "[]", "Words that no such command may have.";
+    }
+    "servers.mgp.retry": {
+        "attempts" KeyKind::Number(1, 10), "4", "The most attempts of one call, with the first. A call that may have run is repeated only if its tool is declared to be read-only or idempotent. Each attempt is checked and recorded. A change of this table restarts the server.";
+        "max_wait" KeyKind::Duration, "10s", "The longest wait before an attempt; an error that asks for a longer one is returned.";
+        "total_timeout" KeyKind::Duration, "30s", "The time from the start of a call after which no attempt begins.";
+        "budget_percent" KeyKind::Number(0, 100), "10", "The retries for each hundred calls of the last minute; ten are always possible.";
+        "circuit_failures" KeyKind::Number(0, 1000), "5", "The failures in a row, within 30 s, after which the server is not called for a while; `0` for never.";
+        "circuit_open" KeyKind::Duration, "5s", "The time for which the server is not called then; one call tests it afterwards.";
+        "fallback" KeyKind::Switch, "true", "Whether the `fallback_tool` that an error names is called after the last attempt, if its risk is not higher.";
     }
     "kernel": {
         "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
@@ -195,11 +205,25 @@ pub const KEYS: &[ConfigKey] = keys! {
         "webhooks" KeyKind::TableMap, "", "URLs to which events are sent, one `[kernel.webhooks.NAME]` each. A changed one goes on with the next event; one that is removed loses its waiting events.";
         "http" KeyKind::Table, "", "TLS and access tokens of `mgp serve --http`.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
+        "search" KeyKind::Table, "", "What improves the search for tools.";
+        "telemetry" KeyKind::Table, "", "The collector (OpenTelemetry) of traces and metrics.";
         "registration" KeyKind::Table, "", "What a server that an agent registers may run and be given (§15.4); an operator approves each in any case.";
     }
     "kernel.registration": {
         "programs" KeyKind::Texts, "[]", "Programs that agents may name besides interpreters of scripts (`node`, `python`, `sh` and the like), `bunx`, `deno`, `npx`, `uv` and `uvx`: names of programs on `PATH`, or whole paths.";
         "env" KeyKind::Texts, "[]", "Environment variables that agents may set besides `LANG`, `LOG_LEVEL`, `NO_COLOR`, `TZ`, `MCP_*`, `*API_KEY`, `*_TOKEN`, `*_SECRET`, `*_USERNAME` and `*_PASSWORD`. A `*` at one end matches the rest of a name.";
+    }
+    "kernel.search": {
+        "learning" KeyKind::Switch, "false", "Whether the tools that an agent calls after a search improve its later searches. Changes of this table take effect at the next start of the kernel.";
+        "learn_from" KeyKind::Word(&["agent", "user", "tenant"]), "agent", "Whose calls an agent learns from: its own, those of all agents of its user, or those of its tenant.";
+        "stored_queries" KeyKind::Word(&["text", "vector", "words"]), "text", "The parts of a query that are stored: the `text` with its vector and hashes of its words, no text (`vector`), or the hashes only (`words`).";
+        "encoder" KeyKind::Text, "", "The folder of a sentence encoder for search by meaning, in place of the built-in table, relative to the state directory, or to your home with `~/`. `mgp` must be built with the feature `fastembed`.";
+        "encoder_library" KeyKind::Text, "", "The file of the onnxruntime library; the default is the one in the folder of the encoder.";
+    }
+    "kernel.telemetry": {
+        "otlp" KeyKind::Text, "", "The base URL of a collector, e.g. `http://127.0.0.1:4318`: calls are sent to `/v1/traces`, figures to `/v1/metrics` (OTLP over HTTP, JSON). Takes effect at the next start of the kernel.";
+        "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the collector. `${…}` is expanded.";
+        "interval" KeyKind::Duration, "10s", "The time between two exports of figures.";
     }
     "kernel.operator": {
         "proof" KeyKind::Word(PROOFS), "none", "What a command must show before it changes anything: `terminal` a terminal of its own outside the hosts, `passphrase` the passphrase of `mgp operator passphrase set`. Reads need none.";

@@ -13,6 +13,9 @@ mod model;
 mod nearest;
 mod parse;
 mod reader;
+mod retry;
+mod search;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod webhook;
@@ -34,6 +37,9 @@ pub use model::{
 pub use nearest::nearest;
 pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;
+pub use retry::RetryCallsConfig;
+pub use search::{LearnFrom, SearchConfig, StoredQueries};
+pub use telemetry::TelemetryConfig;
 pub use webhook::WebhookConfig;
 
 /// Returns the path that a key names: below the home with `~/`, else relative to a folder.

@@ -16,6 +16,9 @@ use super::audit::AuditLogConfig;
 use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 use super::http::HttpAccessConfig;
+use super::retry::RetryCallsConfig;
+use super::search::SearchConfig;
+use super::telemetry::TelemetryConfig;
 use super::webhook::WebhookConfig;
 use crate::source::Origin;
 
@@ -273,6 +276,8 @@ pub struct GovernanceConfig {
     pub on_ungranted: OnUngranted,
     /// The restart policy.
     pub restart: RestartConfig,
+    /// The retries of failed calls; `None` for none.
+    pub retry: Option<RetryCallsConfig>,
     /// The validators of single tools, by tool name.
     pub validators: BTreeMap<String, Validator>,
     /// The risks of single tools, by tool name.
@@ -300,6 +305,7 @@ impl Default for GovernanceConfig {
             permission_timeout: Duration::from_millis(100),
             on_ungranted: OnUngranted::Proceed,
             restart: RestartConfig::default(),
+            retry: None,
             validators: BTreeMap::new(),
             risk: BTreeMap::new(),
             confirm: ConfirmLevel::Dangerous,
@@ -427,6 +433,10 @@ pub struct KernelConfig {
     pub operator_proof: OperatorProof,
     /// The programs and variables that agents may register servers with.
     pub registration: RegistrationAllowList,
+    /// The history and the encoder of the search for tools.
+    pub search: SearchConfig,
+    /// The collector of traces and metrics.
+    pub telemetry: TelemetryConfig,
 }
 
 /// `[kernel.registration]`: the programs and variables that agents may register servers with, besides the default ones.
@@ -487,6 +497,8 @@ impl Default for KernelConfig {
             http: HttpAccessConfig::default(),
             operator_proof: OperatorProof::None,
             registration: RegistrationAllowList::default(),
+            search: SearchConfig::default(),
+            telemetry: TelemetryConfig::default(),
         }
     }
 }

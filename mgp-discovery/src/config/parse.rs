@@ -18,12 +18,12 @@ use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::http::http_access;
 use super::reader::Reader;
-use super::webhook;
 use super::{
     AgentConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfirmLevel, GovernanceConfig,
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
     RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
+use super::{retry, search, telemetry, webhook};
 use crate::source::Origin;
 
 /// The content of a file, with the findings of reading it.
@@ -339,6 +339,7 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
             _ => default.on_ungranted,
         },
         restart: restart(&mut reader),
+        retry: reader.below("retry", "servers.mgp.retry").map(|mut below| retry::retry(&mut below)),
         validators: map(reader.map("validators")).map(|(k, v)| (k, v.as_str().into())).collect(),
         risk: map(reader.map("risk")).map(|(k, v)| (k, v.as_str().into())).collect(),
         confirm: match &*word(reader.text("confirm")) {
@@ -474,6 +475,12 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     }
     if let Some(mut below) = reader.below("registration", "kernel.registration") {
         kernel.registration = registration(&mut below);
+    }
+    if let Some(mut below) = reader.below("search", "kernel.search") {
+        kernel.search = search::search(&mut below);
+    }
+    if let Some(mut below) = reader.below("telemetry", "kernel.telemetry") {
+        kernel.telemetry = telemetry::telemetry(&mut below);
     }
     kernel
 }

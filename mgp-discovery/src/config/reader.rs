@@ -113,6 +113,11 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
+    /// Returns a number whose kind has a maximum that fits.
+    pub(super) fn small_number(&mut self, name: &str) -> Option<u32> {
+        self.number(name).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+    }
+
     pub(super) fn duration(&mut self, name: &str) -> Option<Duration> {
         match self.checked(name)? {
             Checked::Duration(duration) => Some(duration),

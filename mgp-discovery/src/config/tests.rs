@@ -147,6 +147,11 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.operator.proof" => "'terminal'",
         "kernel.registration" => "{ env = ['x'] }",
         "kernel.extensions" => "['intent_hints']",
+        "kernel.search" => "{ learning = true }",
+        "kernel.search.learn_from" => "'user'",
+        "kernel.search.stored_queries" => "'words'",
+        "kernel.telemetry" => "{ otlp = 'http://127.0.0.1:4318' }",
+        "servers.mgp.retry" => "{ attempts = 2 }",
         "kernel.audit.fsync" => "'always'",
         "kernel.audit.arguments" => "'full'",
         _ => match key.kind {

@@ -11,7 +11,7 @@ use mgp_types::mcp::{Era, Revision, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::CallMembers;
-use mgp_types::service::{Call, CallKey, Context, Either, Kind, MgpService, Reply, ServerId};
+use mgp_types::service::{Call, Context, Either, Kind, MgpService, Reply, ServerId, TraceSpan};
 use mgp_types::{ErrorCode, Payload, RpcError, push_hex, random_name};
 use tower_service::Service;
 
@@ -152,11 +152,12 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         let is_traced = facts.supports_mgp() || self.layer.traces_plain;
         if is_traced && call.kind() == Kind::Request {
             let trace = call.cx_mut().trace_or_new().clone();
-            let key = call.cx().key;
+            let span = call.cx().extensions.get::<TraceSpan>();
+            let span = span.map_or_else(|| call.cx().key.as_u64(), |span| span.0);
             let hop = call.hop_mut();
             if is_open_telemetry_id(&trace) {
                 hop.trace_id = facts.supports_mgp().then(|| quoted(&trace));
-                hop.meta.push((Cow::Borrowed(key::TRACEPARENT), traceparent(&trace, key)));
+                hop.meta.push((Cow::Borrowed(key::TRACEPARENT), traceparent(&trace, span)));
             } else if facts.supports_mgp() {
                 hop.trace_id = Payload::of(&trace).ok();
             }
@@ -186,8 +187,8 @@ fn is_open_telemetry_id(trace: &str) -> bool {
 }
 
 /// Returns the `traceparent` value; every call has one, so it is assembled without formatting.
-fn traceparent(trace: &str, call: CallKey) -> Payload {
-    let span = call.as_u64().to_be_bytes();
+fn traceparent(trace: &str, span: u64) -> Payload {
+    let span = span.to_be_bytes();
     let (before, after) = ("\"00-", "-01\"");
     // The capacity is exact, because shrinking a larger buffer would cost a second allocation.
     let mut text =

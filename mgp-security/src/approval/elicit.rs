@@ -86,18 +86,23 @@ const MAX_PERMISSIONS: usize = 32;
 #[must_use]
 pub struct ElicitApprover {
     interactive: Arc<dyn Fn(&Principal) -> bool + Send + Sync>,
-    wait: Duration,
+    wait: Arc<dyn Fn() -> Duration + Send + Sync>,
 }
 
 impl ElicitApprover {
     /// Creates an approver that asks the callers for which a function returns `true`.
     pub fn new(interactive: impl Fn(&Principal) -> bool + Send + Sync + 'static) -> Self {
-        Self { interactive: Arc::new(interactive), wait: Duration::from_mins(10) }
+        Self { interactive: Arc::new(interactive), wait: Arc::new(|| Duration::from_mins(10)) }
     }
 
     /// Sets how long a form waits for its answer.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
+    pub fn wait(self, wait: Duration) -> Self {
+        self.wait_by(move || wait)
+    }
+
+    /// Sets a function that returns how long a form waits for its answer; called for each form.
+    pub fn wait_by(mut self, wait: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.wait = Arc::new(wait);
         self
     }
 
@@ -133,7 +138,7 @@ impl Approver for ElicitApprover {
 
     /// Returns ten minutes, unless [set](Self::wait); the caller, who is the one being asked, may end the call earlier.
     fn timeout(&self) -> Duration {
-        self.wait
+        (self.wait)()
     }
 }
 

@@ -14,7 +14,8 @@ use mgp_types::mgp::{DefaultPolicy, Permission};
 use mgp_types::service::{Call, Context, Hidden, Principal, ServerId};
 
 use crate::access::{
-    Access, AccessDenied, AccessView, Credentials, MAX_NAME, Moment, Need, hidden, name_of,
+    Access, AccessDenied, AccessView, Credentials, Delegation, MAX_NAME, Moment, Need, hidden,
+    name_of,
 };
 use crate::definition::{DefinitionRefused, DefinitionRule, Definitions, KnownTool};
 use crate::error::{LongName, Refusal};
@@ -156,6 +157,9 @@ fn apply_rules(
         let CallFacts { server, tool, at, .. } = *facts;
         let default = || snapshot.policy(server).default_policy;
         check_access(view, facts.call.cx(), server, Some(tool), at, default, steps)?;
+        if let Some(delegation) = facts.call.cx().extensions.get::<Delegation>() {
+            check_delegation(facts, snapshot, delegation, steps)?;
+        }
     }
     let known = snapshot.known(facts.tool);
     check_definition(facts, snapshot, known, steps)?;
@@ -212,6 +216,24 @@ fn check_access(
     let decision = ruling.to_decision();
     steps.add(Stage::Access, StepResult::Refused, || decision.rule().as_str().to_owned());
     Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decision).into())
+}
+
+/// Checks the access of the agents on whose behalf a call is made.
+fn check_delegation(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    delegation: &Delegation,
+    steps: &mut impl Recorder,
+) -> Result<(), Refusal> {
+    let CallFacts { server, tool, at, .. } = *facts;
+    for principal in delegation.principals() {
+        let Some(view) = snapshot.access_of(principal) else { continue };
+        let mut cx = facts.call.cx().clone();
+        cx.principal = principal.clone();
+        let default = || snapshot.policy(server).default_policy;
+        check_access(&view, &cx, server, Some(tool), at, default, steps)?;
+    }
+    Ok(())
 }
 
 #[inline]

@@ -131,6 +131,11 @@ impl<'a> Snapshot<'a> {
         }
     }
 
+    /// Returns the access rules as they apply to another principal.
+    pub(super) fn access_of<'b>(&'b self, principal: &'b Principal) -> Option<AccessView<'b>> {
+        self.sources.access.as_ref().map(|access| access.view(principal))
+    }
+
     pub(super) fn access(&self) -> Option<&AccessView<'a>> {
         self.access.as_ref()
     }

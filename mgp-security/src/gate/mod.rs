@@ -25,7 +25,7 @@ use mgp_types::service::{
 use mgp_types::{RpcError, clip};
 use tower_service::Service;
 
-use crate::access::{Credentials, Moment, name_of};
+use crate::access::{Credentials, Delegation, Moment, name_of};
 use crate::decision::{
     CallFacts, CallOutcome, CallVerdict, Progress, Snapshot, Sources, ToolOrigin, admit, decide,
 };
@@ -152,6 +152,10 @@ fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdi
     if !verdict.applied().is_empty() {
         let applied: Vec<&str> = verdict.applied().iter().map(Validator::as_str).collect();
         note(call.cx(), "validator_applied", &applied.join(", "));
+    }
+    if let Some(delegation) = call.cx().extensions.get::<Delegation>() {
+        let agents: Vec<&str> = delegation.principals().iter().map(name_of).collect();
+        note(call.cx(), "on_behalf_of", &agents.join(", "));
     }
     if let Some(naming) = verdict.spared_by() {
         note(call.cx(), "confirmation_spared_by", naming.entry());

@@ -33,6 +33,8 @@ pub enum HistoryScope {
     /// Each subject learns from its own calls only, made through any agent.
     #[default]
     Subject,
+    /// Each agent of each subject learns from its own calls only.
+    Agent,
     /// All subjects of a tenant learn from each other; one subject may have at most a quarter of the queries.
     Tenant,
 }
@@ -73,7 +75,7 @@ pub enum Erase<'a> {
     All,
     /// All calls of a tool, and those queries that no other call followed.
     Tool(&'a str),
-    /// All data of a principal's subject, whatever agent it used.
+    /// All data of a principal's subject, whatever agent it used; with [`HistoryScope::Agent`], of its agent only.
     Principal(&'a Principal),
     /// All data of a tenant.
     Tenant(&'a TenantId),

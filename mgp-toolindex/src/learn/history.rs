@@ -107,7 +107,7 @@ impl History {
     ) {
         let query = truncate(query.trim(), MAX_TEXT_BYTES);
         if !query.is_empty() {
-            self.0.pending.lock().insert(&Owner::of(principal), session, query, found);
+            self.0.pending.lock().insert(&self.owner(principal), session, query, found);
         }
     }
 
@@ -124,7 +124,7 @@ impl History {
         if outcome == UseOutcome::Failed {
             return;
         }
-        let query = self.0.pending.lock().take(&Owner::of(principal), session, tool);
+        let query = self.0.pending.lock().take(&self.owner(principal), session, tool);
         if let Some(query) = query {
             self.record(principal, &query, tool);
         }
@@ -137,9 +137,13 @@ impl History {
         self.start_due_work();
     }
 
+    fn owner(&self, principal: &Principal) -> Owner {
+        Owner::of(principal, self.0.table.read().config.scope)
+    }
+
     pub(super) fn record_at(&self, principal: &Principal, query: &str, tool: &str, now: u64) {
         let query = truncate(query.trim(), MAX_TEXT_BYTES);
-        let owner = Owner::of(principal);
+        let owner = self.owner(principal);
         let key = self.0.secret.key(&owner, query);
         let is_known = self.0.table.read().contains(key);
         let words = self.0.secret.words(&self.0.analyzer.query(query));
@@ -165,12 +169,13 @@ impl History {
     #[must_use = "the future has the result of the database"]
     pub fn erase(&self, what: Erase<'_>) -> BoxFuture<'static, Result<usize, StoreError>> {
         {
+            let scope = self.0.table.read().config.scope;
             let mut pending = self.0.pending.lock();
             match what {
                 Erase::All => pending.remove(|_| true),
                 Erase::Tenant(tenant) => pending.remove(|owner| owner.tenant == *tenant),
                 Erase::Principal(principal) => {
-                    let erased = Owner::of(principal);
+                    let erased = Owner::of(principal, scope);
                     pending.remove(|owner| *owner == erased);
                 }
                 Erase::Tool(tool) => pending.remove_tool(tool),
@@ -241,8 +246,8 @@ impl History {
         vector: Option<&[f32]>,
     ) -> Vec<Lift> {
         let table = self.0.table.read();
-        let Some(partition) = table.partitions.get(&table.partition_key(&Owner::of(principal)))
-        else {
+        let owner = Owner::of(principal, table.config.scope);
+        let Some(partition) = table.partitions.get(&table.partition_key(&owner)) else {
             return Vec::new();
         };
         let words = self.0.secret.words(words);

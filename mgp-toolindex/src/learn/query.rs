@@ -2,6 +2,7 @@
 
 use mgp_types::service::{Principal, Subject, TenantId};
 
+use super::config::HistoryScope;
 use crate::text::QueryWords;
 
 /// The maximum number of bytes stored of a query's text.
@@ -56,8 +57,13 @@ pub(super) struct HashKey(pub(super) [u8; 32]);
 // === impl Owner ===
 
 impl Owner {
-    pub(super) fn of(principal: &Principal) -> Self {
-        Self { tenant: principal.tenant().clone(), subject: principal.subject().clone() }
+    pub(super) fn of(principal: &Principal, scope: HistoryScope) -> Self {
+        let (tenant, subject) = (principal.tenant().clone(), principal.subject().clone());
+        match principal.as_agent().filter(|_| scope == HistoryScope::Agent) {
+            // Neither name contains the separator, a control character.
+            Some(agent) => Self { tenant, subject: format!("{subject}\u{1f}{agent}").into() },
+            None => Self { tenant, subject },
+        }
     }
 }
 

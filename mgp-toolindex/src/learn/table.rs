@@ -90,7 +90,7 @@ impl HistoryTable {
     /// Returns the partition that an owner's ranking learns from.
     pub(super) fn partition_key(&self, owner: &Owner) -> PartitionKey {
         let subject = match self.config.scope {
-            HistoryScope::Subject => Some(owner.subject.clone()),
+            HistoryScope::Subject | HistoryScope::Agent => Some(owner.subject.clone()),
             HistoryScope::Tenant => None,
         };
         (owner.tenant.clone(), subject)
@@ -185,7 +185,7 @@ impl HistoryTable {
             Erase::All => self.by_last_use.values().copied().collect(),
             Erase::Tenant(tenant) => self.owned_by(|owner| owner.tenant == *tenant),
             Erase::Principal(principal) => {
-                let erased = Owner::of(principal);
+                let erased = Owner::of(principal, self.config.scope);
                 self.owned_by(|owner| *owner == erased)
             }
             Erase::Tool(id) => {

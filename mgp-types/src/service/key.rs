@@ -9,6 +9,10 @@ use super::write::format_u64;
 
 const PREFIX: &str = "call-";
 
+/// The span of a call that is exported, as an extension of its context: the next server gets it as its parent.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceSpan(pub u64);
+
 /// The key of a call in this process; never reused, never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey(u64);

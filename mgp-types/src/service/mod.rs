@@ -73,7 +73,7 @@ pub use hop::HopMembers;
 pub use http_failure::HttpFailure;
 pub use joined_content::JoinedContent;
 pub use keep_alive::keep_alive;
-pub use key::CallKey;
+pub use key::{CallKey, TraceSpan};
 pub use loopback::is_loopback_host;
 pub use message::{CutMessage, InvalidMessage, Message, write_answer, write_call};
 pub use method::Method;

@@ -13,6 +13,7 @@ mod sdk;
 mod spec;
 mod stream;
 mod table;
+mod upgrade;
 mod wire;
 
 use crate::{

@@ -4,7 +4,7 @@ use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
     binaries::{LIBRARY, Tests},
-    faults, fresh, gov, index, ping, rows, sdk, spec, stream, wire,
+    faults, fresh, gov, index, ping, rows, sdk, spec, stream, upgrade, wire,
 };
 use crate::{bench, conformance, interop};
 
@@ -375,6 +375,23 @@ pub(super) const CHECKS: &[Check] = &[
         "kernel.flows",
         "a model that sees only tools/list finds a tool, and requests one it lacks",
         &[TestStep(&[Tests::of(MGP, "flow")])],
+    ),
+    check(
+        "day.upgrade",
+        "a server of npm gets newer behind the kernel: one review, one command",
+        &[Program(|_| upgrade::day_upgrade())],
+    ),
+    check(
+        "reach.bounds",
+        "limits hold across a reload, a restart and a kill; a greedy agent does not slow another one",
+        &[TestStep(&[Tests::of(MGP, "run")
+            .each(&["reach::limits_hold", "bounds::"])
+            .prints(&["p99 alone"])])],
+    ),
+    check(
+        "reach.learns",
+        "an agent finds first what it used after similar queries, and no other agent does",
+        &[TestStep(&[Tests::of(MGP, "run").each(&["exports::an_agent_finds"])])],
     ),
     check(
         "reach.login",

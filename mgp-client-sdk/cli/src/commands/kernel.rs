@@ -1,12 +1,13 @@
-//! The commands `mgp status`, `mgp stop` and `mgp sessions`.
+//! The commands `mgp status`, `mgp reload`, `mgp stop` and `mgp sessions`.
 
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use mgp_types::method::{KernelInfo, KernelSessions, KernelStop};
+use mgp_types::method::{KernelInfo, KernelReload, KernelSessions, KernelStop};
 use mgp_types::mgp::{
-    KernelInfoParams, KernelInfoResult, KernelSession, KernelSessionsParams, KernelStopParams,
+    KernelInfoParams, KernelInfoResult, KernelReloadParams, KernelReloadResult, KernelSession,
+    KernelSessionsParams, KernelStopParams,
 };
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
@@ -50,6 +51,12 @@ pub(crate) struct Sessions {
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Status(KernelInfoResult);
+
+/// The changes that a reload applied.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Reloaded(KernelReloadResult);
 
 /// Sessions of agents.
 #[derive(Debug, Serialize)]
@@ -98,6 +105,21 @@ impl Render for Status {
     }
 }
 
+impl Render for Reloaded {
+    fn render(&self, out: &mut Output) {
+        if self.0.changed.is_empty() {
+            out.line("nothing has changed");
+        }
+        for change in &self.0.changed {
+            let id = change.id.as_deref().map_or_else(String::new, |id| format!(" {id}"));
+            out.line(format!("{}{id}: {}", change.kind, change.change));
+        }
+        for finding in &self.0.findings {
+            out.line(format!("{}: {}", finding.severity, finding.message));
+        }
+    }
+}
+
 impl Render for SessionList {
     fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
@@ -123,6 +145,15 @@ pub(crate) async fn status(global: &Global) -> CliResult {
     let mut info = client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
     info.extra.remove(RESULT_TYPE);
     print(global, &Status(info))
+}
+
+/// Applies the configuration files as they are now.
+pub(crate) async fn reload(global: &Global) -> CliResult {
+    let client = control::connect_to_change(global).await?;
+    let mut result = client.request::<KernelReload>(&KernelReloadParams::new()).await?;
+    client.close().await;
+    result.extra.remove(RESULT_TYPE);
+    print(global, &Reloaded(result))
 }
 
 pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {

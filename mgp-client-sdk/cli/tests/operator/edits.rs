@@ -210,3 +210,27 @@ fn a_server_that_was_never_tried_is_not_left_in_the_file() {
     adding.wait().unwrap();
     assert_eq!(files(&setting.world), before);
 }
+
+#[test]
+fn a_file_that_another_program_changes_is_applied_only_with_the_proof() {
+    let setting = Setting::new("[kernel]\noperator.proof = \"terminal\"\n\n");
+    let file = fs::read_to_string(setting.world.config_file()).unwrap();
+    let ran = setting.world.folder.join("ran");
+    let evil = setting.world.server("evil", &format!("touch {}", ran.display()));
+    // The file also takes the proof back, which counts only once it is applied.
+    setting.world.config(&(file.replace("\"terminal\"", "\"none\"") + &evil));
+    let held = within(|| {
+        let status = setting.succeed(&["status"]);
+        status.contains("run `mgp reload` to apply it").then_some(status)
+    });
+    assert!(held.contains("server `evil` added"), "{held}");
+    let ids = || setting.succeed(&["--json", "servers", "ls"]).matches("\"evil\"").count();
+    assert_eq!(ids(), 0);
+    let (code, refused) = without_terminal(&setting.mgp(&["reload"]));
+    assert!(code == Some(1) && refused.contains("not in the foreground"), "{refused}");
+    assert!(ids() == 0 && !ran.exists());
+    let (code, shown) = Terminal::run(&setting.mgp(&["reload"])).end();
+    assert!(code == Some(0) && shown.contains("server evil: added"), "{shown}");
+    assert_ne!(ids(), 0);
+    assert!(!setting.succeed(&["status"]).contains("is not applied"));
+}

@@ -7,6 +7,7 @@ mod codes;
 mod escalation;
 #[path = "../world/host.rs"]
 mod host;
+mod http2;
 mod person;
 mod presence;
 mod project;

@@ -8,10 +8,13 @@
     reason = "tests that print what they measured"
 )]
 
+mod bounds;
 mod broken;
 mod chaos;
+mod delegation;
 mod ends;
 mod events;
+mod exports;
 mod first;
 #[path = "../world/host.rs"]
 mod host;
@@ -20,6 +23,7 @@ mod program;
 mod reach;
 mod registering;
 mod remote;
+mod retry;
 mod serving;
 mod shared;
 #[path = "../world/wire.rs"]

@@ -21,6 +21,7 @@ while IFS= read -r line; do
     *'"tools/call"'*)
       tool=$(printf %s "$line" | sed -n 's/.*"name":"\([a-z]*\)".*/\1/p')
       echo "$tool" >>"$1/calls"
+      printf '%s\n' "$line" | sed -n 's/.*"traceparent":"\([^"]*\)".*/\1/p' >>"$1/traces"
       printf '{"jsonrpc":"2.0","id":%s,"result":' "$id"; cat "$1/$tool.json"; printf '}\n'
       continue ;;
     *) [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}\n' "$id"
@@ -31,7 +32,7 @@ done
 "#;
 
 /// Creates a world whose server has these tools with these results, and further lines of configuration.
-fn world(tools: &[(&str, Value)], more: &str) -> World {
+pub(crate) fn world(tools: &[(&str, Value)], more: &str) -> World {
     let world = World::empty();
     let folder = &world.folder;
     fs::write(folder.join("server.sh"), SERVER).unwrap();
@@ -45,7 +46,7 @@ fn world(tools: &[(&str, Value)], more: &str) -> World {
     world
 }
 
-fn configure(world: &World, more: &str) {
+pub(crate) fn configure(world: &World, more: &str) {
     let folder = world.folder.display();
     let server = world.server("files", &format!("exec sh {folder}/server.sh {folder}"));
     world.config(&format!(
@@ -54,7 +55,7 @@ fn configure(world: &World, more: &str) {
     ));
 }
 
-fn agent(world: &World, name: &str) -> Host {
+pub(crate) fn agent(world: &World, name: &str) -> Host {
     world.host(&["--agent", name])
 }
 
@@ -104,7 +105,7 @@ fn read_all(host: &mut Host, tool: &str, max_text: usize, max_data: usize) -> Ve
     }
 }
 
-fn text(value: &str) -> Value {
+pub(crate) fn text(value: &str) -> Value {
     json!({"content": [{"type": "text", "text": value}]})
 }
 

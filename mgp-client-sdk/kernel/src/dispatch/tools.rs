@@ -18,6 +18,7 @@ use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 use serde::Deserialize;
 use tower_service::Service;
 
+use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::header_params;
 use super::result_members;
@@ -85,10 +86,11 @@ pub(super) fn call(
             ResolvedTool::Found(tool) => (tool, false),
             ResolvedTool::Held(server) => return server.send(call, false).await,
         };
+        delegation::apply(&mut call, &named.on_behalf_of);
         let DispatcherParts { fleet, view, search, results, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
-        let (cx, begun) = (call.cx().clone(), metrics.begin());
+        let (begun, cx) = (metrics.begin(&mut call), call.cx().clone());
         results.limit_chunks(&mut call, || server.config().results);
         let published = fleet.context().events.call(&cx, server.id(), tool.name());
         let answer = if tasks::declared(&tool) == TaskSupport::Required {
@@ -135,6 +137,8 @@ impl Dispatcher {
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallMembers {
     server_id: Option<String>,
+    /// The agents on whose behalf the call is made.
+    on_behalf_of: Vec<String>,
     pub(super) session_handle: Option<String>,
 }
 
@@ -143,13 +147,14 @@ impl CallMembers {
     pub(super) fn read(call: &Call) -> Result<Self, RpcError> {
         let is_named = |members: &Payload| {
             let text = members.as_str();
-            text.contains("server_id") || text.contains("session_handle")
+            ["server_id", "session_handle", "delegation"].iter().any(|name| text.contains(name))
         };
         let Some(members) = call.params().mgp().filter(is_named) else {
             return Ok(Self::default());
         };
-        let CallExtension { server_id, session_handle, .. } = members.get()?;
-        Ok(Self { server_id, session_handle })
+        let CallExtension { server_id, session_handle, delegation, .. } = members.get()?;
+        let on_behalf_of = delegation.map(|named| delegation::agents(&named)).transpose()?;
+        Ok(Self { server_id, session_handle, on_behalf_of: on_behalf_of.unwrap_or_default() })
     }
 }
 

@@ -279,6 +279,9 @@ impl InstanceParts {
             }
             Some(_) => builder,
         };
+        if let Some(retries) = policy::retries(config) {
+            builder = builder.retry(retries);
+        }
         let source = Source { server: id.clone(), owner: owner.clone(), session: kind };
         builder = handle_notifications(builder, &context.notifier(id.clone()), &source, served);
         let target = target::target(self);

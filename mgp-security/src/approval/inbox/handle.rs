@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use mgp_types::mgp::{Actor, GrantDecision, Permission};
 use mgp_types::service::{AuditSink, Context, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError, random_name};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -82,6 +83,8 @@ struct InboxState {
     /// The approvals that hold for later calls.
     calls: CallApprovals,
     config: InboxConfig,
+    /// The present [`InboxConfig::wait`].
+    wait: Mutex<Duration>,
     /// Held while a request is added, decided or used, so that an answer is used only once.
     turn: tokio::sync::Mutex<()>,
     moved: Arc<watch::Sender<u64>>,
@@ -119,6 +122,7 @@ impl Inbox {
         Self(Arc::new(InboxState {
             state,
             calls,
+            wait: Mutex::new(config.wait),
             config,
             turn: tokio::sync::Mutex::default(),
             moved,
@@ -311,6 +315,15 @@ impl Inbox {
             is_open.then(|| event.build())
         };
         Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)
+    }
+
+    /// Sets [`InboxConfig::wait`] for the calls that begin to wait from now on.
+    pub fn set_wait(&self, wait: Duration) {
+        *self.0.wait.lock() = wait;
+    }
+
+    fn wait(&self) -> Duration {
+        *self.0.wait.lock()
     }
 
     /// Ends the waits for a person for good, e.g. because the process stops: each waiting call is answered at once as
@@ -518,7 +531,7 @@ impl Inbox {
 
     pub(super) async fn ask(&self, question: Question) -> Result<Decision, RpcError> {
         let mut moves = self.0.moved.subscribe();
-        let mut late = pin!(sleep(self.0.config.wait));
+        let mut late = pin!(sleep(self.wait()));
         let mut asked: Option<Arc<ApprovalRequest>> = None;
         loop {
             moves.borrow_and_update();
@@ -556,7 +569,7 @@ impl Approver for Inbox {
 
     /// Returns a little more than [`InboxConfig::wait`], so that the waiting call gets the approval id.
     fn timeout(&self) -> Duration {
-        self.0.config.wait + Duration::from_secs(4)
+        self.wait() + Duration::from_secs(4)
     }
 }
 

@@ -108,7 +108,7 @@ proptest! {
             match step {
                 Step::ToolCalls { owner: who, query, tool, times, has_vector } => {
                     let new_query = NewQuery {
-                        owner: Owner::of(&owner(who)),
+                        owner: Owner::of(&owner(who), HistoryScope::Subject),
                         key: u128::from(who) << 64 | u128::from(query),
                         text: Some("text"),
                         words: vec![u64::from(query % 5), u64::from(10 + query % 3)],

@@ -24,6 +24,8 @@ use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
 use super::address_limit::AddressCounts;
+#[cfg(feature = "http2")]
+use super::http2;
 use super::refusal::Refusal;
 use super::tls::ServerTls;
 use super::tracking::{Activity, TimeoutSocket, TrackedService};
@@ -208,9 +210,17 @@ fn spawn<S, R>(
     // Small answers are sent at once.
     let _ = socket.set_nodelay(true);
     let Some(tls) = tls else {
-        let serving = serve(socket, service, limits, stopped);
         connections.spawn(async move {
-            serving.await;
+            #[cfg(feature = "http2")]
+            match http2::is_opened(&socket, &limits, stopped.clone()).await {
+                Some(false) => {}
+                Some(true) => {
+                    Box::pin(http2::serve(socket, service, limits, stopped)).await;
+                    return drop(guards);
+                }
+                None => return drop(guards),
+            }
+            serve(socket, service, limits, stopped).await;
             drop(guards);
         });
         return;
@@ -218,6 +228,10 @@ fn spawn<S, R>(
     connections.spawn(async move {
         let accepting = timeout(limits.head_timeout, tls.accept(socket)).await;
         match accepting.unwrap_or_else(|elapsed| Err(elapsed.into())) {
+            #[cfg(feature = "http2")]
+            Ok(socket) if ServerTls::has_http2(&socket) => {
+                Box::pin(http2::serve(socket, service, limits, stopped)).await;
+            }
             Ok(socket) => serve(socket, service, limits, stopped).await,
             Err(error) => tracing::debug!(%error, %from, "TLS handshake failed"),
         }
@@ -272,7 +286,7 @@ async fn serve<T, S, R>(
         // `TimeoutSocket` bounds the time of a head.
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(8 * 1024))
-        .serve_connection(io, TrackedService { service, activity });
+        .serve_connection(io, TrackedService { service, activity, is_multiplexed: false });
     let mut connection = pin!(connection);
     let stopping = pin!(async {
         let _ = stopped.wait_for(|stopped| *stopped).await;

@@ -9,6 +9,8 @@ mod event_body;
 mod guard;
 mod handle_scopes;
 mod headers;
+#[cfg(feature = "http2")]
+mod http2;
 mod legacy;
 mod listener;
 mod load;

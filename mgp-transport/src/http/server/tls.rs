@@ -16,6 +16,11 @@ impl ServerTls {
     ) -> std::future::Ready<std::io::Result<tokio::net::TcpStream>> {
         match *self {}
     }
+
+    #[cfg(feature = "http2")]
+    pub(super) fn has_http2(_: &tokio::net::TcpStream) -> bool {
+        false
+    }
 }
 
 #[cfg(feature = "tls")]
@@ -94,6 +99,12 @@ mod files {
         ) -> io::Result<TlsStream<TcpStream>> {
             self.0.acceptor().accept(socket).await
         }
+
+        /// Returns whether a connection agreed on HTTP/2.
+        #[cfg(feature = "http2")]
+        pub(in crate::http::server) fn has_http2(socket: &TlsStream<TcpStream>) -> bool {
+            socket.get_ref().1.alpn_protocol() == Some(b"h2")
+        }
     }
 
     impl fmt::Debug for ServerTls {
@@ -147,6 +158,8 @@ mod files {
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        #[cfg(feature = "http2")]
+        config.alpn_protocols.insert(0, b"h2".to_vec());
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }

@@ -66,6 +66,8 @@ impl Drop for ActiveRequest {
 pub(super) struct TrackedService<S> {
     pub(super) service: S,
     pub(super) activity: Arc<Activity>,
+    /// Set if requests run at the same time, so that their wake-ups cannot be distinguished.
+    pub(super) is_multiplexed: bool,
 }
 
 impl<S, R> hyper::service::Service<Request<Incoming>> for TrackedService<S>
@@ -78,7 +80,7 @@ where
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let running = Some(ActiveRequest::begin(&self.activity));
-        let waker = Waker::from(Arc::clone(&self.activity));
+        let waker = (!self.is_multiplexed).then(|| Waker::from(Arc::clone(&self.activity)));
         TrackedFuture { future: self.service.clone().call(request), running, waker }
     }
 }
@@ -89,7 +91,8 @@ pin_project! {
         #[pin]
         future: F,
         running: Option<ActiveRequest>,
-        waker: Waker,
+        // `None` if each poll is passed on.
+        waker: Option<Waker>,
     }
 }
 
@@ -101,14 +104,15 @@ where
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Some(ActiveRequest(activity)) = &this.running {
+        if let (Some(ActiveRequest(activity)), Some(_)) = (&this.running, &this.waker) {
             // Registered before `is_woken` is read: a wake-up in between then wakes this task.
             activity.task.register(task.waker());
             if !activity.is_woken.swap(false, Ordering::AcqRel) {
                 return Poll::Pending;
             }
         }
-        let answer = ready!(this.future.poll(&mut Task::from_waker(this.waker)));
+        let waker = this.waker.as_ref().unwrap_or(task.waker());
+        let answer = ready!(this.future.poll(&mut Task::from_waker(waker)));
         let running = this.running.take();
         Poll::Ready(
             answer.map(|response| response.map(|body| TrackedBody { body, _running: running })),
@@ -305,7 +309,7 @@ mod tests {
             if polls.0 == steps { Poll::Ready(Ok(Response::new(()))) } else { Poll::Pending }
         });
         let running = Some(ActiveRequest::begin(activity));
-        TrackedFuture { future, running, waker: Waker::from(Arc::clone(activity)) }
+        TrackedFuture { future, running, waker: Some(Waker::from(Arc::clone(activity))) }
     }
 
     #[test]

@@ -1,0 +1,75 @@
+//! A test of the fairness of limits: what one agent notices of another one that calls without a pause.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::world::{Host, World, within};
+
+/// A shell script of a server whose tool takes a tenth of a second; its calls run at the same time.
+const SERVER: &str = r#"
+while IFS= read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"slow","version":"1"}}}\n' "$id" ;;
+    *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"work","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}}\n' "$id" ;;
+    *'"tools/call"'*) { sleep 0.1; printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"done"}]}}\n' "$id"; } & ;;
+    *) [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id" ;;
+  esac
+done
+"#;
+
+/// Number of hosts of the greedy agent, more than the server has room for.
+const GREEDY: usize = 10;
+const CALLS: usize = 60;
+
+/// Returns the time that 99 of 100 calls of a host take at most.
+fn p99(host: &mut Host) -> Duration {
+    let mut times: Vec<_> = (0..CALLS)
+        .map(|_| {
+            let begun = Instant::now();
+            host.call("work", &json!({})).unwrap();
+            begun.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[(CALLS * 99).div_ceil(100) - 1]
+}
+
+#[test]
+fn a_greedy_agent_at_most_doubles_the_p99_of_another() {
+    let world = World::empty();
+    let folder = world.folder.display();
+    fs::write(world.folder.join("server.sh"), SERVER).unwrap();
+    let server = world.server("slow", &format!("exec sh {folder}/server.sh"));
+    let limits = "[servers.limits]\nrunning = 4\n";
+    world.config(&(server.trim_end().to_owned() + "\ntrust_level = \"trusted\"\n" + limits));
+    let mut ann = world.host(&["--agent", "ann"]);
+    within(|| ann.call("work", &json!({})).ok());
+    let alone = p99(&mut ann);
+
+    let stops = Arc::new(AtomicBool::new(false));
+    let mut threads = Vec::new();
+    for _ in 0..GREEDY {
+        let mut greedy = world.host(&["--agent", "greedy"]);
+        let stops = Arc::clone(&stops);
+        threads.push(thread::spawn(move || {
+            let mut calls = 0;
+            while !stops.load(Ordering::Relaxed) && calls < 10_000 {
+                greedy.call("work", &json!({})).unwrap();
+                calls += 1;
+            }
+            calls
+        }));
+    }
+    let beside = p99(&mut ann);
+    stops.store(true, Ordering::Relaxed);
+    let calls: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    println!("p99 alone {alone:?}, beside {calls} calls of a greedy agent {beside:?}");
+    assert!(calls > CALLS && beside <= alone * 2, "{alone:?} {beside:?}");
+}

@@ -1,0 +1,40 @@
+//! Tests of calls that an agent makes on behalf of others (MGP §5.6).
+
+use serde_json::{Value, json};
+
+use crate::reach::{agent, text, world};
+use crate::world::{Host, within};
+
+fn call_for(host: &mut Host, delegation: &Value) -> Result<Value, Value> {
+    let params = json!({"name": "log", "arguments": {}, "_mgp": {"delegation": delegation}});
+    let result = host.ask("tools/call", &params)?;
+    // A plain host gets a refusal as a result.
+    if result["isError"] == true { Err(result) } else { Ok(result) }
+}
+
+#[test]
+fn a_delegated_call_has_the_rights_that_all_named_agents_have() {
+    let world = world(&[("log", text("a"))], "");
+    let (mut ann, mut bob) = (agent(&world, "ann"), agent(&world, "bob"));
+    within(|| ann.call("log", &json!({})).ok());
+    let deny = json!({"entry_type": "server_grant", "agent_id": "bob", "server_id": "files", "permission": "deny"});
+    world.operator().ask("mgp/access/grant", &deny).unwrap();
+    within(|| bob.call("log", &json!({})).err());
+
+    call_for(&mut ann, &json!({"agent_id": "carl"})).unwrap();
+    call_for(&mut ann, &json!({"chain": ["carl", "dora", "emil"]})).unwrap();
+    for narrowed in [json!({"agent_id": "bob"}), json!({"chain": ["carl", "bob"]})] {
+        let refused = call_for(&mut ann, &narrowed).unwrap_err().to_string();
+        assert!(refused.contains("`bob`"), "{refused}");
+    }
+    // No caller gains a right by naming another agent.
+    call_for(&mut bob, &json!({"agent_id": "ann"})).unwrap_err();
+    let deep = call_for(&mut ann, &json!({"chain": ["a", "b", "c", "d"]})).unwrap_err().to_string();
+    assert!(deep.contains("delegated over 4 agents"), "{deep}");
+    for odd in [json!({}), json!({"to": "bob"}), json!({"chain": [""]})] {
+        let refused = call_for(&mut ann, &odd).unwrap_err().to_string();
+        assert!(refused.contains("_mgp.delegation"), "{refused}");
+    }
+    let recorded = world.operator().ask("mgp/kernel/audit", &json!({"limit": 500})).unwrap();
+    assert!(recorded.to_string().contains(r#""on_behalf_of":"carl, dora, emil""#), "{recorded}");
+}

@@ -1,0 +1,177 @@
+//! Tests of what a kernel sends to a collector (OpenTelemetry), and of what it learns from use.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::reach::{agent, configure, text, world};
+use crate::world::{Host, kill, within};
+
+/// A collector: the paths, keys and bodies of the requests that it got.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<(String, String, Value)>>>);
+
+impl Collector {
+    /// Serves at a free port until the test ends.
+    fn start(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let all = self.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().take(1000).flatten() {
+                let all = all.clone();
+                thread::spawn(move || {
+                    let mut reader = BufReader::new(stream);
+                    while let Some(request) = read_request(&mut reader) {
+                        all.0.lock().unwrap().push(request);
+                        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+                        let _ = reader.get_mut().write_all(answer.as_bytes());
+                    }
+                });
+            }
+        });
+        url
+    }
+
+    /// Returns all values below `resource`/`scope` lists of a signal.
+    fn all(&self, path: &str, keys: [&str; 3]) -> Vec<Value> {
+        let requests = self.0.lock().unwrap();
+        let of_path = requests.iter().filter(|(at, ..)| at == path);
+        of_path
+            .flat_map(|(_, _, body)| body[keys[0]].as_array().unwrap().clone())
+            .flat_map(|of| of[keys[1]].as_array().unwrap().clone())
+            .flat_map(|of| of[keys[2]].as_array().unwrap().clone())
+            .collect()
+    }
+
+    fn spans(&self) -> Vec<Value> {
+        self.all("/v1/traces", ["resourceSpans", "scopeSpans", "spans"])
+    }
+}
+
+fn read_request(reader: &mut impl BufRead) -> Option<(String, String, Value)> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let (mut length, mut key) = (0, String::new());
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).ok()?;
+        let header = header.trim();
+        if header.is_empty() {
+            break;
+        }
+        let (name, value) = header.split_once(": ")?;
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.parse().ok()?,
+            "x-key" => value.clone_into(&mut key),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((path, key, serde_json::from_slice(&body).ok()?))
+}
+
+fn attribute<'a>(of: &'a Value, key: &str) -> Option<&'a str> {
+    let attributes = of["attributes"].as_array()?;
+    attributes.iter().find(|one| one["key"] == key)?["value"]["stringValue"].as_str()
+}
+
+#[test]
+fn calls_and_figures_reach_a_collector_in_the_trace_of_the_caller() {
+    let collector = Collector::default();
+    let url = collector.start();
+    let world = world(&[("log", text("a"))], "");
+    let telemetry = format!(
+        "traceparent = true\n[kernel.telemetry]\notlp = \"{url}\"\nheaders = {{ X-Key = \"k1\" }}\ninterval = \"1s\"\n"
+    );
+    configure(&world, &telemetry);
+    let mut ann = agent(&world, "ann");
+    within(|| ann.call("log", &json!({})).ok());
+    let (trace, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let meta = json!({"traceparent": format!("00-{trace}-{parent}-01")});
+    ann.ask("tools/call", &json!({"name": "log", "arguments": {}, "_meta": meta})).unwrap();
+    assert!(
+        ann.ask(
+            "tools/call",
+            &json!({"name": "mgp_tools_call", "arguments": {"name": "log", "arguments": {"x": 1}}})
+        )
+        .is_ok()
+    );
+
+    let span = within(|| collector.spans().into_iter().find(|span| span["traceId"] == trace));
+    assert_eq!(span["parentSpanId"], parent);
+    assert_eq!(span["name"], "tools/call log");
+    assert_eq!(attribute(&span, "mgp.server"), Some("files"));
+    assert_eq!(attribute(&span, "mgp.agent"), Some("ann"));
+    let nanos = |key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(nanos("startTimeUnixNano") < nanos("endTimeUnixNano"));
+    // The server got the span as its parent.
+    let received = fs::read_to_string(world.folder.join("traces")).unwrap();
+    let sent = format!("00-{trace}-{}-01", span["spanId"].as_str().unwrap());
+    assert!(received.contains(&sent), "{received} lacks {sent}");
+
+    let total = within(|| {
+        let metrics = collector.all("/v1/metrics", ["resourceMetrics", "scopeMetrics", "metrics"]);
+        let calls = metrics.into_iter().rfind(|metric| metric["name"] == "mgp.calls")?;
+        let points = calls["sum"]["dataPoints"].as_array()?.clone();
+        let ok = points.into_iter().find(|point| attribute(point, "error.type").is_none())?;
+        ok["asInt"].as_str()?.parse::<u64>().ok().filter(|count| *count >= 3)
+    });
+    assert!(total < 100, "{total}");
+    assert!(collector.0.lock().unwrap().iter().all(|(_, key, _)| key == "k1"));
+}
+
+/// Returns the position of a tool among the tools found for a query.
+fn rank(host: &mut Host, query: &str, tool: &str) -> usize {
+    let arguments = json!({"query": query, "max_results": 8});
+    let found =
+        host.ask("tools/call", &json!({"name": "mgp_tools_discover", "arguments": arguments}));
+    let found = found.unwrap();
+    let tools = found["structuredContent"]["tools"].as_array().unwrap_or_else(|| panic!("{found}"));
+    tools.iter().position(|one| one["name"] == tool).unwrap_or(tools.len())
+}
+
+#[test]
+fn an_agent_finds_first_what_it_used_after_similar_queries_and_no_other_agent_does() {
+    let names = ["amber", "basil", "cedar", "dahlia", "elder", "fennel", "ginger", "hazel"];
+    let tools: Vec<_> = names.iter().map(|name| (*name, text(name))).collect();
+    let world = world(&tools, "[kernel.search]\nlearning = true\n");
+    let mut ann = agent(&world, "ann");
+    within(|| ann.call("hazel", &json!({})).ok());
+    let query = |n: usize| format!("a file with the gizmo forecast of quarter {n}");
+    let mut bob = agent(&world, "bob");
+    let before = rank(&mut bob, &query(99), "hazel");
+    assert!(before > 0 && rank(&mut ann, &query(99), "hazel") > 0, "{before}");
+    let others = |n: usize| format!("a file with the roster of team {n}");
+    for n in 1..40 {
+        rank(&mut ann, &query(n), "hazel");
+        ann.call("hazel", &json!({})).unwrap();
+        rank(&mut ann, &others(n), "basil");
+        ann.call("basil", &json!({})).unwrap();
+    }
+    within(|| (rank(&mut ann, &query(99), "hazel") == 0).then_some(()));
+    assert_eq!(rank(&mut bob, &query(99), "hazel"), before, "another agent learned from it");
+    // The history outlives the kernel, which has written it.
+    thread::sleep(std::time::Duration::from_secs(1));
+    kill("-KILL", world.kernel().unwrap());
+    ann.end();
+    bob.end();
+    let mut ann = agent(&world, "ann");
+    within(|| (rank(&mut ann, &query(98), "hazel") == 0).then_some(()));
+}
+
+#[test]
+fn an_encoder_that_cannot_be_used_is_reported_and_search_goes_on() {
+    let world = world(&[("log", text("a"))], "[kernel.search]\nencoder = \"no/such/model\"\n");
+    let mut ann = agent(&world, "ann");
+    within(|| ann.call("log", &json!({})).ok());
+    assert_eq!(rank(&mut ann, "a file", "log"), 0);
+    let status = world.operator().ask("mgp/kernel/info", &json!({})).unwrap();
+    assert!(status.to_string().contains("`kernel.search.encoder` is not used"), "{status}");
+}

@@ -1,0 +1,106 @@
+//! Tests of `[servers.mgp.retry]`, and of time-outs that follow a reload.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{Host, World, within};
+
+/// A shell script of a server whose tools fail as often as the number in the file `fails`.
+const SERVER: &str = r#"
+while IFS= read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  answer='"result":{}'
+  case "$line" in
+    *'"initialize"'*) answer='"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"busy","version":"1"}}' ;;
+    *'"tools/list"'*) answer='"result":{"tools":[{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"add","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*)
+      echo call >>"$1/calls"
+      left=$(cat "$1/fails")
+      if [ "$left" -gt 0 ]; then
+        echo $((left - 1)) >"$1/fails"
+        answer="\"error\":$(cat "$1/error.json")"
+      else
+        answer='"result":{"content":[{"type":"text","text":"done"}]}'
+      fi ;;
+    *) [ -n "$id" ] || continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$answer"
+done
+"#;
+
+const BUSY: &str = r#"{"code":3000,"message":"busy","data":{"_mgp":{"retryable":true,"retry_after_ms":10,"max_retries":5}}}"#;
+const BROKE: &str = r#"{"code":5000,"message":"broke","data":{"_mgp":{"retryable":true,"retry_after_ms":10,"max_retries":5}}}"#;
+
+fn configure(world: &World, retry: &str) {
+    let folder = world.folder.display();
+    let server = world.server("busy", &format!("exec sh {folder}/server.sh {folder}"));
+    let server = server.trim_end();
+    world.config(&format!(
+        "{server}\ntrust_level = \"trusted\"\nrisk = {{ look = 'safe', add = 'safe' }}\n{retry}\n"
+    ));
+}
+
+/// Calls a tool of a server that fails this often; returns whether it succeeded, and the calls that arrived.
+fn attempts(world: &World, host: &mut Host, tool: &str, error: &str, fails: u32) -> (bool, usize) {
+    let folder = &world.folder;
+    fs::write(folder.join("error.json"), error).unwrap();
+    fs::write(folder.join("fails"), fails.to_string()).unwrap();
+    fs::write(folder.join("calls"), "").unwrap();
+    let answer = host.ask("tools/call", &json!({"name": tool, "arguments": {}}));
+    let is_done = answer.is_ok_and(|result| result["content"][0]["text"] == "done");
+    (is_done, fs::read_to_string(folder.join("calls")).unwrap().lines().count())
+}
+
+#[test]
+fn failed_calls_are_repeated_as_the_table_says_before_and_after_a_reload() {
+    let world = World::empty();
+    fs::write(world.folder.join("server.sh"), SERVER).unwrap();
+    fs::write(world.folder.join("fails"), "0").unwrap();
+    configure(&world, "");
+    let mut host = world.host(&[]);
+    within(|| host.call("look", &json!({})).ok().filter(|text| text == "done"));
+    // Nothing is repeated without the table.
+    assert_eq!(attempts(&world, &mut host, "look", BUSY, 2), (false, 1));
+
+    configure(&world, "[servers.mgp.retry]\nattempts = 3\ncircuit_failures = 0\n");
+    within(|| (attempts(&world, &mut host, "look", BUSY, 1) == (true, 2)).then_some(()));
+    assert_eq!(attempts(&world, &mut host, "look", BUSY, 2), (true, 3));
+    assert_eq!(attempts(&world, &mut host, "look", BUSY, 3), (false, 3), "three attempts at most");
+    // A call that may have run is repeated only if its tool reads.
+    assert_eq!(attempts(&world, &mut host, "look", BROKE, 1), (true, 2));
+    assert_eq!(attempts(&world, &mut host, "add", BROKE, 1), (false, 1));
+
+    // Each attempt is recorded.
+    let recorded = world.operator().ask("mgp/kernel/audit", &json!({"limit": 500})).unwrap();
+    let calls = |events: &Value| {
+        let events = events["events"].as_array().unwrap().clone();
+        let of_look = events.into_iter().filter(|event| event["target"]["tool_name"] == "look");
+        of_look.count()
+    };
+    assert!(calls(&recorded) >= 8, "{recorded}");
+}
+
+#[test]
+fn the_time_of_an_approval_follows_a_reload() {
+    let world = World::new("[kernel]\napproval_timeout = \"1s\"\n");
+    let file = fs::read_to_string(world.config_file()).unwrap();
+    let risky = file.replace("[servers.mgp]", "[servers.mgp]\nrisk = { echo = 'dangerous' }");
+    world.config(&risky);
+    let mut host = world.host(&["--agent", "ann"]);
+    let mut wait = || {
+        let begun = tokio::time::Instant::now();
+        let refused =
+            host.ask("tools/call", &json!({"name": "echo", "arguments": {"message": "x"}}));
+        (begun.elapsed(), refused)
+    };
+    let (time, refused) = within(|| {
+        let (time, refused) = wait();
+        let text = format!("{refused:?}");
+        text.contains("in time").then_some((time, text))
+    });
+    assert!(time < Duration::from_secs(4), "{time:?}: {refused}");
+    world.config(&risky.replace("\"1s\"", "\"6s\""));
+    within(|| (wait().0 > Duration::from_secs(5)).then_some(()));
+}

@@ -1,0 +1,289 @@
+//! Export of tool calls as spans and of figures to a collector: OTLP over HTTP with JSON.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use mgp_types::Sha256Hash;
+use mgp_types::method::{Request as _, ToolsCall};
+use mgp_types::mgp::ServerState;
+use mgp_types::service::{AgentId, Call, Context, MetaKey, ServerId};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use super::handle::{Kernel, KernelParts};
+use super::metrics::{BUCKETS, CallMetrics};
+use super::url_sink::UrlSink;
+
+/// The maximum number of spans that wait for an export; further ones are dropped and counted.
+const MAX_WAITING: usize = 4096;
+/// The maximum number of spans of one request.
+const MAX_BATCH: usize = 512;
+/// The time after which spans are exported.
+const SPAN_INTERVAL: Duration = Duration::from_secs(1);
+/// The time in which the collector must take one request.
+pub(super) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that the end of a kernel waits for the last export.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// The hexadecimal digits of a trace id of OpenTelemetry.
+const TRACE_DIGITS: usize = 32;
+
+/// A tool call that ended.
+pub(crate) struct CallSpan {
+    trace: String,
+    /// The trace id of the caller if it does not have the form of OpenTelemetry.
+    foreign_trace: Option<String>,
+    span: u64,
+    parent: Option<String>,
+    tool: String,
+    server: ServerId,
+    agent: Option<String>,
+    code: i32,
+    ended: SystemTime,
+    time: Duration,
+}
+
+enum Message {
+    Span(Box<CallSpan>),
+    Flush(oneshot::Sender<()>),
+}
+
+/// Sends spans to the task that exports them; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct SpanSender(mpsc::Sender<Message>);
+
+impl SpanSender {
+    /// Sends a span, unless too many wait already.
+    pub(crate) fn send(&self, span: CallSpan) {
+        // The collector is away; calls must not wait for it.
+        let _ = self.0.try_send(Message::Span(Box::new(span)));
+    }
+
+    /// Exports what waits, within a limited time.
+    pub(crate) async fn flush(&self) {
+        let (done, flushed) = oneshot::channel();
+        if self.0.try_send(Message::Flush(done)).is_ok() {
+            let _ = timeout(FLUSH_TIMEOUT, flushed).await;
+        }
+    }
+}
+
+/// Returns the span of the caller in which a call was made, from its `traceparent`.
+pub(crate) fn parent_of(call: &Call) -> Option<String> {
+    let text: String =
+        serde_json::from_str(call.params().meta_member(MetaKey::Traceparent)?).ok()?;
+    let span = text.split('-').nth(2)?;
+    let is_span = span.len() == 16 && span.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_span.then(|| span.to_ascii_lowercase())
+}
+
+impl CallSpan {
+    /// Creates the span of a call that ends now.
+    pub(crate) fn new(
+        cx: &Context,
+        parent: Option<String>,
+        (server, tool): (&ServerId, &str),
+        begun: Instant,
+        code: i32,
+    ) -> Self {
+        let given = cx.trace.as_deref().unwrap_or_default();
+        let is_id =
+            given.len() == TRACE_DIGITS && given.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let trace = if is_id {
+            given.to_ascii_lowercase()
+        } else {
+            // The digits follow the name of the algorithm.
+            let digest = Sha256Hash::digest(given.as_bytes()).to_string();
+            digest[digest.len() - TRACE_DIGITS..].to_owned()
+        };
+        Self {
+            trace,
+            foreign_trace: (!is_id).then(|| given.to_owned()),
+            span: cx.key.as_u64(),
+            parent: parent.filter(|_| is_id),
+            tool: tool.to_owned(),
+            server: server.clone(),
+            agent: cx.principal.as_agent().map(|agent| AgentId::as_str(agent).to_owned()),
+            code,
+            ended: SystemTime::now(),
+            time: begun.elapsed(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut attributes = vec![
+            text("mcp.method.name", ToolsCall::METHOD),
+            text("gen_ai.operation.name", "execute_tool"),
+            text("gen_ai.tool.name", &self.tool),
+            text("mgp.server", self.server.as_str()),
+        ];
+        attributes.extend(self.agent.iter().map(|agent| text("mgp.agent", agent)));
+        attributes.extend(self.foreign_trace.iter().map(|trace| text("mgp.trace_id", trace)));
+        let status = if self.code == 0 {
+            json!({})
+        } else {
+            attributes.push(text("error.type", &self.code.to_string()));
+            json!({ "code": 2 })
+        };
+        let begun = self.ended.checked_sub(self.time).unwrap_or(self.ended);
+        let mut span = json!({
+            "traceId": self.trace, "spanId": format!("{:016x}", self.span),
+            "name": format!("{} {}", ToolsCall::METHOD, self.tool), "kind": 2,
+            "startTimeUnixNano": nanos(begun), "endTimeUnixNano": nanos(self.ended),
+            "attributes": attributes, "status": status,
+        });
+        if let Some(parent) = &self.parent {
+            span["parentSpanId"] = json!(parent);
+        }
+        span
+    }
+}
+
+/// Starts the export to a collector, if there is one; it ends with the kernel.
+pub(super) fn start(kernel: &Kernel, collector: Option<UrlSink>) {
+    let Some(sink) = collector else { return };
+    let figures = kernel.0.config.config().kernel.telemetry.interval;
+    let (sender, inbox) = mpsc::channel(MAX_WAITING);
+    let metrics = kernel.0.dispatcher.parts().metrics.clone();
+    metrics.export_to(SpanSender(sender));
+    let (kernel, lifetime) = (Arc::downgrade(&kernel.0), kernel.0.config.lifetime());
+    let exporter = Exporter { sink, kernel, metrics, begun: SystemTime::now(), fails: false };
+    tokio::spawn(exporter.run(inbox, figures, lifetime));
+}
+
+struct Exporter {
+    sink: UrlSink,
+    kernel: Weak<KernelParts>,
+    metrics: CallMetrics,
+    begun: SystemTime,
+    /// Set while exports fail, so that only the first failure is logged.
+    fails: bool,
+}
+
+impl Exporter {
+    async fn run(
+        mut self,
+        mut inbox: mpsc::Receiver<Message>,
+        figures: Duration,
+        mut lifetime: tokio::sync::watch::Receiver<()>,
+    ) {
+        let mut spans = Vec::new();
+        let (mut soon, mut later) = (interval(SPAN_INTERVAL), interval(figures));
+        soon.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        later.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = lifetime.changed() => return,
+                message = inbox.recv() => match message {
+                    Some(Message::Span(span)) => {
+                        spans.push(span.to_json());
+                        if spans.len() >= MAX_BATCH {
+                            self.export_spans(&mut spans).await;
+                        }
+                    }
+                    Some(Message::Flush(done)) => {
+                        self.export_spans(&mut spans).await;
+                        self.export_figures().await;
+                        let _ = done.send(());
+                    }
+                    None => return,
+                },
+                _ = soon.tick() => self.export_spans(&mut spans).await,
+                _ = later.tick() => self.export_figures().await,
+            }
+        }
+    }
+
+    async fn export_spans(&mut self, spans: &mut Vec<Value>) {
+        if spans.is_empty() {
+            return;
+        }
+        let spans = std::mem::take(spans);
+        let body = json!({ "resourceSpans": [{
+            "resource": resource(), "scopeSpans": [{ "scope": scope(), "spans": spans }],
+        }]});
+        self.post("/v1/traces", &body).await;
+    }
+
+    async fn export_figures(&mut self) {
+        let Some(kernel) = self.kernel.upgrade().map(Kernel) else { return };
+        let metrics = self.figures(&kernel);
+        drop(kernel);
+        let body = json!({ "resourceMetrics": [{
+            "resource": resource(), "scopeMetrics": [{ "scope": scope(), "metrics": metrics }],
+        }]});
+        self.post("/v1/metrics", &body).await;
+    }
+
+    fn figures(&self, kernel: &Kernel) -> Value {
+        let (begun, now) = (nanos(self.begun), nanos(SystemTime::now()));
+        let (mut calls, mut times) = (Vec::new(), Vec::new());
+        for (server, of_server) in self.metrics.by_server() {
+            let name = text("mgp.server", server.as_str());
+            for (code, count) in &of_server.outcomes {
+                let mut attributes = vec![name.clone()];
+                if *code != 0 {
+                    attributes.push(text("error.type", &code.to_string()));
+                }
+                calls.push(json!({
+                    "attributes": attributes, "asInt": count.to_string(),
+                    "startTimeUnixNano": begun, "timeUnixNano": now,
+                }));
+            }
+            let all: u64 = of_server.outcomes.values().sum();
+            let longer = all.saturating_sub(of_server.buckets.iter().sum());
+            let counts: Vec<_> =
+                of_server.buckets.iter().chain([&longer]).map(u64::to_string).collect();
+            times.push(json!({
+                "attributes": [name], "count": all.to_string(), "sum": of_server.time.as_secs_f64(),
+                "explicitBounds": BUCKETS, "bucketCounts": counts,
+                "startTimeUnixNano": begun, "timeUnixNano": now,
+            }));
+        }
+        let up = kernel.servers().into_iter().map(|server| {
+            let is_up = u8::from(server.status == ServerState::Connected).to_string();
+            let name = text("mgp.server", &server.id);
+            json!({ "attributes": [name], "asInt": is_up, "timeUnixNano": now })
+        });
+        let up: Vec<_> = up.collect();
+        json!([
+            { "name": "mgp.calls", "unit": "{call}", "description": "Tool calls.",
+              "sum": { "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": calls } },
+            { "name": "mcp.server.operation.duration", "unit": "s", "description": "The time of tool calls.",
+              "histogram": { "aggregationTemporality": 2, "dataPoints": times } },
+            { "name": "mgp.server.up", "unit": "1", "description": "Whether a server is connected.",
+              "gauge": { "dataPoints": up } },
+        ])
+    }
+
+    async fn post(&mut self, path: &str, body: &Value) {
+        let failed = match timeout(EXPORT_TIMEOUT, self.sink.post(path, &body.to_string())).await {
+            Ok(posted) => posted.err(),
+            Err(_) => Some("the collector did not answer in time".to_owned()),
+        };
+        if let Some(error) = failed.as_ref().filter(|_| !self.fails) {
+            tracing::warn!(path, %error, "telemetry not exported; spans are dropped until it is");
+        }
+        self.fails = failed.is_some();
+    }
+}
+
+fn resource() -> Value {
+    json!({ "attributes": [
+        text("service.name", "mgp"), text("service.version", env!("CARGO_PKG_VERSION")),
+    ]})
+}
+
+fn scope() -> Value {
+    json!({ "name": "mgp-kernel", "version": env!("CARGO_PKG_VERSION") })
+}
+
+fn text(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+/// Returns a time as OTLP writes it: nanoseconds since 1970, as text.
+fn nanos(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos().to_string()
+}

@@ -1,0 +1,55 @@
+//! `[servers.mgp.retry]`: calls that are made again after an error (MGP §14.6).
+
+use std::time::Duration;
+
+use super::reader::Reader;
+
+/// `[servers.mgp.retry]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetryCallsConfig {
+    /// The most attempts of one call, with the first.
+    pub attempts: u32,
+    /// The longest wait before one attempt.
+    pub max_wait: Duration,
+    /// The time from the start of a call after which no attempt begins.
+    pub total_timeout: Duration,
+    /// The retries for each hundred calls of the last minute.
+    pub budget_percent: u32,
+    /// The failures in a row after which the server is not called for a while; `0` for never.
+    pub circuit_failures: u32,
+    /// The time for which the server is not called then.
+    pub circuit_open: Duration,
+    /// If set, the `fallback_tool` that an error names is called after the last attempt.
+    pub fallback: bool,
+}
+
+impl Default for RetryCallsConfig {
+    fn default() -> Self {
+        Self {
+            attempts: 4,
+            max_wait: Duration::from_secs(10),
+            total_timeout: Duration::from_secs(30),
+            budget_percent: 10,
+            circuit_failures: 5,
+            circuit_open: Duration::from_secs(5),
+            fallback: true,
+        }
+    }
+}
+
+/// Reads the table.
+pub(super) fn retry(reader: &mut Reader<'_, '_, '_>) -> RetryCallsConfig {
+    let default = RetryCallsConfig::default();
+    RetryCallsConfig {
+        attempts: reader.small_number("attempts").unwrap_or(default.attempts),
+        max_wait: reader.duration("max_wait").unwrap_or(default.max_wait),
+        total_timeout: reader.duration("total_timeout").unwrap_or(default.total_timeout),
+        budget_percent: reader.small_number("budget_percent").unwrap_or(default.budget_percent),
+        circuit_failures: reader
+            .small_number("circuit_failures")
+            .unwrap_or(default.circuit_failures),
+        circuit_open: reader.duration("circuit_open").unwrap_or(default.circuit_open),
+        fallback: reader.switch("fallback").unwrap_or(default.fallback),
+    }
+}

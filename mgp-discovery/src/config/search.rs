@@ -1,0 +1,64 @@
+//! `[kernel.search]`: what improves the search for tools (MGP §16).
+
+use super::reader::Reader;
+
+/// `[kernel.search]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SearchConfig {
+    /// If set, the tools that agents call after a search improve their later searches.
+    pub learning: bool,
+    /// The principals that learn from each other.
+    pub learn_from: LearnFrom,
+    /// The parts of a query that are stored.
+    pub stored_queries: StoredQueries,
+    /// The folder of a sentence encoder.
+    pub encoder: Option<String>,
+    /// The onnxruntime library of the encoder; `None` for the one in its folder.
+    pub encoder_library: Option<String>,
+}
+
+/// The principals that learn from each other's calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LearnFrom {
+    /// Each agent of each user learns from its own calls only.
+    #[default]
+    Agent,
+    /// The agents of a user learn from each other.
+    User,
+    /// All users and agents of a tenant learn from each other.
+    Tenant,
+}
+
+/// The parts of a query that are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoredQueries {
+    /// Text, vector and hashes of words.
+    #[default]
+    Text,
+    /// Vector and hashes of words.
+    Vector,
+    /// Hashes of words.
+    Words,
+}
+
+/// Reads the table.
+pub(super) fn search(reader: &mut Reader<'_, '_, '_>) -> SearchConfig {
+    SearchConfig {
+        learning: reader.switch("learning").unwrap_or_default(),
+        learn_from: match reader.text("learn_from").as_deref() {
+            Some("user") => LearnFrom::User,
+            Some("tenant") => LearnFrom::Tenant,
+            _ => LearnFrom::Agent,
+        },
+        stored_queries: match reader.text("stored_queries").as_deref() {
+            Some("vector") => StoredQueries::Vector,
+            Some("words") => StoredQueries::Words,
+            _ => StoredQueries::Text,
+        },
+        encoder: reader.text("encoder"),
+        encoder_library: reader.text("encoder_library"),
+    }
+}

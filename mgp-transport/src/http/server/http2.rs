@@ -1,0 +1,101 @@
+//! Serves a connection over HTTP/2: agreed on in the TLS handshake, or opened by a client that knows that it is served.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tower_service::Service;
+
+use super::listener::ConnectionLimits;
+use super::tracking::{Activity, TimeoutSocket, TrackedService};
+
+/// The bytes with which a client opens HTTP/2; no method of HTTP/1.1 begins with the first two.
+const PREFACE: &[u8] = b"PR";
+
+/// Time between two looks at a connection that has sent a single byte.
+const PEEK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Maximum number of requests of one connection at once.
+const MAX_STREAMS: u32 = 128;
+
+/// Maximum number of bytes of one response that wait for the client.
+const MAX_SEND_BYTES: usize = 256 * 1024;
+
+/// Time between two pings, which find out whether the client is still there.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Returns whether a client opens HTTP/2, or `None` if it sends nothing in time; no byte is taken from the connection.
+pub(super) async fn is_opened(
+    socket: &TcpStream,
+    limits: &ConnectionLimits,
+    mut stopped: watch::Receiver<bool>,
+) -> Option<bool> {
+    let looking = async {
+        let mut first = [0; PREFACE.len()];
+        loop {
+            match socket.peek(&mut first).await.ok()? {
+                1 if first[0] == PREFACE[0] => sleep(PEEK_INTERVAL).await,
+                read => return Some(first[..read] == *PREFACE),
+            }
+        }
+    };
+    let stopping = pin!(stopped.wait_for(|stopped| *stopped));
+    match select(pin!(timeout(limits.head_timeout, looking)), stopping).await {
+        Either::Left((opened, _)) => opened.ok()?,
+        Either::Right(_) => None,
+    }
+}
+
+/// Serves a connection until it ends; after `stopped` only its running requests are answered.
+pub(super) async fn serve<T, S, R>(
+    socket: T,
+    service: S,
+    limits: ConnectionLimits,
+    mut stopped: watch::Receiver<bool>,
+) where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let activity = Arc::<Activity>::default();
+    let io = TokioIo::new(TimeoutSocket::new(socket, &limits, Arc::clone(&activity)));
+    let head_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(head_bytes)
+        .max_send_buf_size(MAX_SEND_BYTES)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(limits.stall_timeout)
+        .serve_connection(io, TrackedService { service, activity, is_multiplexed: true });
+    let mut connection = pin!(connection);
+    let stopping = pin!(async {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    });
+    let ended = match select(connection.as_mut(), stopping).await {
+        Either::Left((ended, _)) => ended,
+        Either::Right(((), _)) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection failed");
+    }
+}
