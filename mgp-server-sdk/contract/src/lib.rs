@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+
+mod checker;
+mod contract;
+mod diff;
+mod example;
+mod export;
+mod lint;
+mod lock;
+mod openapi;
+mod pattern;
+mod read;
+mod spec;
+mod version;
+
+pub use contract::{Contract, Idempotency};
+pub use diff::{Bump, Change, Difference, compare, compare_all};
+pub use example::{NoExample, examples};
+pub use export::{catalog, tool_export};
+pub use lint::{Level, Lint, lint};
+pub use lock::{LockDrift, LockFile, LockedPackage, LockedServer};
+pub use openapi::openapi;
+pub use read::{ReadError, read_contracts};
+pub use spec::{SpecDocument, read_spec, write_spec};
+pub use version::{VersionError, VersionPin, required_version};
