@@ -70,6 +70,9 @@ pub(crate) struct Serve {
     /// Run a kernel in this process instead of sharing the one of the state folder
     #[arg(long)]
     pub(crate) standalone: bool,
+    /// Start servers only as `mgp.lock` describes them, and refuse tools whose definitions differ
+    #[arg(long)]
+    pub(crate) locked: bool,
     /// Accept HTTP callers without a key, i.e. every user, program and local web page of this machine; loopback only
     #[arg(long, requires = "http")]
     pub(crate) no_auth: bool,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use mgp_contract::LockFile;
 use mgp_discovery::{
     CodeJudge, Config, Expander, GovernanceConfig, LoadedConfig, RegistrationConfig, SecretFile,
     Sources, Trust,
@@ -35,6 +36,7 @@ use super::fleet::{
 };
 use super::handle::{Kernel, KernelParts};
 use super::hops;
+use super::lock::check_definition;
 use super::login::Logins;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
@@ -59,6 +61,7 @@ pub struct KernelBuilder {
     judge: Option<Arc<dyn CodeJudge>>,
     registration: RegistrationConfig,
     logins: Logins,
+    lock: Option<Arc<LockFile>>,
 }
 
 /// The audit log with its sinks, and the database of a kernel in a folder.
@@ -79,6 +82,7 @@ impl Default for KernelBuilder {
             judge: None,
             registration: RegistrationConfig::default(),
             logins: Logins::default(),
+            lock: None,
         }
     }
 }
@@ -123,6 +127,13 @@ impl KernelBuilder {
     /// code is refused.
     pub fn judge(mut self, judge: Arc<dyn CodeJudge>) -> Self {
         self.judge = Some(judge);
+        self
+    }
+
+    /// Starts configured servers only as a lock file describes them, and refuses tools whose definitions differ from
+    /// it.
+    pub fn locked(mut self, lock: LockFile) -> Self {
+        self.lock = Some(Arc::new(lock));
         self
     }
 
@@ -259,7 +270,11 @@ impl KernelBuilder {
     ) -> Result<Kernel, KernelError> {
         hops::check_depth()?;
         let Self { config, expander, local, sources, interactive, judge, .. } = self;
-        let (registration, logins) = (self.registration, self.logins);
+        let (registration, logins, lock) = (self.registration, self.logins, self.lock);
+        if let Some(lock) = lock.clone() {
+            let check = move |server: &ServerId, raw: &_| check_definition(&lock, server, raw);
+            governance.definitions().restrict(check);
+        }
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         set_groups(&governance, &config);
         let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
@@ -279,6 +294,7 @@ impl KernelBuilder {
             index,
             expander,
             logins,
+            lock,
             stale: StaleLists::default(),
             known: KnownServers::load(Arc::clone(&store)).await?,
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),

@@ -36,9 +36,9 @@ enum Size {
 pub fn examples(schema: &Value) -> Result<Vec<Value>, NoExample> {
     let validator = checker::compile(schema).map_err(NoExample)?;
     let own = schema.get("examples").and_then(Value::as_array).into_iter().flatten().cloned();
-    let generated = [Size::All, Size::Required].into_iter().filter_map(|size| {
-        Generator { root: schema, size, parts: 0 }.value(schema, 0)
-    });
+    let generated = [Size::All, Size::Required]
+        .into_iter()
+        .filter_map(|size| Generator { root: schema, size, parts: 0 }.value(schema, 0));
     let mut found: Vec<Value> = Vec::new();
     for example in own.chain(generated) {
         if found.len() < 3 && validator.is_valid(&example) && !found.contains(&example) {
@@ -338,13 +338,21 @@ fn number(members: &Map<String, Value>, is_integer: bool) -> Option<Value> {
     let bound = |name: &str| members.get(name).and_then(Value::as_f64);
     let step = bound("multipleOf").filter(|step| *step > 0.0);
     let unit = step.unwrap_or(if is_integer { 1.0 } else { 0.5 });
-    let above = bound("exclusiveMinimum").map(|min| if is_integer { min.floor() + 1.0 } else { min + unit });
+    let above = bound("exclusiveMinimum")
+        .map(|min| if is_integer { min.floor() + 1.0 } else { min + unit });
     let low = [bound("minimum"), above].into_iter().flatten().reduce(f64::max);
-    let below = bound("exclusiveMaximum").map(|max| if is_integer { max.ceil() - 1.0 } else { max - unit });
+    let below =
+        bound("exclusiveMaximum").map(|max| if is_integer { max.ceil() - 1.0 } else { max - unit });
     let high = [bound("maximum"), below].into_iter().flatten().reduce(f64::min);
     let mut value = match (low, high) {
         (Some(low), _) if low > 1.0 => low,
-        (Some(low), Some(high)) if high < 1.0 => if high > low { high } else { low },
+        (Some(low), Some(high)) if high < 1.0 => {
+            if high > low {
+                high
+            } else {
+                low
+            }
+        }
         (_, Some(high)) if high < 1.0 => high,
         _ => 1.0,
     };
@@ -361,7 +369,8 @@ fn number(members: &Map<String, Value>, is_integer: bool) -> Option<Value> {
             value -= step;
         }
     } else if is_integer {
-        value = if high.is_some_and(|high| value.ceil() > high) { value.floor() } else { value.ceil() };
+        value =
+            if high.is_some_and(|high| value.ceil() > high) { value.floor() } else { value.ceil() };
     }
     if value.fract() == 0.0 && value.abs() < 9e15 {
         return Some(Value::from(value as i64));

@@ -127,9 +127,9 @@ impl LockedServer {
         }
         match (&self.package, &now.package) {
             (old, new) if old == new => {}
-            (Some(old), Some(new)) => changes.push(format!(
-                "its package changed from {old} to {new}"
-            )),
+            (Some(old), Some(new)) => {
+                changes.push(format!("its package changed from {old} to {new}"))
+            }
             (Some(old), None) => changes.push(format!("its package {old} is not installed")),
             (None, Some(new)) => changes.push(format!("its package {new} is not locked")),
             (None, None) => {}
@@ -196,7 +196,8 @@ mod tests {
     use serde_json::json;
 
     fn server(description: &str) -> LockedServer {
-        let tool = json!({ "name": "t", "description": description, "inputSchema": { "type": "object" } });
+        let tool =
+            json!({ "name": "t", "description": description, "inputSchema": { "type": "object" } });
         LockedServer { target: "a".to_owned(), tools: vec![tool], ..LockedServer::default() }
     }
 
@@ -224,7 +225,10 @@ mod tests {
         };
         let now = LockedServer { package: Some(package("b")), ..server("T.") };
         let before = LockedServer { package: Some(package("a")), ..server("T.") };
-        assert_eq!(before.changes_of_start(&now), ["its package changed from p 1.0.0 (a) to p 1.0.0 (b)"]);
+        assert_eq!(
+            before.changes_of_start(&now),
+            ["its package changed from p 1.0.0 (a) to p 1.0.0 (b)"]
+        );
         assert_eq!(before.changes_of_start(&before), Vec::<String>::new());
     }
 }

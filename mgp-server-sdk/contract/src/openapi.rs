@@ -175,10 +175,7 @@ mod tests {
         assert_eq!(operation["responses"].as_object().map(Map::len), Some(8));
         let schemas = &document["components"]["schemas"];
         let input = &schemas["a.find.0.input"];
-        assert_eq!(
-            input["properties"]["q"]["$ref"],
-            "#/components/schemas/a.find.0.input/$defs/q"
-        );
+        assert_eq!(input["properties"]["q"]["$ref"], "#/components/schemas/a.find.0.input/$defs/q");
         assert!(input.get("$schema").is_none());
         assert!(document["paths"]["/tools/b%2Ffind"]["post"]["operationId"] == "tool_b_find_1");
         let mut open = vec![&document];

@@ -17,10 +17,14 @@ pub enum ReadError {
     #[error("the text is neither JSON nor a tool specification in Markdown: {0}")]
     Syntax(String),
     /// The text is JSON, but has no tools.
-    #[error("the text has no tools; expected a result of `tools/list`, a list of tools, one tool, or `mgp.lock`")]
+    #[error(
+        "the text has no tools; expected a result of `tools/list`, a list of tools, one tool, or `mgp.lock`"
+    )]
     NoTools,
     /// An entry is not a tool.
-    #[error("the entry {0} of the list is not a tool: a tool has `name` and an object `inputSchema`")]
+    #[error(
+        "the entry {0} of the list is not a tool: a tool has `name` and an object `inputSchema`"
+    )]
     NotATool(usize),
     /// There are too many tools.
     #[error("the text has more than {MAX_TOOLS} tools")]
@@ -38,7 +42,9 @@ pub fn read_contracts(text: &str) -> Result<Vec<Contract>, ReadError> {
         Err(error) => {
             let contracts = read_spec(text).contracts;
             let is_spec = !contracts.is_empty();
-            return is_spec.then_some(contracts).ok_or_else(|| ReadError::Syntax(error.to_string()));
+            return is_spec
+                .then_some(contracts)
+                .ok_or_else(|| ReadError::Syntax(error.to_string()));
         }
     };
     if let Some(lock) = LockFile::from_value(&value) {

@@ -24,8 +24,10 @@ impl VersionPin {
     /// # Errors
     /// [`VersionError`] if the text is not a range.
     pub fn parse(text: &str) -> Result<Self, VersionError> {
-        let failed =
-            |error: semver::Error| VersionError { text: text.to_owned(), reason: error.to_string() };
+        let failed = |error: semver::Error| VersionError {
+            text: text.to_owned(),
+            reason: error.to_string(),
+        };
         VersionReq::parse(text).map(Self).map_err(failed)
     }
 

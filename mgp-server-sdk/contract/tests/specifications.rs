@@ -33,7 +33,12 @@ fn weather() -> Contract {
 
 #[test]
 fn a_generated_specification_is_whole_and_reads_back() {
-    let tools = [weather(), contract(json!({ "name": "a.b", "description": "B.", "inputSchema": { "type": "object" }, "_meta": { "version": "0.1.0" } }))];
+    let tools = [
+        weather(),
+        contract(
+            json!({ "name": "a.b", "description": "B.", "inputSchema": { "type": "object" }, "_meta": { "version": "0.1.0" } }),
+        ),
+    ];
     let text = write_spec("Tools", &tools);
     let read = read_spec(&text);
     let errors: Vec<_> = read.lints.iter().filter(|lint| lint.level == Level::Error).collect();
@@ -41,7 +46,10 @@ fn a_generated_specification_is_whole_and_reads_back() {
     assert_eq!(read.lints.len(), 1, "only the missing output schema: {:#?}", read.lints);
     assert_eq!(read.contracts.len(), 2);
     for (tool, read) in tools.iter().zip(&read.contracts) {
-        assert_eq!((&tool.name, &tool.input, &tool.output), (&read.name, &read.input, &read.output));
+        assert_eq!(
+            (&tool.name, &tool.input, &tool.output),
+            (&read.name, &read.input, &read.output)
+        );
         assert_eq!(tool.version(), read.version());
         let changes = compare(tool, read).changes;
         assert!(changes.iter().all(|change| !change.path.contains("Schema")), "{changes:#?}");

@@ -67,8 +67,14 @@ static ANYTHING: Value = Value::Bool(true);
 impl<'a> SchemaDiff<'a> {
     /// Returns the changes from one schema to another.
     pub(super) fn of(old: &'a Value, new: &'a Value, side: Side, path: &str) -> Vec<Change> {
-        let mut diff =
-            Self { old_root: old, new_root: new, side, compared: 0, visited: HashSet::new(), changes: Vec::new() };
+        let mut diff = Self {
+            old_root: old,
+            new_root: new,
+            side,
+            compared: 0,
+            visited: HashSet::new(),
+            changes: Vec::new(),
+        };
         diff.compare(old, new, path, 0);
         diff.changes
     }
@@ -114,7 +120,8 @@ impl<'a> SchemaDiff<'a> {
         depth: usize,
     ) {
         keywords::compare(old, new, &mut |relation, keyword, what| {
-            let path = if keyword.is_empty() { path.to_owned() } else { format!("{path}/{keyword}") };
+            let path =
+                if keyword.is_empty() { path.to_owned() } else { format!("{path}/{keyword}") };
             self.report(relation, &path, &what);
         });
         self.compare_unknown(old, new, path);
@@ -135,7 +142,13 @@ impl<'a> SchemaDiff<'a> {
             ("anyOf", Relation::Wider),
             ("oneOf", Relation::Wider),
         ] {
-            self.compare_lists(old.get(keyword), new.get(keyword), added, &format!("{path}/{keyword}"), depth);
+            self.compare_lists(
+                old.get(keyword),
+                new.get(keyword),
+                added,
+                &format!("{path}/{keyword}"),
+                depth,
+            );
         }
     }
 
@@ -183,7 +196,8 @@ impl<'a> SchemaDiff<'a> {
                 None => self.push(Bump::Major, &path, &format!("`{name}` is removed")),
             }
         }
-        for (name, _) in after.iter().filter(|(name, _)| !before.iter().any(|(old, _)| old == name)) {
+        for (name, _) in after.iter().filter(|(name, _)| !before.iter().any(|(old, _)| old == name))
+        {
             let path = format!("{path}/properties/{}", escape(name));
             let is_breaking = self.side == Side::Input && is_required.contains(name);
             let kind = if is_required.contains(name) { "required" } else { "optional" };
@@ -213,7 +227,8 @@ impl<'a> SchemaDiff<'a> {
         depth: usize,
     ) {
         let list = |value: Option<&'a Value>| value.and_then(Value::as_array).map(Vec::as_slice);
-        let removed = if added == Relation::Narrower { Relation::Wider } else { Relation::Narrower };
+        let removed =
+            if added == Relation::Narrower { Relation::Wider } else { Relation::Narrower };
         match (list(old), list(new)) {
             (None, None) => {}
             // A first alternative restricts the values, and the last one to go frees them, whatever the keyword.

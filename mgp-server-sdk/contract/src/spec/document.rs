@@ -142,7 +142,8 @@ fn open(
         return None;
     }
     // A deeper heading belongs to its part, whatever its words.
-    let is_deeper = sections.last().is_some_and(|section| section.level > 0 && level > section.level);
+    let is_deeper =
+        sections.last().is_some_and(|section| section.level > 0 && level > section.level);
     if is_deeper && current.is_some() {
         return current;
     }
@@ -165,7 +166,8 @@ impl Section {
     fn read_version(&mut self, line: &str) {
         let plain: String = line.chars().filter(|c| !"*`-_".contains(*c)).collect();
         let lower = plain.trim().to_ascii_lowercase();
-        if let Some(version) = lower.strip_prefix("version").map(|rest| rest.trim_start_matches([':', ' ']))
+        if let Some(version) =
+            lower.strip_prefix("version").map(|rest| rest.trim_start_matches([':', ' ']))
             && self.version.is_none()
             && version.starts_with(|c: char| c.is_ascii_digit())
         {
@@ -258,7 +260,11 @@ impl Section {
         let mut broken = None;
         for (line, block) in &body.blocks {
             match serde_json::from_str::<Value>(block) {
-                Ok(value) if ["type", "properties", "$ref"].iter().any(|key| value.get(key).is_some()) => {
+                Ok(value)
+                    if ["type", "properties", "$ref"]
+                        .iter()
+                        .any(|key| value.get(key).is_some()) =>
+                {
                     return Some(value);
                 }
                 Ok(_) => {}

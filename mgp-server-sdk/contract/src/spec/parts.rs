@@ -30,7 +30,10 @@ impl Part {
     pub(super) fn of_heading(heading: &str) -> Option<Self> {
         let lower = heading.to_ascii_lowercase();
         let begins = |word: &&&str| lower.contains(**word);
-        Self::ALL.iter().find(|(.., words)| words.iter().any(|word| begins(&word))).map(|part| part.0)
+        Self::ALL
+            .iter()
+            .find(|(.., words)| words.iter().any(|word| begins(&word)))
+            .map(|part| part.0)
     }
 
     /// Returns the heading of the part.

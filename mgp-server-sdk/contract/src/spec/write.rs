@@ -114,8 +114,12 @@ fn idempotency(tool: &Contract) -> &'static str {
     match tool.idempotency() {
         Idempotency::Yes => "**Idempotent**: yes. A repeated call has no further effect.\n",
         Idempotency::No => "**Idempotent**: no. A repeated call has a further effect.\n",
-        Idempotency::Partial => "**Idempotent**: partial. Some repeated calls have a further effect.\n",
-        Idempotency::Unknown => "**Idempotent**: not declared. Do not repeat a call without a check.\n",
+        Idempotency::Partial => {
+            "**Idempotent**: partial. Some repeated calls have a further effect.\n"
+        }
+        Idempotency::Unknown => {
+            "**Idempotent**: not declared. Do not repeat a call without a check.\n"
+        }
     }
 }
 
@@ -144,7 +148,8 @@ fn security(tool: &Contract, out: &mut String) {
     let level = security.and_then(|security| security.get("risk_level")?.as_str());
     let level = level.map_or_else(|| "dangerous (not declared)".to_owned(), line_of);
     let _ = writeln!(out, "- Risk level: {level}.");
-    let permissions = security.and_then(|security| security.get("permissions_required")?.as_array());
+    let permissions =
+        security.and_then(|security| security.get("permissions_required")?.as_array());
     let names: Vec<_> =
         permissions.into_iter().flatten().filter_map(Value::as_str).map(line_of).collect();
     if !names.is_empty() {
