@@ -22,4 +22,4 @@ pub use lock::{LockDrift, LockFile, LockedPackage, LockedServer};
 pub use openapi::openapi;
 pub use read::{ReadError, read_contracts};
 pub use spec::{SpecDocument, read_spec, write_spec};
-pub use version::{VersionError, VersionPin, required_version};
+pub use version::required_version;
