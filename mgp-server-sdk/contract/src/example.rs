@@ -282,7 +282,7 @@ fn is_valid(schema: &Value, root: &Value, value: &Value) -> bool {
 fn distinct(schema: &Value, root: &Value, items: &[Value]) -> Option<Value> {
     let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten().cloned();
     let start = schema.get("minimum").and_then(Value::as_i64).unwrap_or(0);
-    let numbers = (0..=items.len() as i64).map(|at| Value::from(start.saturating_add(at)));
+    let numbers = (0_i64..).take(items.len() + 1).map(|at| Value::from(start.saturating_add(at)));
     let min = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
     let width = usize::try_from(min).unwrap_or(MAX_LENGTH).min(MAX_LENGTH);
     let texts = (0..=items.len()).map(|at| Value::String(format!("{at:a>width$}")));
@@ -294,7 +294,7 @@ fn distinct(schema: &Value, root: &Value, items: &[Value]) -> Option<Value> {
 fn length(members: &Map<String, Value>, name: &str) -> Option<usize> {
     // Some generators write `1.0`.
     let number = members.get(name)?.as_f64()?;
-    (number >= 0.0).then_some(number.min(1e9) as usize)
+    format!("{:.0}", number.clamp(-1.0, 1e9)).parse().ok()
 }
 
 fn text(members: &Map<String, Value>) -> Option<String> {
@@ -373,7 +373,7 @@ fn number(members: &Map<String, Value>, is_integer: bool) -> Option<Value> {
             if high.is_some_and(|high| value.ceil() > high) { value.floor() } else { value.ceil() };
     }
     if value.fract() == 0.0 && value.abs() < 9e15 {
-        return Some(Value::from(value as i64));
+        return format!("{value:.0}").parse::<i64>().ok().map(Value::from);
     }
     Number::from_f64(value).map(Value::Number)
 }

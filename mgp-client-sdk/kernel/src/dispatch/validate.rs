@@ -26,7 +26,7 @@ pub(super) fn validate(
                 format!("several servers have a tool `{name}`; use a name from `tools/list`");
             return Err(RpcError::new(ErrorCode::TOOL_NAME_CONFLICT, message));
         }
-        Resolved::Unknown => {
+        _ => {
             let message = format!("unknown tool `{name}`; use a name from `tools/list`");
             return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
         }
