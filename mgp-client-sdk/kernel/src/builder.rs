@@ -271,10 +271,7 @@ impl KernelBuilder {
         hops::check_depth()?;
         let Self { config, expander, local, sources, interactive, judge, .. } = self;
         let (registration, logins, lock) = (self.registration, self.logins, self.lock);
-        if let Some(lock) = lock.clone() {
-            let check = move |server: &ServerId, raw: &_| check_definition(&lock, server, raw);
-            governance.definitions().restrict(check);
-        }
+        restrict_definitions(&governance, lock.clone());
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         set_groups(&governance, &config);
         let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
@@ -324,6 +321,14 @@ impl KernelBuilder {
             reload::follow_files(&kernel, origin, &loaded);
         }
         Ok(kernel)
+    }
+}
+
+/// Refuses tools whose definitions differ from the lock file, if there is one.
+fn restrict_definitions(governance: &Governance, lock: Option<Arc<LockFile>>) {
+    if let Some(lock) = lock {
+        let check = move |server: &ServerId, raw: &_| check_definition(&lock, server, raw);
+        governance.definitions().restrict(check);
     }
 }
 

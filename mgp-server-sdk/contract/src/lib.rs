@@ -1,4 +1,10 @@
-#![doc = include_str!("../README.md")]
+//! Definitions of MCP and MGP tools as contracts: versions, differences, specifications, examples and exports.
+//!
+//! Everything here is a pure function over definitions.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 mod checker;
 mod contract;
@@ -14,7 +20,7 @@ mod spec;
 mod version;
 
 pub use contract::{Contract, Idempotency};
-pub use diff::{Bump, Change, Difference, compare, compare_all};
+pub use diff::{Bump, Change, ToolDifference, compare, compare_all};
 pub use example::{NoExample, examples};
 pub use export::{catalog, tool_export};
 pub use lint::{Level, Lint, lint};

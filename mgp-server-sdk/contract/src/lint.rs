@@ -19,7 +19,7 @@ const MAX_LINTS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// The contract says less than it should.
+    /// The contract lacks a part that it should have.
     Warning,
     /// The contract is wrong, or a required part is missing.
     Error,

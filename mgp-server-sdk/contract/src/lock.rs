@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::contract::Contract;
-use crate::diff::{Difference, compare_all};
+use crate::diff::{ToolDifference, compare_all};
 
 /// The version of the format.
 const FORMAT: u64 = 1;
@@ -56,7 +56,7 @@ pub struct LockDrift {
     /// The changes of what is started.
     pub started: Vec<String>,
     /// The tools that differ.
-    pub tools: Vec<Difference>,
+    pub tools: Vec<ToolDifference>,
 }
 
 impl LockFile {
@@ -139,7 +139,7 @@ impl LockedServer {
 
     /// Returns the tools that differ from the locked ones.
     #[must_use]
-    pub fn changed_tools(&self, now: &[Contract]) -> Vec<Difference> {
+    pub fn changed_tools(&self, now: &[Contract]) -> Vec<ToolDifference> {
         let locked = self.contracts();
         let mut found = compare_all(&locked, now);
         // A change that no rule judges, e.g. of an unknown member, still is one.

@@ -46,7 +46,7 @@ pub struct Change {
 
 /// The differences between two definitions of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct ToolDifference {
     /// The name of the tool.
     pub tool: String,
     /// The part of the version that the changes raise together.
@@ -80,7 +80,7 @@ impl fmt::Display for Change {
     }
 }
 
-impl Difference {
+impl ToolDifference {
     fn new(tool: &str, changes: Vec<Change>) -> Self {
         let bump = changes.iter().map(|change| change.bump).max().unwrap_or_default();
         Self { tool: tool.to_owned(), bump, changes }
@@ -93,22 +93,22 @@ impl Difference {
 
 /// Compares two lists of tools; returns the tools that differ, in the order of their names.
 #[must_use]
-pub fn compare_all(old: &[Contract], new: &[Contract]) -> Vec<Difference> {
+pub fn compare_all(old: &[Contract], new: &[Contract]) -> Vec<ToolDifference> {
     let mut names: Vec<&str> = old.iter().chain(new).map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     let find = |tools: &'_ [Contract], name: &str| tools.iter().position(|tool| tool.name == name);
     let differ = |name: &str| match (find(old, name), find(new, name)) {
         (Some(before), Some(after)) => compare(&old[before], &new[after]),
-        (Some(_), None) => Difference::whole(name, Bump::Major, "the tool is removed"),
-        _ => Difference::whole(name, Bump::Minor, "the tool is added"),
+        (Some(_), None) => ToolDifference::whole(name, Bump::Major, "the tool is removed"),
+        _ => ToolDifference::whole(name, Bump::Minor, "the tool is added"),
     };
     names.into_iter().map(differ).filter(|found| found.bump != Bump::None).collect()
 }
 
 /// Compares two definitions of a tool.
 #[must_use]
-pub fn compare(old: &Contract, new: &Contract) -> Difference {
+pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
     let mut changes = Vec::new();
     compare_texts(old, new, &mut changes);
     compare_hints(old, new, &mut changes);
@@ -123,7 +123,7 @@ pub fn compare(old: &Contract, new: &Contract) -> Difference {
         (None, None) => {}
     }
     changes.truncate(MAX_CHANGES);
-    Difference::new(&new.name, changes)
+    ToolDifference::new(&new.name, changes)
 }
 
 fn change(bump: Bump, path: impl Into<String>, what: impl Into<String>) -> Change {

@@ -230,7 +230,7 @@ impl Section {
             let is_version = |lint: &Lint| lint.message.contains("_meta.version");
             let is_output = |lint: &Lint| lint.message.contains("no output schema");
             let own = lint(&contract).into_iter();
-            // The flaws that this document has told in its own words.
+            // The flaws that were already added, with the words of this document.
             lints.extend(own.filter(|lint| !is_version(lint) && !is_output(lint)));
             document.contracts.push(contract);
         }

@@ -1,6 +1,6 @@
 //! `mgp contract diff`.
 
-use mgp_contract::{Bump, Contract, Difference, compare_all, required_version};
+use mgp_contract::{Bump, Contract, ToolDifference, compare_all, required_version};
 use serde::Serialize;
 
 use super::{CommonArgs, source};
@@ -51,7 +51,7 @@ struct ChangeRow {
 }
 
 impl ToolDiff {
-    pub(super) fn new(found: Difference, old: &[Contract], new: &[Contract]) -> Self {
+    pub(super) fn new(found: ToolDifference, old: &[Contract], new: &[Contract]) -> Self {
         let version = |tools: &[Contract]| {
             tools.iter().find(|tool| tool.name == found.tool).and_then(Contract::version)
         };
