@@ -270,8 +270,7 @@ impl KernelBuilder {
     ) -> Result<Kernel, KernelError> {
         hops::check_depth()?;
         let Self { config, expander, local, sources, interactive, judge, .. } = self;
-        let (registration, logins, lock) = (self.registration, self.logins, self.lock);
-        restrict_definitions(&governance, lock.clone());
+        let (registration, logins) = (self.registration, self.logins);
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         set_groups(&governance, &config);
         let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
@@ -287,11 +286,11 @@ impl KernelBuilder {
             events,
             config: shared.clone(),
             bounds,
+            lock: restrict_definitions(&governance, self.lock),
             governance,
             index,
             expander,
             logins,
-            lock,
             stale: StaleLists::default(),
             known: KnownServers::load(Arc::clone(&store)).await?,
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
@@ -325,11 +324,14 @@ impl KernelBuilder {
 }
 
 /// Refuses tools whose definitions differ from the lock file, if there is one.
-fn restrict_definitions(governance: &Governance, lock: Option<Arc<LockFile>>) {
-    if let Some(lock) = lock {
-        let check = move |server: &ServerId, raw: &_| check_definition(&lock, server, raw);
-        governance.definitions().restrict(check);
-    }
+fn restrict_definitions(
+    governance: &Governance,
+    lock: Option<Arc<LockFile>>,
+) -> Option<Arc<LockFile>> {
+    let own = lock.clone()?;
+    let check = move |server: &ServerId, raw: &_| check_definition(&own, server, raw);
+    governance.definitions().restrict(check);
+    lock
 }
 
 /// Sets the access groups of the agents.

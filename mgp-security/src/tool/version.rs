@@ -12,7 +12,7 @@ const MAX_PIN: usize = 80;
 
 /// The error for a tool whose version is not among those that the caller accepts.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the caller accepts version `{wanted}` of `{tool}`, which has {}; {hint}", shown(.available))]
+#[error("the caller accepts version `{wanted}` of `{tool}`, which has {}; {hint}", shown(.available.as_ref()))]
 pub struct VersionRefused {
     tool: String,
     wanted: String,
@@ -20,10 +20,8 @@ pub struct VersionRefused {
     hint: &'static str,
 }
 
-fn shown(available: &Option<String>) -> String {
-    available
-        .as_ref()
-        .map_or_else(|| "no version".to_owned(), |version| format!("version {version}"))
+fn shown(available: Option<&String>) -> String {
+    available.map_or_else(|| "no version".to_owned(), |version| format!("version {version}"))
 }
 
 impl VersionRefused {

@@ -92,10 +92,9 @@ impl Contract {
         let hints = self.definition.get("annotations");
         let given = |hint| hints.and_then(|hints| hints.get(hint)).and_then(Value::as_bool);
         match (declared, given("idempotentHint"), given("readOnlyHint")) {
-            (Some("yes"), ..) => Idempotency::Yes,
             (Some("no"), ..) => Idempotency::No,
             (Some("partial"), ..) => Idempotency::Partial,
-            (_, Some(true), _) | (_, None, Some(true)) => Idempotency::Yes,
+            (Some("yes"), ..) | (_, Some(true), _) | (_, None, Some(true)) => Idempotency::Yes,
             (_, Some(false), _) => Idempotency::No,
             _ => Idempotency::Unknown,
         }
@@ -113,7 +112,7 @@ impl Contract {
     pub fn hash(&self) -> String {
         let text = self.definition.to_string();
         canonical_hash(&text)
-            .map_or_else(|_| mgp_types::Sha256Hash::digest(text.as_bytes()), |hash| hash)
+            .unwrap_or_else(|_| mgp_types::Sha256Hash::digest(text.as_bytes()))
             .to_string()
     }
 

@@ -186,7 +186,7 @@ impl Generator<'_> {
         let rest = members.get("items").cloned().unwrap_or(Value::Bool(true));
         let contains = members.get("contains");
         let (min, max) = (length(members, "minItems").unwrap_or(0), length(members, "maxItems"));
-        let usual = if self.size == Size::All || contains.is_some() { 1 } else { 0 };
+        let usual = usize::from(self.size == Size::All || contains.is_some());
         let wanted = min.max(usual).min(max.unwrap_or(usize::MAX)).min(MAX_LENGTH);
         let is_unique = members.get("uniqueItems") == Some(&true.into());
         let mut items: Vec<Value> = Vec::new();
@@ -249,15 +249,15 @@ fn add(merged: &mut Map<String, Value>, other: &Value) {
             ("required", Some(Value::Array(old))) => {
                 old.extend(value.as_array().into_iter().flatten().cloned());
             }
-            ("minimum" | "exclusiveMinimum" | "minLength" | "minItems", Some(old)) => {
-                if value.as_f64() > old.as_f64() {
-                    *old = value.clone();
-                }
+            ("minimum" | "exclusiveMinimum" | "minLength" | "minItems", Some(old))
+                if value.as_f64() > old.as_f64() =>
+            {
+                *old = value.clone();
             }
-            ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems", Some(old)) => {
-                if value.as_f64() < old.as_f64() {
-                    *old = value.clone();
-                }
+            ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems", Some(old))
+                if value.as_f64() < old.as_f64() =>
+            {
+                *old = value.clone();
             }
             ("type", Some(old)) if value.is_string() => *old = value.clone(),
             _ => {}

@@ -128,7 +128,7 @@ impl LockedServer {
         match (&self.package, &now.package) {
             (old, new) if old == new => {}
             (Some(old), Some(new)) => {
-                changes.push(format!("its package changed from {old} to {new}"))
+                changes.push(format!("its package changed from {old} to {new}"));
             }
             (Some(old), None) => changes.push(format!("its package {old} is not installed")),
             (None, Some(new)) => changes.push(format!("its package {new} is not locked")),

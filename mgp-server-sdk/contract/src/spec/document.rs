@@ -72,19 +72,15 @@ fn sections(text: &str, lints: &mut Vec<Lint>) -> Vec<Section> {
         let number = at + 1;
         let trimmed = line.trim_start();
         if let Some(info) = trimmed.strip_prefix("```") {
-            block = match block.take() {
-                Some((line, json)) => {
-                    if let (Some(json), Some(body)) = (json, body_of(&mut sections, part)) {
-                        body.blocks.push((line, json));
-                    }
-                    None
+            if let Some((line, json)) = block.take() {
+                if let (Some(json), Some(body)) = (json, body_of(&mut sections, part)) {
+                    body.blocks.push((line, json));
                 }
-                None => {
-                    let info = info.trim().to_ascii_lowercase();
-                    let is_json = info.is_empty() || info.starts_with("json");
-                    Some((number, is_json.then(String::new)))
-                }
-            };
+            } else {
+                let info = info.trim().to_ascii_lowercase();
+                let is_json = info.is_empty() || info.starts_with("json");
+                block = Some((number, is_json.then(String::new)));
+            }
             continue;
         }
         if let Some((_, json)) = &mut block {
@@ -271,14 +267,11 @@ impl Section {
                 Err(error) => broken = broken.or(Some((*line, error.to_string()))),
             }
         }
-        match broken {
-            Some((line, error)) => {
-                add(Level::Error, line, format!("the block is not JSON: {error}"));
-            }
-            None => {
-                let message = format!("`{}` has no JSON Schema in a fenced block", part.heading());
-                add(missing, body.line, message);
-            }
+        if let Some((line, error)) = broken {
+            add(Level::Error, line, format!("the block is not JSON: {error}"));
+        } else {
+            let message = format!("`{}` has no JSON Schema in a fenced block", part.heading());
+            add(missing, body.line, message);
         }
         None
     }

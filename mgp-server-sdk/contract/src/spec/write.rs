@@ -18,7 +18,9 @@ pub fn write_spec(title: &str, tools: &[Contract]) -> String {
             let _ = write!(text, "\n### {}. {heading}\n\n", part.index() + 1);
             match part {
                 Part::Purpose => purpose(tool, &mut text),
-                Part::Name => text.push_str(&format!("`{}`\n", line_of(&tool.name))),
+                Part::Name => {
+                    let _ = writeln!(text, "`{}`", line_of(&tool.name));
+                }
                 Part::Input => schema(&tool.input, &mut text),
                 Part::Output => match &tool.output {
                     Some(output) => schema(output, &mut text),
