@@ -45,14 +45,13 @@ pub fn read_start(
         let own = env.get(name).map(|value| value.as_str().into());
         own.or_else(|| std::env::var_os(name)).filter(|value| !value.is_empty())
     };
-    match Package::of(command.as_str(), &args, cwd) {
-        Some(package) => locked.package = Some(package.read(cwd, &variable)?),
-        None => {
-            let program = find_program(command.as_str(), cwd, variable("PATH"))
-                .ok_or_else(|| format!("the program `{}` is not found", command.as_str()))?;
-            locked.program = Some(tree::hash_file(&program)?);
-            locked.package = package::script(&args, cwd)?;
-        }
+    if let Some(package) = Package::of(command.as_str(), &args, cwd) {
+        locked.package = Some(package.read(cwd, &variable)?);
+    } else {
+        let program = find_program(command.as_str(), cwd, variable("PATH"))
+            .ok_or_else(|| format!("the program `{}` is not found", command.as_str()))?;
+        locked.program = Some(tree::hash_file(&program)?);
+        locked.package = package::script(&args, cwd)?;
     }
     Ok(locked)
 }

@@ -164,7 +164,7 @@ fn read_pypi(spec: &str, variable: &Variable<'_>) -> Result<LockedPackage, Strin
 
 /// Returns the folder of packages of a virtual environment, and the version of a package in it.
 fn installed(root: &Path, name: &str) -> Option<(PathBuf, String)> {
-    let python = fs::read_dir(root.join("lib")).ok()?.filter_map(Result::ok).next()?;
+    let python = fs::read_dir(root.join("lib")).ok()?.find_map(Result::ok)?;
     let packages = python.path().join("site-packages");
     let plain = |text: &str| text.to_ascii_lowercase().replace(['-', '.'], "_");
     let mut entries = fs::read_dir(&packages).ok()?.take(MAX_INSTALLED).filter_map(Result::ok);

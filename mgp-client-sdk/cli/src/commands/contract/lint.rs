@@ -75,13 +75,9 @@ pub(super) async fn run(global: &Global, args: &SourceArgs, strict: bool) -> Cli
     let errors = flaws.iter().filter(|flaw| flaw.level == "error").count();
     let warnings = flaws.len() - errors;
     print(global, &LintReport { errors, warnings, flaws })?;
-    match (errors, warnings) {
-        (0, _) if !strict => Ok(()),
-        (0, 0) => Ok(()),
-        (errors, warnings) => Err(Failure::failed(format!(
-            "{} and {} in the definitions",
-            plural(errors, "error"),
-            plural(warnings, "warning")
-        ))),
+    if errors == 0 && (warnings == 0 || !strict) {
+        return Ok(());
     }
+    let (errors, warnings) = (plural(errors, "error"), plural(warnings, "warning"));
+    Err(Failure::failed(format!("{errors} and {warnings} in the definitions")))
 }
