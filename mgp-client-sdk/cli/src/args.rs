@@ -54,6 +54,7 @@ impl ConfigArg {
 /// `mgp serve`.
 #[derive(Clone, Debug, Args)]
 #[command(group = clap::ArgGroup::new("carrier").required(true).args(["stdio", "http"]))]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Serve {
     /// Configuration file; the default is the project's file and your own
     #[arg(long, value_name = "FILE")]
