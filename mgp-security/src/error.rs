@@ -11,7 +11,7 @@ use crate::permission::{PermissionRefused, RefusalKind};
 use crate::state::ChangeError;
 #[cfg(feature = "schemas")]
 use crate::tool::ArgumentsRefused;
-use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
+use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked, VersionRefused};
 
 /// A refusal of a security layer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -66,6 +66,9 @@ pub enum Refusal {
     #[cfg(feature = "schemas")]
     #[error(transparent)]
     Arguments(Box<ArgumentsRefused>),
+    /// The tool has another version than the caller accepts.
+    #[error(transparent)]
+    Version(#[from] Box<VersionRefused>),
     /// A validator blocked the call, or the tool's validator is not installed.
     #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
@@ -115,6 +118,7 @@ impl Refusal {
             Self::Unconfirmed(refused) => Some(refused.details()),
             #[cfg(feature = "schemas")]
             Self::Arguments(refused) => Some(refused.details()),
+            Self::Version(refused) => Some(refused.details()),
             Self::Blocked(blocked) => Some(blocked.details()),
             Self::AccessDenied(denied) => Some(denied.details()),
             Self::NotOperator(refused) => Some(refused.details()),
@@ -160,6 +164,7 @@ impl From<Refusal> for RpcError {
             },
             #[cfg(feature = "schemas")]
             Refusal::Arguments(_) => ErrorCode::INVALID_TOOL_ARGS,
+            Refusal::Version(_) => ErrorCode::INVALID_TOOL_ARGS,
             Refusal::Blocked(blocked) if blocked.is_of_code() => ErrorCode::CODE_SAFETY_VIOLATION,
             Refusal::Blocked(_) => ErrorCode::VALIDATION_BLOCKED,
             #[cfg(feature = "auth")]

@@ -92,10 +92,11 @@ pub use state::ChangeError;
 #[cfg(feature = "validators")]
 pub use tool::StandardValidators;
 #[cfg(feature = "schemas")]
-pub use tool::{ArgumentsRefused, ResultRefused, SchemaViolation};
+pub use tool::{ArgumentsRefused, ResultRefused, SchemaViolation, argument_errors};
 pub use tool::{
     Assess, Assessment, CheckedCall, ConfirmConfig, ConfirmRefused, Confirmations, NamedTool,
-    NamedTools, Unconfirmed, Validate, ValidationBlocked, Violation, derive_hints,
+    NamedTools, Unconfirmed, Validate, ValidationBlocked, VersionRefused, Violation, check_version,
+    derive_hints,
 };
 pub use trace::{TraceLayer, TraceService};
 

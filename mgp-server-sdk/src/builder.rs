@@ -166,6 +166,14 @@ impl Server {
         self
     }
 
+    /// Checks arguments against the schema of their tool before the tool runs, with all constraints that the schema
+    /// has; a call that does not fit is refused with code 4000.
+    #[cfg(feature = "schemas")]
+    pub fn check_arguments(self) -> Self {
+        self.tools().check_arguments();
+        self
+    }
+
     /// Sets the time limits of each kind of call.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;

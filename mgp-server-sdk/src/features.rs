@@ -6,6 +6,8 @@ use mgp_lifecycle::{Drain, ServerOffer};
 use mgp_stream::EventHub;
 use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability, ServerCapabilities};
 use mgp_types::method::Initialized;
+#[cfg(feature = "schemas")]
+use mgp_types::method::ToolsValidate;
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Extensions, Router};
 
@@ -100,6 +102,13 @@ impl Features {
             let endpoint =
                 CompletionEndpoint { prompts, resources, fallback: self.completer.clone() };
             router = router.merge(endpoint.routes(config));
+        }
+        #[cfg(feature = "schemas")]
+        if offered.tools.is_some() {
+            let tools = tools.clone();
+            router = router.on::<ToolsValidate, _, _>(move |_, params| {
+                std::future::ready(tools.validate(&params))
+            });
         }
         let offers_events =
             offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(Extension::Events));

@@ -172,8 +172,9 @@ pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, Text
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
-    Args, Cancelled, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
-    ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
+    Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json,
+    RequiredState, ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest,
+    Tools, Trace,
 };
 
 /// The crates that macros and examples need besides this one.

@@ -54,6 +54,7 @@ impl ConfigArg {
 /// `mgp serve`.
 #[derive(Clone, Debug, Args)]
 #[command(group = clap::ArgGroup::new("carrier").required(true).args(["stdio", "http"]))]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Serve {
     /// Configuration file; the default is the project's file and your own
     #[arg(long, value_name = "FILE")]
@@ -70,6 +71,9 @@ pub(crate) struct Serve {
     /// Run a kernel in this process instead of sharing the one of the state folder
     #[arg(long)]
     pub(crate) standalone: bool,
+    /// Start servers only as `mgp.lock` describes them, and refuse tools whose definitions differ
+    #[arg(long)]
+    pub(crate) locked: bool,
     /// Accept HTTP callers without a key, i.e. every user, program and local web page of this machine; loopback only
     #[arg(long, requires = "http")]
     pub(crate) no_auth: bool,

@@ -4,9 +4,9 @@ use clap::{Parser, Subcommand};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
-    access, approvals, audit, callbacks, complete, completions, connect, doctor, events, guard,
-    import, index, init, kernel, keys, operator, permissions, secrets, servers, tools, trust,
-    validate, why,
+    access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
+    guard, import, index, init, kernel, keys, lock, operator, permissions, secrets, servers, tools,
+    trust, validate, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -100,6 +100,11 @@ pub(crate) enum Command {
     /// Export the index of tools
     #[command(subcommand)]
     Index(index::Index),
+    /// Compare, check, document and export definitions of tools
+    #[command(subcommand)]
+    Contract(contract::Contract),
+    /// Write down what each server starts and lists, for `mgp serve --locked`
+    Lock(lock::Lock),
     /// Judge test cases of the validators and of tool definitions, one JSON line each
     Guard(guard::Guard),
     /// Judge a server or a client by the rules of MCP and MGP

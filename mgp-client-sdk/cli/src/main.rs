@@ -72,6 +72,11 @@ fn start(global: &Global, command: Command) -> CliResult {
         Command::Serve(serve) if serve.no_auth && serve.http.is_none() => {
             Err(Failure::usage("--no-auth requires --http; a stdio client is always known"))
         }
+        Command::Serve(serve) if serve.locked && serve.stdio && !serve.standalone => {
+            Err(Failure::usage(
+                "--locked requires --http or --standalone; a shared kernel serves hosts without it too",
+            ))
+        }
         Command::Kernel(args) => run_shared_kernel(global, args),
         // The shim uses two plain threads and no async runtime, so that it stays small.
         #[cfg(unix)]
@@ -88,9 +93,9 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
-        access, approvals, audit, callbacks, complete, completions, connect, doctor, events, guard,
-        import, index, init, kernel, keys, permissions, secrets, servers, tools, trust, validate,
-        webhooks, why,
+        access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
+        events, guard, import, index, init, kernel, keys, lock, permissions, secrets, servers,
+        tools, trust, validate, webhooks, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -121,6 +126,8 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
         Command::Index(index) => index::run(global, &index).await,
         Command::Why(why) => why::run(global, &why).await,
+        Command::Contract(contract) => contract::run(global, &contract).await,
+        Command::Lock(lock) => lock::run(global, &lock).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Validate(validate) => validate::run(global, validate).await,
         Command::Complete(words) => complete::run(global, &words, Cli::command()).await,

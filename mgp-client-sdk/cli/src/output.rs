@@ -53,7 +53,7 @@ pub(crate) fn print_json_error(code: u8, error: &str) {
     }
 }
 
-fn print_json(document: &impl Serialize) -> CliResult {
+pub(crate) fn print_json(document: &impl Serialize) -> CliResult {
     HAS_JSON.store(true, Ordering::Relaxed);
     write_stdout(&(safe_json(&serde_json::to_string_pretty(document)?) + "\n"))
 }

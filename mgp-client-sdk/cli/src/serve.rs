@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_contract::LockFile;
 use mgp_discovery::Sources;
 use mgp_kernel::{ClientTransport, Kernel};
 use mgp_lifecycle::Drain;
@@ -16,7 +17,8 @@ use mgp_types::service::Principal;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::args::{Global, Serve, SharedKernel};
+use crate::args::{ConfigArg, Global, Serve, SharedKernel};
+use crate::commands;
 use crate::exit::{CliResult, Failure};
 use crate::http_access;
 use crate::launch::{self, Reporter};
@@ -76,6 +78,7 @@ struct Options {
     mode: Mode,
     ready_file: Option<PathBuf>,
     reporter: Option<Reporter>,
+    lock_file: Option<LockFile>,
 }
 
 /// The event that stops a kernel.
@@ -112,9 +115,11 @@ pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
             access: if args.no_auth { HttpAccess::Anonymous(agent) } else { HttpAccess::Keys },
         }),
     };
+    let config = ConfigArg { config: args.config };
     serve(Options {
         folder: state::create_folder(global)?,
-        sources: args.config.map_or_else(Sources::from_env, Sources::single),
+        sources: config.sources(),
+        lock_file: args.locked.then(|| commands::lock::read(&config)).transpose()?,
         mode,
         ready_file: args.ready_file,
         reporter: None,
@@ -139,6 +144,7 @@ pub(crate) async fn run_shared(
         mode: Mode::Shared { linger: Duration::from_secs(args.linger) },
         ready_file: None,
         reporter: Some(reporter),
+        lock_file: None,
     })
     .await
 }
@@ -186,7 +192,10 @@ async fn start(options: Options) -> CliResult<Running> {
     #[cfg(unix)]
     let socket = LocalSocket::open(&options.folder)?;
     // From here on, the kernel reloads its configuration files by itself when they change.
-    let builder = Kernel::builder().sources(options.sources.clone());
+    let mut builder = Kernel::builder().sources(options.sources.clone());
+    if let Some(lock) = options.lock_file.clone() {
+        builder = builder.locked(lock);
+    }
     let kernel = builder.in_folder(&options.folder).await?;
     let attached = attach(
         &kernel,
@@ -207,7 +216,7 @@ async fn attach(
     #[cfg(unix)] socket: LocalSocket,
     options: Options,
 ) -> CliResult<Running> {
-    let Options { folder, sources, mode, ready_file, reporter } = options;
+    let Options { folder, sources, mode, ready_file, reporter, .. } = options;
     let server = kernel.server().without_signals();
     let drain = server.drain_handle();
     let (stack, http, stdio_agent, linger) = match mode {

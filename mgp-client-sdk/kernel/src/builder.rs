@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use mgp_contract::LockFile;
 use mgp_discovery::{
     CodeJudge, Config, Expander, GovernanceConfig, KernelConfig, LoadedConfig, RegistrationConfig,
     SecretFile, Sources, Trust,
@@ -35,6 +36,7 @@ use super::fleet::{
 };
 use super::handle::{Kernel, KernelParts};
 use super::hops;
+use super::lock::check_definition;
 use super::login::Logins;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
@@ -64,6 +66,7 @@ pub struct KernelBuilder {
     logins: Logins,
     /// The configuration in force, once the kernel is built.
     shared: SharedConfig,
+    lock: Option<Arc<LockFile>>,
 }
 
 /// The audit log with its sinks, and the database of a kernel in a folder.
@@ -88,6 +91,7 @@ impl Default for KernelBuilder {
             registration: RegistrationConfig::default(),
             logins: Logins::default(),
             shared: SharedConfig::default(),
+            lock: None,
         }
     }
 }
@@ -132,6 +136,13 @@ impl KernelBuilder {
     /// code is refused.
     pub fn judge(mut self, judge: Arc<dyn CodeJudge>) -> Self {
         self.judge = Some(judge);
+        self
+    }
+
+    /// Starts configured servers only as a lock file describes them, and refuses tools whose definitions differ from
+    /// it.
+    pub fn locked(mut self, lock: LockFile) -> Self {
+        self.lock = Some(Arc::new(lock));
         self
     }
 
@@ -288,6 +299,7 @@ impl KernelBuilder {
             events,
             config: shared.clone(),
             bounds,
+            lock: restrict_definitions(&governance, self.lock),
             governance,
             index,
             expander,
@@ -333,6 +345,17 @@ fn collector(config: &KernelConfig, expander: &Expander) -> Result<Option<UrlSin
     let timeout = telemetry::EXPORT_TIMEOUT;
     let sink = UrlSink::new(url, headers, expander, &proxy, Path::new(""), timeout);
     sink.map(Some).map_err(KernelError::Telemetry)
+}
+
+/// Refuses tools whose definitions differ from the lock file, if there is one.
+fn restrict_definitions(
+    governance: &Governance,
+    lock: Option<Arc<LockFile>>,
+) -> Option<Arc<LockFile>> {
+    let own = lock.clone()?;
+    let check = move |server: &ServerId, raw: &_| check_definition(&own, server, raw);
+    governance.definitions().restrict(check);
+    lock
 }
 
 /// Sets the access groups of the agents.

@@ -155,6 +155,11 @@ impl ToolCall {
         self
     }
 
+    /// Sets the versions of the tool that the caller accepts, e.g. `^1.2`; another version is refused with code 4000.
+    pub fn version(self, range: &str) -> Self {
+        self.meta("tool_version", range)
+    }
+
     /// Sets the id of the trace that the call belongs to (MGP §6.5). Default: a new trace.
     pub fn trace(mut self, id: impl Into<String>) -> Self {
         self.trace = Some(id.into());

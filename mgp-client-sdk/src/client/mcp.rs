@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use mgp_types::RawObject;
 use mgp_types::mcp::{
     CancelTaskResult, CompleteArgument, CompleteContext, CompleteParams, CompleteReference,
     Completion, DiscoverParams, EmptyParams, Era, GetPromptParams, GetPromptResult, InputResponses,
     ListParams, ListTasksResult, ListenParams, ListenResult, LogLevel, ReadResourceParams,
     ReadResourceResult, SetLevelParams, SubscribeParams, SubscriptionFilter, Task, TaskParams,
-    UpdateTaskParams,
+    UpdateTaskParams, ValidateToolParams, ValidateToolResult,
 };
 use mgp_types::method::{
     CompletionComplete, LoggingSetLevel, Ping, PromptsGet, ResourcesRead, ResourcesSubscribe,
     ResourcesUnsubscribe, RootsListChanged, ServerDiscover, SubscriptionsListen, TasksCancel,
-    TasksGet, TasksList, TasksResult, TasksUpdate,
+    TasksGet, TasksList, TasksResult, TasksUpdate, ToolsValidate,
 };
+use mgp_types::profile::codomyrmex;
+use mgp_types::{RawObject, RpcError};
+use serde::Serialize;
 
 use super::Client;
 use crate::error::Error;
@@ -32,6 +34,40 @@ impl Client {
         match self.0.facts.era {
             Era::Legacy => self.request::<Ping>(&EmptyParams::new()).await.map(drop),
             Era::Modern => self.request::<ServerDiscover>(&DiscoverParams::new()).await.map(drop),
+        }
+    }
+
+    // === Tools ===
+
+    /// Checks arguments against the input schema of a tool, without a call of the tool.
+    ///
+    /// # Errors
+    /// See [`Client::request`]; 4001 if there is no such tool for this caller.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request.
+    pub async fn validate<T: Serialize + ?Sized>(
+        &self,
+        tool: &str,
+        arguments: &T,
+    ) -> Result<ValidateToolResult, Error> {
+        let mut params = ValidateToolParams::new(tool);
+        params.arguments = Some(RawObject::of(arguments)?);
+        self.request::<ToolsValidate>(&params).await
+    }
+
+    /// Makes a call in the form of Codomyrmex, and returns the result in that form; an error becomes a failure.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the call.
+    pub async fn call_codomyrmex(&self, call: &codomyrmex::ToolCall) -> codomyrmex::ToolResult {
+        let called = self.call_tool(call.tool_name.as_str(), &call.arguments).await;
+        match called {
+            Ok(result) => codomyrmex::ToolResult::from_mcp(&result),
+            Err(Error::Call(error)) => codomyrmex::ToolResult::from_error(&error),
+            Err(error) => {
+                codomyrmex::ToolResult::from_error(&RpcError::internal(error.to_string()))
+            }
         }
     }
 

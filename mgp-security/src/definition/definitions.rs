@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
@@ -62,10 +62,17 @@ pub(super) struct DefinitionCore {
     /// A lock for each server, held by the call that lists its tools on behalf of all calls that wait.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Hooks,
+    /// Refuses definitions for a reason outside of them, if the operator wants that.
+    restriction: OnceLock<Restriction>,
     /// `true` if a change could not be applied because the pins were unreadable; the table is rebuilt once they are
     /// readable.
     behind: AtomicBool,
 }
+
+/// Returns the reason why a server may not list a definition.
+struct Restriction(Box<RestrictFn>);
+
+type RestrictFn = dyn Fn(&ServerId, &Payload) -> Option<String> + Send + Sync;
 
 /// The known tools of one server; kept up to date by [`Definitions`].
 pub(crate) struct ServerTools(RwLock<Option<Arc<Tools>>>);
@@ -82,6 +89,7 @@ impl Definitions {
             seen: Mutex::default(),
             turns: Mutex::default(),
             hooks: Hooks::default(),
+            restriction: OnceLock::new(),
             behind: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&inner);
@@ -220,6 +228,22 @@ impl Definitions {
         let Some(known) = tools.as_ref().and_then(|tools| tools.get(tool)) else { return Ok(()) };
         let (Some(tool), Some(schemas)) = (&known.tool, &known.schemas) else { return Ok(()) };
         schemas.check_result(tool, content)
+    }
+
+    /// Sets a function that refuses definitions, e.g. those that differ from a lock file; it returns the reason.
+    ///
+    /// Only the first call has an effect, and lists that were read before it are not checked.
+    pub fn restrict(
+        &self,
+        refuse: impl Fn(&ServerId, &Payload) -> Option<String> + Send + Sync + 'static,
+    ) {
+        let _ = self.0.restriction.set(Restriction(Box::new(refuse)));
+    }
+
+    /// Returns the reason why a server may not list a definition.
+    pub(super) fn restriction(&self, server: &ServerId, raw: &Payload) -> Option<String> {
+        let Restriction(refuse) = self.0.restriction.get()?;
+        refuse(server, raw)
     }
 
     /// Returns the number of tools in a server's last list whose definitions cannot be approved.

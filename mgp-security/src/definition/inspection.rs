@@ -87,6 +87,11 @@ impl Inspection {
         self.findings.push(Finding::about(Rule::Likeness, "/name", flaw.to_string(), ""));
     }
 
+    /// Adds the reason why the operator's restriction refuses the definition.
+    pub(super) fn restrict(&mut self, reason: &str) {
+        self.findings.push(Finding::about(Rule::Locked, "", reason, ""));
+    }
+
     /// Adds a finding for each tool of another server whose use the description steers.
     pub(super) fn flag_mentions(&mut self, is_known: impl Fn(&str) -> bool) {
         let Some(description) =

@@ -188,7 +188,11 @@ impl Definitions {
                     owned.err().or_else(|| shadows.find(name))
                 };
                 let is_of_another = |word: &str| shadows.has(word) && !own.contains(word);
-                Arc::new(ListedTool::new(raw, hash, flaw, is_of_another))
+                let mut listed = ListedTool::new(raw, hash, flaw, is_of_another);
+                if let Some(reason) = self.restriction(server, raw) {
+                    listed.inspection.restrict(&reason);
+                }
+                Arc::new(listed)
             };
             // A tool without a name cannot be called, so it is skipped.
             let Some(name) = name_of(raw, &listed.inspection) else { continue };

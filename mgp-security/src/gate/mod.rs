@@ -17,12 +17,13 @@ use std::sync::Arc;
 use mgp_types::method::{
     CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
     ResourcesSubscribe, ResourcesTemplatesList, SubscriptionsListen, ToolsCall, ToolsList,
+    ToolsValidate,
 };
 use mgp_types::mgp::{Permission, Validator};
 use mgp_types::service::{
     BoxFuture, Call, CallRecord, Either, MgpService, Reply, Rule, ServerId, Target, WaitMark,
 };
-use mgp_types::{RpcError, clip};
+use mgp_types::{ErrorCode, RpcError, clip};
 use tower_service::Service;
 
 use crate::access::{Credentials, Delegation, Moment, name_of};
@@ -74,13 +75,21 @@ impl<S: MgpService> Service<Call> for DecisionService<S> {
             CallTarget::Unnamed if sources.access.is_some() => {
                 return answer(Err(RpcError::invalid_params("`name` must be a string")));
             }
+            CallTarget::Validation if sources.access.is_some() => match validated_tool(&call) {
+                // A caller without access cannot tell that the tool exists.
+                Ok(tool) => match admit(sources, cx, Some(&tool)) {
+                    Err(Refusal::AccessDenied(_)) => return answer(Err(unknown_tool(&tool))),
+                    checked => checked,
+                },
+                Err(error) => return answer(Err(error)),
+            },
             CallTarget::Tools => return self.list(call),
             CallTarget::Server => admit(sources, cx, None),
             CallTarget::List(member) => match admit(sources, cx, None) {
                 Err(Refusal::AccessDenied(_)) => return answer(Ok(list::empty(member, cx))),
                 checked => checked,
             },
-            CallTarget::Unnamed | CallTarget::Other => Ok(()),
+            CallTarget::Unnamed | CallTarget::Validation | CallTarget::Other => Ok(()),
         };
         match checked {
             Ok(()) => Either::Left { future: self.inner.call(call) },
@@ -211,6 +220,8 @@ enum CallTarget<'a> {
     Tool(&'a str),
     /// A tool call that names no tool.
     Unnamed,
+    /// A check of arguments, which names a tool as a member that is not parsed yet.
+    Validation,
     /// The list of tools.
     Tools,
     /// Something that belongs to the server as a whole, e.g. a resource.
@@ -233,6 +244,7 @@ impl<'a> CallTarget<'a> {
         match method {
             ToolsCall::METHOD => Self::Unnamed,
             ToolsList::METHOD => Self::Tools,
+            ToolsValidate::METHOD => Self::Validation,
             ResourcesRead::METHOD
             | ResourcesSubscribe::METHOD
             | PromptsGet::METHOD
@@ -245,6 +257,17 @@ impl<'a> CallTarget<'a> {
             _ => Self::Other,
         }
     }
+}
+
+/// Returns the tool whose arguments a request wants to be checked.
+fn validated_tool(call: &Call) -> Result<String, RpcError> {
+    Ok(call.params().get::<<ToolsValidate as Request>::Params>()?.name)
+}
+
+fn unknown_tool(name: &str) -> RpcError {
+    let message =
+        format!("unknown tool `{}`; use a name from `tools/list`", clip(name, MAX_LOGGED));
+    RpcError::new(ErrorCode::TOOL_NOT_FOUND, message)
 }
 
 /// Returns whether a request opens a stream that reports changes of resources; unreadable params count as

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
 use mgp_types::{Object, mcp};
 use serde::Serialize;
@@ -23,6 +24,9 @@ const MAX_CHECKED_BYTES: usize = 1 << 20;
 
 /// The maximum number of violations in a refusal.
 const MAX_VIOLATIONS: usize = 5;
+
+/// The maximum number of reasons in a result of `tools/validate`.
+const MAX_ARGUMENT_ERRORS: usize = 100;
 
 /// The maximum length of a violation's text, in bytes.
 const MAX_TEXT: usize = 300;
@@ -63,6 +67,37 @@ pub struct ArgumentsRefused {
 pub struct ResultRefused {
     tool: String,
     violation: SchemaViolation,
+}
+
+/// Returns all reasons why arguments do not fit the input schema of a tool, up to a limit.
+///
+/// # Errors
+/// The reason why the schema or the arguments cannot be used for a check.
+pub fn argument_errors(
+    tool: &mcp::Tool,
+    arguments: &str,
+) -> Result<Vec<mcp::ArgumentError>, &'static str> {
+    let schema = compile(tool.input_schema.as_payload().as_str());
+    let schema = schema.ok_or("the input schema of the tool cannot be used for a check")?;
+    if arguments.len() > MAX_CHECKED_BYTES {
+        return Err("the arguments are too large for a check");
+    }
+    let value: Value = serde_json::from_str(arguments).map_err(|_| "the arguments are not JSON")?;
+    let read = |error: jsonschema::ValidationError<'_>| {
+        let path = error.instance_path().to_string();
+        let mut field = path.trim_start_matches('/').replace('/', ".");
+        if let ValidationErrorKind::Required { property } = error.kind()
+            && let Some(name) = property.as_str()
+        {
+            let dot = if field.is_empty() { "" } else { "." };
+            field = format!("{field}{dot}{name}");
+        }
+        let schema_path = error.schema_path().to_string();
+        let keyword = schema_path.rsplit('/').next().unwrap_or_default();
+        let message = mgp_types::clip(&error.to_string(), MAX_TEXT);
+        mcp::ArgumentError::new(mgp_types::clip(&field, MAX_TEXT), keyword, message)
+    };
+    Ok(schema.iter_errors(&value).take(MAX_ARGUMENT_ERRORS).map(read).collect())
 }
 
 impl ToolSchemas {
@@ -237,6 +272,19 @@ mod tests {
         assert!(said(r#"{"n":1,"to":{}}"#).contains("`/to`: \"mail\" is a required property"));
         assert!(said(r#"{"n":1,"m":2}"#).contains("'m' was unexpected"));
         assert!(ToolSchemas::default().check_arguments(&tool(schema), None).is_err());
+    }
+
+    #[test]
+    fn all_errors_of_arguments_are_named() {
+        let tool = tool(
+            r#"{"type":"object","properties":{"n":{"type":"integer","maximum":3},"to":{"type":"object","required":["mail"]}},"required":["m"]}"#,
+        );
+        let found = argument_errors(&tool, r#"{"n":9,"to":{}}"#).unwrap();
+        let mut found: Vec<_> =
+            found.iter().map(|one| (one.field.as_str(), one.error_type.as_str())).collect();
+        found.sort_unstable();
+        assert_eq!(found, [("m", "required"), ("n", "maximum"), ("to.mail", "required")]);
+        assert!(argument_errors(&tool, r#"{"m":1}"#).unwrap().is_empty());
     }
 
     #[test]

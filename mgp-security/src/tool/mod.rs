@@ -10,13 +10,14 @@ mod risk_signals;
 #[cfg(feature = "validators")]
 mod standard;
 mod validate;
+mod version;
 mod words;
 
 pub use annotate::derive_hints;
 #[cfg(feature = "schemas")]
 pub(crate) use arguments::ToolSchemas;
 #[cfg(feature = "schemas")]
-pub use arguments::{ArgumentsRefused, ResultRefused, SchemaViolation};
+pub use arguments::{ArgumentsRefused, ResultRefused, SchemaViolation, argument_errors};
 pub use assess::Assess;
 pub use assessment::Assessment;
 pub use confirm::{
@@ -27,6 +28,7 @@ pub(crate) use confirm::{RiskyCall, note};
 pub use standard::StandardValidators;
 pub(crate) use validate::Validators;
 pub use validate::{CheckedCall, Validate, ValidationBlocked, Violation};
+pub use version::{VersionRefused, check_version};
 
 #[cfg(test)]
 mod tests;

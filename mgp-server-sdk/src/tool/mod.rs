@@ -11,6 +11,9 @@ mod run;
 mod schema;
 mod security;
 mod stream;
+#[cfg(feature = "schemas")]
+mod validate;
+mod version;
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +35,7 @@ pub use result::{IntoToolResult, Json, ToolError};
 pub(crate) use retry_hint::{RetryHint, RetryHintLayer};
 pub(crate) use run::Running;
 pub use schema::SchemaStyle;
+pub use version::Deprecation;
 
 /// A tool: its definition and its function.
 ///

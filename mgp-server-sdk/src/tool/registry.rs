@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::extract::{ToolRequest, admit};
 use super::layers::CarriedState;
 use super::run::Running;
-use super::{SchemaStyle, Tool, check, retry_hint, schema};
+use super::{SchemaStyle, Tool, check, retry_hint, schema, version};
 use crate::catalog::LIST_TTL_MS;
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
@@ -82,6 +82,9 @@ struct Settings {
     style: SchemaStyle,
     /// If set, tools whose permissions are known to be denied are not listed; calls of them fail with 1000 either way.
     hides_refused: bool,
+    /// If set, arguments are checked against the schema of their tool before it runs.
+    #[cfg(feature = "schemas")]
+    checks_arguments: bool,
     /// `None` until the server is built.
     state: Option<Arc<Extensions>>,
 }
@@ -185,6 +188,27 @@ impl Tools {
                 }
             }
         });
+    }
+
+    /// Checks arguments against the schema of their tool before it runs.
+    #[cfg(feature = "schemas")]
+    pub(crate) fn check_arguments(&self) {
+        self.change(|_, settings| settings.checks_arguments = true);
+    }
+
+    /// Checks arguments against the schema of a tool, without a call of the tool.
+    #[cfg(feature = "schemas")]
+    pub(crate) fn validate(
+        &self,
+        params: &mcp::ValidateToolParams,
+    ) -> Result<mcp::ValidateToolResult, RpcError> {
+        let snapshot = self.snapshot();
+        let entry = snapshot.by_name.get(&params.name);
+        let entry = entry.ok_or_else(|| unknown(&params.name, &snapshot))?;
+        if !entry.is_enabled {
+            return Err(disabled(&params.name));
+        }
+        super::validate::check(&entry.definition, params)
     }
 
     /// Hides tools whose permissions are known to be denied from the list.
@@ -334,6 +358,12 @@ impl Tools {
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
         if !is_object {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
+        }
+        version::check(call.params(), &entry.definition)?;
+        #[cfg(feature = "schemas")]
+        if snapshot.settings.checks_arguments {
+            let arguments = tool.arguments.unwrap_or("{}");
+            super::validate::refuse_arguments(&entry.definition, arguments)?;
         }
         let state = snapshot.settings.state.clone().unwrap_or_default();
         if let Some(stack) = &entry.wrapped {

@@ -68,6 +68,6 @@ pub use task::{
     TaskStatus, UpdateTaskParams,
 };
 pub use tool::{
-    CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations,
-    ToolExecution,
+    ArgumentError, CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool,
+    ToolAnnotations, ToolExecution, ValidateToolParams, ValidateToolResult,
 };

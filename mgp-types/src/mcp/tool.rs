@@ -100,6 +100,38 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
+    /// Parameters of `tools/validate` (an addition to MCP).
+    pub struct ValidateToolParams {
+        /// The tool.
+        req name: String,
+        /// The arguments.
+        opt arguments: Option<RawObject>,
+        /// The `_meta` member.
+        opt meta as "_meta": Option<Meta>,
+    }
+
+    /// One reason why arguments do not fit the input schema of a tool.
+    pub struct ArgumentError {
+        /// The place in the arguments, with dots between names; empty for the arguments as a whole.
+        req field: String,
+        /// The keyword of JSON Schema that does not hold, e.g. `required`.
+        req error_type: String,
+        /// The reason.
+        req message: String,
+    }
+
+    /// Result of `tools/validate`.
+    pub struct ValidateToolResult {
+        /// The kind of result.
+        opt result_type as "resultType": Option<ResultType>,
+        /// `true` if the arguments fit the input schema of the tool.
+        req valid: bool,
+        /// All reasons why they do not.
+        req errors: Vec<ArgumentError>,
+        /// The `_meta` member.
+        opt meta as "_meta": Option<Meta>,
+    }
+
     /// Result of `tools/call` when it is complete.
     pub struct CallToolResult {
         /// The kind of result.

@@ -92,6 +92,9 @@ methods! {
     /// Calls a tool.
     Request ToolsCall = "tools/call" (mcp::CallToolParams) -> mcp::CallToolResult,
         ToServer, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Checks arguments against the input schema of a tool, without a call of the tool (an addition to MCP).
+    Request ToolsValidate = "tools/validate" (mcp::ValidateToolParams) -> mcp::ValidateToolResult,
+        ToServer, "MCP", [V2024_11_05 to V2026_07_28];
     /// Lists the resources.
     Request ResourcesList = "resources/list" (mcp::ListParams) -> mcp::ListResourcesResult,
         ToServer, "MCP", [V2024_11_05 to V2026_07_28];

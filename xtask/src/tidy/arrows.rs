@@ -29,6 +29,7 @@ const ALLOWED: &[Arrows] = &[
     },
     // The code that the macros generate uses the server SDK, but the package itself needs none of ours.
     Arrows { from: "mgp-macros", to: &[], optional: &[] },
+    Arrows { from: "mgp-contract", to: &["mgp-types"], optional: &[] },
     Arrows {
         from: "mgp-client-sdk",
         // Its tests use the server SDK for the servers that they connect to.
@@ -49,6 +50,7 @@ const ALLOWED: &[Arrows] = &[
             "mgp-transport",
             "mgp-security",
             "mgp-lifecycle",
+            "mgp-contract",
             "mgp-discovery",
             "mgp-toolindex",
             "mgp-server-sdk",
@@ -63,6 +65,7 @@ const ALLOWED: &[Arrows] = &[
             "mgp-transport",
             "mgp-security",
             "mgp-lifecycle",
+            "mgp-contract",
             "mgp-discovery",
             "mgp-toolindex",
             "mgp-server-sdk",

@@ -7,6 +7,7 @@ mod audit;
 mod begin;
 mod callbacks;
 mod connect;
+mod contract;
 mod doctor;
 #[cfg(unix)]
 #[expect(dead_code, reason = "other tests use the rest of it")]

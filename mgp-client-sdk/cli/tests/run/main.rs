@@ -18,6 +18,7 @@ mod exports;
 mod first;
 #[path = "../world/host.rs"]
 mod host;
+mod locked;
 #[path = "../world/program.rs"]
 mod program;
 mod reach;

@@ -12,13 +12,16 @@ mod subscribe;
 mod tasks;
 mod tool_list;
 mod tools;
+mod validate;
 
 use std::sync::Arc;
 
 use futures_util::future::Either;
 use mgp_discovery::list_router;
 use mgp_security::KernelToolsLayer;
-use mgp_types::method::{Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest};
+use mgp_types::method::{
+    Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate,
+};
 use mgp_types::service::{Call, Router, Stack};
 use tower_layer::Layer as _;
 
@@ -42,7 +45,7 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
         .merge(search_router(dispatcher))
         .merge(parts.fleet.context().events.hub().router())
         .merge(admin);
-    let (calls, lists) = (dispatcher.clone(), dispatcher.clone());
+    let (calls, lists, checks) = (dispatcher.clone(), dispatcher.clone(), dispatcher.clone());
     let more = parts.results.reader(governance);
     let calls = tools::UnwrapLayer
         // A kernel method that is called as a tool is subject to the same access rules as the method itself.
@@ -57,6 +60,9 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
     methods
         .route(ToolsCall::METHOD, Stack::new(calls))
         .route(ToolsList::METHOD, Stack::from_fn(move |call| tool_list::list(lists.clone(), call)))
+        .on::<ToolsValidate, _, _>(move |cx, params| {
+            std::future::ready(validate::validate(&checks, &cx, &params))
+        })
         .merge(server_features::router(dispatcher))
 }
 

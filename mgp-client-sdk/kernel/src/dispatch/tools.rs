@@ -5,10 +5,11 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use mgp_security::{Refusal, check_version};
 use mgp_toolindex::{
     AllTools, Allowed, ForwardedCall, IndexedTool, MetaTool, Resolved, UseOutcome,
 };
-use mgp_types::mcp::{CallToolParams, TaskSupport};
+use mgp_types::mcp::{self, CallToolParams, TaskSupport};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::mgp::CallExtension;
 use mgp_types::service::{
@@ -192,6 +193,8 @@ fn resolve_tool(
             Err(error) => return Err(error),
         },
     };
+    let definition = || serde_json::from_str::<mcp::Tool>(tool.definition()).ok()?.meta;
+    check_version(call.params(), tool.name(), definition).map_err(Refusal::from)?;
     header_params::check(dispatcher, call, &tool)?;
     if call.params().may_contain_member("\"task\"") {
         // A task, if any, runs in the kernel; the server receives a plain call.
@@ -202,9 +205,9 @@ fn resolve_tool(
 }
 
 /// The tools that a caller sees.
-struct VisibleTools<'a> {
-    view: &'a CallerView,
-    cx: &'a Context,
+pub(super) struct VisibleTools<'a> {
+    pub(super) view: &'a CallerView,
+    pub(super) cx: &'a Context,
 }
 
 impl Allowed for VisibleTools<'_> {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mgp_contract::LockFile;
 use mgp_discovery::Expander;
 use mgp_security::Governance;
 use mgp_server_sdk::ChangeNotifier;
@@ -36,6 +37,8 @@ pub(crate) struct FleetContext {
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
     pub(crate) logins: Logins,
+    /// The lock file in force, if there is one.
+    pub(crate) lock: Option<Arc<LockFile>>,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,
     /// The semaphore that limits how many servers may be starting at the same time.

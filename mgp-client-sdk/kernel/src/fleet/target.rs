@@ -13,6 +13,7 @@ use super::context::{CreateServer, FleetContext};
 use super::instance::InstanceParts;
 use super::server_log::ServerLog;
 use crate::hops;
+use crate::lock;
 use crate::login::{self, LoginServer};
 
 /// A function that resolves the target for one start of a server.
@@ -51,6 +52,10 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
                 let filled = starting.context.expander.server(&server);
                 // E.g. a variable is not set.
                 let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
+                if let Some(lock) = &starting.context.lock {
+                    lock::check_start(lock, &server, &filled)
+                        .map_err(|reason| SpawnError::new(reason).permanent())?;
+                }
                 starting.resolved(filled, &pass_env)
             });
             resolved.await.map_err(SpawnError::new)?
@@ -99,6 +104,7 @@ impl Starting {
                     .inherit_env(pass_env)
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .env(hops::VARIABLE, (hops::depth() + 1).to_string())
+                    .envs(self.context.lock.iter().flat_map(|_| lock::OFFLINE))
                     .server(id.as_str())
                     .cwd(cwd)
                     .on_stderr(move |line| log.push_line(line));

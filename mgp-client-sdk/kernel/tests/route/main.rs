@@ -5,6 +5,7 @@
 mod asking;
 mod callbacks;
 mod changes;
+mod contracts;
 mod eras;
 mod events;
 mod flow;

@@ -1,0 +1,127 @@
+//! `mgp contract diff`.
+
+use mgp_contract::{Bump, Contract, ToolDifference, compare_all, required_version};
+use serde::Serialize;
+
+use super::{CommonArgs, source};
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Cell, Color, Output, Render, print};
+
+/// The differences between two lists of tools.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DiffReport {
+    /// The part of a version that all changes together raise: `none`, `patch`, `minor` or `major`.
+    bump: &'static str,
+    /// The tools that differ.
+    tools: Vec<ToolDiff>,
+}
+
+/// The differences of one tool.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct ToolDiff {
+    /// The name of the tool.
+    pub(super) tool: String,
+    /// The part of its version that the changes raise.
+    pub(super) bump: &'static str,
+    /// The lowest version that the changes permit, if the earlier definition has a version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    required_version: Option<String>,
+    /// The version of the later definition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// `true` if the version of the later definition is too low.
+    is_too_low: bool,
+    /// The changes.
+    changes: Vec<ChangeRow>,
+}
+
+/// One change.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ChangeRow {
+    /// The part of a version that the change raises.
+    bump: &'static str,
+    /// The place, as a JSON pointer into the definition.
+    path: String,
+    /// The change.
+    what: String,
+}
+
+impl ToolDiff {
+    pub(super) fn new(found: ToolDifference, old: &[Contract], new: &[Contract]) -> Self {
+        let version = |tools: &[Contract]| {
+            tools.iter().find(|tool| tool.name == found.tool).and_then(Contract::version)
+        };
+        let (before, after) = (version(old), version(new));
+        let required = before.map(|before| required_version(&before, found.bump));
+        let is_too_low =
+            required.as_ref().zip(after.as_ref()).is_some_and(|(required, after)| after < required);
+        let rows = found.changes.into_iter().map(|change| ChangeRow {
+            bump: change.bump.as_str(),
+            path: change.path,
+            what: change.what,
+        });
+        Self {
+            tool: found.tool,
+            bump: found.bump.as_str(),
+            required_version: required.map(|version| version.to_string()),
+            version: after.map(|version| version.to_string()),
+            is_too_low,
+            changes: rows.collect(),
+        }
+    }
+
+    pub(super) fn render(&self, out: &mut Output) {
+        let version = match (&self.required_version, &self.version) {
+            (Some(required), Some(version)) if self.is_too_low => {
+                format!("; its version {version} must be at least {required}")
+            }
+            (Some(required), _) => format!("; the next version is {required}"),
+            _ => String::new(),
+        };
+        out.status_line(&mark(self.bump), &format!("{}{version}", self.tool));
+        for change in &self.changes {
+            let path = if change.path.is_empty() { "/" } else { &change.path };
+            out.line(format!("  {:<6} {path}: {}", change.bump, change.what));
+        }
+    }
+}
+
+fn mark(bump: &str) -> Cell {
+    let color = match bump {
+        "major" => Color::Red,
+        "minor" => Color::Yellow,
+        _ => Color::Green,
+    };
+    Cell::from(bump).color(color)
+}
+
+impl Render for DiffReport {
+    fn render(&self, out: &mut Output) {
+        for tool in &self.tools {
+            tool.render(out);
+        }
+        out.line(format!("change: {}", self.bump));
+    }
+}
+
+pub(super) async fn run(global: &Global, old: &str, new: &str, common: &CommonArgs) -> CliResult {
+    let old = source::read(global, old, common).await?;
+    let new = source::read(global, new, common).await?;
+    let found = compare_all(&old, &new);
+    let bump = found.iter().map(|one| one.bump).max().unwrap_or(Bump::None);
+    let tools: Vec<_> = found.into_iter().map(|one| ToolDiff::new(one, &old, &new)).collect();
+    let low: Vec<_> = tools
+        .iter()
+        .filter(|tool| tool.is_too_low)
+        .map(|tool| format!("`{}`", tool.tool))
+        .collect();
+    print(global, &DiffReport { bump: bump.as_str(), tools })?;
+    if low.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!("the version is too low of {}", low.join(", "))))
+}

@@ -1,0 +1,205 @@
+//! `mgp lock`: writes or checks `mgp.lock`, which `mgp serve --locked` enforces.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use mgp_contract::{Contract, LockDrift, LockFile, LockedServer};
+use mgp_discovery::{Expander, LoadedConfig, SecretFile, ServerConfig, TargetConfig};
+use serde::Serialize;
+
+use super::contract::{CommonArgs, source};
+use crate::args::{ConfigArg, Global};
+use crate::exit::{CliResult, Failure};
+use crate::output::{Cell, Color, Output, Render, plural, print};
+use crate::replace_file::replace_file;
+use crate::state;
+
+/// The name of the lock file, beside the configuration file.
+const FILE_NAME: &str = "mgp.lock";
+
+/// `mgp lock`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Each server is started, and what was started and listed is written to `mgp.lock` beside the configuration file. `mgp serve --locked` then starts only that.\n\nExample:\n  mgp lock\n  mgp lock --check\n  mgp serve --http 127.0.0.1:8900 --locked"
+)]
+pub(crate) struct Lock {
+    /// Only these servers; the others keep their entries
+    server: Vec<String>,
+    /// Write nothing; fail if a server differs from the file
+    #[arg(long)]
+    check: bool,
+    /// Lock file; the default is `mgp.lock` beside the configuration file
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// The result of `mgp lock`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct LockReport {
+    /// The lock file.
+    file: String,
+    /// `true` if the file was written.
+    is_written: bool,
+    /// The servers.
+    servers: Vec<LockedRow>,
+}
+
+/// A server in the result.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct LockedRow {
+    /// The id.
+    server: String,
+    /// The number of tools.
+    tools: usize,
+    /// The package and its version, if a package is started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    package: Option<String>,
+    /// `true` if the server differs from the earlier file.
+    is_changed: bool,
+    /// The differences from the earlier file, one line each.
+    changes: Vec<String>,
+}
+
+impl Render for LockReport {
+    fn render(&self, out: &mut Output) {
+        for row in &self.servers {
+            let (word, color) =
+                if row.is_changed { ("changed", Color::Yellow) } else { ("same", Color::Green) };
+            let package =
+                row.package.as_ref().map(|package| format!(", {package}")).unwrap_or_default();
+            let text = format!("{}: {}{package}", row.server, plural(row.tools, "tool"));
+            out.status_line(&Cell::from(word).color(color), &text);
+            for change in &row.changes {
+                out.line(format!("  {change}"));
+            }
+        }
+        let verb = if self.is_written { "written" } else { "checked" };
+        out.line(format!("{verb}: {}", self.file));
+    }
+}
+
+/// Returns the path of the lock file of a configuration.
+fn path_of(config: &ConfigArg) -> CliResult<PathBuf> {
+    let sources = config.sources();
+    let found = sources.files().filter(|file| file.exists()).last().map(PathBuf::from);
+    let file = found.map_or_else(|| config.file_to_edit(), Ok)?;
+    Ok(file.parent().unwrap_or(Path::new("")).join(FILE_NAME))
+}
+
+/// Reads the lock file of a configuration.
+pub(crate) fn read(config: &ConfigArg) -> CliResult<LockFile> {
+    let path = path_of(config)?;
+    read_file(&path)?.ok_or_else(|| {
+        Failure::failed(format!("there is no `{}`; write it with `mgp lock`", path.display()))
+    })
+}
+
+fn read_file(path: &Path) -> CliResult<Option<LockFile>> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::failed(format!("`{}` is not a lock file: {error}", path.display()))
+    };
+    match fs::read_to_string(path) {
+        Ok(text) => LockFile::parse(&text).map(Some).map_err(|error| failed(&error)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
+    let path = lock.file.clone().map_or_else(|| path_of(&lock.common.config), Ok)?;
+    let before = read_file(&path)?;
+    if lock.check && before.is_none() {
+        return Err(Failure::failed(format!("there is no `{}`", path.display())));
+    }
+    let loaded = source::load(global, &lock.common.config).await?;
+    let mut servers: Vec<&ServerConfig> = loaded.config.servers.iter().collect();
+    if !lock.server.is_empty() {
+        let named = lock.server.iter().map(|id| source::find(&loaded, id));
+        servers = named.collect::<CliResult<_>>()?;
+    }
+    servers.retain(|server| !matches!(server.target, TargetConfig::InProcess));
+    let mut entries = before.as_ref().map(|lock| lock.servers.clone()).unwrap_or_default();
+    if lock.server.is_empty() {
+        entries.retain(|id, _| servers.iter().any(|server| server.id.as_str() == id));
+    }
+    let mut rows = Vec::new();
+    for server in servers {
+        let now = read_server(global, &loaded, server, &lock.common).await?;
+        let id = server.id.as_str();
+        let old = before.as_ref().and_then(|lock| lock.servers.get(id));
+        rows.push(row(id, old, &now));
+        entries.insert(id.to_owned(), now);
+    }
+    let is_changed = rows.iter().any(|row| row.is_changed);
+    if !lock.check {
+        write(&path, entries)?;
+    }
+    let file = path.display().to_string();
+    print(global, &LockReport { file, is_written: !lock.check, servers: rows })?;
+    if lock.check && is_changed {
+        return Err(Failure::failed("a server differs from the lock file"));
+    }
+    Ok(())
+}
+
+fn write(path: &Path, servers: BTreeMap<String, LockedServer>) -> CliResult {
+    let text = LockFile::new(servers).to_text();
+    replace_file(path, &text).map_err(|error| {
+        Failure::failed(format!("`{}` cannot be written: {error}", path.display()))
+    })
+}
+
+/// Starts a server, and reads what was started and which tools it lists.
+async fn read_server(
+    global: &Global,
+    loaded: &LoadedConfig,
+    server: &ServerConfig,
+    common: &CommonArgs,
+) -> CliResult<LockedServer> {
+    let probed = source::probe(global, loaded, server, common).await?;
+    let folder = state::folder(global).unwrap_or_default();
+    let (expander, own) =
+        (Expander::from_env().secrets(SecretFile::in_folder(&folder)), server.clone());
+    // On a blocking thread, because it reads files and may run commands of the configuration.
+    let read = tokio::task::spawn_blocking(move || {
+        let expanded = expander.server(&own).map_err(|error| error.to_string())?;
+        mgp_kernel::read_start(&own, &expanded)
+    });
+    let read = read.await.map_err(|error| Failure::failed(error.to_string()))?;
+    let mut locked = read.map_err(|error| Failure::failed(format!("`{}`: {error}", server.id)))?;
+    let tools = source::contracts(server.id.as_str(), &probed.raw)?;
+    locked.tools = tools.into_iter().map(|tool: Contract| tool.definition).collect();
+    Ok(locked)
+}
+
+fn row(id: &str, old: Option<&LockedServer>, now: &LockedServer) -> LockedRow {
+    let drift = old.map(|old| LockDrift {
+        server: id.to_owned(),
+        started: old.changes_of_start(now),
+        tools: old.changed_tools(&now.contracts()),
+    });
+    let changes = drift.iter().filter(|drift| !drift.is_empty());
+    // The first line repeats the name of the server.
+    let changes = changes.flat_map(|drift| {
+        drift
+            .to_string()
+            .lines()
+            .skip(1)
+            .map(|line| line.trim_start().to_owned())
+            .collect::<Vec<_>>()
+    });
+    LockedRow {
+        server: id.to_owned(),
+        tools: now.tools.len(),
+        package: now.package.as_ref().map(ToString::to_string),
+        is_changed: drift.as_ref().is_none_or(|drift| !drift.is_empty()),
+        changes: changes.collect(),
+    }
+}

@@ -1,0 +1,120 @@
+//! Tests of `mgp lock` and `mgp serve --locked`: a server that differs from the lock file does not start, and a tool
+//! whose definition differs cannot be called.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::world::{Host, World, text};
+
+/// A shell script of a server whose tools are in a file.
+const SERVER: &str = r#"
+while IFS= read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) result=$(cat "$1") ;;
+    *'"tools/call"'*) result='{"content":[{"type":"text","text":"done"}]}' ;;
+    *) [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}\n' "$id"
+      continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+fn tool(name: &str, description: &str) -> Value {
+    json!({"name": name, "description": description, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}})
+}
+
+fn set_tools(world: &World, tools: &[Value]) {
+    fs::write(world.folder.join("tools.json"), json!({ "tools": tools }).to_string()).unwrap();
+}
+
+fn world() -> World {
+    let world = World::empty();
+    let folder = world.folder.display();
+    fs::write(world.folder.join("server.sh"), SERVER).unwrap();
+    set_tools(&world, &[tool("first", "Returns one"), tool("second", "Returns two")]);
+    world.config(&format!(
+        "[[servers]]\nid = \"s\"\ncommand = \"/bin/sh\"\nargs = [\"{folder}/server.sh\", \"{folder}/tools.json\"]\n\
+         [servers.mgp]\ndefault_policy = \"opt-out\"\ntrust_level = \"trusted\"\n"
+    ));
+    world
+}
+
+fn lock(world: &World, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    command.arg("lock").args(args).arg("--config").arg(world.config_file());
+    command.arg("--state").arg(world.folder.join("other")).output().unwrap()
+}
+
+#[track_caller]
+fn locked(world: &World) {
+    let output = lock(world, &[]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn call(world: &World, tool: &str) -> Result<String, Value> {
+    let mut host = Host::standalone(world, &["--locked"]);
+    let called = host.call(tool, &json!({}));
+    // The next kernel needs the state folder.
+    host.leave();
+    called
+}
+
+#[test]
+fn a_tool_whose_definition_differs_from_the_lock_file_cannot_be_called() {
+    let world = world();
+    locked(&world);
+    assert_eq!(call(&world, "s.first").unwrap(), "done");
+
+    set_tools(
+        &world,
+        &[tool("first", "Returns all"), tool("second", "Returns two"), tool("third", "New")],
+    );
+    let refused = call(&world, "s.first").unwrap_err().to_string();
+    assert!(refused.contains("not the one in mgp.lock: /description (patch)"), "{refused}");
+    let added = call(&world, "s.third").unwrap_err().to_string();
+    assert!(added.contains("the tool is not in mgp.lock") || added.contains("4001"), "{added}");
+    assert_eq!(call(&world, "s.second").unwrap(), "done");
+
+    let check = lock(&world, &["--check"]);
+    let printed = text(&check.stdout);
+    assert_eq!(check.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("patch: /description: the description changed"), "{printed}");
+    assert!(printed.contains("minor: : the tool is added"), "{printed}");
+
+    locked(&world);
+    assert!(lock(&world, &["--check"]).status.success());
+}
+
+#[test]
+fn a_server_whose_program_changed_does_not_start() {
+    let world = world();
+    locked(&world);
+    // The kernel knows the tools from now on, also while the server does not start.
+    assert_eq!(call(&world, "s.first").unwrap(), "done");
+    fs::write(world.folder.join("server.sh"), format!("{SERVER}\n# changed\n")).unwrap();
+    let refused = call(&world, "s.first").unwrap_err().to_string();
+    assert!(refused.contains("differs from mgp.lock: its package changed"), "{refused}");
+    // Without the flag the same server starts.
+    let mut host = Host::standalone(&world, &[]);
+    assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
+}
+
+#[test]
+fn a_locked_kernel_needs_a_lock_file_and_its_own_process() {
+    let world = world();
+    let output = world.output(&["--stdio", "--standalone", "--locked"]);
+    assert!(text(&output.stderr).contains("write it with `mgp lock`"), "{output:?}");
+    let output = world.output(&["--stdio", "--locked"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--standalone"), "{output:?}");
+    // A server that is configured later is not in the file.
+    locked(&world);
+    let config = fs::read_to_string(world.config_file()).unwrap();
+    world.config(&config.replace("id = \"s\"", "id = \"t\""));
+    let refused = call(&world, "t.first").unwrap_err().to_string();
+    assert!(refused.contains("is not in mgp.lock") || refused.contains("4001"), "{refused}");
+}

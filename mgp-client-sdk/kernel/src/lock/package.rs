@@ -1,0 +1,232 @@
+//! The packages that `npx` and `uvx` start, as they are installed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mgp_contract::LockedPackage;
+use serde_json::Value;
+
+use super::tree;
+
+/// The maximum number of installed packages that are searched.
+const MAX_INSTALLED: usize = 5000;
+
+/// A function that returns a variable of the environment of the server.
+type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+
+/// A package that the arguments of a runner name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Package {
+    /// A package of npm, as `name` or `name@version`.
+    Npm(String),
+    /// A package of PyPI, as `name`, `name==version` or `name@version`.
+    Pypi(String),
+}
+
+impl Package {
+    /// Returns the package that a command starts, or `None` if it is not a known runner.
+    pub(super) fn of(command: &str, args: &[&str], cwd: &Path) -> Option<Self> {
+        let name = Path::new(command).file_stem()?.to_str()?;
+        let (name, args) = match (name, args) {
+            ("npm", ["exec", rest @ ..]) => ("npx", rest),
+            ("uv", ["tool", "run", rest @ ..] | ["x", rest @ ..]) => ("uvx", rest),
+            (name, args) => (name, args),
+        };
+        let option = match name {
+            "npx" => ["-p", "--package"],
+            "uvx" => ["--from", "--from"],
+            _ => return None,
+        };
+        let package = named(args, option)?;
+        // A path is not a package of a registry.
+        if package.starts_with(['.', '/']) || cwd.join(&package).is_file() {
+            return None;
+        }
+        Some(if name == "npx" { Self::Npm(package) } else { Self::Pypi(package) })
+    }
+
+    /// Reads the version and the hash of the installed package.
+    pub(super) fn read(
+        &self,
+        cwd: &Path,
+        variable: &Variable<'_>,
+    ) -> Result<LockedPackage, String> {
+        match self {
+            Self::Npm(spec) => read_npm(spec, cwd, variable),
+            Self::Pypi(spec) => read_pypi(spec, variable),
+        }
+    }
+}
+
+/// Returns the value of an option, or the first argument that is not an option.
+fn named(args: &[&str], option: [&str; 2]) -> Option<String> {
+    let mut args = args.iter();
+    let mut first = None;
+    while let Some(arg) = args.next() {
+        if option.contains(arg) {
+            return args.next().map(|&value| value.to_owned());
+        }
+        if let Some((name, value)) = arg.split_once('=')
+            && option.contains(&name)
+        {
+            return Some(value.to_owned());
+        }
+        if !arg.starts_with('-') && first.is_none() {
+            first = Some((*arg).to_owned());
+            break;
+        }
+    }
+    first
+}
+
+/// Returns the file of code among the arguments of a program, e.g. the script of an interpreter.
+pub(super) fn script(args: &[&str], cwd: &Path) -> Result<Option<LockedPackage>, String> {
+    let Some(file) = args.iter().find(|arg| !arg.starts_with('-') && cwd.join(arg).is_file())
+    else {
+        return Ok(None);
+    };
+    Ok(Some(LockedPackage {
+        kind: "file".to_owned(),
+        name: (*file).to_owned(),
+        version: String::new(),
+        hash: tree::hash_file(&cwd.join(file))?,
+    }))
+}
+
+/// Splits `@scope/name@1.2` into name and version.
+fn split_npm(spec: &str) -> (&str, Option<&str>) {
+    let at = spec.get(1..).and_then(|rest| rest.find('@')).map(|at| at + 1);
+    at.map_or((spec, None), |at| (&spec[..at], Some(&spec[at + 1..])))
+}
+
+/// Reads a package that the project or the cache of `npx` contains.
+fn read_npm(spec: &str, cwd: &Path, variable: &Variable<'_>) -> Result<LockedPackage, String> {
+    let (name, _) = split_npm(spec);
+    let local = cwd.join("node_modules");
+    let cache = variable("npm_config_cache").map(PathBuf::from);
+    let cache = cache.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".npm")));
+    let modules = if local.join(name).join("package.json").is_file() {
+        Some(local)
+    } else {
+        cache.and_then(|cache| find_npx(&cache.join("_npx"), spec))
+    };
+    let modules = modules.ok_or_else(|| not_installed(spec))?;
+    let version = json_of(&modules.join(name).join("package.json"))
+        .and_then(|package| Some(package.get("version")?.as_str()?.to_owned()))
+        .ok_or_else(|| not_installed(spec))?;
+    let hash = tree::hash_folder(&modules)?;
+    Ok(LockedPackage { kind: "npm".to_owned(), name: name.to_owned(), version, hash })
+}
+
+/// Finds the folder in the cache of `npx` that was installed for a package.
+fn find_npx(cache: &Path, spec: &str) -> Option<PathBuf> {
+    let folders = fs::read_dir(cache).ok()?.take(MAX_INSTALLED).filter_map(Result::ok);
+    let is_for = |folder: &PathBuf| {
+        let packages = json_of(&folder.join("package.json"))?.get("_npx")?.get("packages")?.clone();
+        Some(packages.as_array()?.iter().any(|package| package == spec))
+    };
+    let mut found = folders.map(|entry| entry.path());
+    found.find(|folder| is_for(folder) == Some(true)).map(|folder| folder.join("node_modules"))
+}
+
+fn json_of(file: &Path) -> Option<Value> {
+    serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
+}
+
+/// Reads a package that `uv` has installed as a tool or in its cache.
+fn read_pypi(spec: &str, variable: &Variable<'_>) -> Result<LockedPackage, String> {
+    let end = spec.find(|c: char| "=<>!~@[; ".contains(c)).unwrap_or(spec.len());
+    let name = &spec[..end];
+    let wanted = spec[end..].rsplit(['=', '@']).next().filter(|version| !version.is_empty());
+    let home = |below: &str| variable("HOME").map(|home| PathBuf::from(home).join(below));
+    let below =
+        |folder: Option<OsString>, part: &str| folder.map(|it| PathBuf::from(it).join(part));
+    let tools = variable("UV_TOOL_DIR").map(PathBuf::from);
+    let tools = tools.or_else(|| below(variable("XDG_DATA_HOME"), "uv/tools"));
+    let cache = variable("UV_CACHE_DIR").map(PathBuf::from);
+    let cache = cache.or_else(|| below(variable("XDG_CACHE_HOME"), "uv"));
+    let tools = tools.or_else(|| home(".local/share/uv/tools")).map(|folder| folder.join(name));
+    let cache = cache.or_else(|| home(".cache/uv")).map(|folder| folder.join("archive-v0"));
+    let in_cache = cache.and_then(|cache| fs::read_dir(cache).ok()).into_iter().flatten();
+    let in_cache = in_cache.take(MAX_INSTALLED).filter_map(Result::ok).map(|entry| entry.path());
+    let found = tools.into_iter().chain(in_cache).filter_map(|root| installed(&root, name));
+    let found = found.filter(|(_, version)| wanted.is_none_or(|wanted| wanted == version));
+    // An installed tool comes before the cache, and a newer installation before an older one.
+    let newest = found.max_by_key(|(folder, _)| {
+        let time = fs::metadata(folder).and_then(|metadata| metadata.modified()).ok();
+        (!folder.components().any(|part| part.as_os_str() == "archive-v0"), time)
+    });
+    let (folder, version) = newest.ok_or_else(|| not_installed(spec))?;
+    let hash = tree::hash_folder(&folder)?;
+    Ok(LockedPackage { kind: "pypi".to_owned(), name: name.to_owned(), version, hash })
+}
+
+/// Returns the folder of packages of a virtual environment, and the version of a package in it.
+fn installed(root: &Path, name: &str) -> Option<(PathBuf, String)> {
+    let python = fs::read_dir(root.join("lib")).ok()?.find_map(Result::ok)?;
+    let packages = python.path().join("site-packages");
+    let plain = |text: &str| text.to_ascii_lowercase().replace(['-', '.'], "_");
+    let mut entries = fs::read_dir(&packages).ok()?.take(MAX_INSTALLED).filter_map(Result::ok);
+    let version = entries.find_map(|entry| {
+        let file = entry.file_name().into_string().ok()?;
+        let (found, version) = file.strip_suffix(".dist-info")?.rsplit_once('-')?;
+        (plain(found) == plain(name)).then(|| version.to_owned())
+    })?;
+    Some((packages, version))
+}
+
+fn not_installed(spec: &str) -> String {
+    format!("the package `{spec}` is not installed; start the server once without --locked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_package_of_a_runner_is_found_in_its_arguments() {
+        let of = |command: &str, args: &[&str]| Package::of(command, args, Path::new("/"));
+        let npm = |name: &str| Some(Package::Npm(name.to_owned()));
+        let pypi = |name: &str| Some(Package::Pypi(name.to_owned()));
+        assert_eq!(of("npx", &["-y", "@a/b@1.0.0", "/srv"]), npm("@a/b@1.0.0"));
+        assert_eq!(of("/usr/bin/npx", &["--package=x", "bin"]), npm("x"));
+        assert_eq!(of("npm", &["exec", "x"]), npm("x"));
+        assert_eq!(of("uvx", &["mcp-server-git", "--from", "y"]), pypi("mcp-server-git"));
+        assert_eq!(of("uvx", &["--from", "y==2", "bin"]), pypi("y==2"));
+        assert_eq!(of("uv", &["tool", "run", "z"]), pypi("z"));
+        assert_eq!(of("node", &["server.js"]), None);
+        assert_eq!(of("npx", &["./local"]), None);
+        assert_eq!(split_npm("@a/b@1"), ("@a/b", Some("1")));
+    }
+
+    #[test]
+    fn an_installed_package_has_a_version_and_a_hash_that_follows_its_files() {
+        let home = mgp_testkit::temp_dir();
+        let write = |name: &str, text: &str| {
+            let path = home.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let variable = |name: &str| (name == "HOME").then(|| home.path().as_os_str().to_owned());
+        let read = |package: Package| package.read(home.path(), &variable);
+        let npm = || read(Package::Npm("@a/b".to_owned()));
+        assert!(npm().unwrap_err().contains("not installed"));
+        write(".npm/_npx/0f/package.json", r#"{"_npx":{"packages":["@a/b"]}}"#);
+        write(".npm/_npx/0f/node_modules/@a/b/package.json", r#"{"version":"1.2.3"}"#);
+        write(".npm/_npx/0f/node_modules/@a/b/index.js", "1");
+        let first = npm().unwrap();
+        assert_eq!((&*first.name, &*first.version), ("@a/b", "1.2.3"));
+        write(".npm/_npx/0f/node_modules/dependency/index.js", "2");
+        assert_ne!(npm().unwrap().hash, first.hash);
+
+        let pypi = |spec: &str| read(Package::Pypi(spec.to_owned()));
+        write(
+            ".cache/uv/archive-v0/x/lib/python3.12/site-packages/mcp_server_git-2.0.dist-info/RECORD",
+            "",
+        );
+        assert_eq!(pypi("mcp-server-git").unwrap().version, "2.0");
+        assert_eq!(pypi("mcp-server-git==2.0").unwrap().version, "2.0");
+        assert!(pypi("mcp-server-git==3.0").unwrap_err().contains("not installed"));
+    }
+}

@@ -1,0 +1,94 @@
+//! The versions of tools that callers accept (`_meta.tool_version`).
+
+use mgp_types::service::Params;
+use mgp_types::{Extras, Object, mcp};
+use semver::{Version, VersionReq};
+
+/// The member of `_meta` in which a caller names the versions that it accepts, e.g. `^1.2`.
+const PIN: &str = "tool_version";
+
+/// The maximum length of a range of versions in an error, in bytes.
+const MAX_PIN: usize = 80;
+
+/// The error for a tool whose version is not among those that the caller accepts.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the caller accepts version `{wanted}` of `{tool}`, which has {}; {hint}", shown(.available.as_ref()))]
+pub struct VersionRefused {
+    tool: String,
+    wanted: String,
+    available: Option<String>,
+    hint: &'static str,
+}
+
+fn shown(available: Option<&String>) -> String {
+    available.map_or_else(|| "no version".to_owned(), |version| format!("version {version}"))
+}
+
+impl VersionRefused {
+    /// Returns the details of the error for the caller (§14.5).
+    pub(crate) fn details(&self) -> Object {
+        let mut details = Object::new();
+        // Encoding strings cannot fail.
+        let _ = details.encode("tool", &self.tool);
+        let _ = details.encode("wanted_version", &self.wanted);
+        let _ = details.encode("available_version", &self.available);
+        details
+    }
+}
+
+/// Checks the version of a tool, if the params of a call name the versions that the caller accepts.
+///
+/// `meta` returns the `_meta` object of the tool's definition; it is called only if there is a check.
+///
+/// # Errors
+/// [`VersionRefused`] if the tool has another version or none, or the range is invalid.
+pub fn check_version(
+    params: &Params,
+    tool: &str,
+    meta: impl FnOnce() -> Option<mcp::Meta>,
+) -> Result<(), Box<VersionRefused>> {
+    // Search the text first: few callers name versions.
+    if !params.meta_str().is_some_and(|text| text.contains(PIN)) {
+        return Ok(());
+    }
+    let given = params.meta().and_then(|given| given.get::<Extras>().ok()?.get(PIN).cloned());
+    let Some(given) = given else { return Ok(()) };
+    let wanted = given.get::<String>().ok();
+    let available = meta().and_then(|meta| meta.get("version")?.get::<String>().ok());
+    let version = available.as_deref().and_then(|version| Version::parse(version).ok());
+    let range = wanted.as_deref().and_then(|wanted| VersionReq::parse(wanted).ok());
+    let hint = match (&range, &version) {
+        (Some(range), Some(version)) if range.matches(version) => return Ok(()),
+        (None, _) => "write a range such as `^1.2`",
+        _ => "read the definition again, then accept its version",
+    };
+    let wanted = mgp_types::clip(wanted.as_deref().unwrap_or(given.as_str()), MAX_PIN);
+    Err(Box::new(VersionRefused { tool: tool.to_owned(), wanted, available, hint }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pin: &str, version: Option<&str>) -> Result<(), String> {
+        let text = format!(r#"{{"name":"t","_meta":{{"tool_version":{pin}}}}}"#);
+        let params = Params::split("tools/call", text.into()).unwrap();
+        let meta = || {
+            let mut meta = mcp::Meta::new();
+            meta.0.encode("version", version?).unwrap();
+            Some(meta)
+        };
+        check_version(&params, "t", meta).map_err(|refused| refused.to_string())
+    }
+
+    #[test]
+    fn a_pin_is_satisfied_or_refused_with_the_available_version() {
+        assert_eq!(check("\"^1.2\"", Some("1.4.0")), Ok(()));
+        let refused = check("\"^1.2\"", Some("2.0.0")).unwrap_err();
+        assert!(refused.contains("`^1.2`") && refused.contains("has version 2.0.0"), "{refused}");
+        assert!(check("\"^1.2\"", None).unwrap_err().contains("has no version"));
+        assert!(check("1", Some("1.0.0")).unwrap_err().contains("such as `^1.2`"));
+        let none = Params::split("tools/call", r#"{"name":"t"}"#.into()).unwrap();
+        assert!(check_version(&none, "t", || None).is_ok());
+    }
+}

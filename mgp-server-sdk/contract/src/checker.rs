@@ -1,0 +1,33 @@
+//! Checks of values against JSON Schemas, without references to other documents.
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+/// The maximum size of a compiled pattern, in bytes.
+const MAX_PATTERN: usize = 1 << 20;
+
+/// The maximum length of a reason, in bytes.
+const MAX_REASON: usize = 300;
+
+/// Compiles a schema.
+///
+/// # Errors
+/// The reason why it is not a usable schema.
+pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
+    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
+    let options = jsonschema::options().should_validate_formats(false);
+    let options = options.with_pattern_options(patterns);
+    options.build(schema).map_err(|error| mgp_types::clip(&error.to_string(), MAX_REASON))
+}
+
+/// Returns the first reason why a value does not fit a schema.
+pub(crate) fn first_violation(schema: &Value, value: &Value) -> Option<String> {
+    let validator = match compile(schema) {
+        Ok(validator) => validator,
+        Err(reason) => return Some(format!("the schema is not usable: {reason}")),
+    };
+    let error = validator.iter_errors(value).next()?;
+    let place = error.instance_path().to_string();
+    let reason = mgp_types::clip(&error.to_string(), MAX_REASON);
+    Some(if place.is_empty() { reason } else { format!("`{place}`: {reason}") })
+}

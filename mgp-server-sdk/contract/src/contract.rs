@@ -1,0 +1,133 @@
+//! A tool's definition, read for comparison, export and documentation.
+
+use mgp_types::{Payload, canonical_hash, mcp};
+use semver::Version;
+use serde_json::{Value, json};
+
+/// The definition of a tool, with its schemas parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contract {
+    /// The name of the tool.
+    pub name: String,
+    /// The JSON Schema of the arguments.
+    pub input: Value,
+    /// The JSON Schema of the structured content, if the tool has one.
+    pub output: Option<Value>,
+    /// The whole definition, with the members that this type does not name.
+    pub definition: Value,
+}
+
+/// The declared effect of repeated calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Idempotency {
+    /// A repeated call has no further effect.
+    Yes,
+    /// A repeated call has a further effect.
+    No,
+    /// Some repeated calls have a further effect.
+    Partial,
+    /// The tool declares nothing.
+    Unknown,
+}
+
+impl Contract {
+    /// Creates the contract of a definition; returns `None` if it has no name or no input schema.
+    #[must_use]
+    pub fn from_definition(definition: Value) -> Option<Self> {
+        let name = definition.get("name")?.as_str()?.to_owned();
+        let is_schema = |schema: &&Value| schema.is_object();
+        let input = definition.get("inputSchema").filter(is_schema)?.clone();
+        let output = definition.get("outputSchema").filter(is_schema).cloned();
+        Some(Self { name, input, output, definition })
+    }
+
+    /// Creates the contract of a tool.
+    #[must_use]
+    pub fn from_tool(tool: &mcp::Tool) -> Option<Self> {
+        Self::from_definition(Payload::of(tool).ok()?.get().ok()?)
+    }
+
+    /// Returns a text of the definition, or an empty one.
+    #[must_use]
+    pub fn text(&self, member: &str) -> &str {
+        self.definition.get(member).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Returns the description, or an empty text.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        self.text("description")
+    }
+
+    /// Returns a member of `_meta`.
+    #[must_use]
+    pub fn meta(&self, member: &str) -> Option<&Value> {
+        self.definition.get("_meta")?.get(member)
+    }
+
+    /// Returns the version in `_meta.version`, if it is a semantic version.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        Version::parse(self.meta("version")?.as_str()?).ok()
+    }
+
+    /// Returns whether the tool is deprecated: `_meta.deprecated` is an object or `true`.
+    #[must_use]
+    pub fn is_deprecated(&self) -> bool {
+        self.meta("deprecated").is_some_and(|member| member.is_object() || *member == true)
+    }
+
+    /// Returns a hint of the annotations, or the default that MCP gives it.
+    #[must_use]
+    pub fn hint(&self, hint: &str) -> bool {
+        let given = self.definition.get("annotations").and_then(|hints| hints.get(hint)?.as_bool());
+        given.unwrap_or(matches!(hint, "destructiveHint" | "openWorldHint"))
+    }
+
+    /// Returns the declared effect of repeated calls: `_meta.idempotency`, else the hints.
+    #[must_use]
+    pub fn idempotency(&self) -> Idempotency {
+        let declared = self.meta("idempotency").and_then(Value::as_str);
+        let hints = self.definition.get("annotations");
+        let given = |hint| hints.and_then(|hints| hints.get(hint)).and_then(Value::as_bool);
+        match (declared, given("idempotentHint"), given("readOnlyHint")) {
+            (Some("no"), ..) => Idempotency::No,
+            (Some("partial"), ..) => Idempotency::Partial,
+            (Some("yes"), ..) | (_, Some(true), _) | (_, None, Some(true)) => Idempotency::Yes,
+            (_, Some(false), _) => Idempotency::No,
+            _ => Idempotency::Unknown,
+        }
+    }
+
+    /// Returns the security metadata: the member `security`, else its copy in `_meta`.
+    #[must_use]
+    pub fn security(&self) -> Option<&Value> {
+        let copy = || self.meta(mcp::key::MGP)?.get("security");
+        self.definition.get("security").or_else(copy)
+    }
+
+    /// Returns the hash of the definition in canonical form, in hexadecimal digits.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        let text = self.definition.to_string();
+        canonical_hash(&text)
+            .unwrap_or_else(|_| mgp_types::Sha256Hash::digest(text.as_bytes()))
+            .to_string()
+    }
+
+    /// Creates a contract from its parts, e.g. those of a document.
+    pub(crate) fn from_parts(
+        name: &str,
+        description: &str,
+        input: Value,
+        output: Option<Value>,
+    ) -> Self {
+        let mut definition =
+            json!({ "name": name, "description": description, "inputSchema": input });
+        if let Some(output) = &output {
+            definition["outputSchema"] = output.clone();
+        }
+        Self { name: name.to_owned(), input, output, definition }
+    }
+}

@@ -1,0 +1,217 @@
+//! Differences between two definitions of a tool, and the semantic version change that they demand.
+//!
+//! Arguments and results are judged in opposite directions: a caller breaks if the arguments become narrower, or if
+//! the result becomes wider.
+
+mod keywords;
+mod schema;
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::contract::Contract;
+use schema::{SchemaDiff, Side};
+
+/// The maximum number of changes that are reported for a tool.
+const MAX_CHANGES: usize = 200;
+
+/// The part of a semantic version that a change raises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Bump {
+    /// There is no change.
+    #[default]
+    None,
+    /// Texts changed, but no call.
+    Patch,
+    /// The tool accepts or returns more, and every earlier call still works.
+    Minor,
+    /// A caller of the earlier definition may fail.
+    Major,
+}
+
+/// One change of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The part of the version that the change raises.
+    pub bump: Bump,
+    /// The place in the definition, as a JSON pointer.
+    pub path: String,
+    /// The change.
+    pub what: String,
+}
+
+/// The differences between two definitions of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ToolDifference {
+    /// The name of the tool.
+    pub tool: String,
+    /// The part of the version that the changes raise together.
+    pub bump: Bump,
+    /// The changes, in the order of the definition.
+    pub changes: Vec<Change>,
+}
+
+impl Bump {
+    /// Returns the name of the part.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Patch => "patch",
+            Self::Minor => "minor",
+            Self::Major => "major",
+        }
+    }
+}
+
+impl fmt::Display for Bump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.bump, self.path, self.what)
+    }
+}
+
+impl ToolDifference {
+    fn new(tool: &str, changes: Vec<Change>) -> Self {
+        let bump = changes.iter().map(|change| change.bump).max().unwrap_or_default();
+        Self { tool: tool.to_owned(), bump, changes }
+    }
+
+    fn whole(tool: &str, bump: Bump, what: &str) -> Self {
+        Self::new(tool, vec![Change { bump, path: String::new(), what: what.to_owned() }])
+    }
+}
+
+/// Compares two lists of tools; returns the tools that differ, in the order of their names.
+#[must_use]
+pub fn compare_all(old: &[Contract], new: &[Contract]) -> Vec<ToolDifference> {
+    let mut names: Vec<&str> = old.iter().chain(new).map(|tool| tool.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let find = |tools: &'_ [Contract], name: &str| tools.iter().position(|tool| tool.name == name);
+    let differ = |name: &str| match (find(old, name), find(new, name)) {
+        (Some(before), Some(after)) => compare(&old[before], &new[after]),
+        (Some(_), None) => ToolDifference::whole(name, Bump::Major, "the tool is removed"),
+        _ => ToolDifference::whole(name, Bump::Minor, "the tool is added"),
+    };
+    names.into_iter().map(differ).filter(|found| found.bump != Bump::None).collect()
+}
+
+/// Compares two definitions of a tool.
+#[must_use]
+pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
+    let mut changes = Vec::new();
+    compare_texts(old, new, &mut changes);
+    compare_hints(old, new, &mut changes);
+    compare_security(old, new, &mut changes);
+    compare_deprecation(old, new, &mut changes);
+    changes.extend(SchemaDiff::of(&old.input, &new.input, Side::Input, "/inputSchema"));
+    let path = "/outputSchema";
+    match (&old.output, &new.output) {
+        (Some(old), Some(new)) => changes.extend(SchemaDiff::of(old, new, Side::Output, path)),
+        (Some(_), None) => changes.push(change(Bump::Major, path, "the output schema is removed")),
+        (None, Some(_)) => changes.push(change(Bump::Minor, path, "the output schema is added")),
+        (None, None) => {}
+    }
+    changes.truncate(MAX_CHANGES);
+    ToolDifference::new(&new.name, changes)
+}
+
+fn change(bump: Bump, path: impl Into<String>, what: impl Into<String>) -> Change {
+    Change { bump, path: path.into(), what: what.into() }
+}
+
+fn compare_texts(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
+    for member in ["title", "description", "icons"] {
+        if old.definition.get(member) != new.definition.get(member) {
+            let what = format!("the {member} changed");
+            changes.push(change(Bump::Patch, format!("/{member}"), what));
+        }
+    }
+    let support = |contract: &Contract| {
+        let support = contract.definition.get("execution").and_then(|part| part.get("taskSupport"));
+        support.and_then(Value::as_str).unwrap_or("forbidden").to_owned()
+    };
+    let bump = match (support(old).as_str(), support(new).as_str()) {
+        (before, after) if before == after => return,
+        (_, "optional") => Bump::Minor,
+        _ => Bump::Major,
+    };
+    changes.push(change(bump, "/execution/taskSupport", "the support for tasks changed"));
+}
+
+/// The hints of MCP, and the value after which a caller must be more careful.
+const HINTS: &[(&str, bool)] = &[
+    ("readOnlyHint", false),
+    ("destructiveHint", true),
+    ("idempotentHint", false),
+    ("openWorldHint", true),
+];
+
+fn compare_hints(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
+    for &(hint, careful) in HINTS {
+        let (before, after) = (old.hint(hint), new.hint(hint));
+        if before != after {
+            let bump = if after == careful { Bump::Major } else { Bump::Minor };
+            let what = format!("changed from {before} to {after}");
+            changes.push(change(bump, format!("/annotations/{hint}"), what));
+        }
+    }
+    let title = |contract: &Contract| contract.definition.get("annotations")?.get("title").cloned();
+    if title(old) != title(new) {
+        changes.push(change(Bump::Patch, "/annotations/title", "the title changed"));
+    }
+}
+
+fn compare_security(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
+    let (Some(before), Some(after)) = (old.security(), new.security()) else {
+        match (old.security(), new.security()) {
+            (Some(_), None) => {
+                changes.push(change(Bump::Major, "/security", "the security metadata is removed"));
+            }
+            (None, Some(_)) => {
+                changes.push(change(Bump::Minor, "/security", "the security metadata is added"));
+            }
+            _ => {}
+        }
+        return;
+    };
+    let rank = |security: &Value| {
+        let level = security.get("risk_level").and_then(Value::as_str).unwrap_or("dangerous");
+        ["safe", "moderate", "dangerous"].iter().position(|known| *known == level).unwrap_or(2)
+    };
+    if rank(before) != rank(after) {
+        let bump = if rank(after) > rank(before) { Bump::Major } else { Bump::Minor };
+        changes.push(change(bump, "/security/risk_level", "the risk level changed"));
+    }
+    let permissions = |security: &Value| -> Vec<String> {
+        let names = security.get("permissions_required").and_then(Value::as_array);
+        names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let (before, after) = (permissions(before), permissions(after));
+    let path = "/security/permissions_required";
+    for added in after.iter().filter(|name| !before.contains(name)) {
+        changes.push(change(Bump::Major, path, format!("the permission `{added}` is added")));
+    }
+    for removed in before.iter().filter(|name| !after.contains(name)) {
+        changes.push(change(Bump::Minor, path, format!("the permission `{removed}` is removed")));
+    }
+}
+
+fn compare_deprecation(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
+    let path = "/_meta/deprecated";
+    match (old.is_deprecated(), new.is_deprecated()) {
+        (false, true) => changes.push(change(Bump::Minor, path, "the tool is deprecated")),
+        (true, false) => changes.push(change(Bump::Patch, path, "the deprecation is withdrawn")),
+        _ => {}
+    }
+}

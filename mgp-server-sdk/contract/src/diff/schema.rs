@@ -1,0 +1,302 @@
+//! Differences between two JSON Schemas, found by their structure.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::{Bump, Change, keywords};
+
+/// The maximum depth of schemas and references that are compared; deeper parts are compared as text.
+const MAX_DEPTH: usize = 32;
+
+/// The maximum number of compared schemas, since references can repeat parts.
+const MAX_SCHEMAS: usize = 20_000;
+
+/// The use of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// For arguments: callers write values.
+    Input,
+    /// For results: callers read values.
+    Output,
+}
+
+/// The relation of the new set of valid values to the old one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// Some valid values are no longer valid.
+    Narrower,
+    /// More values are valid.
+    Wider,
+    /// Some values are no longer valid, and some are newly valid; or it cannot be determined.
+    Other,
+    /// The same values are valid; only a text changed.
+    Text,
+}
+
+/// The comparison of two schemas.
+pub(super) struct SchemaDiff<'a> {
+    old_root: &'a Value,
+    new_root: &'a Value,
+    side: Side,
+    compared: usize,
+    /// The pairs of definitions that references led to. Each is compared once, since definitions can be recursive.
+    visited: HashSet<(*const Value, *const Value)>,
+    changes: Vec<Change>,
+}
+
+/// The keywords that this module compares, or that have no meaning of their own.
+const STRUCTURE: &[&str] = &[
+    "$ref",
+    "$defs",
+    "definitions",
+    "$schema",
+    "$id",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "prefixItems",
+    "anyOf",
+    "oneOf",
+    "allOf",
+];
+
+static ANYTHING: Value = Value::Bool(true);
+
+impl<'a> SchemaDiff<'a> {
+    /// Returns the changes from one schema to another.
+    pub(super) fn of(old: &'a Value, new: &'a Value, side: Side, path: &str) -> Vec<Change> {
+        let mut diff = Self {
+            old_root: old,
+            new_root: new,
+            side,
+            compared: 0,
+            visited: HashSet::new(),
+            changes: Vec::new(),
+        };
+        diff.compare(old, new, path, 0);
+        diff.changes
+    }
+
+    fn compare(&mut self, old: &'a Value, new: &'a Value, path: &str, depth: usize) {
+        self.compared += 1;
+        if depth > MAX_DEPTH || self.compared > MAX_SCHEMAS {
+            if old != new {
+                self.report(Relation::Other, path, "the schema changed");
+            }
+            return;
+        }
+        let is_reference = old.get("$ref").is_some() || new.get("$ref").is_some();
+        let (old, new) = (resolve(self.old_root, old), resolve(self.new_root, new));
+        if is_reference && !self.visited.insert((old, new)) {
+            return;
+        }
+        match (old, new) {
+            _ if old == new && !old.is_object() => {}
+            (Value::Object(before), Value::Object(after)) => {
+                self.compare_objects(before, after, path, depth);
+            }
+            _ if accepts_all(old) && accepts_all(new) => {}
+            (_, Value::Bool(false)) => {
+                self.report(Relation::Narrower, path, "no value is valid any more");
+            }
+            (Value::Bool(false), _) => self.report(Relation::Wider, path, "values become valid"),
+            (_, _) if accepts_all(new) => {
+                self.report(Relation::Wider, path, "any value becomes valid");
+            }
+            (_, _) if accepts_all(old) => {
+                self.report(Relation::Narrower, path, "values are restricted");
+            }
+            _ => self.report(Relation::Other, path, "the schema changed"),
+        }
+    }
+
+    fn compare_objects(
+        &mut self,
+        old: &'a Map<String, Value>,
+        new: &'a Map<String, Value>,
+        path: &str,
+        depth: usize,
+    ) {
+        keywords::compare(old, new, &mut |relation, keyword, what| {
+            let path =
+                if keyword.is_empty() { path.to_owned() } else { format!("{path}/{keyword}") };
+            self.report(relation, &path, &what);
+        });
+        self.compare_unknown(old, new, path);
+        self.compare_defaults(old, new, path);
+        self.compare_properties(old, new, path, depth);
+        let part = |schema: &'a Map<String, Value>, keyword: &str| {
+            schema.get(keyword).unwrap_or(&ANYTHING)
+        };
+        for keyword in ["additionalProperties", "items"] {
+            if old.contains_key(keyword) || new.contains_key(keyword) {
+                let path = format!("{path}/{keyword}");
+                self.compare(part(old, keyword), part(new, keyword), &path, depth + 1);
+            }
+        }
+        for (keyword, added) in [
+            ("prefixItems", Relation::Narrower),
+            ("allOf", Relation::Narrower),
+            ("anyOf", Relation::Wider),
+            ("oneOf", Relation::Wider),
+        ] {
+            self.compare_lists(
+                old.get(keyword),
+                new.get(keyword),
+                added,
+                &format!("{path}/{keyword}"),
+                depth,
+            );
+        }
+    }
+
+    /// Compares the keywords that are neither structure nor known to `keywords`.
+    fn compare_unknown(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
+        let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        for name in names {
+            let is_known = STRUCTURE.contains(&name.as_str()) || keywords::is_known(name);
+            if !is_known && old.get(name) != new.get(name) {
+                let relation = keywords::relation_of_other(name, old.get(name), new.get(name));
+                self.report(relation, &format!("{path}/{name}"), &format!("`{name}` changed"));
+            }
+        }
+    }
+
+    /// Compares default values: a call that omits the argument may now do something else.
+    fn compare_defaults(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
+        let path = format!("{path}/default");
+        match (old.get("default"), new.get("default")) {
+            (old, new) if old == new => {}
+            _ if self.side == Side::Output => {
+                self.report(Relation::Text, &path, "the default changed");
+            }
+            (None, Some(_)) => self.push(Bump::Minor, &path, "a default is added"),
+            (Some(_), None) => self.push(Bump::Major, &path, "the default is removed"),
+            _ => self.push(Bump::Major, &path, "the default changed"),
+        }
+    }
+
+    fn compare_properties(
+        &mut self,
+        old: &'a Map<String, Value>,
+        new: &'a Map<String, Value>,
+        path: &str,
+        depth: usize,
+    ) {
+        let none = || members(None);
+        let before = old.get("properties").map_or_else(none, |map| members(Some(map)));
+        let after = new.get("properties").map_or_else(none, |map| members(Some(map)));
+        let (was_required, is_required) = (names(old.get("required")), names(new.get("required")));
+        for (name, schema) in &before {
+            let path = format!("{path}/properties/{}", escape(name));
+            match after.iter().find(|(other, _)| other == name) {
+                Some((_, other)) => self.compare(schema, other, &path, depth + 1),
+                None => self.push(Bump::Major, &path, &format!("`{name}` is removed")),
+            }
+        }
+        for (name, _) in after.iter().filter(|(name, _)| !before.iter().any(|(old, _)| old == name))
+        {
+            let path = format!("{path}/properties/{}", escape(name));
+            let is_breaking = self.side == Side::Input && is_required.contains(name);
+            let kind = if is_required.contains(name) { "required" } else { "optional" };
+            let bump = if is_breaking { Bump::Major } else { Bump::Minor };
+            self.push(bump, &path, &format!("`{name}` is added, {kind}"));
+        }
+        let in_both = |name: &&str| {
+            before.iter().any(|(old, _)| old == name) && after.iter().any(|(new, _)| new == name)
+                || !before.iter().chain(&after).any(|(known, _)| known == name)
+        };
+        let path = format!("{path}/required");
+        for name in is_required.difference(&was_required).copied().filter(in_both) {
+            self.report(Relation::Narrower, &path, &format!("`{name}` becomes required"));
+        }
+        for name in was_required.difference(&is_required).copied().filter(in_both) {
+            self.report(Relation::Wider, &path, &format!("`{name}` is no longer required"));
+        }
+    }
+
+    /// Compares lists of schemas; `added` is the relation if the list becomes longer.
+    fn compare_lists(
+        &mut self,
+        old: Option<&'a Value>,
+        new: Option<&'a Value>,
+        added: Relation,
+        path: &str,
+        depth: usize,
+    ) {
+        let list = |value: Option<&'a Value>| value.and_then(Value::as_array).map(Vec::as_slice);
+        let removed =
+            if added == Relation::Narrower { Relation::Wider } else { Relation::Narrower };
+        match (list(old), list(new)) {
+            (None, None) => {}
+            // A first alternative restricts the values, and the last one to go frees them, whatever the keyword.
+            (None, Some(_)) => self.report(Relation::Narrower, path, "it is added"),
+            (Some(_), None) => self.report(Relation::Wider, path, "it is removed"),
+            (Some(old), Some(new)) if old.len() == new.len() => {
+                for (at, (old, new)) in old.iter().zip(new).enumerate() {
+                    self.compare(old, new, &format!("{path}/{at}"), depth + 1);
+                }
+            }
+            (Some(old), Some(new)) => {
+                for part in new.iter().filter(|part| !old.contains(part)) {
+                    self.report(added, path, &format!("{} is added", describe(part)));
+                }
+                for part in old.iter().filter(|part| !new.contains(part)) {
+                    self.report(removed, path, &format!("{} is removed", describe(part)));
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, relation: Relation, path: &str, what: &str) {
+        let bump = match (relation, self.side) {
+            (Relation::Text, _) => Bump::Patch,
+            (Relation::Wider, Side::Input) | (Relation::Narrower, Side::Output) => Bump::Minor,
+            _ => Bump::Major,
+        };
+        self.push(bump, path, what);
+    }
+
+    fn push(&mut self, bump: Bump, path: &str, what: &str) {
+        self.changes.push(super::change(bump, path, what));
+    }
+}
+
+fn accepts_all(schema: &Value) -> bool {
+    match schema {
+        Value::Bool(all) => *all,
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// Returns the schema that a local reference names; other references stay.
+fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let mut schema = schema;
+    for _ in 0..MAX_DEPTH {
+        let target = schema.get("$ref").and_then(Value::as_str);
+        let Some(found) = target.and_then(|to| root.pointer(to.strip_prefix('#')?)) else { break };
+        schema = found;
+    }
+    schema
+}
+
+fn members(map: Option<&Value>) -> Vec<(&str, &Value)> {
+    let map = map.and_then(Value::as_object);
+    map.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema)).collect()
+}
+
+fn names(list: Option<&Value>) -> BTreeSet<&str> {
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+fn describe(schema: &Value) -> String {
+    let text = schema.to_string();
+    format!("`{}`", mgp_types::clip(&text, 80))
+}

@@ -1,0 +1,234 @@
+//! `mgp.lock`: the programs, packages and tool definitions that servers had when they were reviewed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::contract::Contract;
+use crate::diff::{ToolDifference, compare_all};
+
+/// The version of the format.
+const FORMAT: u64 = 1;
+
+/// The content of a lock file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LockFile {
+    lock_version: u64,
+    /// The servers by their ids.
+    pub servers: BTreeMap<String, LockedServer>,
+}
+
+/// A server in a lock file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LockedServer {
+    /// The hash of the configured command and arguments, or of the URL.
+    pub target: String,
+    /// The SHA-256 of the program that is started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The package that a runner such as `npx` or `uvx` starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<LockedPackage>,
+    /// The definitions of the tools.
+    pub tools: Vec<Value>,
+}
+
+/// A package in a lock file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockedPackage {
+    /// The kind of package: `npm`, `pypi` or `file`.
+    pub kind: String,
+    /// The name.
+    pub name: String,
+    /// The installed version.
+    pub version: String,
+    /// The SHA-256 over all files of the package.
+    pub hash: String,
+}
+
+/// The differences of a server from the lock file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LockDrift {
+    /// The id of the server.
+    pub server: String,
+    /// The changes of what is started.
+    pub started: Vec<String>,
+    /// The tools that differ.
+    pub tools: Vec<ToolDifference>,
+}
+
+impl LockFile {
+    /// Creates a lock file of servers.
+    #[must_use]
+    pub fn new(servers: BTreeMap<String, LockedServer>) -> Self {
+        Self { lock_version: FORMAT, servers }
+    }
+
+    /// Reads a lock file.
+    ///
+    /// # Errors
+    /// The reason why the text is not a lock file of a known version.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let lock: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if lock.lock_version != FORMAT {
+            return Err(format!("`lock_version` {} is not supported", lock.lock_version));
+        }
+        Ok(lock)
+    }
+
+    pub(crate) fn from_value(value: &Value) -> Option<Self> {
+        value.get("lock_version")?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
+    /// Returns the text of the file.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        // The types of this file always encode.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Returns the tools of all servers; each name begins with the id of its server.
+    #[must_use]
+    pub fn contracts(&self) -> Vec<Contract> {
+        let named = |(server, locked): (&String, &LockedServer)| {
+            let mut tools = locked.contracts();
+            for tool in &mut tools {
+                tool.name = format!("{server}.{}", tool.name);
+            }
+            tools
+        };
+        self.servers.iter().flat_map(named).collect()
+    }
+}
+
+impl LockedServer {
+    /// Returns the locked tools.
+    #[must_use]
+    pub fn contracts(&self) -> Vec<Contract> {
+        self.tools.iter().cloned().filter_map(Contract::from_definition).collect()
+    }
+
+    /// Returns the changes of what is started, one sentence each.
+    #[must_use]
+    pub fn changes_of_start(&self, now: &Self) -> Vec<String> {
+        let mut changes = Vec::new();
+        if self.target != now.target {
+            changes.push("its command, arguments or URL changed".to_owned());
+        }
+        if self.program != now.program {
+            changes.push(format!(
+                "its program changed from {} to {}",
+                short(self.program.as_deref()),
+                short(now.program.as_deref())
+            ));
+        }
+        match (&self.package, &now.package) {
+            (old, new) if old == new => {}
+            (Some(old), Some(new)) => {
+                changes.push(format!("its package changed from {old} to {new}"));
+            }
+            (Some(old), None) => changes.push(format!("its package {old} is not installed")),
+            (None, Some(new)) => changes.push(format!("its package {new} is not locked")),
+            (None, None) => {}
+        }
+        changes
+    }
+
+    /// Returns the tools that differ from the locked ones.
+    #[must_use]
+    pub fn changed_tools(&self, now: &[Contract]) -> Vec<ToolDifference> {
+        let locked = self.contracts();
+        let mut found = compare_all(&locked, now);
+        // A change that no rule judges, e.g. of an unknown member, still is one.
+        for tool in now {
+            let is_same = |old: &&Contract| old.name == tool.name && old.hash() != tool.hash();
+            let is_told = found.iter().any(|difference| difference.tool == tool.name);
+            if let Some(old) = locked.iter().find(is_same).filter(|_| !is_told) {
+                let mut difference = crate::diff::compare(old, tool);
+                difference.bump = crate::diff::Bump::Patch;
+                found.push(difference);
+            }
+        }
+        found
+    }
+}
+
+fn short(hash: Option<&str>) -> &str {
+    hash.map_or("none", |hash| hash.get(..12).unwrap_or(hash))
+}
+
+impl fmt::Display for LockedPackage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({})", self.name, self.version, short(Some(&self.hash)))
+    }
+}
+
+impl LockDrift {
+    /// Returns whether there are no differences.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.started.is_empty() && self.tools.is_empty()
+    }
+}
+
+impl fmt::Display for LockDrift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` differs from mgp.lock", self.server)?;
+        for change in &self.started {
+            write!(f, "\n  {change}")?;
+        }
+        for difference in &self.tools {
+            write!(f, "\n  {} ({})", difference.tool, difference.bump)?;
+            for change in &difference.changes {
+                write!(f, "\n    {change}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn server(description: &str) -> LockedServer {
+        let tool =
+            json!({ "name": "t", "description": description, "inputSchema": { "type": "object" } });
+        LockedServer { target: "a".to_owned(), tools: vec![tool], ..LockedServer::default() }
+    }
+
+    #[test]
+    fn a_lock_file_is_read_as_written() {
+        let lock = LockFile::new([("s".to_owned(), server("T."))].into());
+        assert_eq!(LockFile::parse(&lock.to_text()).unwrap(), lock);
+        assert_eq!(lock.contracts()[0].name, "s.t");
+        assert!(LockFile::parse("{\"lock_version\":9,\"servers\":{}}").unwrap_err().contains('9'));
+    }
+
+    #[test]
+    fn every_change_of_a_server_is_a_difference() {
+        let locked = server("T.");
+        assert_eq!(locked.changed_tools(&server("T.").contracts()), []);
+        assert_eq!(locked.changed_tools(&server("U.").contracts())[0].changes.len(), 1);
+        let mut unknown = server("T.");
+        unknown.tools[0]["unknown"] = true.into();
+        assert_eq!(locked.changed_tools(&unknown.contracts()).len(), 1);
+        let package = |hash: &str| LockedPackage {
+            kind: "npm".to_owned(),
+            name: "p".to_owned(),
+            version: "1.0.0".to_owned(),
+            hash: hash.to_owned(),
+        };
+        let now = LockedServer { package: Some(package("b")), ..server("T.") };
+        let before = LockedServer { package: Some(package("a")), ..server("T.") };
+        assert_eq!(
+            before.changes_of_start(&now),
+            ["its package changed from p 1.0.0 (a) to p 1.0.0 (b)"]
+        );
+        assert_eq!(before.changes_of_start(&before), Vec::<String>::new());
+    }
+}

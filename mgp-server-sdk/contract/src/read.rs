@@ -1,0 +1,67 @@
+//! Reads tool definitions from the texts in which they are usually stored.
+
+use serde_json::Value;
+
+use crate::contract::Contract;
+use crate::lock::LockFile;
+use crate::spec::read_spec;
+
+/// The maximum number of tools in one text.
+const MAX_TOOLS: usize = 10_000;
+
+/// The reason why a text has no tool definitions.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The text is neither JSON nor a specification in Markdown.
+    #[error("the text is neither JSON nor a tool specification in Markdown: {0}")]
+    Syntax(String),
+    /// The text is JSON, but has no tools.
+    #[error(
+        "the text has no tools; expected a result of `tools/list`, a list of tools, one tool, or `mgp.lock`"
+    )]
+    NoTools,
+    /// An entry is not a tool.
+    #[error(
+        "the entry {0} of the list is not a tool: a tool has `name` and an object `inputSchema`"
+    )]
+    NotATool(usize),
+    /// There are too many tools.
+    #[error("the text has more than {MAX_TOOLS} tools")]
+    TooMany,
+}
+
+/// Reads the tools of a result of `tools/list`, a reply that contains it, a catalogue, a list, one tool, a lock file,
+/// or a specification in Markdown.
+///
+/// # Errors
+/// [`ReadError`] if the text has none of these forms.
+pub fn read_contracts(text: &str) -> Result<Vec<Contract>, ReadError> {
+    let value: Value = match serde_json::from_str(text) {
+        Ok(value) => value,
+        Err(error) => {
+            let contracts = read_spec(text).contracts;
+            let is_spec = !contracts.is_empty();
+            return is_spec
+                .then_some(contracts)
+                .ok_or_else(|| ReadError::Syntax(error.to_string()));
+        }
+    };
+    if let Some(lock) = LockFile::from_value(&value) {
+        return Ok(lock.contracts());
+    }
+    let value = value.get("result").unwrap_or(&value);
+    let one = [value.clone()];
+    let tools = match (value.get("tools"), value) {
+        (Some(Value::Array(tools)), _) | (None, Value::Array(tools)) => tools.as_slice(),
+        (None, Value::Object(tool)) if tool.contains_key("inputSchema") => &one,
+        _ => return Err(ReadError::NoTools),
+    };
+    if tools.len() > MAX_TOOLS {
+        return Err(ReadError::TooMany);
+    }
+    let read = |(at, tool): (usize, &Value)| {
+        Contract::from_definition(tool.clone()).ok_or(ReadError::NotATool(at))
+    };
+    tools.iter().enumerate().map(read).collect()
+}

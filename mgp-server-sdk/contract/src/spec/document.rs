@@ -1,0 +1,313 @@
+//! Reading of specifications. The reader accepts any text: what it cannot use becomes a flaw.
+
+use semver::Version;
+use serde_json::Value;
+
+use super::parts::Part;
+use crate::checker::first_violation;
+use crate::contract::Contract;
+use crate::lint::{Level, Lint, lint};
+
+/// The maximum number of tools in a document.
+const MAX_TOOLS: usize = 10_000;
+
+/// The contents of a specification.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SpecDocument {
+    /// The tools that have a name and an input schema.
+    pub contracts: Vec<Contract>,
+    /// The flaws of the document.
+    pub lints: Vec<Lint>,
+}
+
+/// A section about one tool.
+#[derive(Default)]
+struct Section {
+    line: usize,
+    /// The name in the heading of the section.
+    title: Option<String>,
+    /// The level of the headings of its parts.
+    level: usize,
+    parts: [Option<Body>; 8],
+    version: Option<String>,
+}
+
+/// The text of a part.
+#[derive(Default)]
+struct Body {
+    line: usize,
+    text: String,
+    /// The fenced blocks of JSON, and the line of each.
+    blocks: Vec<(usize, String)>,
+}
+
+/// Reads a specification.
+///
+/// ```
+/// let document = mgp_contract::read_spec("## Tool: `files.read`\n### 1. Purpose\nReads a file.");
+/// assert!(document.lints.iter().any(|lint| lint.message.contains("Input Schema")));
+/// ```
+#[must_use]
+pub fn read_spec(text: &str) -> SpecDocument {
+    let mut document = SpecDocument::default();
+    let sections = sections(text, &mut document.lints);
+    if sections.is_empty() {
+        let message = "the document describes no tool; begin each one with a heading `Tool: NAME`";
+        document.lints.push(Lint::new(Level::Error, "", message).at(1));
+    }
+    for section in sections {
+        section.judge(&mut document);
+    }
+    document
+}
+
+/// Splits a document into its tools.
+fn sections(text: &str, lints: &mut Vec<Lint>) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut part: Option<Part> = None;
+    // The line at which the open fenced block begins, and its text if it is JSON.
+    let mut block: Option<(usize, Option<String>)> = None;
+    for (at, line) in text.lines().enumerate() {
+        let number = at + 1;
+        let trimmed = line.trim_start();
+        if let Some(info) = trimmed.strip_prefix("```") {
+            if let Some((line, json)) = block.take() {
+                if let (Some(json), Some(body)) = (json, body_of(&mut sections, part)) {
+                    body.blocks.push((line, json));
+                }
+            } else {
+                let info = info.trim().to_ascii_lowercase();
+                let is_json = info.is_empty() || info.starts_with("json");
+                block = Some((number, is_json.then(String::new)));
+            }
+            continue;
+        }
+        if let Some((_, json)) = &mut block {
+            if let Some(json) = json {
+                json.push_str(line);
+                json.push('\n');
+            }
+            continue;
+        }
+        if let Some((level, heading)) = heading(trimmed) {
+            part = open(&mut sections, level, heading, number, part);
+            continue;
+        }
+        if let Some(section) = sections.last_mut() {
+            section.read_version(trimmed);
+        }
+        if let Some(body) = body_of(&mut sections, part) {
+            body.text.push_str(trimmed);
+            body.text.push('\n');
+        }
+    }
+    if let Some((line, _)) = block {
+        let message = "the fenced block is not closed";
+        lints.push(Lint::new(Level::Warning, "", message).at(line));
+    }
+    sections
+}
+
+fn body_of(sections: &mut [Section], part: Option<Part>) -> Option<&mut Body> {
+    sections.last_mut()?.parts[part?.index()].as_mut()
+}
+
+/// Returns the level and the text of a heading.
+fn heading(line: &str) -> Option<(usize, &str)> {
+    let level = line.bytes().take_while(|byte| *byte == b'#').count();
+    let text = line[level..].trim();
+    ((1..=6).contains(&level) && line[level..].starts_with(' ')).then_some((level, text))
+}
+
+/// Opens the section or part that a heading begins; returns the part to which the next lines belong.
+fn open(
+    sections: &mut Vec<Section>,
+    level: usize,
+    heading: &str,
+    line: usize,
+    current: Option<Part>,
+) -> Option<Part> {
+    let is_tool = heading.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("tool:"));
+    if is_tool {
+        if sections.len() < MAX_TOOLS {
+            let name = heading[5..].trim().trim_matches('`').trim();
+            let title = (!name.is_empty()).then(|| name.to_owned());
+            sections.push(Section { line, title, ..Section::default() });
+        }
+        return None;
+    }
+    // A deeper heading belongs to its part, whatever its words.
+    let is_deeper =
+        sections.last().is_some_and(|section| section.level > 0 && level > section.level);
+    if is_deeper && current.is_some() {
+        return current;
+    }
+    // The heading of the document is not a part.
+    let part = Part::of_heading(heading).filter(|_| level > 1)?;
+    let is_new = sections.last().is_none_or(|section| section.parts[part.index()].is_some());
+    if is_new && (sections.is_empty() || part.index() == 0) && sections.len() < MAX_TOOLS {
+        sections.push(Section { line, ..Section::default() });
+    }
+    let section = sections.last_mut()?;
+    if section.level == 0 {
+        section.level = level;
+    }
+    section.parts[part.index()].get_or_insert_with(|| Body { line, ..Body::default() });
+    Some(part)
+}
+
+impl Section {
+    /// Reads a line such as `**Version**: 1.2.3`.
+    fn read_version(&mut self, line: &str) {
+        let plain: String = line.chars().filter(|c| !"*`-_".contains(*c)).collect();
+        let lower = plain.trim().to_ascii_lowercase();
+        if let Some(version) =
+            lower.strip_prefix("version").map(|rest| rest.trim_start_matches([':', ' ']))
+            && self.version.is_none()
+            && version.starts_with(|c: char| c.is_ascii_digit())
+        {
+            self.version = Some(version.split_whitespace().next().unwrap_or_default().to_owned());
+        }
+    }
+
+    fn part(&self, part: Part) -> Option<&Body> {
+        self.parts[part.index()].as_ref()
+    }
+
+    fn name(&self) -> Option<String> {
+        let quoted = |body: &Body| {
+            let mut pieces = body.text.split('`');
+            pieces.nth(1).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty())
+        };
+        self.part(Part::Name).and_then(quoted).or_else(|| self.title.clone())
+    }
+
+    /// Adds the contract of the section and its flaws to a document.
+    fn judge(self, document: &mut SpecDocument) {
+        let name = self.name();
+        let shown = name.clone().unwrap_or_default();
+        let mut lints = Vec::new();
+        let mut add = |level, line, message: String| {
+            lints.push(Lint::new(level, &shown, message).at(line));
+        };
+        for (part, heading, _) in Part::ALL {
+            match self.part(part) {
+                None => {
+                    let message = format!("part {}, `{heading}`, is missing", part.index() + 1);
+                    add(Level::Error, self.line, message);
+                }
+                Some(body) if body.text.trim().is_empty() && body.blocks.is_empty() => {
+                    add(Level::Error, body.line, format!("`{heading}` is empty"));
+                }
+                Some(_) => {}
+            }
+        }
+        match &name {
+            None => add(Level::Error, self.line, "it has no invocation name in backquotes".into()),
+            Some(name) if !is_dotted(name) => {
+                let message = "the name is not of the form `module.tool` in lower case";
+                add(Level::Warning, self.line, message.into());
+            }
+            Some(_) => {}
+        }
+        match self.version.as_deref().map(Version::parse) {
+            None => add(Level::Warning, self.line, "it has no `**Version**: X.Y.Z`".into()),
+            Some(Err(error)) => add(Level::Warning, self.line, format!("the version: {error}")),
+            Some(Ok(_)) => {}
+        }
+        let input = self.schema(Part::Input, Level::Error, &mut add);
+        let output = self.schema(Part::Output, Level::Warning, &mut add);
+        if let Some(input) = &input {
+            self.judge_examples(name.as_deref(), input, &mut add);
+        }
+        if let (Some(name), Some(input)) = (&name, input) {
+            let contract = self.contract(name, input, output);
+            let is_version = |lint: &Lint| lint.message.contains("_meta.version");
+            let is_output = |lint: &Lint| lint.message.contains("no output schema");
+            let own = lint(&contract).into_iter();
+            // The flaws that were already added, with the words of this document.
+            lints.extend(own.filter(|lint| !is_version(lint) && !is_output(lint)));
+            document.contracts.push(contract);
+        }
+        document.lints.append(&mut lints);
+    }
+
+    fn contract(&self, name: &str, input: Value, output: Option<Value>) -> Contract {
+        let text = self.part(Part::Purpose).map_or("", |body| body.text.as_str());
+        let lines = text.lines().filter(|line| !line.contains("**Version**"));
+        let lines = lines.map(|line| line.trim_start_matches('>').trim());
+        let description = lines.collect::<Vec<_>>().join("\n").trim().to_owned();
+        let mut contract = Contract::from_parts(name, &description, input, output);
+        if let Some(version) = &self.version {
+            contract.definition["_meta"] = serde_json::json!({ "version": version });
+        }
+        contract
+    }
+
+    /// Returns the schema of a part: its first block that is an object with a type or properties.
+    fn schema(
+        &self,
+        part: Part,
+        missing: Level,
+        add: &mut impl FnMut(Level, usize, String),
+    ) -> Option<Value> {
+        let body = self.part(part)?;
+        let mut broken = None;
+        for (line, block) in &body.blocks {
+            match serde_json::from_str::<Value>(block) {
+                Ok(value)
+                    if ["type", "properties", "$ref"]
+                        .iter()
+                        .any(|key| value.get(key).is_some()) =>
+                {
+                    return Some(value);
+                }
+                Ok(_) => {}
+                Err(error) => broken = broken.or(Some((*line, error.to_string()))),
+            }
+        }
+        if let Some((line, error)) = broken {
+            add(Level::Error, line, format!("the block is not JSON: {error}"));
+        } else {
+            let message = format!("`{}` has no JSON Schema in a fenced block", part.heading());
+            add(missing, body.line, message);
+        }
+        None
+    }
+
+    fn judge_examples(
+        &self,
+        name: Option<&str>,
+        input: &Value,
+        add: &mut impl FnMut(Level, usize, String),
+    ) {
+        let Some(body) = self.part(Part::Examples) else { return };
+        let mut calls = 0;
+        for (line, block) in &body.blocks {
+            let Ok(example) = serde_json::from_str::<Value>(block) else {
+                add(Level::Warning, *line, "the example is not JSON".into());
+                continue;
+            };
+            let Some(arguments) = example.get("arguments") else { continue };
+            calls += 1;
+            let called = example.get("tool_name").or_else(|| example.get("name"));
+            if called.and_then(Value::as_str).is_some_and(|called| Some(called) != name) {
+                add(Level::Warning, *line, "the example calls another tool".into());
+            }
+            if let Some(violation) = first_violation(input, arguments) {
+                add(Level::Error, *line, format!("the example does not fit: {violation}"));
+            }
+        }
+        if calls == 0 {
+            add(Level::Warning, body.line, "there is no example of a call in JSON".into());
+        }
+    }
+}
+
+/// Returns whether a name has the form `module.tool` in lower case.
+fn is_dotted(name: &str) -> bool {
+    let permits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(permits);
+    name.contains('.') && name.split('.').all(is_part)
+}

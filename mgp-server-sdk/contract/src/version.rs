@@ -1,0 +1,41 @@
+//! The version that a change of a tool demands.
+
+use semver::Version;
+
+use crate::diff::Bump;
+
+/// Returns the lowest version that a tool needs after a change.
+///
+/// Before 1.0.0 a breaking change raises the minor version, and any other the patch version.
+#[must_use]
+pub fn required_version(old: &Version, bump: Bump) -> Version {
+    let (major, minor, patch) = (old.major, old.minor, old.patch);
+    match (bump, major) {
+        (Bump::None, _) => old.clone(),
+        (Bump::Major, 0) => Version::new(0, minor + 1, 0),
+        (Bump::Major, _) => Version::new(major + 1, 0, 0),
+        (Bump::Minor, 1..) => Version::new(major, minor + 1, 0),
+        (Bump::Minor | Bump::Patch, _) => Version::new(major, minor, patch + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(old: &str, bump: Bump, expected: &str) {
+        let old = Version::parse(old).unwrap();
+        assert_eq!(required_version(&old, bump).to_string(), expected);
+    }
+
+    #[test]
+    fn a_change_demands_the_next_version_of_its_kind() {
+        check("1.2.3", Bump::None, "1.2.3");
+        check("1.2.3", Bump::Patch, "1.2.4");
+        check("1.2.3", Bump::Minor, "1.3.0");
+        check("1.2.3", Bump::Major, "2.0.0");
+        check("0.2.3", Bump::Major, "0.3.0");
+        check("0.2.3", Bump::Minor, "0.2.4");
+    }
+}

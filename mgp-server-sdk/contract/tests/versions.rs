@@ -1,0 +1,388 @@
+//! The version change that each kind of change demands, two pairs of definitions per kind.
+
+use mgp_contract::{Bump, Contract, compare, compare_all, read_contracts};
+use serde_json::{Value, json};
+
+use Bump::{Major, Minor, None as Same, Patch};
+
+/// Returns a tool with a member `x` in its arguments or its result.
+fn tool(place: &str, schema: &str) -> Contract {
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let mut definition =
+        json!({ "name": "t", "description": "T.", "inputSchema": { "type": "object" } });
+    match place {
+        "in" => definition["inputSchema"] = schema,
+        "out" => definition["outputSchema"] = schema,
+        _ => {
+            for (name, member) in schema.as_object().unwrap() {
+                definition[name] = member.clone();
+            }
+        }
+    }
+    Contract::from_definition(definition).unwrap()
+}
+
+/// Rows: the place (arguments, result or whole definition), the old text, the new text, and the change.
+const PAIRS: &[(&str, &str, &str, Bump)] = &[
+    // Nothing changed.
+    (
+        "in",
+        r#"{"type":"object","properties":{"a":{"type":"string"}}}"#,
+        r#"{"properties":{"a":{"type":"string"}},"type":"object"}"#,
+        Same,
+    ),
+    (
+        "in",
+        r#"{"type":"object","required":["a","b"]}"#,
+        r#"{"type":"object","required":["b","a"]}"#,
+        Same,
+    ),
+    // A required argument is added.
+    (
+        "in",
+        r#"{"type":"object"}"#,
+        r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#,
+        Major,
+    ),
+    (
+        "in",
+        r#"{"properties":{"p":{"type":"object","properties":{}}}}"#,
+        r#"{"properties":{"p":{"type":"object","properties":{"a":{}},"required":["a"]}}}"#,
+        Major,
+    ),
+    // An optional argument is added.
+    (
+        "in",
+        r#"{"type":"object"}"#,
+        r#"{"type":"object","properties":{"a":{"type":"string"}}}"#,
+        Minor,
+    ),
+    (
+        "in",
+        r#"{"properties":{"l":{"items":{"properties":{"a":{}}}}}}"#,
+        r#"{"properties":{"l":{"items":{"properties":{"a":{},"b":{}}}}}}"#,
+        Minor,
+    ),
+    // An argument is removed.
+    ("in", r#"{"properties":{"a":{},"b":{}}}"#, r#"{"properties":{"a":{}}}"#, Major),
+    ("in", r#"{"properties":{"a":{}},"required":["a"]}"#, r#"{"properties":{}}"#, Major),
+    // An argument becomes required, or optional.
+    ("in", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{}},"required":["a"]}"#, Major),
+    (
+        "in",
+        r#"{"properties":{"a":{},"b":{}},"required":["a"]}"#,
+        r#"{"properties":{"a":{},"b":{}},"required":["a","b"]}"#,
+        Major,
+    ),
+    ("in", r#"{"properties":{"a":{}},"required":["a"]}"#, r#"{"properties":{"a":{}}}"#, Minor),
+    (
+        "in",
+        r#"{"properties":{"a":{}},"required":["a"]}"#,
+        r#"{"properties":{"a":{}},"required":[]}"#,
+        Minor,
+    ),
+    // A type is changed, widened or narrowed.
+    (
+        "in",
+        r#"{"properties":{"a":{"type":"string"}}}"#,
+        r#"{"properties":{"a":{"type":"integer"}}}"#,
+        Major,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"type":"object"}}}"#,
+        r#"{"properties":{"a":{"type":["array","string"]}}}"#,
+        Major,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"type":"integer"}}}"#,
+        r#"{"properties":{"a":{"type":"number"}}}"#,
+        Minor,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"type":"string"}}}"#,
+        r#"{"properties":{"a":{"type":["string","null"]}}}"#,
+        Minor,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"type":"number"}}}"#,
+        r#"{"properties":{"a":{"type":"integer"}}}"#,
+        Major,
+    ),
+    ("in", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{"type":"string"}}}"#, Major),
+    // Listed values.
+    ("in", r#"{"enum":["a","b"]}"#, r#"{"enum":["a"]}"#, Major),
+    (
+        "in",
+        r#"{"properties":{"a":{"type":"string"}}}"#,
+        r#"{"properties":{"a":{"type":"string","enum":["x"]}}}"#,
+        Major,
+    ),
+    ("in", r#"{"enum":["a"]}"#, r#"{"enum":["a","b"]}"#, Minor),
+    ("in", r#"{"properties":{"a":{"const":1}}}"#, r#"{"properties":{"a":{"enum":[1,2]}}}"#, Minor),
+    // Ranges and lengths.
+    ("in", r#"{"properties":{"a":{"minimum":1}}}"#, r#"{"properties":{"a":{"minimum":2}}}"#, Major),
+    (
+        "in",
+        r#"{"properties":{"a":{"type":"string"}}}"#,
+        r#"{"properties":{"a":{"type":"string","maxLength":9}}}"#,
+        Major,
+    ),
+    ("in", r#"{"properties":{"a":{"maximum":1}}}"#, r#"{"properties":{"a":{"maximum":2}}}"#, Minor),
+    ("in", r#"{"properties":{"a":{"minItems":1}}}"#, r#"{"properties":{"a":{}}}"#, Minor),
+    (
+        "in",
+        r#"{"properties":{"a":{"multipleOf":2}}}"#,
+        r#"{"properties":{"a":{"multipleOf":4}}}"#,
+        Major,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"multipleOf":4}}}"#,
+        r#"{"properties":{"a":{"multipleOf":2}}}"#,
+        Minor,
+    ),
+    // Patterns and formats.
+    (
+        "in",
+        r#"{"properties":{"a":{"pattern":"^a"}}}"#,
+        r#"{"properties":{"a":{"pattern":"^b"}}}"#,
+        Major,
+    ),
+    ("in", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{"format":"uuid"}}}"#, Major),
+    ("in", r#"{"properties":{"a":{"pattern":"^a"}}}"#, r#"{"properties":{"a":{}}}"#, Minor),
+    (
+        "in",
+        r#"{"properties":{"a":{"uniqueItems":true}}}"#,
+        r#"{"properties":{"a":{"uniqueItems":false}}}"#,
+        Minor,
+    ),
+    // Other members are permitted, or no longer.
+    ("in", r#"{"properties":{}}"#, r#"{"properties":{},"additionalProperties":false}"#, Major),
+    (
+        "in",
+        r#"{"additionalProperties":{"type":"number"}}"#,
+        r#"{"additionalProperties":{"type":"string"}}"#,
+        Major,
+    ),
+    ("in", r#"{"additionalProperties":false}"#, r#"{"additionalProperties":true}"#, Minor),
+    (
+        "in",
+        r#"{"additionalProperties":false}"#,
+        r#"{"additionalProperties":{"type":"string"}}"#,
+        Minor,
+    ),
+    // Alternatives.
+    (
+        "in",
+        r#"{"properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}}}"#,
+        r#"{"properties":{"a":{"anyOf":[{"type":"string"}]}}}"#,
+        Major,
+    ),
+    (
+        "in",
+        r#"{"oneOf":[{"required":["a"]}]}"#,
+        r#"{"oneOf":[{"required":["a"]},{"required":["b"]}]}"#,
+        Minor,
+    ),
+    (
+        "in",
+        r#"{"allOf":[{"minProperties":1}]}"#,
+        r#"{"allOf":[{"minProperties":1},{"maxProperties":3}]}"#,
+        Major,
+    ),
+    (
+        "in",
+        r#"{"properties":{"a":{"anyOf":[{"maxLength":3},{}]}}}"#,
+        r#"{"properties":{"a":{"anyOf":[{"maxLength":5},{}]}}}"#,
+        Minor,
+    ),
+    // Defaults.
+    ("in", r#"{"properties":{"a":{"default":1}}}"#, r#"{"properties":{"a":{"default":2}}}"#, Major),
+    ("in", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{"default":2}}}"#, Minor),
+    // References.
+    (
+        "in",
+        r##"{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}"##,
+        r#"{"properties":{"a":{"type":"string"}}}"#,
+        Same,
+    ),
+    (
+        "in",
+        r##"{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}"##,
+        r##"{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"number"}}}"##,
+        Major,
+    ),
+    (
+        "in",
+        r##"{"properties":{"n":{"$ref":"#"},"a":{"type":"integer"}}}"##,
+        r##"{"properties":{"n":{"$ref":"#"},"a":{"type":"number"}}}"##,
+        Minor,
+    ),
+    // Keywords that are not compared further.
+    ("in", r#"{"not":{"required":["a"]}}"#, r#"{"not":{"required":["b"]}}"#, Major),
+    ("in", r#"{"dependentRequired":{"a":["b"]}}"#, "{}", Minor),
+    // Members of the result.
+    ("out", r#"{"properties":{"a":{},"b":{}}}"#, r#"{"properties":{"a":{}}}"#, Major),
+    ("out", r#"{"items":{"properties":{"a":{}}}}"#, r#"{"items":{"properties":{}}}"#, Major),
+    ("out", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{},"b":{}}}"#, Minor),
+    (
+        "out",
+        r#"{"properties":{"a":{}}}"#,
+        r#"{"properties":{"a":{},"b":{}},"required":["b"]}"#,
+        Minor,
+    ),
+    ("out", r#"{"properties":{"a":{}},"required":["a"]}"#, r#"{"properties":{"a":{}}}"#, Major),
+    ("out", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{}},"required":["a"]}"#, Minor),
+    (
+        "out",
+        r#"{"properties":{"a":{"type":"integer"}}}"#,
+        r#"{"properties":{"a":{"type":"number"}}}"#,
+        Major,
+    ),
+    (
+        "out",
+        r#"{"properties":{"a":{"type":["string","null"]}}}"#,
+        r#"{"properties":{"a":{"type":"string"}}}"#,
+        Minor,
+    ),
+    ("out", r#"{"enum":["a"]}"#, r#"{"enum":["a","b"]}"#, Major),
+    ("out", r#"{"enum":["a","b"]}"#, r#"{"enum":["a"]}"#, Minor),
+    (
+        "out",
+        r#"{"properties":{"a":{"default":1}}}"#,
+        r#"{"properties":{"a":{"default":2}}}"#,
+        Patch,
+    ),
+    ("", r#"{"outputSchema":{"type":"object"}}"#, "{}", Major),
+    ("", "{}", r#"{"outputSchema":{"type":"object"}}"#, Minor),
+    // Texts.
+    ("", r#"{"description":"A."}"#, r#"{"description":"B."}"#, Patch),
+    ("", "{}", r#"{"title":"T"}"#, Patch),
+    (
+        "in",
+        r#"{"properties":{"a":{"description":"A."}}}"#,
+        r#"{"properties":{"a":{"description":"B."}}}"#,
+        Patch,
+    ),
+    ("in", r#"{"examples":[1]}"#, r#"{"examples":[2],"$comment":"c"}"#, Patch),
+    // Hints.
+    ("", r#"{"annotations":{"readOnlyHint":true}}"#, "{}", Major),
+    (
+        "",
+        r#"{"annotations":{"destructiveHint":false}}"#,
+        r#"{"annotations":{"destructiveHint":true}}"#,
+        Major,
+    ),
+    ("", "{}", r#"{"annotations":{"idempotentHint":true}}"#, Minor),
+    ("", "{}", r#"{"annotations":{"openWorldHint":false}}"#, Minor),
+    // Security metadata.
+    (
+        "",
+        r#"{"security":{"risk_level":"safe"}}"#,
+        r#"{"security":{"risk_level":"moderate"}}"#,
+        Major,
+    ),
+    (
+        "",
+        r#"{"security":{"risk_level":"safe"}}"#,
+        r#"{"security":{"risk_level":"safe","permissions_required":["network"]}}"#,
+        Major,
+    ),
+    (
+        "",
+        r#"{"security":{"risk_level":"dangerous"}}"#,
+        r#"{"security":{"risk_level":"safe"}}"#,
+        Minor,
+    ),
+    ("", r#"{"_meta":{"dev.cloto/mgp":{"security":{"risk_level":"safe"}}}}"#, "{}", Major),
+    // Tasks and deprecation.
+    ("", "{}", r#"{"execution":{"taskSupport":"required"}}"#, Major),
+    ("", "{}", r#"{"execution":{"taskSupport":"optional"}}"#, Minor),
+    ("", "{}", r#"{"_meta":{"deprecated":{"in":"1.2.0"}}}"#, Minor),
+    ("", r#"{"_meta":{"deprecated":{"in":"1.2.0"}}}"#, "{}", Patch),
+    // From mcp-server-fetch: the description of `max_length`, and its upper bound.
+    (
+        "in",
+        r#"{"properties":{"url":{"type":"string","format":"uri","minLength":1},"max_length":{"type":"integer","default":5000,"exclusiveMaximum":1000000,"exclusiveMinimum":0,"description":"Maximum number of characters to return."}},"required":["url"],"type":"object"}"#,
+        r#"{"properties":{"url":{"type":"string","format":"uri","minLength":1},"max_length":{"type":"integer","default":5000,"exclusiveMaximum":1000000,"exclusiveMinimum":0,"description":"The number of characters."},"raw":{"type":"boolean","default":false}},"required":["url"],"type":"object"}"#,
+        Minor,
+    ),
+    // From server-filesystem: `read_file` gains `head` and `tail`, `edit_file` closes its arguments.
+    (
+        "in",
+        r#"{"type":"object","properties":{"path":{"type":"string"}},"required":["path"],"additionalProperties":false}"#,
+        r#"{"type":"object","properties":{"path":{"type":"string"},"tail":{"type":"number"},"head":{"type":"number"}},"required":["path"],"additionalProperties":false}"#,
+        Minor,
+    ),
+    (
+        "in",
+        r#"{"type":"object","properties":{"path":{"type":"string"},"edits":{"type":"array","items":{"type":"object","properties":{"oldText":{"type":"string"},"newText":{"type":"string"}},"required":["oldText","newText"]}}},"required":["path","edits"]}"#,
+        r#"{"type":"object","properties":{"path":{"type":"string"},"edits":{"type":"array","items":{"type":"object","properties":{"oldText":{"type":"string"},"newText":{"type":"string"}},"required":["oldText","newText"],"additionalProperties":false}}},"required":["path","edits"]}"#,
+        Major,
+    ),
+    // From mcp-server-git: `context_lines` is added, and `git_add` no longer takes one text.
+    (
+        "in",
+        r#"{"properties":{"repo_path":{"type":"string"}},"required":["repo_path"]}"#,
+        r#"{"properties":{"repo_path":{"type":"string"},"context_lines":{"type":"integer","default":3}},"required":["repo_path"]}"#,
+        Minor,
+    ),
+    (
+        "in",
+        r#"{"properties":{"files":{"type":"string"}},"required":["files"]}"#,
+        r#"{"properties":{"files":{"type":"array","items":{"type":"string"}}},"required":["files"]}"#,
+        Major,
+    ),
+];
+
+#[test]
+fn each_kind_of_change_demands_its_version() {
+    assert!(PAIRS.len() >= 60, "{} pairs", PAIRS.len());
+    for (place, old, new, expected) in PAIRS {
+        let found = compare(&tool(place, old), &tool(place, new));
+        assert_eq!(found.bump, *expected, "{place}\n{old}\n{new}\n{:#?}", found.changes);
+        // A definition never differs from itself.
+        assert_eq!(compare(&tool(place, new), &tool(place, new)).bump, Same, "{new}");
+    }
+}
+
+#[test]
+fn a_compatible_change_reversed_is_breaking() {
+    for (place, old, new, expected) in PAIRS.iter().filter(|pair| pair.3 == Minor) {
+        // The end of a deprecation breaks no caller, and the end of a default changes what a call does.
+        if !new.contains("deprecated") {
+            let found = compare(&tool(place, new), &tool(place, old));
+            assert_eq!(found.bump, Major, "{expected}\n{old}\n{new}\n{:#?}", found.changes);
+        }
+    }
+}
+
+#[test]
+fn added_and_removed_tools_are_changes_of_the_list() {
+    let list = |names: &[&str]| {
+        let tools = names.iter().map(|name| json!({ "name": name, "inputSchema": {} }));
+        let text =
+            json!({ "jsonrpc": "2.0", "id": 1, "result": { "tools": tools.collect::<Vec<_>>() } });
+        read_contracts(&text.to_string()).unwrap()
+    };
+    let found = compare_all(&list(&["a", "b"]), &list(&["b", "c"]));
+    let found: Vec<_> = found.iter().map(|one| (one.tool.as_str(), one.bump)).collect();
+    assert_eq!(found, [("a", Major), ("c", Minor)]);
+}
+
+#[test]
+fn texts_that_are_not_tools_are_refused_with_the_reason() {
+    for (text, expected) in [
+        ("", "neither JSON nor"),
+        ("{}", "has no tools"),
+        (r#"{"tools":[{"name":"a"}]}"#, "entry 0"),
+        ("[1]", "entry 0"),
+    ] {
+        let error = read_contracts(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}

@@ -1,0 +1,37 @@
+//! Checks of arguments against the input schema of a tool: `tools/validate`, and the check before a call.
+
+use mgp_types::mcp::{ArgumentError, Tool, ValidateToolParams, ValidateToolResult};
+use mgp_types::{ErrorCode, Object, Recovery, RpcError};
+
+/// Returns all reasons why the arguments in the params do not fit the input schema of a tool.
+pub(super) fn check(
+    tool: &Tool,
+    params: &ValidateToolParams,
+) -> Result<ValidateToolResult, RpcError> {
+    let arguments = params.arguments.as_ref().map_or("{}", |given| given.as_payload().as_str());
+    let errors = errors(tool, arguments)?;
+    Ok(ValidateToolResult::new(errors.is_empty(), errors))
+}
+
+/// Refuses a call whose arguments do not fit the input schema of its tool.
+pub(super) fn refuse_arguments(tool: &Tool, arguments: &str) -> Result<(), RpcError> {
+    let errors = errors(tool, arguments)?;
+    let Some(first) = errors.first() else { return Ok(()) };
+    let field = if first.field.is_empty() { String::new() } else { format!("`{}`: ", first.field) };
+    let message = format!(
+        "the arguments do not fit the input schema of `{}`: {field}{}",
+        tool.name, first.message
+    );
+    let mut details = Object::new();
+    details.encode("tool", &tool.name)?;
+    details.encode("errors", &errors)?;
+    let recovery = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
+    let recovery = recovery.details(details);
+    Err(RpcError::new(ErrorCode::INVALID_TOOL_ARGS, message).recovery(recovery))
+}
+
+fn errors(tool: &Tool, arguments: &str) -> Result<Vec<ArgumentError>, RpcError> {
+    let cannot =
+        |reason| RpcError::new(ErrorCode::INVALID_TOOL_ARGS, format!("`{}`: {reason}", tool.name));
+    mgp_security::argument_errors(tool, arguments).map_err(cannot)
+}

@@ -1,0 +1,72 @@
+//! Versions of tools: declared in `_meta`, and demanded by callers.
+
+use mgp_security::{Refusal, check_version};
+use mgp_types::RpcError;
+use mgp_types::mcp::{self, Meta};
+use mgp_types::service::Params;
+use serde::Serialize;
+
+use super::Tool;
+
+/// The end of a tool's support.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Deprecation {
+    /// The version in which the tool was deprecated.
+    #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// The version without the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remove_in: Option<String>,
+    /// The tool to use instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<String>,
+}
+
+impl Deprecation {
+    /// Creates a deprecation that began with a version.
+    #[must_use]
+    pub fn since(version: impl Into<String>) -> Self {
+        Self { since: Some(version.into()), ..Self::default() }
+    }
+
+    /// Sets the version without the tool.
+    #[must_use]
+    pub fn remove_in(mut self, version: impl Into<String>) -> Self {
+        self.remove_in = Some(version.into());
+        self
+    }
+
+    /// Sets the tool to use instead.
+    #[must_use]
+    pub fn replacement(mut self, tool: impl Into<String>) -> Self {
+        self.replacement = Some(tool.into());
+        self
+    }
+}
+
+impl Tool {
+    /// Sets the version, which is listed as `_meta.version`; callers may demand a range with `_meta.tool_version`.
+    pub fn version(self, version: &str) -> Self {
+        self.set_meta("version", &version)
+    }
+
+    /// Marks the tool as deprecated; the list shows it as `_meta.deprecated`.
+    pub fn deprecated(self, deprecation: &Deprecation) -> Self {
+        self.set_meta("deprecated", deprecation)
+    }
+
+    /// Sets a member of `_meta`.
+    fn set_meta<T: Serialize>(mut self, name: &str, value: &T) -> Self {
+        let meta = self.definition.meta.get_or_insert_with(Meta::new);
+        // Encoding these types cannot fail.
+        let _ = meta.0.encode(name, value);
+        self
+    }
+}
+
+/// Checks that the tool has one of the versions that a call demands.
+pub(super) fn check(params: &Params, definition: &mcp::Tool) -> Result<(), RpcError> {
+    let meta = || definition.meta.clone();
+    check_version(params, &definition.name, meta).map_err(|refused| Refusal::from(refused).into())
+}

@@ -1,0 +1,362 @@
+//! Calls, results and errors of Codomyrmex tools, as MCP messages and back.
+//!
+//! Reading is lenient, since senders add members and statuses; writing is exact.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::mcp::{CallToolParams, CallToolResult, ContentBlock, Meta};
+use crate::{ErrorCode, Payload, RawObject, RpcError};
+
+/// The member of `_meta` in which a result keeps what MCP has no place for.
+const META: &str = "codomyrmex";
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The name, e.g. `module.tool`.
+    pub tool_name: String,
+    /// The arguments.
+    pub arguments: Map<String, Value>,
+}
+
+/// A result of a tool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The outcome; one that contains `fail` is a failure.
+    #[serde(default = "success")]
+    pub status: String,
+    /// The data of a success.
+    #[serde(default)]
+    pub data: Option<Map<String, Value>>,
+    /// The error of a failure.
+    #[serde(default)]
+    pub error: Option<ErrorDetail>,
+    /// An explanation for people.
+    #[serde(default)]
+    pub explanation: Option<String>,
+}
+
+/// An error in a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorDetail {
+    /// The type of the error.
+    pub error_type: String,
+    /// The reason.
+    pub error_message: String,
+    /// An object or a text with details.
+    #[serde(default, deserialize_with = "details", skip_serializing_if = "Option::is_none")]
+    pub error_details: Option<Value>,
+}
+
+/// The error types that the protocol names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ErrorType {
+    /// The arguments are invalid.
+    ValidationError,
+    /// A file does not exist.
+    FileNotFoundError,
+    /// The caller is not authenticated.
+    AuthenticationError,
+    /// A tool or resource does not exist.
+    ResourceNotFound,
+    /// The tool failed.
+    ToolExecutionError,
+    /// A limit is reached.
+    ApiLimitExceeded,
+    /// The operation took too long.
+    TimeoutError,
+    /// The caller lacks a permission.
+    PermissionError,
+}
+
+fn success() -> String {
+    "success".to_owned()
+}
+
+fn details<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Value>, D::Error> {
+    match Option::<Value>::deserialize(input)? {
+        None => Ok(None),
+        Some(details @ (Value::Object(_) | Value::String(_))) => Ok(Some(details)),
+        Some(_) => Err(serde::de::Error::custom("`error_details` is not an object or a text")),
+    }
+}
+
+impl ErrorType {
+    /// All types.
+    pub const ALL: [Self; 8] = [
+        Self::ValidationError,
+        Self::FileNotFoundError,
+        Self::AuthenticationError,
+        Self::ResourceNotFound,
+        Self::ToolExecutionError,
+        Self::ApiLimitExceeded,
+        Self::TimeoutError,
+        Self::PermissionError,
+    ];
+
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ValidationError => "ValidationError",
+            Self::FileNotFoundError => "FileNotFoundError",
+            Self::AuthenticationError => "AuthenticationError",
+            Self::ResourceNotFound => "ResourceNotFound",
+            Self::ToolExecutionError => "ToolExecutionError",
+            Self::ApiLimitExceeded => "ApiLimitExceeded",
+            Self::TimeoutError => "TimeoutError",
+            Self::PermissionError => "PermissionError",
+        }
+    }
+
+    /// Returns the code of the error in MGP.
+    #[must_use]
+    pub fn code(self) -> ErrorCode {
+        match self {
+            Self::ValidationError => ErrorCode::INVALID_TOOL_ARGS,
+            Self::FileNotFoundError => ErrorCode::RESOURCE_NOT_FOUND,
+            Self::AuthenticationError => ErrorCode::AUTH_REQUIRED,
+            Self::ResourceNotFound => ErrorCode::TOOL_NOT_FOUND,
+            Self::ToolExecutionError => ErrorCode::UPSTREAM_ERROR,
+            Self::ApiLimitExceeded => ErrorCode::RATE_LIMITED,
+            Self::TimeoutError => ErrorCode::TIMEOUT,
+            Self::PermissionError => ErrorCode::PERMISSION_DENIED,
+        }
+    }
+
+    /// Returns the type of an error; each code has one.
+    #[must_use]
+    pub fn of_code(code: ErrorCode) -> Self {
+        match code {
+            ErrorCode::INVALID_TOOL_ARGS | ErrorCode::INVALID_PARAMS => Self::ValidationError,
+            ErrorCode::RESOURCE_NOT_FOUND | ErrorCode::MCP_RESOURCE_NOT_FOUND => {
+                Self::FileNotFoundError
+            }
+            ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED => Self::AuthenticationError,
+            ErrorCode::TIMEOUT | ErrorCode::UPSTREAM_TIMEOUT => Self::TimeoutError,
+            ErrorCode(1000..=1099) => Self::PermissionError,
+            ErrorCode(3000..=3099) => Self::ApiLimitExceeded,
+            ErrorCode(4001..=4003) | ErrorCode::METHOD_NOT_FOUND => Self::ResourceNotFound,
+            _ => Self::ToolExecutionError,
+        }
+    }
+}
+
+impl ToolCall {
+    /// Reads a call; unknown members are dropped, and the name may have any form.
+    ///
+    /// # Errors
+    /// −32602 if a member is missing or has the wrong type.
+    pub fn read(text: &str) -> Result<Self, RpcError> {
+        serde_json::from_str(text).map_err(RpcError::invalid_params)
+    }
+
+    /// Reads a call that must follow the schema exactly.
+    ///
+    /// # Errors
+    /// −32602 if there is another member, or the name is not of the form `module.tool` in lower case.
+    pub fn read_strictly(text: &str) -> Result<Self, RpcError> {
+        let members: Map<String, Value> =
+            serde_json::from_str(text).map_err(RpcError::invalid_params)?;
+        let other = members.keys().find(|name| *name != "tool_name" && *name != "arguments");
+        if let Some(other) = other {
+            return Err(RpcError::invalid_params(format_args!("unknown member `{other}`")));
+        }
+        let call = Self::read(text)?;
+        let permits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let is_part = |part: &str| !part.is_empty() && part.bytes().all(permits);
+        if !call.tool_name.contains('.') || !call.tool_name.split('.').all(is_part) {
+            return Err(RpcError::invalid_params("`tool_name` is not of the form `module.tool`"));
+        }
+        Ok(call)
+    }
+
+    /// Returns the params of `tools/call`.
+    ///
+    /// # Errors
+    /// −32603 if the arguments cannot be encoded, which does not happen.
+    pub fn to_params(&self) -> Result<CallToolParams, RpcError> {
+        let mut params = CallToolParams::new(self.tool_name.as_str());
+        params.arguments = Some(RawObject::of(&self.arguments)?);
+        Ok(params)
+    }
+
+    /// Creates the call that the params of `tools/call` describe.
+    ///
+    /// # Errors
+    /// −32602 if the arguments cannot be read.
+    pub fn from_params(params: &CallToolParams) -> Result<Self, RpcError> {
+        let arguments = params.arguments.as_ref().map(RawObject::get).transpose()?;
+        Ok(Self { tool_name: params.name.clone(), arguments: arguments.unwrap_or_default() })
+    }
+}
+
+impl ToolResult {
+    /// Returns whether the tool failed.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        self.status.to_ascii_lowercase().contains("fail")
+    }
+
+    /// Checks the rules about the members of a result.
+    ///
+    /// # Errors
+    /// −32602 with the name of the wrong member.
+    pub fn check(&self) -> Result<(), RpcError> {
+        if self.is_failure() && self.error.is_none() {
+            return Err(RpcError::invalid_params("`error` is missing in a failed result"));
+        }
+        if self.is_failure() && self.data.is_some() {
+            return Err(RpcError::invalid_params("`data` must be null in a failed result"));
+        }
+        Ok(())
+    }
+
+    /// Creates the result for an error of a call.
+    #[must_use]
+    pub fn from_error(error: &RpcError) -> Self {
+        let kind = ErrorType::of_code(error.code());
+        let details = error.as_data().and_then(|data| data.get::<Value>().ok());
+        let error = ErrorDetail {
+            error_type: kind.as_str().to_owned(),
+            error_message: error.message().to_owned(),
+            error_details: details.filter(Value::is_object),
+        };
+        Self { status: "failure".to_owned(), error: Some(error), ..Self::default() }
+    }
+
+    /// Creates the result that a result of `tools/call` describes.
+    #[must_use]
+    pub fn from_mcp(result: &CallToolResult) -> Self {
+        let kept = result.meta.as_ref().and_then(|meta| meta.get(META)?.get::<Value>().ok());
+        let kept = kept.unwrap_or_default();
+        let status = kept.get("status").and_then(Value::as_str);
+        let is_error = result.is_error == Some(true);
+        let text = result.content.iter().find_map(|block| match block {
+            ContentBlock::Text(text) => Some(text.text.clone()),
+            _ => None,
+        });
+        let data = result.structured_content.as_ref().and_then(|data| data.get().ok());
+        let mut read = Self {
+            status: status.unwrap_or(if is_error { "failure" } else { "success" }).to_owned(),
+            data,
+            error: None,
+            explanation: text,
+        };
+        if read.is_failure() {
+            read.data = None;
+            let error = kept.get("error").cloned();
+            let other = || ErrorDetail {
+                error_type: ErrorType::ToolExecutionError.as_str().to_owned(),
+                error_message: read.explanation.clone().unwrap_or_else(|| "the tool failed".into()),
+                error_details: None,
+            };
+            let error = error.and_then(|error| serde_json::from_value(error).ok());
+            read.error = Some(error.unwrap_or_else(other));
+        }
+        read
+    }
+
+    /// Returns the result of `tools/call`.
+    ///
+    /// # Errors
+    /// −32603 if the data cannot be encoded, which does not happen.
+    pub fn to_mcp(&self) -> Result<CallToolResult, RpcError> {
+        let error = self.error.as_ref().map(|error| error.error_message.clone());
+        let text = self.explanation.clone().or(error);
+        let content: Vec<_> = text.into_iter().map(ContentBlock::text).collect();
+        let mut result = CallToolResult::new(content);
+        if let Some(data) = &self.data {
+            result.structured_content = Some(Payload::of(data)?);
+        }
+        result.is_error = self.is_failure().then_some(true);
+        let mut kept = json!({ "status": self.status });
+        if let Some(error) = &self.error {
+            kept["error"] = serde_json::to_value(error).unwrap_or_default();
+        }
+        let meta = result.meta.get_or_insert_with(Meta::new);
+        meta.0.encode(META, &kept)?;
+        Ok(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_type_has_a_code_of_its_own() {
+        for kind in ErrorType::ALL {
+            assert_eq!(ErrorType::of_code(kind.code()), kind);
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+    }
+
+    #[test]
+    fn strict_reading_refuses_what_lenient_reading_accepts() {
+        for (text, is_strict) in [
+            (r#"{"tool_name":"a.b_2","arguments":{}}"#, true),
+            (r#"{"tool_name":"Foo","arguments":{}}"#, false),
+            (r#"{"tool_name":"x","arguments":{}}"#, false),
+            (r#"{"tool_name":"a.b","arguments":{},"more":1}"#, false),
+        ] {
+            assert!(ToolCall::read(text).is_ok(), "{text}");
+            assert_eq!(ToolCall::read_strictly(text).is_ok(), is_strict, "{text}");
+        }
+        assert!(ToolCall::read(r#"{"tool_name":"a.b"}"#).is_err());
+    }
+
+    #[test]
+    fn the_rules_of_results_name_the_wrong_member() {
+        let check = |text: &str| serde_json::from_str::<ToolResult>(text).unwrap().check();
+        let said = |text: &str| check(text).unwrap_err().message().to_owned();
+        assert!(said(r#"{"status":"failure"}"#).contains("`error`"));
+        let both =
+            r#"{"status":"failed","data":{},"error":{"error_type":"X","error_message":"m"}}"#;
+        assert!(said(both).contains("`data`"));
+        assert!(check("{}").is_ok() && check(r#"{"status":"success","data":null}"#).is_ok());
+        let details = r#"{"error_type":"X","error_message":"m","error_details":[1]}"#;
+        assert!(serde_json::from_str::<ErrorDetail>(details).is_err());
+    }
+
+    #[test]
+    fn an_error_of_a_call_becomes_a_failure() {
+        let result = ToolResult::from_error(&RpcError::new(ErrorCode::TIMEOUT, "too slow"));
+        assert!(result.is_failure() && result.check().is_ok());
+        assert_eq!(result.error.unwrap().error_type, "TimeoutError");
+    }
+
+    proptest! {
+        #[test]
+        fn every_code_has_a_type_whose_code_has_the_same_type(code in any::<i32>()) {
+            let kind = ErrorType::of_code(ErrorCode(code));
+            prop_assert_eq!(ErrorType::of_code(kind.code()), kind);
+        }
+
+        #[test]
+        fn a_result_survives_the_way_through_mcp(
+            status in prop::sample::select(vec!["success", "no_change_needed", "partial_success", "failure"]),
+            explanation in "\\PC{1,20}",
+            number in any::<i32>(),
+        ) {
+            let mut result = ToolResult {
+                status: status.to_owned(),
+                explanation: Some(explanation),
+                ..ToolResult::default()
+            };
+            if result.is_failure() {
+                result.error = Some(ErrorDetail {
+                    error_type: "Own".to_owned(),
+                    error_message: "m".to_owned(),
+                    error_details: Some(json!({ "n": number })),
+                });
+            } else {
+                result.data = Some(Map::from_iter([("n".to_owned(), number.into())]));
+            }
+            prop_assert!(result.check().is_ok());
+            prop_assert_eq!(ToolResult::from_mcp(&result.to_mcp().unwrap()), result);
+        }
+    }
+}

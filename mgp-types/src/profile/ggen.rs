@@ -1,0 +1,154 @@
+//! Error codes and error data of ggen, for servers whose callers expect them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ErrorCode, Payload, RpcError};
+
+/// The arguments do not fit the schema of the tool.
+pub const VALIDATION: ErrorCode = ErrorCode(-32001);
+/// The tool does not exist. MCP uses the same number for a resource that does not exist.
+pub const TOOL_NOT_FOUND: ErrorCode = ErrorCode(-32002);
+/// The tool failed or took too long.
+pub const TOOL_EXECUTION: ErrorCode = ErrorCode(-32003);
+/// The caller is not authenticated.
+pub const AUTHENTICATION: ErrorCode = ErrorCode(-32004);
+/// The caller lacks a permission.
+pub const AUTHORIZATION: ErrorCode = ErrorCode(-32005);
+
+/// The data of an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorData {
+    /// The type of the error.
+    pub error_type: String,
+    /// The argument that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The reason.
+    pub reason: String,
+    /// The trace id of the request.
+    pub trace_id: String,
+    /// Remedies.
+    #[serde(default)]
+    pub suggestions: Vec<String>,
+    /// A page about the error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation_url: Option<String>,
+}
+
+/// Returns the code in this profile; each code has one.
+#[must_use]
+pub fn to_profile(code: ErrorCode) -> ErrorCode {
+    match code {
+        ErrorCode::INVALID_TOOL_ARGS => VALIDATION,
+        ErrorCode(4001..=4003) => TOOL_NOT_FOUND,
+        ErrorCode::TIMEOUT | ErrorCode(5000..=5099) => TOOL_EXECUTION,
+        ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED => AUTHENTICATION,
+        ErrorCode(1000..=1099) => AUTHORIZATION,
+        ErrorCode(-32700 | -32603..=-32600 | -32005..=-32001) => code,
+        _ => ErrorCode::INTERNAL_ERROR,
+    }
+}
+
+/// Returns the code in MGP for a code of this profile.
+#[must_use]
+pub fn from_profile(code: ErrorCode) -> ErrorCode {
+    match code {
+        VALIDATION => ErrorCode::INVALID_TOOL_ARGS,
+        TOOL_NOT_FOUND => ErrorCode::TOOL_NOT_FOUND,
+        TOOL_EXECUTION => ErrorCode::UPSTREAM_ERROR,
+        AUTHENTICATION => ErrorCode::AUTH_REQUIRED,
+        AUTHORIZATION => ErrorCode::PERMISSION_DENIED,
+        other => other,
+    }
+}
+
+/// Returns whether a caller may repeat a call after an error of this profile.
+#[must_use]
+pub fn may_retry(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::INTERNAL_ERROR | TOOL_EXECUTION)
+}
+
+fn error_type(code: ErrorCode) -> &'static str {
+    match code {
+        VALIDATION => "ValidationError",
+        TOOL_NOT_FOUND => "ToolNotFound",
+        TOOL_EXECUTION => "ToolExecution",
+        AUTHENTICATION => "AuthenticationError",
+        AUTHORIZATION => "AuthorizationError",
+        ErrorCode::PARSE_ERROR => "ParseError",
+        ErrorCode::INVALID_REQUEST => "InvalidRequest",
+        ErrorCode::METHOD_NOT_FOUND => "MethodNotFound",
+        ErrorCode::INVALID_PARAMS => "InvalidParams",
+        _ => "InternalError",
+    }
+}
+
+/// Returns an error in this profile; its data always has the trace id of the request.
+#[must_use]
+pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
+    #[derive(Deserialize)]
+    struct Details {
+        #[serde(default)]
+        violations: Vec<Violation>,
+    }
+    #[derive(Deserialize)]
+    struct Violation {
+        #[serde(default)]
+        path: String,
+    }
+    let code = to_profile(error.code());
+    let recovery = error.as_recovery();
+    let details = recovery.and_then(|recovery| recovery.details.as_ref());
+    let details = details.and_then(|details| Payload::of(details).ok()?.get::<Details>().ok());
+    let field = details.and_then(|details| details.violations.into_iter().next());
+    let field = field.map(|field| field.path.trim_start_matches('/').to_owned());
+    // The remedy follows the last semicolon of a message.
+    let remedy = error.message().rsplit_once("; ").map(|(_, remedy)| remedy.to_owned());
+    let again = may_retry(code).then(|| "try again later".to_owned());
+    let data = ErrorData {
+        error_type: error_type(code).to_owned(),
+        field: field.filter(|field| !field.is_empty()),
+        reason: error.message().to_owned(),
+        trace_id: trace_id.to_owned(),
+        suggestions: remedy.into_iter().chain(again).collect(),
+        documentation_url: None,
+    };
+    let converted = RpcError::new(code, error.message()).without_recovery();
+    match Payload::of(&data) {
+        Ok(data) => converted.data(data),
+        Err(_) => converted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_five_codes_go_both_ways() {
+        for code in [VALIDATION, TOOL_NOT_FOUND, TOOL_EXECUTION, AUTHENTICATION, AUTHORIZATION] {
+            assert_eq!(to_profile(from_profile(code)), code);
+        }
+        assert_eq!(to_profile(ErrorCode::TIMEOUT), TOOL_EXECUTION);
+        assert!(may_retry(TOOL_EXECUTION) && !may_retry(VALIDATION));
+    }
+
+    #[test]
+    fn the_data_of_an_error_has_the_trace_id() {
+        let error = RpcError::new(ErrorCode::TOOL_NOT_FOUND, "unknown tool `x`; did you mean `y`?");
+        let converted = convert(&error, "req-1");
+        assert_eq!(converted.code(), TOOL_NOT_FOUND);
+        let data: ErrorData = converted.as_data().unwrap().get().unwrap();
+        assert_eq!((&*data.error_type, &*data.trace_id), ("ToolNotFound", "req-1"));
+        assert_eq!(data.suggestions, ["did you mean `y`?"]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_code_has_one_that_stays(code in any::<i32>()) {
+            let profile = to_profile(ErrorCode(code));
+            prop_assert_eq!(to_profile(profile), profile);
+        }
+    }
+}
