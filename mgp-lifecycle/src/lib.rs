@@ -38,9 +38,7 @@ pub use health::{
     CheckResult, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
     HealthService, HealthSignal, IntoCheckResult, MonitorConfig, MonitorStep, spawn_watched,
 };
-pub use idempotency::{
-    Idempotency, IdempotencyLayer, IdempotencyLimits, IdempotencyService,
-};
+pub use idempotency::{Idempotency, IdempotencyLayer, IdempotencyLimits, IdempotencyService};
 pub use limit::{
     ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig, Quota, QuotaExceeded, QuotaLayer,
     QuotaService, QuotaUse, RateKey, RateLayer, RateLimit, RateLimited, RateService, SizeConfig,

@@ -89,8 +89,8 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, doctor, events, guard,
-        import, index, init, kernel, keys, permissions, secrets, servers, tools, trust, webhooks,
-        why,
+        import, index, init, kernel, keys, permissions, secrets, servers, tools, transactions,
+        trust, webhooks, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -113,6 +113,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Secrets(secrets) => secrets::run(global, &secrets).await,
         Command::Approvals(approvals) => approvals::run(global, &approvals).await,
         Command::Callbacks(callbacks) => callbacks::run(global, &callbacks).await,
+        Command::Transactions(transactions) => transactions::run(global, &transactions).await,
         Command::Operator(operator) => commands::operator::run(global, &operator).await,
         Command::Audit(audit) => audit::run(global, &audit).await,
         Command::Events(events) => events::run(global, &events).await,

@@ -41,6 +41,7 @@ use super::process_info::ProcessInfo;
 use super::questions::ServerQuestions;
 use super::registration::RegisteredServers;
 use super::reload;
+use super::transactions::CallProposals;
 
 /// The maximum number of servers that may be starting at the same time.
 const MAX_STARTS: usize = 8;
@@ -268,12 +269,14 @@ impl KernelBuilder {
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
+        let calls = CallProposals::open(&store, &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
         let shared = SharedConfig::new(config, broken);
         let context = FleetContext {
             events,
             config: shared.clone(),
+            calls,
             bounds,
             governance,
             index,
@@ -304,6 +307,7 @@ impl KernelBuilder {
         let parts = KernelParts { fleet, dispatcher, process, config, audit, sinks };
         let kernel = Kernel(Arc::new(parts));
         tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
+        kernel.start_transactions();
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::follow_files(&kernel, origin, &loaded);
         }

@@ -18,7 +18,8 @@ use mgp_types::method::{
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
     KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
     KernelServersStop, KernelSessions, KernelStop, KernelTools, KernelToolsApprove,
-    KernelToolsReject, KernelToolsTokens, KernelWebhooks, LifecycleShutdown, Request as _,
+    KernelToolsReject, KernelToolsTokens, KernelTransactions, KernelTransactionsResolve,
+    KernelTransactionsRetry, KernelWebhooks, LifecycleShutdown, Request as _,
 };
 use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
 use mgp_types::{Object, RpcError};
@@ -26,7 +27,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 /// The command for each method. `mgp/kernel/reload` has no command, because the kernel watches its files.
-const COMMANDS: [(&str, &str); 32] = [
+const COMMANDS: [(&str, &str); 35] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
     (AccessRevoke::METHOD, "mgp access revoke"),
@@ -57,6 +58,9 @@ const COMMANDS: [(&str, &str); 32] = [
     (KernelToolsApprove::METHOD, "mgp tools approve"),
     (KernelToolsReject::METHOD, "mgp tools approve --reject"),
     (KernelToolsTokens::METHOD, "mgp tools tokens"),
+    (KernelTransactions::METHOD, "mgp transactions ls"),
+    (KernelTransactionsRetry::METHOD, "mgp transactions retry"),
+    (KernelTransactionsResolve::METHOD, "mgp transactions resolve"),
     (KernelWebhooks::METHOD, "mgp webhooks"),
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];

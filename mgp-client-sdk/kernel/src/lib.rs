@@ -14,6 +14,7 @@
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
 //! - `bounds/`: limits of the calls of agents and servers.
+//! - `transactions.rs`: idempotency keys and transactions of calls.
 //! - `results/`: long results, of which a model receives a part.
 //! - `cli_hints.rs`: remedies of refusals as commands of that program.
 
@@ -42,6 +43,7 @@ mod questions;
 mod registration;
 mod reload;
 mod results;
+mod transactions;
 mod upstream;
 
 #[cfg(doctest)]

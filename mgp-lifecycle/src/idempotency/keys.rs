@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytestring::ByteString;
 use mgp_types::Timestamp;
+use mgp_types::proposal::IdempotencyKey;
 use tokio::sync::watch;
 
 use super::IdempotencyLimits;
@@ -13,6 +14,7 @@ use crate::error::LifecycleError;
 /// A call with a key.
 #[derive(Clone, Debug)]
 pub(super) struct KeyedCall {
+    pub(super) key: IdempotencyKey,
     /// The hash of caller, server, tool and key.
     pub(super) id: String,
     pub(super) owner: String,

@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use mgp_types::proposal::{
@@ -78,19 +79,24 @@ impl IdempotencyLayer {
         if let Some(record) = cx.extensions.get::<CallRecord>() {
             record.add_note(IdempotencyKey::NAME, Payload::of(&key)?);
         }
-        Ok(Some(KeyedCall {
+        let keyed = KeyedCall {
+            key,
             id: Sha256Hash::digest(whole.as_str().as_bytes()).to_string(),
             owner: Payload::of(&owner)?.as_str().to_owned(),
             arguments: canonical_hash(tool.arguments.unwrap_or("{}"))?.to_string(),
             ttl_ms: ttl.map(|IdempotencyTtl(seconds)| seconds.saturating_mul(1000)),
             logical: cx.logical.clone(),
             may_repeat: self.may_repeat.as_ref().is_some_and(|may_repeat| may_repeat(call)),
-        }))
+        };
+        if call.cx().server.is_some() {
+            send_own_key(call, &keyed.id)?;
+        }
+        Ok(Some(keyed))
     }
 }
 
 /// Returns the key of a tool call: the member of the call, or else the header of its HTTP request.
-fn key_of(call: &mut Call) -> Result<Option<IdempotencyKey>, RpcError> {
+fn key_of(call: &Call) -> Result<Option<IdempotencyKey>, RpcError> {
     if let Some(key) = call.cx().member::<IdempotencyKey>()? {
         return Ok(Some(key));
     }
@@ -99,13 +105,17 @@ fn key_of(call: &mut Call) -> Result<Option<IdempotencyKey>, RpcError> {
     if !negotiated.contains(IdempotencyKey::EXTENSION) {
         return Ok(None);
     }
-    let key = header.0.clone();
-    // Servers behind this program receive the key as a member.
+    Ok(Some(header.0.clone()))
+}
+
+/// Replaces the key for the server that is called: to the server all calls come from one caller, so that equal keys of
+/// several callers would be one.
+fn send_own_key(call: &mut Call, id: &str) -> Result<(), RpcError> {
     let extensions = &mut call.cx_mut().extensions;
     let mut members = extensions.get::<CallMembers>().cloned().unwrap_or_default();
-    members.set(&key)?;
+    members.set(&IdempotencyKey(id.to_owned()))?;
     extensions.insert(members);
-    Ok(Some(key))
+    Ok(())
 }
 
 mgp_types::opaque_debug!(IdempotencyLayer);
@@ -146,7 +156,7 @@ async fn call_once<S: MgpService>(
             Claim::Run(key, ended) => break (key, ended),
             Claim::Replay(end, began_at) => {
                 note_replay(call.cx(), &began_at)?;
-                add_members(call.cx(), true, &began_at)?;
+                add_members(call.cx(), &keyed.key, true, &began_at)?;
                 let not_kept = || Err(LifecycleError::ResultNotKept(began_at).into());
                 return end.answer().unwrap_or_else(not_kept);
             }
@@ -162,7 +172,7 @@ async fn call_once<S: MgpService>(
     };
     let began_at = key.began_at();
     let run = Run { keys: layer.keys, id: keyed.id, ended: Some(ended) };
-    let asks = matches!(call.cx().caller_access, CallerAccess::Channel(_));
+    let member = keyed.key;
     let cx = call.cx().clone();
     let running = async move {
         run.store_start(key).await?;
@@ -170,20 +180,31 @@ async fn call_once<S: MgpService>(
         run.store_end(&outcome).await;
         outcome
     };
-    let reply = if asks {
-        running.await?
-    } else {
-        let running = tokio::spawn(running.instrument(tracing::Span::current()));
-        running.await.map_err(|_| RpcError::internal("the call panicked"))??
-    };
-    add_members(&cx, false, &began_at)?;
+    let reply = run_on(&cx, running).await?;
+    add_members(&cx, &member, false, &began_at)?;
     Ok(reply)
 }
 
-fn add_members(cx: &Context, was_replay: bool, began_at: &Timestamp) -> Result<(), RpcError> {
-    if let Some(key) = cx.member::<IdempotencyKey>()? {
-        cx.add_to_result(&key)?;
+/// Runs a call to its end even if its caller leaves, unless its handler may ask a modern caller: such a call ends with
+/// its round.
+pub(crate) async fn run_on(
+    cx: &Context,
+    running: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
+) -> Result<Reply, RpcError> {
+    if matches!(cx.caller_access, CallerAccess::Channel(_)) {
+        return running.await;
     }
+    let running = tokio::spawn(running.instrument(tracing::Span::current()));
+    running.await.map_err(|_| RpcError::internal("the call panicked"))?
+}
+
+fn add_members(
+    cx: &Context,
+    key: &IdempotencyKey,
+    was_replay: bool,
+    began_at: &Timestamp,
+) -> Result<(), RpcError> {
+    cx.add_to_result(key)?;
     cx.add_to_result(&WasReplay(was_replay))?;
     cx.add_to_result(&OriginalTimestamp(began_at.clone()))
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use mgp_types::store::{MemoryStore, Store, StoreError, with_timeout};
 use mgp_types::sync::Mutex;
 
+pub(crate) use layer::run_on;
 pub use layer::{IdempotencyLayer, IdempotencyService};
 
 use self::keys::KeyTable;

@@ -110,7 +110,7 @@ impl Transactions {
                 "transaction not rolled back completely; `mgp transactions` shows what is left"
             );
             if let Some(tools) = self.0.tools.get() {
-                tools.report(&saga.record());
+                tools.report(saga.owner.tenant(), &saga.record());
             }
         }
         Ok(())

@@ -11,7 +11,6 @@ use mgp_types::service::{
 };
 use mgp_types::{Object, Payload};
 use tower_service::Service;
-use tracing::Instrument as _;
 
 use super::log::SagaKey;
 use super::saga::{Owner, Saga, Step, Undo, now_ms};
@@ -89,7 +88,15 @@ impl StepCall {
         if let Some(id) = &id {
             check_id("step_id", id)?;
         }
-        let undo = cx.member::<Compensation>()?.map(|given| Undo::new(given, server.as_str()));
+        let undo = cx.member::<Compensation>()?.map(|mut given| {
+            // A caller names the tool as it knows it.
+            if given.server_id.is_none()
+                && let Some((server, tool)) = tools.find(cx, &given.tool)
+            {
+                (given.server_id, given.tool) = (Some(server.to_string()), tool);
+            }
+            Undo::new(given, server.as_str())
+        });
         if let Some(undo) = &undo {
             check_size(undo)?;
             tools.check(cx, &undo.server.as_str().into(), &undo.tool)?;
@@ -174,8 +181,7 @@ async fn run_step<S: MgpService>(
         drop(running);
         answer
     };
-    let task = tokio::spawn(task.instrument(tracing::Span::current()));
-    let reply = task.await.map_err(|_| RpcError::internal("the call panicked"))??;
+    let reply = crate::idempotency::run_on(&cx, task).await?;
     cx.add_to_result(&TransactionId(saga_id))?;
     cx.add_to_result(&StepId(id))?;
     Ok(reply)

@@ -20,7 +20,7 @@ use mgp_types::proposal::{
     BeginTransactionParams, BeginTransactionResult, EndTransactionParams, EndTransactionResult,
     TransactionRecord, TransactionStatus,
 };
-use mgp_types::service::{Context, Principal, ServerId};
+use mgp_types::service::{BoxFuture, Context, Principal, Reply, ServerId};
 use mgp_types::store::{Store, StoreError};
 
 pub use compensate::CompensationCall;
@@ -47,17 +47,19 @@ pub trait TransactionTools: Send + Sync + 'static {
     /// The refusal.
     fn check(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), RpcError>;
 
+    /// Finds the tool that a name means to a caller. Default: only tools of the server of a step can undo it.
+    fn find(&self, _cx: &Context, _name: &str) -> Option<(ServerId, String)> {
+        None
+    }
+
     /// Returns whether a tool only reads, so that there is nothing to undo.
     fn only_reads(&self, server: &ServerId, tool: &str) -> bool;
 
     /// Calls a compensation on behalf of the caller of its transaction, as if that caller called it.
-    fn compensate(
-        &self,
-        call: CompensationCall,
-    ) -> mgp_types::service::BoxFuture<'static, Result<mgp_types::service::Reply, RpcError>>;
+    fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Reports a transaction that could not be rolled back completely and waits for a person.
-    fn report(&self, transaction: &TransactionRecord);
+    /// Reports a transaction of a tenant that could not be rolled back completely and waits for a person.
+    fn report(&self, tenant: &str, transaction: &TransactionRecord);
 }
 
 /// The transactions of all callers; a cheap handle.

@@ -57,7 +57,7 @@ impl TransactionTools for Tools {
         Box::pin(async { Ok(Reply::raw(Payload::from_trusted(result))) })
     }
 
-    fn report(&self, transaction: &TransactionRecord) {
+    fn report(&self, _: &str, transaction: &TransactionRecord) {
         self.reported.lock().push(transaction.transaction_id.clone());
     }
 }

@@ -23,7 +23,8 @@ pub use members::{CallMembers, ResultMembers};
 pub use transaction::{
     BeginTransactionParams, BeginTransactionResult, Compensation, EndTransactionParams,
     EndTransactionResult, ListTransactionsParams, ListTransactionsResult, SettleTransactionParams,
-    StepId, StepRecord, StepResult, StepStatus, TransactionId, TransactionRecord, TransactionStatus,
+    StepId, StepRecord, StepResult, StepStatus, TransactionId, TransactionRecord,
+    TransactionStatus,
 };
 
 use crate::RpcError;
