@@ -15,6 +15,7 @@ mod events;
 mod first;
 #[path = "../world/host.rs"]
 mod host;
+mod kills;
 #[path = "../world/program.rs"]
 mod program;
 mod reach;
