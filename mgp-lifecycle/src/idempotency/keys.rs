@@ -72,11 +72,11 @@ impl KeyTable {
     }
 
     /// Takes over a key from the store.
-    pub(super) fn restore(&mut self, id: String, mut key: StoredKey) {
+    pub(super) fn restore(&mut self, id: &str, mut key: StoredKey) {
         let end = key.end.take();
-        self.insert(id.clone(), key, None, None);
+        self.insert(id.to_owned(), key, None, None);
         if let Some(end) = end {
-            self.end(&id, end);
+            self.end(id, end);
         }
     }
 

@@ -35,9 +35,12 @@ use crate::error::LifecycleError;
 #[must_use]
 pub struct IdempotencyLayer {
     keys: Idempotency,
-    may_repeat: Option<Arc<dyn Fn(&Call) -> bool + Send + Sync>>,
-    recheck: Option<Arc<dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync>>,
+    may_repeat: Option<Arc<MayRepeat>>,
+    recheck: Option<Arc<Recheck>>,
 }
+
+type MayRepeat = dyn Fn(&Call) -> bool + Send + Sync;
+type Recheck = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
 impl IdempotencyLayer {
     /// Creates the layer.

@@ -118,11 +118,11 @@ impl Idempotency {
         let mut table = KeyTable::new(limits);
         for record in store.load(SPACE).await?.records {
             match record.value.map(|value| value.get::<StoredKey>()) {
-                Some(Ok(stored)) => table.restore(record.key, stored),
+                Some(Ok(stored)) => table.restore(&record.key, stored),
                 // Its call may have run, and nothing else is known of it: the key stays unusable.
                 Some(Err(error)) => {
                     tracing::warn!(key = record.key, %error, "idempotency key not readable");
-                    table.restore(record.key, StoredKey::unreadable(limits.max_ttl));
+                    table.restore(&record.key, StoredKey::unreadable(limits.max_ttl));
                 }
                 None => {}
             }

@@ -31,7 +31,7 @@ pub(super) struct StoredEnd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<Payload>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<StoredError>,
+    pub(super) error: Option<Box<StoredError>>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ impl StoredEnd {
         if let Some(result) = self.result {
             return Some(Ok(Reply::raw(result)));
         }
-        let StoredError { code, message, data, recovery } = self.error?;
+        let StoredError { code, message, data, recovery } = *self.error?;
         let mut error = RpcError::new(code, message);
         if let Some(data) = data {
             error = error.data(data);
@@ -108,12 +108,12 @@ impl RunEnd {
             Err(error) if is_lost(error) => Self::Unknown,
             Err(error) => Self::Ended(StoredEnd {
                 result: None,
-                error: Some(StoredError {
+                error: Some(Box::new(StoredError {
                     code: error.code(),
                     message: error.message().to_owned(),
                     data: error.as_data().cloned(),
                     recovery: error.as_recovery().cloned(),
-                }),
+                })),
             }),
         }
     }

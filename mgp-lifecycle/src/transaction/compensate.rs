@@ -89,20 +89,19 @@ impl Transactions {
 
     async fn roll_back_steps(&self, key: &SagaKey) -> Result<(), RpcError> {
         self.wait_for_steps(key).await;
-        let (_, mut saga) = self.0.log.change(key, |saga| Ok(saga.mark_interrupted())).await?;
+        let mut saga = self.0.log.update(key, Saga::mark_interrupted).await?;
         while let Some(index) = saga.next_to_undo() {
             let outcome = self.undo(&saga, index).await;
             let record = |saga: &mut Saga| {
-                let Some(step) = saga.steps.get_mut(index) else { return Ok(()) };
+                let Some(step) = saga.steps.get_mut(index) else { return };
                 match &outcome {
                     Ok(()) => step.status = StepStatus::Compensated,
                     Err(error) => step.fail(error),
                 }
-                Ok(())
             };
-            (_, saga) = self.0.log.change(key, record).await?;
+            saga = self.0.log.update(key, record).await?;
         }
-        let (_, saga) = self.0.log.change(key, |saga| Ok(saga.finish_rollback())).await?;
+        let saga = self.0.log.update(key, Saga::finish_rollback).await?;
         if is_stuck(&saga) {
             tracing::warn!(
                 transaction = saga.id,

@@ -228,7 +228,6 @@ fn is_failed(answer: &Result<Reply, RpcError>) -> bool {
 /// Returns whether a step that failed had no effect: the call did not run, or its tool says that it failed.
 fn had_no_effect(answer: &Result<Reply, RpcError>) -> bool {
     match answer {
-        Ok(Reply::Complete(_)) => true,
         Ok(_) => true,
         Err(_) => Failure::of(answer).is_none_or(|failure| !failure.may_have_run()),
     }

@@ -129,6 +129,19 @@ impl SagaLog {
         Ok((value, after))
     }
 
+    /// Changes a transaction like [`change`](Self::change), by a function that cannot refuse.
+    pub(super) async fn update(
+        &self,
+        key: &SagaKey,
+        update: impl FnOnce(&mut Saga),
+    ) -> Result<Saga, RpcError> {
+        let update = |saga: &mut Saga| {
+            update(saga);
+            Ok(())
+        };
+        self.change(key, update).await.map(|((), saga)| saga)
+    }
+
     async fn commit(&self, change: Change) -> Result<(), StoreError> {
         let stored = self.store.commit(change);
         with_timeout(self.store.answer_timeout(), stored).await.map(drop)

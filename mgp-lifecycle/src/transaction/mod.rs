@@ -200,7 +200,7 @@ impl Transactions {
         agent: Option<&str>,
     ) -> Result<TransactionRecord, RpcError> {
         let key = self.find_stuck(tenant, id, agent)?;
-        self.0.log.change(&key, |saga| Ok(saga.retry())).await?;
+        self.0.log.update(&key, Saga::retry).await?;
         self.spawn_rollback(key.clone());
         self.rolled_back(&key).await.map(|saga| saga.record())
     }
