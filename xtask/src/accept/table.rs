@@ -338,15 +338,6 @@ pub(super) const CHECKS: &[Check] = &[
             )])],
     ),
     check(
-        "ext.kills",
-        "kills of kernel and servers under calls with idempotency keys and transactions",
-        &[TestStep(&[Tests::of(MGP, "run")
-            .each(&["kills::"])
-            .env(&[("KILLS", "500")])
-            .prints(&["500 kills:"])
-            .bound("no key runs twice, no transaction is forgotten")])],
-    ),
-    check(
         "kernel.first-ten-minutes",
         "every first mistake is answered in one line with the fix",
         &[TestStep(&[

@@ -15,7 +15,6 @@ mod events;
 mod first;
 #[path = "../world/host.rs"]
 mod host;
-mod kills;
 #[path = "../world/program.rs"]
 mod program;
 mod reach;
