@@ -72,7 +72,7 @@ async fn payer(kernel: &Kernel, agent: &str, era: Era) -> Client {
 }
 
 fn pay(client: &Client, key: &str, to: &str) -> ToolCall {
-    client.call("pay").args(&json!({ "to": to })).with(&IdempotencyKey(key.to_owned()))
+    client.call("pay").args(json!({ "to": to })).with(&IdempotencyKey(key.to_owned()))
 }
 
 fn was_replay(result: &impl ToolResult) -> bool {
@@ -187,7 +187,7 @@ async fn a_caller_without_the_extension_calls_as_before() {
     let kernel = kernel_of(move || behind.server()).await;
     let client = host(&kernel, "ada", host_of(Era::Modern)).await;
     for run in 1..=2 {
-        let call = client.call("pay").args(&json!({"to": "ann"})).meta("idempotency_key", "k");
+        let call = client.call("pay").args(json!({"to": "ann"})).meta("idempotency_key", "k");
         let result = call.await.unwrap();
         assert_eq!(result.to_text(), format!("paid ann in run {run}"));
         assert_eq!(result.member::<WasReplay>().unwrap(), None);

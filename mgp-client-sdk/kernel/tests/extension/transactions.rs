@@ -68,9 +68,8 @@ impl Things {
         for kind in ["ticket", "page", "post"] {
             let things = self.clone();
             let (make, remove) = (format!("make_{kind}"), format!("remove_{kind}"));
-            let policy = open(&[&make, &remove]);
-            // Not marked as safe: a tool that only reads needs no compensation.
-            let mut policy = policy;
+            let mut policy = open(&[&make, &remove]);
+            // Not safe: a tool that only reads needs no compensation.
             policy.risk.values_mut().for_each(|risk| *risk = mgp_types::mgp::RiskLevel::Moderate);
             builder = builder.local_with(kind, policy, move || things.server(kind, era));
         }
@@ -95,7 +94,7 @@ async fn begin(client: &Client, id: &str) {
 async fn make(client: &Client, id: &str, kind: &str, name: &str) -> Result<CallToolResult, Error> {
     let mut undo = Compensation::new(format!("remove_{kind}"));
     undo.arguments = Some(mgp_types::RawObject::of(&json!({ "name": name })).unwrap());
-    let call = client.call(format!("make_{kind}")).args(&json!({ "name": name }));
+    let call = client.call(format!("make_{kind}")).args(json!({ "name": name }));
     call.with(&TransactionId(id.to_owned())).with(&undo).await
 }
 
@@ -136,7 +135,7 @@ async fn a_committed_transaction_keeps_its_steps_and_its_id() {
     let kernel = things.kernel(folder.path(), Era::Modern).await;
     let client = ada(&kernel, Era::Modern).await;
     // As tools, and under their other names.
-    let begun = client.call("begin_transaction").args(&json!({"transaction_id": "tx"})).await;
+    let begun = client.call("begin_transaction").args(json!({"transaction_id": "tx"})).await;
     assert!(begun.unwrap().to_text().contains("begun"));
     let mut same = BeginTransactionParams::new();
     same.transaction_id = Some("tx".to_owned());
@@ -162,7 +161,7 @@ async fn a_compensation_must_be_a_tool_of_the_caller() {
     let client = ada(&kernel, Era::Modern).await;
     begin(&client, "tx").await;
     let undo = Compensation::new("remove_everything");
-    let call = client.call("make_ticket").args(&json!({"name": "a"}));
+    let call = client.call("make_ticket").args(json!({"name": "a"}));
     call.with(&TransactionId("tx".to_owned())).with(&undo).await.unwrap_err();
     assert_eq!(things.all(), [""; 0], "not run");
     client.close().await;
