@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use mgp_types::mcp::{TaskStatus, key};
 use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::proposal::TransactionStatus;
 use mgp_types::service::ServerId;
-use mgp_types::{ErrorCode, Object, Payload, Recovery, RetryStrategy, RpcError};
+use mgp_types::{
+    Category, ErrorCode, Object, Payload, Recovery, RetryStrategy, RpcError, Timestamp,
+};
 
 use crate::limit::{QuotaExceeded, RateLimited, TooLarge};
 
@@ -111,6 +114,51 @@ pub enum LifecycleError {
         /// The time until the server is tried again.
         wait: Duration,
     },
+    /// The key of a call was used before with other arguments (proposal 5).
+    #[error(
+        "this `idempotency_key` was used with other arguments; choose a new key for a new call"
+    )]
+    IdempotencyConflict,
+    /// A call with this key began, and its end is not known (proposal 5).
+    #[error(
+        "a call with this `idempotency_key` began at {0} and was interrupted, so it may have had effects; check that, then use a new key"
+    )]
+    UnknownOutcome(Timestamp),
+    /// A call with this key ended, but its result was too long or too old to be kept (proposal 5).
+    #[error("the call with this `idempotency_key` ran at {0}; its result is no longer kept")]
+    ResultNotKept(Timestamp),
+    /// Too many keys are kept (proposal 5).
+    #[error(
+        "too many idempotency keys are kept; wait until some expire, or choose a shorter time to keep them"
+    )]
+    TooManyKeys,
+    /// The caller has no transaction with this id (proposal 5).
+    #[error("there is no transaction with this id; begin it first with `transaction/begin`")]
+    UnknownTransaction,
+    /// A transaction with this id exists, or existed a short time ago (proposal 5).
+    #[error("the id of this transaction was used before; choose another one")]
+    TransactionExists,
+    /// The transaction is not open (proposal 5).
+    #[error("the transaction is {}; begin a new one", .0.as_str().replace('_', " "))]
+    TransactionEnded(TransactionStatus),
+    /// Too many transactions are open or wait for a person (proposal 5).
+    #[error(
+        "too many transactions are open; commit some or roll them back, or let an operator resolve those that wait"
+    )]
+    TooManyTransactions,
+    /// A transaction has too many steps (proposal 5).
+    #[error("the transaction has {0} steps, and may have no more; commit it or roll it back")]
+    TooManySteps(usize),
+    /// A step with this id exists, and the call has no idempotency key that makes it the same call (proposal 5).
+    #[error(
+        "step `{0}` was called before; choose another `step_id`, or repeat the call with the `idempotency_key` of the first"
+    )]
+    StepExists(String),
+    /// A step runs, or was interrupted (proposal 5).
+    #[error(
+        "step `{0}` has not ended; wait for it, repeat it with its `idempotency_key`, or roll the transaction back"
+    )]
+    StepNotEnded(String),
     /// The task ended with something that cannot be returned: another round, or another caller's task.
     #[error("the task ended with something other than a result")]
     TaskWithoutResult,
@@ -129,6 +177,10 @@ impl From<LifecycleError> for RpcError {
             | LifecycleError::TooLarge(_)
             | LifecycleError::TooManyPermissionRequests(_)
             | LifecycleError::TooManyTasks
+            | LifecycleError::TooManyKeys
+            | LifecycleError::TooManyTransactions
+            | LifecycleError::TooManySteps(_)
+            | LifecycleError::ResultNotKept(_)
             | LifecycleError::TooManyRounds(_)
             | LifecycleError::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
             LifecycleError::TimedOut(_)
@@ -141,7 +193,15 @@ impl From<LifecycleError> for RpcError {
             | LifecycleError::AlreadyInitialized
             | LifecycleError::TaskCancelled => ErrorCode::INVALID_REQUEST,
             LifecycleError::CircuitOpen { .. } => ErrorCode::UPSTREAM_UNAVAILABLE,
-            LifecycleError::UnknownTask | LifecycleError::TaskEnded(_) => ErrorCode::INVALID_PARAMS,
+            LifecycleError::UnknownTask
+            | LifecycleError::TaskEnded(_)
+            | LifecycleError::UnknownTransaction
+            | LifecycleError::TransactionExists
+            | LifecycleError::TransactionEnded(_)
+            | LifecycleError::StepExists(_)
+            | LifecycleError::StepNotEnded(_)
+            | LifecycleError::IdempotencyConflict => ErrorCode::INVALID_PARAMS,
+            LifecycleError::UnknownOutcome(_) => ErrorCode::UPSTREAM_ERROR,
             LifecycleError::TasksNotOffered => ErrorCode::MISSING_CLIENT_CAPABILITY,
             LifecycleError::TaskRequired(_) | LifecycleError::TaskForbidden(_) => {
                 ErrorCode::METHOD_NOT_FOUND
@@ -161,6 +221,11 @@ impl From<LifecycleError> for RpcError {
                 Some(hints) => error.recovery(hints).because(refusal),
                 None => error.because(refusal),
             },
+            LifecycleError::IdempotencyConflict => {
+                let mut hints = Recovery::default().no_retry();
+                hints.category = Some(Category::Validation);
+                error.recovery(hints.details(reason("IDEMPOTENCY_CONFLICT")))
+            }
             LifecycleError::TasksNotOffered => error.data(Payload::from_trusted(format!(
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION
@@ -251,6 +316,9 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         // A retry would be as large.
         LifecycleError::TooLarge(large) => defaults.no_retry().details(large.details()),
         LifecycleError::NotStarted(_) => defaults.details(started(false)),
+        LifecycleError::UnknownOutcome(_) | LifecycleError::ResultNotKept(_) => {
+            defaults.no_retry().details(started(true))
+        }
         LifecycleError::Draining(reason) => draining(defaults, reason),
         LifecycleError::DrainTimedOut => defaults.no_retry().details(started(true)),
         _ => return None,
@@ -297,6 +365,14 @@ fn started(started: bool) -> Object {
     let mut details = Object::new();
     // Encoding a boolean cannot fail.
     let _ = details.encode("started", &started);
+    details
+}
+
+/// Returns the details that name the reason of a refusal.
+fn reason(reason: &str) -> Object {
+    let mut details = Object::new();
+    // Encoding a string cannot fail.
+    let _ = details.encode("reason", reason);
     details
 }
 

@@ -9,6 +9,7 @@ mod error;
 mod fleet;
 mod handshake;
 mod health;
+mod idempotency;
 mod limit;
 mod ready;
 mod retry;
@@ -17,6 +18,7 @@ mod state;
 mod supervise;
 mod tasks;
 mod timeout;
+mod transaction;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -36,6 +38,7 @@ pub use health::{
     CheckResult, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
     HealthService, HealthSignal, IntoCheckResult, MonitorConfig, MonitorStep, spawn_watched,
 };
+pub use idempotency::{Idempotency, IdempotencyLayer, IdempotencyLimits, IdempotencyService};
 pub use limit::{
     ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig, Quota, QuotaExceeded, QuotaLayer,
     QuotaService, QuotaUse, RateKey, RateLayer, RateLimit, RateLimited, RateService, SizeConfig,
@@ -54,3 +57,6 @@ pub use supervise::{
 };
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer, Timeouts};
+pub use transaction::{
+    CompensationCall, TransactionLayer, TransactionService, TransactionTools, Transactions,
+};

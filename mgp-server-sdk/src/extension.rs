@@ -1,5 +1,6 @@
 //! Extensions beyond MGP that the author of a server chooses, and the members that they add to calls.
 
+use mgp_lifecycle::{Idempotency, IdempotencyLayer};
 use mgp_types::RpcError;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::Member;
@@ -26,6 +27,26 @@ pub trait ServerExtension {
 impl ServerExtension for Extension {
     fn extension(&self) -> Extension {
         *self
+    }
+}
+
+/// Runs tool calls with an idempotency key once, inside all gates of the server.
+///
+/// ```
+/// use mgp_lifecycle::Idempotency;
+/// use mgp_server_sdk::prelude::*;
+///
+/// let pay = Tool::new("pay", "Pays an order", || async { "paid" });
+/// let server = Server::new("shop", "1.0").tool(pay).extension(Idempotency::in_memory());
+/// # drop(server);
+/// ```
+impl ServerExtension for Idempotency {
+    fn extension(&self) -> Extension {
+        Extension::Idempotency
+    }
+
+    fn install(self, server: Server) -> Server {
+        server.inner_layer(IdempotencyLayer::new(self))
     }
 }
 

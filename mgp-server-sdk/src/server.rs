@@ -268,6 +268,16 @@ impl Server {
         self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
 
+    /// Adds a layer inside all gates, so that it receives only calls that they admitted.
+    pub(crate) fn inner_layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<Stack> + Send + 'static,
+        L::Service: MgpService,
+    {
+        self.gates.insert(0, Gate::new(layer));
+        self
+    }
+
     /// Offers an extension in addition.
     pub(crate) fn offer_also(&mut self, extension: Extension) {
         if let Some(mgp) = &mut self.offer.mgp {

@@ -4,9 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
-    access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
-    guard, import, index, init, kernel, keys, lock, operator, permissions, secrets, servers, tools,
-    trust, validate, why,
+    access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events, guard, import, index, init, kernel, keys, lock, operator, permissions, secrets, servers, tools, transactions, trust, validate, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -79,6 +77,9 @@ pub(crate) enum Command {
     /// Answer the questions of servers whose callers cannot be asked: list, answer, dismiss
     #[command(subcommand, alias = "callback")]
     Callbacks(callbacks::Callbacks),
+    /// Settle transactions of agents that could not be rolled back: list, show, retry, resolve
+    #[command(subcommand, alias = "transaction")]
+    Transactions(transactions::Transactions),
     /// Manage API keys for agents that connect over HTTP
     #[command(subcommand, alias = "key")]
     Keys(keys::Keys),

@@ -93,9 +93,7 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
-        access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
-        events, guard, import, index, init, kernel, keys, lock, permissions, secrets, servers,
-        tools, trust, validate, webhooks, why,
+    access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events, guard, import, index, init, kernel, keys, lock, permissions, secrets, servers, tools, transactions, trust, validate, webhooks, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -119,6 +117,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Secrets(secrets) => secrets::run(global, &secrets).await,
         Command::Approvals(approvals) => approvals::run(global, &approvals).await,
         Command::Callbacks(callbacks) => callbacks::run(global, &callbacks).await,
+        Command::Transactions(transactions) => transactions::run(global, &transactions).await,
         Command::Operator(operator) => commands::operator::run(global, &operator).await,
         Command::Audit(audit) => audit::run(global, &audit).await,
         Command::Events(events) => events::run(global, &events).await,

@@ -39,6 +39,8 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("approvals-ls", of::<approvals::ApprovalList>()),
         ("approvals-show", of::<approvals::WholeApproval>()),
         ("callbacks-ls", of::<callbacks::CallbackList>()),
+        ("transactions-ls", of::<transactions::TransactionList>()),
+        ("transactions-show", of::<transactions::WholeTransaction>()),
         ("permissions-ls", of::<permissions::DecisionList>()),
         ("secrets-ls", of::<secrets::SecretNames>()),
         ("servers-add", of::<servers::AddResult>()),

@@ -43,9 +43,9 @@ use super::process_info::ProcessInfo;
 use super::questions::ServerQuestions;
 use super::registration::RegisteredServers;
 use super::reload;
-use super::search;
-use super::telemetry;
+use super::{search, telemetry};
 use super::url_sink::UrlSink;
+use super::transactions::CallProposals;
 
 /// The maximum number of servers that may be starting at the same time.
 const MAX_STARTS: usize = 8;
@@ -292,12 +292,14 @@ impl KernelBuilder {
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
+        let calls = CallProposals::open(&store, &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
         shared.set(config, loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned()));
         let context = FleetContext {
             events,
             config: shared.clone(),
+            calls,
             bounds,
             lock: restrict_definitions(&governance, self.lock),
             governance,
@@ -330,6 +332,7 @@ impl KernelBuilder {
         let kernel = Kernel(Arc::new(parts));
         tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
         telemetry::start(&kernel, collector);
+        kernel.start_transactions();
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::follow_files(&kernel, origin, &loaded);
         }

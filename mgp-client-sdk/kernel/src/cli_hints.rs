@@ -16,10 +16,7 @@ use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
     KernelCallbacks, KernelCallbacksAnswer, KernelEvents, KernelExplain, KernelInfo,
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
-    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
-    KernelServersStart, KernelServersStop, KernelSessions, KernelStop, KernelTools,
-    KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelWebhooks, LifecycleShutdown,
-    Request as _,
+    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop, KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry, KernelWebhooks, LifecycleShutdown, Request as _,
 };
 use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
 use mgp_types::{Object, RpcError};
@@ -27,7 +24,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 /// The command for each method.
-const COMMANDS: [(&str, &str); 33] = [
+const COMMANDS: [(&str, &str); 36] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
     (AccessRevoke::METHOD, "mgp access revoke"),
@@ -59,6 +56,9 @@ const COMMANDS: [(&str, &str); 33] = [
     (KernelToolsApprove::METHOD, "mgp tools approve"),
     (KernelToolsReject::METHOD, "mgp tools approve --reject"),
     (KernelToolsTokens::METHOD, "mgp tools tokens"),
+    (KernelTransactions::METHOD, "mgp transactions ls"),
+    (KernelTransactionsRetry::METHOD, "mgp transactions retry"),
+    (KernelTransactionsResolve::METHOD, "mgp transactions resolve"),
     (KernelWebhooks::METHOD, "mgp webhooks"),
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];

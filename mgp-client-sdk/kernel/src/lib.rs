@@ -15,6 +15,7 @@
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
 //! - `bounds/`: limits of the calls of agents and servers.
+//! - `transactions.rs`: idempotency keys and transactions of calls.
 //! - `results/`: long results, of which a model receives a part.
 //! - `cli_hints.rs`: remedies of refusals as commands of that program.
 
@@ -46,6 +47,7 @@ mod reload;
 mod results;
 mod search;
 mod telemetry;
+mod transactions;
 mod upstream;
 mod url_sink;
 

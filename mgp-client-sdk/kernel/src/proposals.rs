@@ -8,10 +8,16 @@ use mgp_types::service::{Call, MgpService, Stack};
 use tower::ServiceBuilder;
 
 /// The proposals that the kernel serves; the configuration may leave some out.
-pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY.with(Extension::IntentHints);
+pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::IntentHints)
+    .with(Extension::Idempotency)
+    .with(Extension::Transactions);
 
 /// The proposals whose members the kernel exchanges with servers.
-pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY.with(Extension::IntentHints);
+pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::IntentHints)
+    .with(Extension::Idempotency)
+    .with(Extension::Transactions);
 
 /// Adds the layers of the proposals: one per line, outermost first, each with its reason.
 pub(crate) fn layers(inner: impl MgpService) -> Stack {

@@ -4,13 +4,13 @@ use mgp_types::service::{Body, HttpFailure, Reply, is_connection_lost};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
 
-pub(super) type Outcome = Result<Reply, RpcError>;
+pub(crate) type Outcome = Result<Reply, RpcError>;
 
 /// A failure with its recovery hints.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Failure {
-    pub(super) code: ErrorCode,
-    pub(super) hints: Recovery,
+pub(crate) struct Failure {
+    pub(crate) code: ErrorCode,
+    pub(crate) hints: Recovery,
 }
 
 /// Maximum size, in bytes, of a result that is examined for a refusal.
@@ -18,7 +18,7 @@ const MAX_REFUSAL_BYTES: usize = 8 << 10;
 
 impl Failure {
     /// Returns the failure that an outcome is; `None` if the call succeeded.
-    pub(super) fn of(outcome: &Outcome) -> Option<Self> {
+    pub(crate) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
             Err(error) => Some(Self { code: error.code(), hints: hints(error) }),
             Ok(Reply::Complete(body)) => Self::from_result(body),
@@ -64,7 +64,7 @@ impl Failure {
     }
 
     /// Returns whether the call may have run: only some codes mean that it never started, unless `details` contradict.
-    pub(super) fn may_have_run(&self) -> bool {
+    pub(crate) fn may_have_run(&self) -> bool {
         let details = self.hints.details.as_ref();
         let started = details.and_then(|details| details.decode::<bool>("started").ok().flatten());
         started.unwrap_or(
@@ -97,7 +97,7 @@ fn mark_started(mut hints: Recovery) -> Recovery {
 }
 
 /// Returns whether a result reports that the tool failed.
-pub(super) fn is_tool_error(body: &Body) -> bool {
+pub(crate) fn is_tool_error(body: &Body) -> bool {
     #[derive(Deserialize)]
     struct ToolResult {
         #[serde(rename = "isError", default)]

@@ -37,5 +37,6 @@ mod tools;
 pub use budget::RetryBudget;
 pub use circuit::CircuitConfig;
 pub use config::{AttemptReport, FallbackPolicy, RetryConfig};
+pub(crate) use failure::{Failure, is_tool_error};
 pub use layer::{Retry, RetryLayer};
 pub use tools::{RepeatPolicy, ToolRetryInfo};

@@ -110,7 +110,7 @@ impl MethodInfo {
         let mut name = match self.section {
             MCP => "mcp".to_owned(),
             KERNEL => "mgp".to_owned(),
-            section => format!("s{}", section.replace('.', "_")),
+            section => format!("s{}", section.replace(['.', ' '], "_")),
         };
         for letter in self.marker.chars() {
             if letter.is_ascii_uppercase() {

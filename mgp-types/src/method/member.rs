@@ -71,6 +71,17 @@ members! {
     "error.data._mgp" in "", "14.4", None;
     "params._meta.intent" in "tools/call", "proposal 2", Some(Extension::IntentHints);
     "result._meta.suggestion" in "tools/call", "proposal 2", Some(Extension::IntentHints);
+    "params._meta.idempotency_key" in "tools/call", "proposal 5", Some(Extension::Idempotency);
+    "params._meta.idempotency_ttl_seconds" in "tools/call", "proposal 5", Some(Extension::Idempotency);
+    "result._meta.idempotency_key" in "tools/call", "proposal 5", Some(Extension::Idempotency);
+    "result._meta.was_replay" in "tools/call", "proposal 5", Some(Extension::Idempotency);
+    "result._meta.original_timestamp" in "tools/call", "proposal 5", Some(Extension::Idempotency);
+    "params._meta.transaction_id" in "tools/call", "proposal 5", Some(Extension::Transactions);
+    "params._meta.step_id" in "tools/call", "proposal 5", Some(Extension::Transactions);
+    "params._meta.compensation" in "tools/call", "proposal 5", Some(Extension::Transactions);
+    "result._meta.transaction_id" in "tools/call", "proposal 5", Some(Extension::Transactions);
+    "result._meta.step_id" in "tools/call", "proposal 5", Some(Extension::Transactions);
+    "result._meta.compensation" in "tools/call", "proposal 5", Some(Extension::Transactions);
 }
 
 #[cfg(test)]

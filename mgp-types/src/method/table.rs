@@ -6,6 +6,7 @@ use super::{Direction, Kind, MethodInfo, Notification, Request};
 use crate::RawObject;
 use crate::mcp::{self, EmptyParams, EmptyResult, Revision};
 use crate::mgp::{self, Extension};
+use crate::proposal;
 
 /// Defines the markers, the table and its names from one list of rows.
 macro_rules! methods {
@@ -326,6 +327,33 @@ methods! {
     /// Answers a question of a server.
     Request KernelCallbacksAnswer = "mgp/kernel/callbacks/answer" (mgp::KernelCallbackAnswerParams) -> mgp::KernelCallbackAnswerResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Begins a transaction.
+    Request TransactionBegin = "transaction/begin" (proposal::BeginTransactionParams) -> proposal::BeginTransactionResult,
+        ToServer, "proposal 5", Transactions [V2024_11_05 to V2026_07_28];
+    /// Ends a transaction; its steps stay.
+    Request TransactionCommit = "transaction/commit" (proposal::EndTransactionParams) -> proposal::EndTransactionResult,
+        ToServer, "proposal 5", Transactions [V2024_11_05 to V2026_07_28];
+    /// Undoes the steps of a transaction.
+    Request TransactionRollback = "transaction/rollback" (proposal::EndTransactionParams) -> proposal::EndTransactionResult,
+        ToServer, "proposal 5", Transactions [V2024_11_05 to V2026_07_28];
+    /// Another name of `transaction/begin`.
+    Request TxBegin = "mgp/tx/begin" (proposal::BeginTransactionParams) -> proposal::BeginTransactionResult,
+        ToServer, "proposal 5", Transactions [V2024_11_05 to V2026_07_28];
+    /// Another name of `transaction/commit`.
+    Request TxCommit = "mgp/tx/commit" (proposal::EndTransactionParams) -> proposal::EndTransactionResult,
+        ToServer, "proposal 5", Transactions [V2024_11_05 to V2026_07_28];
+    /// Another name of `transaction/rollback`.
+    Request TxRollback = "mgp/tx/rollback" (proposal::EndTransactionParams) -> proposal::EndTransactionResult,
+        ToServer, "proposal 5", Transactions [V2024_11_05 to V2026_07_28];
+    /// Lists the transactions, those first that wait for an operator.
+    Request KernelTransactions = "mgp/kernel/transactions" (proposal::ListTransactionsParams) -> proposal::ListTransactionsResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Tries again to undo what was not undone of a transaction.
+    Request KernelTransactionsRetry = "mgp/kernel/transactions/retry" (proposal::SettleTransactionParams) -> proposal::TransactionRecord,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Records that an operator took care of a transaction.
+    Request KernelTransactionsResolve = "mgp/kernel/transactions/resolve" (proposal::SettleTransactionParams) -> proposal::TransactionRecord,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Returns recent events.
     Request KernelEvents = "mgp/kernel/events" (mgp::KernelEventsParams) -> mgp::KernelEventsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
@@ -440,8 +468,9 @@ mod tests {
             assert_eq!(lookup(info.name).map(|found| found.name), Some(info.name));
             let is_notification = info.name.starts_with("notifications/");
             assert_eq!(info.kind == Kind::Notification, is_notification, "{}", info.name);
-            let is_mgp =
-                info.name.starts_with("mgp/") || info.name.starts_with("notifications/mgp.");
+            let is_mgp = ["mgp/", "notifications/mgp.", "transaction/"]
+                .iter()
+                .any(|start| info.name.starts_with(start));
             assert_eq!(info.is_mgp(), is_mgp, "{}", info.name);
             let is_kernels = info.name.starts_with("mgp/kernel/");
             assert_eq!(info.is_kernel_only(), is_kernels, "{}", info.name);

@@ -65,6 +65,9 @@ tools! {
     "mgp.kernel.approvals.deny" = "mgp/kernel/approvals/deny";
     "mgp.kernel.callbacks" = "mgp/kernel/callbacks";
     "mgp.kernel.callbacks.answer" = "mgp/kernel/callbacks/answer";
+    "mgp.kernel.transactions" = "mgp/kernel/transactions";
+    "mgp.kernel.transactions.retry" = "mgp/kernel/transactions/retry";
+    "mgp.kernel.transactions.resolve" = "mgp/kernel/transactions/resolve";
     "mgp.kernel.permissions" = "mgp/kernel/permissions";
     "mgp.kernel.permissions.approve" = "mgp/kernel/permissions/approve";
     "mgp.kernel.permissions.deny" = "mgp/kernel/permissions/deny";

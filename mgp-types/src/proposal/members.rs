@@ -92,6 +92,13 @@ impl CallMembers {
         Ok(())
     }
 
+    /// Returns the members without one, which the next peer must not receive.
+    #[must_use]
+    pub fn without<M: Member>(mut self) -> Self {
+        self.0.retain(|(name, ..)| *name != M::NAME);
+        self
+    }
+
     /// Returns whether there are no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -5,16 +5,27 @@
 //! that implements [`Member`]; [`CallMembers`] and [`ResultMembers`] hold them while a call passes the layers.
 //! `docs/an-extension.md` explains how to add a proposal.
 
+mod idempotency;
 mod intent;
 #[cfg(feature = "service")]
 mod members;
+mod transaction;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use idempotency::{
+    IdempotencyHeader, IdempotencyKey, IdempotencyTtl, OriginalTimestamp, WasReplay,
+};
 pub use intent::{Intent, Suggestion};
 #[cfg(feature = "service")]
 pub use members::{CallMembers, ResultMembers};
+pub use transaction::{
+    BeginTransactionParams, BeginTransactionResult, Compensation, EndTransactionParams,
+    EndTransactionResult, ListTransactionsParams, ListTransactionsResult, SettleTransactionParams,
+    StepId, StepRecord, StepResult, StepStatus, TransactionId, TransactionRecord,
+    TransactionStatus,
+};
 
 use crate::RpcError;
 use crate::mcp::Meta;

@@ -27,6 +27,7 @@ pub(crate) mod secrets;
 pub(crate) mod servers;
 mod streamed_call;
 pub(crate) mod tools;
+pub(crate) mod transactions;
 pub(crate) mod trust;
 pub(crate) mod validate;
 pub(crate) mod webhooks;

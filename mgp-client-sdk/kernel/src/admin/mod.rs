@@ -13,6 +13,7 @@ mod permissions;
 mod process;
 mod servers;
 mod tools;
+mod transactions;
 
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
@@ -20,7 +21,8 @@ use mgp_types::method::{
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
     KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
     KernelServersStart, KernelServersStop, KernelSessions, KernelStop, KernelTools,
-    KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelWebhooks,
+    KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions,
+    KernelTransactionsResolve, KernelTransactionsRetry, KernelWebhooks,
 };
 use mgp_types::service::Router;
 
@@ -54,6 +56,9 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .change::<KernelApprovalsDeny, _, _>(approvals::deny)
         .read::<KernelCallbacks, _, _>(callbacks::list)
         .change::<KernelCallbacksAnswer, _, _>(callbacks::answer)
+        .read::<KernelTransactions, _, _>(transactions::list)
+        .change::<KernelTransactionsRetry, _, _>(transactions::retry)
+        .change::<KernelTransactionsResolve, _, _>(transactions::resolve)
         .read::<KernelAudit, _, _>(audit::query)
         .read::<KernelAuditVerify, _, _>(audit::verify)
         .read::<KernelEvents, _, _>(events::recent)

@@ -18,11 +18,12 @@ use std::sync::Arc;
 
 use futures_util::future::Either;
 use mgp_discovery::list_router;
+use mgp_lifecycle::Transactions;
 use mgp_security::KernelToolsLayer;
-use mgp_types::method::{
-    Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate,
-};
-use mgp_types::service::{Call, Router, Stack};
+use mgp_types::method::{Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate};
+use mgp_types::service::{BoxFuture, Call, Reply, Router, Stack};
+use mgp_types::RpcError;
+use mgp_types::mgp::Extension;
 use tower_layer::Layer as _;
 
 use crate::results::is_read_more;
@@ -30,6 +31,7 @@ pub(super) use dispatcher::Dispatcher;
 pub(super) use meta_tools::MetaToolConfig;
 pub(super) use tasks::support as task_support;
 pub(super) use tool_list::context_level;
+pub(super) use tools::call as call_tool;
 
 /// Returns the router of all methods of the kernel.
 ///
@@ -46,11 +48,19 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
         .merge(parts.fleet.context().events.hub().router())
         .merge(admin);
     let (calls, lists, checks) = (dispatcher.clone(), dispatcher.clone(), dispatcher.clone());
+    let transactions = parts.fleet.context().calls.transactions.clone();
+    let methods = match &transactions {
+        Some(transactions) => methods.merge(transactions.router()),
+        None => methods,
+    };
     let more = parts.results.reader(governance);
     let calls = tools::UnwrapLayer
         // A kernel method that is called as a tool is subject to the same access rules as the method itself.
         .layer(KernelToolsLayer::new(methods.clone().merge(system)).layer(Stack::from_fn(
             move |call| {
+                if let Some(answer) = transaction_tool(transactions.as_ref(), &call) {
+                    return Either::Left(answer);
+                }
                 if is_read_more(&call) {
                     return Either::Left(more.send(call));
                 }
@@ -64,6 +74,21 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
             std::future::ready(validate::validate(&checks, &cx, &params))
         })
         .merge(server_features::router(dispatcher))
+}
+
+/// Returns the answer to a call of a tool for transactions; `None` for other calls, and for callers that did not
+/// negotiate transactions.
+fn transaction_tool(
+    transactions: Option<&Transactions>,
+    call: &Call,
+) -> Option<BoxFuture<'static, Result<Reply, RpcError>>> {
+    let transactions = transactions?;
+    if !call.cx().caller.mgp?.contains(Extension::Transactions) {
+        return None;
+    }
+    let method = Transactions::method_of_tool(call.tool()?.name)?;
+    let (transactions, call) = (transactions.clone(), call.clone());
+    Some(Box::pin(async move { transactions.call_tool(method, call).await }))
 }
 
 /// Returns the router of searches. A search waits until the tools of new servers are known.

@@ -57,7 +57,7 @@ impl<S: MgpService> Service<Call> for Unwrap<S> {
 }
 
 /// Passes a call to the server that has the tool.
-pub(super) fn call(
+pub(crate) fn call(
     dispatcher: Dispatcher,
     mut call: Call,
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
@@ -120,6 +120,15 @@ pub(super) fn call(
 }
 
 impl Dispatcher {
+    /// Returns the tool that a name means to a caller.
+    pub(crate) fn find_shown(&self, cx: &Context, name: &str) -> Option<IndexedTool> {
+        let DispatcherParts { fleet, view, .. } = self.parts();
+        match fleet.context().index.resolve(name, &VisibleTools { view, cx }) {
+            Resolved::One(tool) => Some(tool),
+            _ => None,
+        }
+    }
+
     /// Returns the name by which a caller knows a tool of a server; `None` if it does not see the tool.
     pub(crate) fn shown_tool(&self, cx: &Context, server: &ServerId, name: &str) -> Option<String> {
         let DispatcherParts { fleet, view, .. } = self.parts();

@@ -14,7 +14,8 @@ use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{EventDraft, EventHub, EventLimits, EventSubject};
 use mgp_types::RpcError;
 use mgp_types::mgp::{ServerState, Severity};
-use mgp_types::service::{AgentId, Context, Reply, ServerId};
+use mgp_types::proposal::TransactionRecord;
+use mgp_types::service::{AgentId, Context, Reply, ServerId, TenantId};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -26,7 +27,7 @@ pub(crate) use self::webhooks::WebhookContext;
 use self::webhooks::Webhooks;
 
 /// The channels of the kernel itself.
-const CHANNELS: [(&str, &str); 10] = [
+const CHANNELS: [(&str, &str); 11] = [
     ("system.server_state", "A server changed its state"),
     ("system.error", "A server failed"),
     (TOOL_STARTED, "A call of a tool began"),
@@ -37,11 +38,16 @@ const CHANNELS: [(&str, &str); 10] = [
     ("security.definition_changed", "The definition of a tool changed"),
     ("approvals.requested", "A decision waits for an operator"),
     ("approvals.decided", "An operator decided"),
+    (
+        TRANSACTION_STUCK,
+        "A transaction could not be rolled back completely, and waits for an operator",
+    ),
 ];
 
 const TOOL_STARTED: &str = "tool.started";
 const TOOL_COMPLETED: &str = "tool.completed";
 const TOOL_FAILED: &str = "tool.failed";
+const TRANSACTION_STUCK: &str = "transactions.stuck";
 
 /// The events of a kernel; a cheap handle.
 #[derive(Clone)]
@@ -99,6 +105,20 @@ impl KernelEvents {
             if let Ok(draft) = draft.data(&params) {
                 self.publish(draft.subject(subject.clone()));
             }
+        }
+    }
+
+    /// Publishes that a transaction of a tenant waits for an operator; without the arguments of its steps.
+    pub(crate) fn transaction_stuck(&self, tenant: &str, transaction: &TransactionRecord) {
+        let mut shown = transaction.clone();
+        for step in shown.steps.iter_mut() {
+            step.compensation = None;
+        }
+        let mut subject = EventSubject::default();
+        subject.tenant = Some(TenantId::from(tenant));
+        let draft = EventDraft::new(TRANSACTION_STUCK).severity(Severity::Warning);
+        if let Ok(draft) = draft.data(&shown) {
+            self.publish(draft.subject(subject));
         }
     }
 

@@ -22,6 +22,7 @@ use crate::callers::Callers;
 use crate::events::KernelEvents;
 use crate::login::Logins;
 use crate::questions::ServerQuestions;
+use crate::transactions::CallProposals;
 
 /// A function that creates an in-process server; called at each start.
 pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
@@ -31,6 +32,8 @@ pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + S
 pub(crate) struct FleetContext {
     /// The configuration in force.
     pub(crate) config: SharedConfig,
+    /// The idempotency keys and transactions of calls.
+    pub(crate) calls: CallProposals,
     /// The limits of calls.
     pub(crate) bounds: CallBounds,
     pub(crate) governance: Governance,

@@ -244,6 +244,8 @@ impl InstanceParts {
         let questions = context.questions.clone();
         let proposals = context.config.config().kernel.extensions & proposals::WITH_SERVERS;
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
+        // Before governance, so that the gates are outside.
+        let builder = context.calls.layers(builder, &context.governance, &id);
         // Before the limits, which may leave callbacks out.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
         let unanswered = record_unanswered(context.governance.audit());

@@ -21,6 +21,7 @@ pub(super) struct RequestHeaders<'a> {
     pub(super) name: Option<&'a str>,
     pub(super) session: Option<&'a str>,
     pub(super) last_event: Option<&'a str>,
+    pub(super) idempotency_key: Option<&'a str>,
     authorization: Option<&'a str>,
     /// Accepted types of an answer; without the header both JSON and a stream are accepted.
     accept: Option<Accept>,
@@ -48,6 +49,7 @@ impl<'a> RequestHeaders<'a> {
                 "mcp-method" => (&mut found.method, "Mcp-Method"),
                 "mcp-name" => (&mut found.name, "Mcp-Name"),
                 "mcp-session-id" => (&mut found.session, "Mcp-Session-Id"),
+                "x-idempotency-key" => (&mut found.idempotency_key, "X-Idempotency-Key"),
                 "last-event-id" => (&mut found.last_event, "Last-Event-ID"),
                 "authorization" => (&mut found.authorization, "Authorization"),
                 "accept" => {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 use mgp_types::mcp::Era;
+use mgp_types::proposal::{IdempotencyHeader, IdempotencyKey};
 use mgp_types::service::{Context, Kind, Message, Peer, Principal, Reply, Scope, write_answer};
 use mgp_types::{Id, RpcError};
 
@@ -86,6 +87,9 @@ pub(super) fn context(
     let mut cx = Context::new(peer, scope.clone(), principal.clone());
     if let Some(pass) = received.pass() {
         cx.extensions.insert(pass);
+    }
+    if let Some(key) = received.headers.idempotency_key {
+        cx.extensions.insert(IdempotencyHeader(IdempotencyKey(key.to_owned())));
     }
     cx
 }

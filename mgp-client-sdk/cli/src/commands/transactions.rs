@@ -1,0 +1,158 @@
+//! `mgp transactions`: transactions of agents, and those that wait for an operator.
+
+use clap::Subcommand;
+use mgp_types::method::{KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry};
+use mgp_types::proposal::{
+    ListTransactionsParams, SettleTransactionParams, StepRecord, TransactionRecord,
+};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::control;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Cell, Output, Render, print};
+
+/// `mgp transactions`.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Transactions {
+    /// List the open transactions, those first that could not be rolled back completely
+    #[command(alias = "list")]
+    Ls {
+        /// Also list those that ended
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show a transaction with its steps and what undoes them
+    Show {
+        /// Id of the transaction
+        id: String,
+    },
+    /// Try again to undo the steps of a transaction that were not undone
+    #[command(after_help = "Example:\n  mgp transactions retry order-7")]
+    Retry {
+        /// Id of the transaction
+        id: String,
+        /// Agent that began it, if several agents chose the same id
+        #[arg(long)]
+        agent: Option<String>,
+    },
+    /// Record that you took care of the steps that were not undone
+    #[command(
+        after_help = "Example:\n  mgp transactions resolve order-7 --note 'ticket deleted by hand'"
+    )]
+    Resolve {
+        /// Id of the transaction
+        id: String,
+        /// What was done, for the record
+        #[arg(long)]
+        note: Option<String>,
+        /// Agent that began it, if several agents chose the same id
+        #[arg(long)]
+        agent: Option<String>,
+    },
+}
+
+/// Transactions.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct TransactionList(Vec<TransactionRecord>);
+
+impl Render for TransactionList {
+    fn render(&self, out: &mut Output) {
+        if self.0.is_empty() {
+            return out.line("no open transactions");
+        }
+        let rows = self.0.iter().map(|one| {
+            [
+                Cell::from(one.transaction_id.as_str()),
+                one.agent.as_str().into(),
+                one.status.as_str().into(),
+                one.steps.len().to_string().as_str().into(),
+                Some(one.began_at.as_str()).into(),
+            ]
+        });
+        out.table(["ID", "AGENT", "STATE", "STEPS", "BEGAN"], rows);
+    }
+}
+
+/// A transaction with its steps.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct WholeTransaction(TransactionRecord);
+
+impl Render for WholeTransaction {
+    fn render(&self, out: &mut Output) {
+        let Self(one) = self;
+        out.line(format!("{}: {} (agent {})", one.transaction_id, one.status, one.agent));
+        for text in [&one.description, &one.reason, &one.note].into_iter().flatten() {
+            out.line(format!("  {text}"));
+        }
+        let rows = one.steps.iter().map(|step| {
+            [
+                Cell::from(step.step_id.as_str()),
+                format!("{}.{}", step.server_id, step.tool).as_str().into(),
+                step.status.as_str().into(),
+                Some(undo(step)).filter(|undo| !undo.is_empty()).as_deref().into(),
+            ]
+        });
+        out.table(["STEP", "TOOL", "STATE", "UNDONE BY"], rows);
+        for step in &one.steps {
+            if let Some(error) = &step.error {
+                out.line(format!("{}: {error}", step.step_id));
+            }
+        }
+    }
+}
+
+fn undo(step: &StepRecord) -> String {
+    let Some(compensation) = &step.compensation else { return String::new() };
+    let arguments =
+        compensation.arguments.as_ref().map(|arguments| arguments.as_payload().as_str());
+    let server = compensation.server_id.as_deref().unwrap_or(&step.server_id);
+    format!("{server}.{} {}", compensation.tool, arguments.unwrap_or("{}"))
+}
+
+pub(crate) async fn run(global: &Global, transactions: &Transactions) -> CliResult {
+    match transactions {
+        Transactions::Ls { all } => {
+            let mut params = ListTransactionsParams::new();
+            params.all = Some(*all);
+            print(global, &TransactionList(list(global, &params).await?))
+        }
+        Transactions::Show { id } => {
+            let mut params = ListTransactionsParams::new();
+            params.transaction_id = Some(id.clone());
+            let mut found = list(global, &params).await?;
+            let unknown = || Failure::failed(format!("there is no transaction `{id}`"));
+            print(global, &WholeTransaction(found.pop().ok_or_else(unknown)?))
+        }
+        Transactions::Retry { id, agent } => {
+            let mut params = SettleTransactionParams::new(id.as_str());
+            params.agent.clone_from(agent);
+            let client = control::connect_to_change(global).await?;
+            let tried = client.request::<KernelTransactionsRetry>(&params).await;
+            client.close().await;
+            print(global, &WholeTransaction(tried?))
+        }
+        Transactions::Resolve { id, note, agent } => {
+            let mut params = SettleTransactionParams::new(id.as_str());
+            (params.agent, params.note) = (agent.clone(), note.clone());
+            let client = control::connect_to_change(global).await?;
+            let settled = client.request::<KernelTransactionsResolve>(&params).await;
+            client.close().await;
+            print(global, &WholeTransaction(settled?))
+        }
+    }
+}
+
+async fn list(
+    global: &Global,
+    params: &ListTransactionsParams,
+) -> CliResult<Vec<TransactionRecord>> {
+    let client = control::connect(global).await?;
+    let found = client.request::<KernelTransactions>(params).await;
+    client.close().await;
+    Ok(found?.transactions.into_iter().collect())
+}

@@ -1,0 +1,170 @@
+//! Idempotency keys and transactions of the calls of callers (proposal 5).
+
+use std::sync::{Arc, Weak};
+
+use mgp_client_sdk::ClientBuilder;
+use mgp_discovery::Config;
+use mgp_lifecycle::{
+    CompensationCall, Idempotency, IdempotencyLayer, RepeatPolicy, ToolRetryInfo, TransactionLayer,
+    TransactionTools, Transactions,
+};
+use mgp_security::Governance;
+use mgp_toolindex::IndexedTool;
+use mgp_types::method::{Request as _, ToolsCall};
+use mgp_types::mgp::{Extension, RiskLevel};
+use mgp_types::proposal::TransactionRecord;
+use mgp_types::service::{
+    BoxFuture, Call, Context, Method, Params, Peer, Reply, Scope, ScopeKind, ServerId,
+    Visibility as _,
+};
+use mgp_types::store::{Store, StoreError};
+use mgp_types::{ErrorCode, Object, Payload, RpcError};
+
+use crate::dispatch;
+use crate::handle::{Kernel, KernelParts};
+
+/// The keys and transactions of a kernel; a cheap handle.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallProposals {
+    keys: Option<Idempotency>,
+    pub(crate) transactions: Option<Transactions>,
+}
+
+impl CallProposals {
+    /// Reads what the store keeps of those that the configuration offers.
+    pub(crate) async fn open(store: &Arc<dyn Store>, config: &Config) -> Result<Self, StoreError> {
+        let offered = config.kernel.extensions;
+        let mut opened = Self::default();
+        if offered.contains(Extension::Transactions) {
+            opened.transactions = Some(Transactions::open(Arc::clone(store)).await?);
+        }
+        // Compensations have keys, too.
+        if offered.contains(Extension::Idempotency) || opened.transactions.is_some() {
+            opened.keys = Some(Idempotency::open(Arc::clone(store)).await?);
+        }
+        Ok(opened)
+    }
+
+    /// Adds the layers to the stack of calls to a server; call it before the gates are added, which are then outside.
+    pub(crate) fn layers(
+        &self,
+        mut builder: ClientBuilder,
+        governance: &Governance,
+        server: &ServerId,
+    ) -> ClientBuilder {
+        if let Some(keys) = &self.keys {
+            let layer = IdempotencyLayer::new(keys.clone())
+                .may_repeat(may_repeat(governance, server))
+                .recheck(governance.layer(server.clone()).recheck());
+            builder = builder.layer(layer);
+        }
+        if let Some(transactions) = &self.transactions {
+            // Outside the keys: a step that is sent again is found by its key.
+            builder = builder.layer(TransactionLayer::new(transactions.clone()));
+        }
+        builder
+    }
+}
+
+/// Returns the function that decides whether a call may run again if the end of its first run is unknown.
+fn may_repeat(
+    governance: &Governance,
+    server: &ServerId,
+) -> impl Fn(&Call) -> bool + Send + Sync + use<> {
+    let (definitions, policies) = (governance.definitions().clone(), governance.policies().clone());
+    let server = server.clone();
+    move |call| {
+        // The server itself runs the key once.
+        if call.cx().callee.mgp.unwrap_or_default().contains(Extension::Idempotency) {
+            return true;
+        }
+        let Some(tool) = call.tool() else { return false };
+        let Some(definition) = definitions.definition(Some(&server), tool.name) else {
+            return false;
+        };
+        let risk = definitions.assessment(Some(&server), tool.name).effective_risk.clone();
+        // An untrusted server's claims do not count.
+        policies.get(Some(&server)).trust.rank() > 0
+            && ToolRetryInfo::of(&definition, risk).repeat == RepeatPolicy::Always
+    }
+}
+
+/// The tools of the servers of a kernel. It does not keep the kernel open.
+struct KernelTools(Weak<KernelParts>);
+
+impl Kernel {
+    /// Continues the rollbacks that the end of an earlier process interrupted.
+    pub(crate) fn start_transactions(&self) {
+        if let Some(transactions) = &self.0.fleet.context().calls.transactions {
+            transactions.start(Arc::new(KernelTools(Arc::downgrade(&self.0))));
+        }
+    }
+
+    /// Returns the transactions.
+    ///
+    /// # Errors
+    /// −32601 if the configuration does not offer them.
+    pub(crate) fn transactions(&self) -> Result<&Transactions, RpcError> {
+        let off = "this kernel has no transactions; add `transactions` to `kernel.extensions`";
+        let off = || RpcError::new(ErrorCode::METHOD_NOT_FOUND, off);
+        self.0.fleet.context().calls.transactions.as_ref().ok_or_else(off)
+    }
+}
+
+impl KernelTools {
+    fn kernel(&self) -> Result<Arc<KernelParts>, RpcError> {
+        self.0.upgrade().ok_or_else(|| RpcError::internal("the kernel stops"))
+    }
+}
+
+impl TransactionTools for KernelTools {
+    fn check(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), RpcError> {
+        let kernel = self.kernel()?;
+        let is_known = kernel.fleet.context().index.get(server.as_str(), tool).is_some();
+        let view = &kernel.dispatcher.parts().view;
+        if is_known && view.sees(cx, Some(server), tool).is_ok() {
+            return Ok(());
+        }
+        let message = format!("the compensation `{server}.{tool}` is not a tool that you can call");
+        Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message))
+    }
+
+    fn find(&self, cx: &Context, name: &str) -> Option<(ServerId, String)> {
+        let tool: IndexedTool = self.kernel().ok()?.dispatcher.find_shown(cx, name)?;
+        Some((tool.server_id().into(), tool.name().to_owned()))
+    }
+
+    fn only_reads(&self, server: &ServerId, tool: &str) -> bool {
+        let Ok(kernel) = self.kernel() else { return false };
+        let definitions = kernel.fleet.context().governance.definitions();
+        definitions.assessment(Some(server), tool).effective_risk == RiskLevel::Safe
+    }
+
+    fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let kernel = self.kernel();
+        Box::pin(async move {
+            let dispatcher = kernel?.dispatcher.clone();
+            let mut named = Object::new();
+            named.encode("name", &call.tool)?;
+            named.insert("arguments", call.arguments.into());
+            let mut members = Object::new();
+            members.encode("server_id", call.server.as_str())?;
+            named.encode("_mgp", &members)?;
+            let params = Payload::of(&named)?;
+            let params = Params::split(ToolsCall::METHOD, params.as_shared().clone())?;
+            let scope = Scope::new(ScopeKind::Connection);
+            let mut cx = Context::new(Peer::none(), scope.clone(), call.principal);
+            cx.extensions.insert(call.members);
+            let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
+            let answer = dispatch::call_tool(dispatcher, call).await;
+            scope.end();
+            answer
+        })
+    }
+
+    fn report(&self, tenant: &str, transaction: &TransactionRecord) {
+        if let Ok(kernel) = self.kernel() {
+            kernel.fleet.context().events.transaction_stuck(tenant, transaction);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The table of keys: which calls run, which ended, and how much each caller keeps.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytestring::ByteString;
+use mgp_types::Timestamp;
+use mgp_types::proposal::IdempotencyKey;
+use tokio::sync::watch;
+
+use super::IdempotencyLimits;
+use super::stored::{StoredEnd, StoredKey, now_ms};
+use crate::error::LifecycleError;
+
+/// A call with a key.
+#[derive(Clone, Debug)]
+pub(super) struct KeyedCall {
+    pub(super) key: IdempotencyKey,
+    /// The hash of caller, server, tool and key.
+    pub(super) id: String,
+    pub(super) owner: String,
+    /// The hash of the arguments.
+    pub(super) arguments: String,
+    /// The time for which the key is kept, in milliseconds, if the caller chose one.
+    pub(super) ttl_ms: Option<u64>,
+    /// The id that the rounds and attempts of one call share.
+    pub(super) logical: Option<ByteString>,
+    /// Whether a second run does no harm.
+    pub(super) may_repeat: bool,
+}
+
+/// What happens to a call with a key.
+pub(super) enum Claim {
+    /// It runs. The sender is dropped when the run ends.
+    Run(StoredKey, watch::Sender<()>),
+    /// An equal call runs; its sender is dropped when it ends.
+    Wait(watch::Receiver<()>),
+    /// An equal call ended.
+    Replay(StoredEnd, Timestamp),
+}
+
+struct Entry {
+    key: StoredKey,
+    /// `None` if the call does not run.
+    running: Option<watch::Receiver<()>>,
+    logical: Option<ByteString>,
+    /// The place of its result in the order of results.
+    place: Option<u64>,
+}
+
+/// What a caller keeps.
+#[derive(Default)]
+struct Usage {
+    keys: usize,
+    bytes: usize,
+    /// The keys with a result, oldest first.
+    results: BTreeMap<u64, String>,
+}
+
+pub(super) struct KeyTable {
+    limits: IdempotencyLimits,
+    entries: HashMap<String, Entry>,
+    expiry: BTreeSet<(u64, String)>,
+    owners: HashMap<String, Usage>,
+    bytes: usize,
+    places: u64,
+}
+
+impl KeyTable {
+    pub(super) fn new(limits: IdempotencyLimits) -> Self {
+        let (entries, owners) = (HashMap::new(), HashMap::new());
+        Self { limits, entries, expiry: BTreeSet::new(), owners, bytes: 0, places: 0 }
+    }
+
+    /// Takes over a key from the store.
+    pub(super) fn restore(&mut self, id: &str, mut key: StoredKey) {
+        let end = key.end.take();
+        self.insert(id.to_owned(), key, None, None);
+        if let Some(end) = end {
+            self.end(id, end);
+        }
+    }
+
+    /// Decides about a call. Also returns the keys that have expired, to be removed from the store.
+    pub(super) fn claim(
+        &mut self,
+        call: &KeyedCall,
+    ) -> (Vec<String>, Result<Claim, LifecycleError>) {
+        let now = now_ms();
+        let expired = self.remove_expired(now);
+        (expired, self.decide(call, now))
+    }
+
+    fn decide(&mut self, call: &KeyedCall, now: u64) -> Result<Claim, LifecycleError> {
+        let Some(entry) = self.entries.get_mut(&call.id) else {
+            return self.begin(call, now);
+        };
+        if entry.key.arguments != call.arguments && !entry.key.arguments.is_empty() {
+            return Err(LifecycleError::IdempotencyConflict);
+        }
+        if let Some(running) = &entry.running {
+            return Ok(Claim::Wait(running.clone()));
+        }
+        let began_at = entry.key.began_at();
+        if let Some(end) = &entry.key.end {
+            return Ok(Claim::Replay(end.clone(), began_at));
+        }
+        // A further round or attempt of the same call is not a repetition by the caller.
+        let continues = call.logical.is_some() && call.logical == entry.logical;
+        if !continues && !call.may_repeat {
+            return Err(LifecycleError::UnknownOutcome(began_at));
+        }
+        let (sender, running) = watch::channel(());
+        entry.running = Some(running);
+        entry.logical.clone_from(&call.logical);
+        Ok(Claim::Run(entry.key.clone(), sender))
+    }
+
+    fn begin(&mut self, call: &KeyedCall, now: u64) -> Result<Claim, LifecycleError> {
+        let of_caller = self.owners.get(&call.owner).map_or(0, |usage| usage.keys);
+        if of_caller >= self.limits.caller_keys || self.entries.len() >= self.limits.keys {
+            return Err(LifecycleError::TooManyKeys);
+        }
+        let millis = |ttl| mgp_types::millis(ttl);
+        let ttl = call.ttl_ms.unwrap_or(millis(self.limits.ttl)).min(millis(self.limits.max_ttl));
+        let key = StoredKey {
+            owner: call.owner.clone(),
+            arguments: call.arguments.clone(),
+            began_ms: now,
+            expires_ms: now.saturating_add(ttl),
+            end: None,
+        };
+        let (sender, running) = watch::channel(());
+        self.insert(call.id.clone(), key.clone(), Some(running), call.logical.clone());
+        Ok(Claim::Run(key, sender))
+    }
+
+    fn insert(
+        &mut self,
+        id: String,
+        key: StoredKey,
+        running: Option<watch::Receiver<()>>,
+        logical: Option<ByteString>,
+    ) {
+        self.owners.entry(key.owner.clone()).or_default().keys += 1;
+        self.expiry.insert((key.expires_ms, id.clone()));
+        self.entries.insert(id, Entry { key, running, logical, place: None });
+    }
+
+    /// Records that a run was interrupted: it is not known whether it had an effect.
+    pub(super) fn interrupt(&mut self, id: &str) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.running = None;
+        }
+    }
+
+    /// Records the end of a run, and returns the keys with their new content, to be written to the store: this one,
+    /// and those whose results made room.
+    pub(super) fn end(&mut self, id: &str, end: StoredEnd) -> Vec<(String, StoredKey)> {
+        let Some(entry) = self.entries.get_mut(id) else { return Vec::new() };
+        entry.running = None;
+        let owner = entry.key.owner.clone();
+        let bytes = end.bytes();
+        let fits = bytes <= self.limits.result;
+        entry.key.end = Some(if fits { end } else { StoredEnd::default() });
+        let mut changed = vec![(id.to_owned(), entry.key.clone())];
+        if fits {
+            self.places += 1;
+            entry.place = Some(self.places);
+            self.bytes += bytes;
+            let usage = self.owners.entry(owner.clone()).or_default();
+            usage.bytes += bytes;
+            usage.results.insert(self.places, id.to_owned());
+        }
+        while let Some(full) = self.full_owner(&owner) {
+            let Some(dropped) = self.drop_result(&full) else { break };
+            changed.push(dropped);
+        }
+        changed
+    }
+
+    /// Returns the caller whose oldest result must make room, if any.
+    fn full_owner(&self, owner: &str) -> Option<String> {
+        if self.owners.get(owner).is_some_and(|usage| usage.bytes > self.limits.caller_results) {
+            return Some(owner.to_owned());
+        }
+        let largest = || self.owners.iter().max_by_key(|(_, usage)| usage.bytes);
+        (self.bytes > self.limits.results).then(largest)?.map(|(owner, _)| owner.clone())
+    }
+
+    fn drop_result(&mut self, owner: &str) -> Option<(String, StoredKey)> {
+        let id = self.owners.get(owner)?.results.values().next()?.clone();
+        self.forget_result(&id);
+        let entry = self.entries.get_mut(&id)?;
+        entry.key.end = Some(StoredEnd::default());
+        Some((id, entry.key.clone()))
+    }
+
+    /// Removes a result from the counts.
+    fn forget_result(&mut self, id: &str) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        let Some(place) = entry.place.take() else { return };
+        let bytes = entry.key.end.as_ref().map_or(0, StoredEnd::bytes);
+        self.bytes -= bytes;
+        if let Some(usage) = self.owners.get_mut(&entry.key.owner) {
+            usage.bytes -= bytes;
+            usage.results.remove(&place);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &str) {
+        self.forget_result(id);
+        let Some(Entry { key, .. }) = self.entries.remove(id) else { return };
+        self.expiry.remove(&(key.expires_ms, id.to_owned()));
+        if let Some(usage) = self.owners.get_mut(&key.owner) {
+            usage.keys -= 1;
+            if usage.keys == 0 {
+                self.owners.remove(&key.owner);
+            }
+        }
+    }
+
+    /// Removes the expired keys whose calls do not run.
+    fn remove_expired(&mut self, now: u64) -> Vec<String> {
+        let is_idle = |id: &str| self.entries.get(id).is_some_and(|entry| entry.running.is_none());
+        let due = self.expiry.iter().take_while(|(expires, _)| *expires <= now);
+        let expired: Vec<_> = due.filter(|(_, id)| is_idle(id)).map(|(_, id)| id.clone()).collect();
+        for id in &expired {
+            self.remove(id);
+        }
+        expired
+    }
+}

@@ -1,0 +1,302 @@
+//! The layer that runs a call with a key once.
+//!
+//! Applies to: both.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use mgp_types::proposal::{
+    CallMembers, IdempotencyHeader, IdempotencyKey, IdempotencyTtl, Member as _, OriginalTimestamp,
+    WasReplay,
+};
+use mgp_types::service::{
+    AgentId, BoxFuture, Call, CallRecord, CallerAccess, Context, Either, MgpService, Reply,
+    ServerId, WaitMark,
+};
+use mgp_types::store::Change;
+use mgp_types::{Payload, RpcError, Sha256Hash, Timestamp, canonical_hash};
+use tokio::sync::watch;
+use tower_service::Service;
+use tracing::Instrument as _;
+
+use super::Idempotency;
+use super::keys::{Claim, KeyedCall};
+use super::stored::{RunEnd, SPACE, StoredKey};
+use crate::error::LifecycleError;
+
+/// Layer that runs tool calls with an idempotency key once, and answers their repetitions with the stored result.
+///
+/// A key belongs to its caller, server and tool. Place the layer inside all gates, so that a repetition is decided and
+/// recorded like every call.
+///
+/// A call with a key that was started runs on if its caller leaves, so that the caller finds the result when it sends
+/// the call again. A call whose handler asks a modern caller is the exception: it ends with its round.
+#[derive(Clone)]
+#[must_use]
+pub struct IdempotencyLayer {
+    keys: Idempotency,
+    may_repeat: Option<Arc<MayRepeat>>,
+    recheck: Option<Arc<Recheck>>,
+}
+
+type MayRepeat = dyn Fn(&Call) -> bool + Send + Sync;
+type Recheck = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
+
+impl IdempotencyLayer {
+    /// Creates the layer.
+    pub fn new(keys: Idempotency) -> Self {
+        Self { keys, may_repeat: None, recheck: None }
+    }
+
+    /// Sets the function that returns whether a call may run again if the end of its first run is unknown. Default: no
+    /// call may.
+    pub fn may_repeat(
+        mut self,
+        may_repeat: impl Fn(&Call) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.may_repeat = Some(Arc::new(may_repeat));
+        self
+    }
+
+    /// Sets the function that decides again about a call that waited for the end of an equal one.
+    pub fn recheck(
+        mut self,
+        recheck: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
+    ) -> Self {
+        self.recheck = Some(Arc::new(recheck));
+        self
+    }
+
+    /// Reads the key of a call, if it has one.
+    fn read(&self, call: &mut Call) -> Result<Option<KeyedCall>, RpcError> {
+        let Some(key) = key_of(call)? else { return Ok(None) };
+        key.check()?;
+        let Some(tool) = call.tool() else { return Ok(None) };
+        let cx = call.cx();
+        let caller = &cx.principal;
+        let agent = caller.as_agent().map(AgentId::as_str);
+        let owner = (caller.tenant().as_str(), caller.subject().as_str(), agent);
+        let server = cx.server.as_ref().map_or("", ServerId::as_str);
+        let whole = Payload::of(&(owner, server, tool.name, &key.0))?;
+        let ttl = cx.member::<IdempotencyTtl>()?;
+        if let Some(record) = cx.extensions.get::<CallRecord>() {
+            record.add_note(IdempotencyKey::NAME, Payload::of(&key)?);
+        }
+        let keyed = KeyedCall {
+            key,
+            id: Sha256Hash::digest(whole.as_str().as_bytes()).to_string(),
+            owner: Payload::of(&owner)?.as_str().to_owned(),
+            arguments: canonical_hash(tool.arguments.unwrap_or("{}"))?.to_string(),
+            ttl_ms: ttl.map(|IdempotencyTtl(seconds)| seconds.saturating_mul(1000)),
+            logical: cx.logical.clone(),
+            may_repeat: self.may_repeat.as_ref().is_some_and(|may_repeat| may_repeat(call)),
+        };
+        if call.cx().server.is_some() {
+            send_own_key(call, &keyed.id)?;
+        }
+        Ok(Some(keyed))
+    }
+}
+
+/// Returns the key of a tool call: the member of the call, or else the header of its HTTP request.
+fn key_of(call: &Call) -> Result<Option<IdempotencyKey>, RpcError> {
+    if let Some(key) = call.cx().member::<IdempotencyKey>()? {
+        return Ok(Some(key));
+    }
+    let Some(header) = call.cx().extensions.get::<IdempotencyHeader>() else { return Ok(None) };
+    let negotiated = call.cx().caller.mgp.unwrap_or_default();
+    if !negotiated.contains(IdempotencyKey::EXTENSION) {
+        return Ok(None);
+    }
+    Ok(Some(header.0.clone()))
+}
+
+/// Replaces the key for the server that is called: to the server all calls come from one caller, so that equal keys of
+/// several callers would be one.
+fn send_own_key(call: &mut Call, id: &str) -> Result<(), RpcError> {
+    let extensions = &mut call.cx_mut().extensions;
+    let mut members = extensions.get::<CallMembers>().cloned().unwrap_or_default();
+    members.set(&IdempotencyKey(id.to_owned()))?;
+    extensions.insert(members);
+    Ok(())
+}
+
+mgp_types::opaque_debug!(IdempotencyLayer);
+
+mgp_types::layer_service! {
+    /// Service of [`IdempotencyLayer`].
+    pub IdempotencyService for IdempotencyLayer
+}
+
+impl<S: MgpService> Service<Call> for IdempotencyService<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        match self.layer.read(&mut call) {
+            Ok(None) => Either::Left { future: self.inner.call(call) },
+            Ok(Some(keyed)) => {
+                let once = call_once(self.layer.clone(), self.inner.clone(), call, keyed);
+                Either::Right { future: Box::pin(once) }
+            }
+            Err(refused) => Either::Right { future: Box::pin(std::future::ready(Err(refused))) },
+        }
+    }
+}
+
+/// Runs a call, or returns the result of the run of an equal one.
+async fn call_once<S: MgpService>(
+    layer: IdempotencyLayer,
+    mut inner: S,
+    mut call: Call,
+    keyed: KeyedCall,
+) -> Result<Reply, RpcError> {
+    let (key, ended) = loop {
+        match layer.keys.claim(&keyed)? {
+            Claim::Run(key, ended) => break (key, ended),
+            Claim::Replay(end, began_at) => {
+                note_replay(call.cx(), &began_at)?;
+                add_members(call.cx(), &keyed.key, true, &began_at)?;
+                let not_kept = || Err(LifecycleError::ResultNotKept(began_at).into());
+                return end.answer().unwrap_or_else(not_kept);
+            }
+            Claim::Wait(mut running) => {
+                // An error is the end of the run.
+                while running.changed().await.is_ok() {}
+                WaitMark::mark(call.cx_mut());
+                if let Some(recheck) = &layer.recheck {
+                    recheck(&call)?;
+                }
+            }
+        }
+    };
+    let began_at = key.began_at();
+    let run = Run { keys: layer.keys, id: keyed.id, ended: Some(ended) };
+    let member = keyed.key;
+    let cx = call.cx().clone();
+    let running = async move {
+        run.store_start(key).await?;
+        let outcome = inner.call(call).await;
+        run.store_end(&outcome).await;
+        outcome
+    };
+    let reply = run_on(&cx, running).await?;
+    add_members(&cx, &member, false, &began_at)?;
+    Ok(reply)
+}
+
+/// Runs a call to its end even if its caller leaves, unless its handler may ask a modern caller: such a call ends with
+/// its round.
+pub(crate) async fn run_on(
+    cx: &Context,
+    running: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
+) -> Result<Reply, RpcError> {
+    if matches!(cx.caller_access, CallerAccess::Channel(_)) {
+        return running.await;
+    }
+    let running = tokio::spawn(running.instrument(tracing::Span::current()));
+    running.await.map_err(|_| RpcError::internal("the call panicked"))?
+}
+
+fn add_members(
+    cx: &Context,
+    key: &IdempotencyKey,
+    was_replay: bool,
+    began_at: &Timestamp,
+) -> Result<(), RpcError> {
+    cx.add_to_result(key)?;
+    cx.add_to_result(&WasReplay(was_replay))?;
+    cx.add_to_result(&OriginalTimestamp(began_at.clone()))
+}
+
+/// Records in the audit log that a call was answered without a run.
+fn note_replay(cx: &Context, began_at: &Timestamp) -> Result<(), RpcError> {
+    if let Some(record) = cx.extensions.get::<CallRecord>() {
+        record.add_note("replay_of", Payload::of(began_at)?);
+    }
+    Ok(())
+}
+
+/// The run of a call; dropping it marks its end as unknown.
+struct Run {
+    keys: Idempotency,
+    id: String,
+    /// `None` once the end is recorded.
+    ended: Option<watch::Sender<()>>,
+}
+
+impl Run {
+    /// Stores that the call is about to run; if that fails, the call must not run.
+    async fn store_start(&self, key: StoredKey) -> Result<(), RpcError> {
+        let change = Change::new().put(SPACE, self.id.as_str(), Payload::of(&key)?);
+        let stored = self.keys.commit(change).await;
+        if stored.is_err() {
+            self.keys.forget(&self.id);
+        }
+        stored.map_err(RpcError::from)
+    }
+
+    /// Stores the outcome. If that fails, the result is returned all the same, and the key is not run again.
+    async fn store_end(mut self, outcome: &Result<Reply, RpcError>) {
+        let stored = match RunEnd::of(outcome) {
+            RunEnd::NotRun => {
+                self.keys.forget(&self.id);
+                Ok(())
+            }
+            RunEnd::Unknown => return,
+            RunEnd::Ended(end) => {
+                let changed = self.keys.0.table.lock().end(&self.id, end);
+                let change =
+                    changed.into_iter().fold(Change::new(), |change, (id, key)| match Payload::of(
+                        &key,
+                    ) {
+                        Ok(value) => change.put(SPACE, id, value),
+                        Err(_) => change,
+                    });
+                self.keys.commit(change).await
+            }
+        };
+        self.ended = None;
+        if let Err(error) = stored {
+            tracing::warn!(%error, "result of a call with an idempotency key not stored");
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.ended.is_some() {
+            self.keys.0.table.lock().interrupt(&self.id);
+        }
+    }
+}
+
+impl Idempotency {
+    fn claim(&self, call: &KeyedCall) -> Result<Claim, LifecycleError> {
+        let (expired, claim) = self.0.table.lock().claim(call);
+        if !expired.is_empty() {
+            let remove = |change: Change, id| change.remove(SPACE, id);
+            self.write_behind(expired.into_iter().fold(Change::new(), remove));
+        }
+        claim
+    }
+
+    /// Frees a key whose call did not run.
+    fn forget(&self, id: &str) {
+        self.0.table.lock().remove(id);
+        self.write_behind(Change::new().remove(SPACE, id));
+    }
+
+    /// Writes a change whose loss does no harm.
+    fn write_behind(&self, change: Change) {
+        let committed = self.0.store.commit(change);
+        tokio::spawn(async move {
+            if let Err(error) = committed.await {
+                tracing::debug!(%error, "idempotency keys not removed from the store");
+            }
+        });
+    }
+}

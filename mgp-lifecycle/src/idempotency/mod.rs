@@ -1,0 +1,144 @@
+//! Calls that run once, however often they are sent (proposal 5, `idempotency`).
+//!
+//! A record is stored before a call with a key runs, and completed with its result before the caller gets it. A key
+//! whose run was interrupted, e.g. because the process was killed, is not run again unless its tool may be repeated.
+
+mod keys;
+mod layer;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::store::{MemoryStore, Store, StoreError, with_timeout};
+use mgp_types::sync::Mutex;
+
+pub(crate) use layer::run_on;
+pub use layer::{IdempotencyLayer, IdempotencyService};
+
+use self::keys::KeyTable;
+use self::stored::{SPACE, StoredKey};
+
+/// The keys of calls and the results of those that ended; a cheap handle.
+///
+/// ```
+/// use mgp_lifecycle::{Idempotency, IdempotencyLayer, ProposalLayer};
+/// use mgp_types::mgp::ExtensionSet;
+/// use mgp_types::service::{PeerInfo, Reply, Stack, mock};
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// static RUNS: AtomicU32 = AtomicU32::new(0);
+/// let pay = Stack::from_fn(|_| async { Reply::of(&RUNS.fetch_add(1, Ordering::Relaxed)) });
+/// let once = IdempotencyLayer::new(Idempotency::in_memory()).layer(pay);
+/// let mut client = mock::client(Stack::new(ProposalLayer::new().layer(once)));
+/// let mut caller = PeerInfo::default();
+/// caller.mgp = Some(ExtensionSet::PROPOSALS);
+/// client.cx.caller = caller.into();
+///
+/// let call = r#"{"name":"pay","arguments":{"to":"ann"},"_meta":{"idempotency_key":"order-7"}}"#;
+/// client.call("tools/call", call).await.unwrap();
+/// client.call("tools/call", call).await.unwrap();
+/// assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Idempotency(Arc<Shared>);
+
+struct Shared {
+    store: Arc<dyn Store>,
+    table: Mutex<KeyTable>,
+}
+
+mgp_types::opaque_debug!(Idempotency);
+
+/// The limits of an [`Idempotency`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct IdempotencyLimits {
+    /// The time for which a key is kept if its call does not choose one. Default: a day.
+    pub ttl: Duration,
+    /// The longest time that a call can choose. Default: a week.
+    pub max_ttl: Duration,
+    /// The number of keys per caller; further ones are refused until one expires. Default: 10,000.
+    pub caller_keys: usize,
+    /// The number of keys in all. Default: 50,000.
+    pub keys: usize,
+    /// The size of a result that is kept, in bytes; a repetition of a call with a larger one is refused.
+    /// Default: 1 MiB.
+    pub result: usize,
+    /// The size of all results of a caller; its oldest results make room, and their keys remain. Default: 8 MiB.
+    pub caller_results: usize,
+    /// The size of all results; the oldest ones of the caller with most bytes make room. Default: 32 MiB.
+    pub results: usize,
+}
+
+impl Default for IdempotencyLimits {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_hours(24),
+            max_ttl: Duration::from_hours(24 * 7),
+            caller_keys: 10_000,
+            keys: 50_000,
+            result: 1 << 20,
+            caller_results: 8 << 20,
+            results: 32 << 20,
+        }
+    }
+}
+
+impl Idempotency {
+    /// Reads the keys that a store keeps, with the default limits.
+    ///
+    /// Only one process at a time may use the keys of a store.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        Self::with_limits(store, IdempotencyLimits::default()).await
+    }
+
+    /// Reads the keys that a store keeps.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub async fn with_limits(
+        store: Arc<dyn Store>,
+        limits: IdempotencyLimits,
+    ) -> Result<Self, StoreError> {
+        let mut table = KeyTable::new(limits);
+        for record in store.load(SPACE).await?.records {
+            match record.value.map(|value| value.get::<StoredKey>()) {
+                Some(Ok(stored)) => table.restore(&record.key, stored),
+                // Its call may have run, and nothing else is known of it: the key stays unusable.
+                Some(Err(error)) => {
+                    tracing::warn!(key = record.key, %error, "idempotency key not readable");
+                    table.restore(&record.key, StoredKey::unreadable(limits.max_ttl));
+                }
+                None => {}
+            }
+        }
+        Ok(Self(Arc::new(Shared { store, table: Mutex::new(table) })))
+    }
+
+    /// Creates an empty table whose keys are lost with the process.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        let table = Mutex::new(KeyTable::new(IdempotencyLimits::default()));
+        Self(Arc::new(Shared { store: Arc::new(MemoryStore::new()), table }))
+    }
+
+    async fn commit(&self, change: mgp_types::store::Change) -> Result<(), StoreError> {
+        let store = &self.0.store;
+        with_timeout(store.answer_timeout(), store.commit(change)).await.map(drop)
+    }
+}

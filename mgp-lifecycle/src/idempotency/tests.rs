@@ -1,0 +1,274 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use mgp_types::mgp::ExtensionSet;
+use mgp_types::service::{
+    BoxFuture, Call, PeerInfo, Principal, Reply, Stack, connection_lost, mock,
+};
+use mgp_types::store::{Change, MemoryStore, Store as _};
+use mgp_types::{ErrorCode, Object, Payload, RpcError};
+use tokio::sync::Semaphore;
+use tower_layer::Layer as _;
+
+use super::stored::SPACE;
+use super::{Idempotency, IdempotencyLayer, IdempotencyLimits};
+use crate::ProposalLayer;
+
+type Answer = Result<Reply, RpcError>;
+
+/// A server that counts its runs.
+#[derive(Clone, Default)]
+struct Runs(Arc<AtomicU32>);
+
+impl Runs {
+    fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn client(
+        &self,
+        layer: IdempotencyLayer,
+        run: impl Fn() -> BoxFuture<'static, Answer> + Send + Sync + 'static,
+    ) -> mock::Client {
+        let runs = Arc::clone(&self.0);
+        let tool = Stack::from_fn(move |_: Call| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            run()
+        });
+        let mut client = mock::client(Stack::new(ProposalLayer::new().layer(layer.layer(tool))));
+        let mut caller = PeerInfo::default();
+        caller.mgp = Some(ExtensionSet::PROPOSALS);
+        client.cx.caller = caller.into();
+        client
+    }
+}
+
+fn ok() -> BoxFuture<'static, Answer> {
+    Box::pin(async { Ok(Reply::raw(Payload::from_trusted(r#"{"content":[]}"#))) })
+}
+
+fn fail(error: RpcError) -> impl Fn() -> BoxFuture<'static, Answer> {
+    move || Box::pin(std::future::ready(Err(error.clone())))
+}
+
+fn layer() -> IdempotencyLayer {
+    IdempotencyLayer::new(Idempotency::in_memory())
+}
+
+async fn limited(limits: IdempotencyLimits) -> IdempotencyLayer {
+    let store = Arc::new(MemoryStore::new());
+    IdempotencyLayer::new(Idempotency::with_limits(store, limits).await.unwrap())
+}
+
+fn params(key: &str, tool: &str, arguments: &str) -> String {
+    format!(r#"{{"name":"{tool}","arguments":{arguments},"_meta":{{"idempotency_key":"{key}"}}}}"#)
+}
+
+async fn call(client: &mut mock::Client, key: &str) -> Result<Payload, RpcError> {
+    client.request("tools/call", &params(key, "pay", r#"{"a":1,"b":2}"#)).await
+}
+
+fn was_replay(result: &Payload) -> bool {
+    let meta: Object = result.get::<Object>().unwrap().decode("_meta").unwrap().unwrap();
+    assert!(meta.get("original_timestamp").is_some() && meta.get("idempotency_key").is_some());
+    meta.decode("was_replay").unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_key_runs_once_and_its_repetitions_are_replays() {
+    let runs = Runs::default();
+    let mut client = runs.client(layer(), ok);
+    assert!(!was_replay(&call(&mut client, "k").await.unwrap()));
+    // The same arguments in another order are the same call.
+    let again = params("k", "pay", r#"{ "b":2, "a":1 }"#);
+    assert!(was_replay(&client.request("tools/call", &again).await.unwrap()));
+    assert_eq!(runs.count(), 1);
+    call(&mut client, "other").await.unwrap();
+    client.request("tools/call", r#"{"name":"pay"}"#).await.unwrap();
+    client.request("tools/call", r#"{"name":"pay"}"#).await.unwrap();
+    assert_eq!(runs.count(), 4);
+}
+
+#[tokio::test]
+async fn equal_calls_at_the_same_time_run_once() {
+    let gate = Arc::new(Semaphore::new(0));
+    let runs = Runs::default();
+    let held = Arc::clone(&gate);
+    let mut client = runs.client(layer(), move || {
+        let held = Arc::clone(&held);
+        Box::pin(async move {
+            held.acquire().await.unwrap().forget();
+            Ok(Reply::empty())
+        })
+    });
+    let params = params("k", "pay", "{}");
+    let calls: Vec<_> = (0..8).map(|_| tokio::spawn(client.call("tools/call", &params))).collect();
+    tokio::task::yield_now().await;
+    gate.add_permits(1);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_key_with_other_arguments_is_a_conflict() {
+    let runs = Runs::default();
+    let mut client = runs.client(layer(), ok);
+    call(&mut client, "k").await.unwrap();
+    let other = client.request("tools/call", &params("k", "pay", r#"{"a":2}"#)).await;
+    let conflict = other.unwrap_err();
+    assert_eq!(conflict.code(), ErrorCode::INVALID_PARAMS);
+    let details = conflict.as_recovery().unwrap().details.as_ref().unwrap();
+    assert_eq!(details.get("reason").unwrap().as_str(), r#""IDEMPOTENCY_CONFLICT""#);
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_its_caller_and_tool() {
+    let runs = Runs::default();
+    let mut client = runs.client(layer(), ok);
+    call(&mut client, "k").await.unwrap();
+    client.request("tools/call", &params("k", "refund", r#"{"a":1,"b":2}"#)).await.unwrap();
+    client.cx.principal = Principal::local().agent("bob");
+    call(&mut client, "k").await.unwrap();
+    client.cx.server = Some("bank".into());
+    call(&mut client, "k").await.unwrap();
+    assert_eq!(runs.count(), 4);
+    call(&mut client, "k").await.unwrap();
+    assert_eq!(runs.count(), 4);
+}
+
+#[tokio::test]
+async fn an_expired_key_runs_again() {
+    let runs = Runs::default();
+    let mut client = runs.client(layer(), ok);
+    let brief = r#"{"name":"pay","_meta":{"idempotency_key":"k","idempotency_ttl_seconds":0}}"#;
+    for _ in 0..3 {
+        assert!(!was_replay(&client.request("tools/call", brief).await.unwrap()));
+    }
+    assert_eq!(runs.count(), 3);
+}
+
+#[tokio::test]
+async fn a_malformed_key_is_refused() {
+    let runs = Runs::default();
+    let mut client = runs.client(layer(), ok);
+    for key in ["", "a b", "ä", &"k".repeat(129)] {
+        assert_eq!(call(&mut client, key).await.unwrap_err().code(), ErrorCode::INVALID_PARAMS);
+    }
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn keys_and_results_are_bounded() {
+    let mut limits = IdempotencyLimits::default();
+    (limits.caller_keys, limits.caller_results, limits.result) = (3, 30, 20);
+    let runs = Runs::default();
+    let mut client = runs.client(limited(limits).await, ok);
+    for key in ["a", "b", "c"] {
+        call(&mut client, key).await.unwrap();
+    }
+    assert_eq!(call(&mut client, "d").await.unwrap_err().code(), ErrorCode::RESOURCE_EXHAUSTED);
+    // Each result has 14 bytes: the oldest one made room, but its call does not run again.
+    let error = call(&mut client, "a").await.unwrap_err();
+    assert!(error.message().contains("no longer kept"), "{error}");
+    assert!(was_replay(&call(&mut client, "b").await.unwrap()));
+    assert_eq!(runs.count(), 3);
+    client.cx.principal = Principal::local().agent("bob");
+    call(&mut client, "a").await.unwrap();
+
+    limits.result = 10;
+    let mut client = runs.client(limited(limits).await, ok);
+    call(&mut client, "a").await.unwrap();
+    assert!(call(&mut client, "a").await.is_err(), "longer than a result may be");
+    assert_eq!(runs.count(), 5);
+}
+
+#[tokio::test]
+async fn keys_survive_a_restart() {
+    let store = Arc::new(MemoryStore::new());
+    let runs = Runs::default();
+    let open = || async { IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap()) };
+    call(&mut runs.client(open().await, ok), "k").await.unwrap();
+    assert!(was_replay(&call(&mut runs.client(open().await, ok), "k").await.unwrap()));
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_a_kill_interrupted_is_not_repeated_unless_its_tool_may_be() {
+    let store = Arc::new(MemoryStore::new());
+    let runs = Runs::default();
+    let keys = Idempotency::open(store.clone()).await.unwrap();
+    let mut client = runs.client(IdempotencyLayer::new(keys), || Box::pin(std::future::pending()));
+    let call_once = tokio::spawn(client.call("tools/call", &params("k", "pay", "{}")));
+    while runs.count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The next process finds what was stored before the run.
+    let open = || async { IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap()) };
+    let mut client = runs.client(open().await, ok);
+    let refused = client.request("tools/call", &params("k", "pay", "{}")).await.unwrap_err();
+    assert!(refused.message().contains("may have had effects"), "{refused}");
+    assert!(!refused.as_recovery().unwrap().is_retryable());
+    assert_eq!(runs.count(), 1);
+    let mut client = runs.client(open().await.may_repeat(|_| true), ok);
+    assert!(!was_replay(&client.request("tools/call", &params("k", "pay", "{}")).await.unwrap()));
+    assert_eq!(runs.count(), 2);
+    call_once.abort();
+}
+
+#[tokio::test]
+async fn a_call_runs_on_after_its_caller_left() {
+    let gate = Arc::new(Semaphore::new(0));
+    let runs = Runs::default();
+    let held = Arc::clone(&gate);
+    let mut client = runs.client(layer(), move || {
+        let held = Arc::clone(&held);
+        Box::pin(async move {
+            held.acquire().await.unwrap().forget();
+            Ok(Reply::empty())
+        })
+    });
+    let first = tokio::spawn(client.call("tools/call", &params("k", "pay", "{}")));
+    while runs.count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    gate.add_permits(1);
+    let result = client.request("tools/call", &params("k", "pay", "{}")).await.unwrap();
+    assert!(was_replay(&result));
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn only_a_call_that_did_not_run_frees_its_key() {
+    for (error, is_free, again) in [
+        (RpcError::new(ErrorCode::SERVER_NOT_READY, "starting"), true, "starting"),
+        (RpcError::new(ErrorCode::INVALID_TOOL_ARGS, "no"), true, "no"),
+        (connection_lost("it died"), false, "may have had effects"),
+        (RpcError::new(ErrorCode::TIMEOUT, "late"), false, "may have had effects"),
+        // An answer of the server is an end like any other.
+        (RpcError::internal("broken"), false, "broken"),
+    ] {
+        let runs = Runs::default();
+        let mut client = runs.client(layer(), fail(error.clone()));
+        assert_eq!(call(&mut client, "k").await.unwrap_err().code(), error.code());
+        let second = call(&mut client, "k").await.unwrap_err();
+        assert!(second.message().contains(again), "{error}: {second}");
+        assert_eq!(runs.count(), 1 + u32::from(is_free), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_key_is_never_run() {
+    let store = Arc::new(MemoryStore::new());
+    let runs = Runs::default();
+    let open = || async { IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap()) };
+    call(&mut runs.client(open().await, ok), "k").await.unwrap();
+    let id = store.load(SPACE).await.unwrap().records[0].key.clone();
+    store.commit(Change::new().put(SPACE, id, Payload::from_trusted("7"))).await.unwrap();
+    call(&mut runs.client(open().await, ok), "k").await.unwrap_err();
+    assert_eq!(runs.count(), 1);
+}

@@ -1,0 +1,202 @@
+//! Rollbacks: the compensations of a transaction, in reverse order of its steps.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mgp_types::mcp::CallToolResult;
+use mgp_types::proposal::{CallMembers, IdempotencyKey, StepStatus, TransactionStatus};
+use mgp_types::service::{Principal, Reply, ServerId};
+use mgp_types::{Backoff, RawObject, RpcError};
+
+use super::log::SagaKey;
+use super::saga::{Saga, now_ms};
+use super::{Coordinator, MAX_TEXT_BYTES, Transactions, is_stuck};
+use crate::error::LifecycleError;
+
+/// The time that a rollback waits for steps that still run.
+const STEPS_TIMEOUT: Duration = Duration::from_mins(2);
+/// The number of attempts to undo a step whose server is not ready.
+const MAX_ATTEMPTS: u32 = 4;
+/// The wait before the second attempt, and the longest one.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
+
+/// A call that undoes a step.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CompensationCall {
+    /// The caller of the transaction.
+    pub principal: Principal,
+    /// The server of the tool.
+    pub server: ServerId,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: RawObject,
+    /// The members of the call: its idempotency key.
+    pub members: CallMembers,
+}
+
+impl Transactions {
+    pub(super) async fn begin_rollback(
+        &self,
+        key: &SagaKey,
+        reason: Option<&str>,
+    ) -> Result<(), RpcError> {
+        let begin = |saga: &mut Saga| match saga.status {
+            TransactionStatus::Begun => {
+                saga.status = TransactionStatus::RollingBack;
+                saga.reason = reason.map(|reason| mgp_types::clip(reason, MAX_TEXT_BYTES));
+                saga.active_ms = now_ms();
+                Ok(true)
+            }
+            TransactionStatus::Committed => {
+                Err(LifecycleError::TransactionEnded(saga.status.clone()))
+            }
+            _ => Ok(false),
+        };
+        let (is_new, _) = self.0.log.change(key, begin).await?;
+        if is_new {
+            self.spawn_rollback(key.clone());
+        }
+        Ok(())
+    }
+
+    pub(super) fn spawn_rollback(&self, key: SagaKey) {
+        let transactions = self.clone();
+        tokio::spawn(async move {
+            // The store may be busy for a moment; a rollback must not end because of that.
+            let mut backoff = BACKOFF;
+            while let Err(error) = transactions.roll_back_steps(&key).await {
+                tracing::warn!(transaction = key.1, %error, "rollback interrupted; trying again");
+                tokio::time::sleep(backoff.next_delay()).await;
+            }
+        });
+    }
+
+    /// Waits until a transaction is no longer being rolled back.
+    pub(super) async fn rolled_back(&self, key: &SagaKey) -> Result<Saga, RpcError> {
+        let mut changed = self.0.log.subscribe();
+        loop {
+            changed.borrow_and_update();
+            let saga = self.0.log.get(key).ok_or(LifecycleError::UnknownTransaction)?;
+            if saga.status != TransactionStatus::RollingBack {
+                return Ok(saga);
+            }
+            let closed = |_| RpcError::internal("the transactions were closed");
+            changed.changed().await.map_err(closed)?;
+        }
+    }
+
+    async fn roll_back_steps(&self, key: &SagaKey) -> Result<(), RpcError> {
+        self.wait_for_steps(key).await;
+        let mut saga = self.0.log.update(key, Saga::mark_interrupted).await?;
+        while let Some(index) = saga.next_to_undo() {
+            let outcome = self.undo(&saga, index).await;
+            let record = |saga: &mut Saga| {
+                let Some(step) = saga.steps.get_mut(index) else { return };
+                match &outcome {
+                    Ok(()) => step.status = StepStatus::Compensated,
+                    Err(error) => step.fail(error),
+                }
+            };
+            saga = self.0.log.update(key, record).await?;
+        }
+        let saga = self.0.log.update(key, Saga::finish_rollback).await?;
+        if is_stuck(&saga) {
+            tracing::warn!(
+                transaction = saga.id,
+                agent = saga.owner.name(),
+                "transaction not rolled back completely; `mgp transactions` shows what is left"
+            );
+            if let Some(tools) = self.0.tools.get() {
+                tools.report(saga.owner.tenant(), &saga.record());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no step of the transaction runs, because a step could have an effect after its compensation.
+    async fn wait_for_steps(&self, key: &SagaKey) {
+        let mut changed = self.0.log.subscribe();
+        let ended =
+            async { while self.0.log.is_running(key) && changed.changed().await.is_ok() {} };
+        if tokio::time::timeout(STEPS_TIMEOUT, ended).await.is_err() {
+            tracing::warn!(transaction = key.1, "steps still run; rolling back without their end");
+        }
+    }
+
+    /// Undoes a step; returns the reason if that failed.
+    async fn undo(&self, saga: &Saga, index: usize) -> Result<(), String> {
+        let step = &saga.steps[index];
+        let Some(undo) = &step.undo else {
+            return Err(step.error.clone().unwrap_or_else(|| "it has no compensation".to_owned()));
+        };
+        let tools = self.0.tools.get().ok_or("the coordinator is not started")?;
+        let mut members = CallMembers::default();
+        let key = IdempotencyKey(step.undo_key(&saga.id));
+        members.set(&key).map_err(|error| error.message().to_owned())?;
+        let mut backoff = BACKOFF;
+        for attempt in 1.. {
+            let answer = tools.compensate(CompensationCall {
+                principal: saga.owner.principal(),
+                server: undo.server.as_str().into(),
+                tool: undo.tool.clone(),
+                arguments: undo.arguments.clone(),
+                members: members.clone(),
+            });
+            match answer.await {
+                Ok(reply) => return check_result(&reply),
+                // The key makes another attempt safe: it runs only if this one did not.
+                Err(error) if attempt < MAX_ATTEMPTS && is_passing(&error) => {
+                    tokio::time::sleep(backoff.next_delay()).await;
+                }
+                Err(error) => return Err(error.message().to_owned()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether an error may be gone in a moment.
+fn is_passing(error: &RpcError) -> bool {
+    error.as_recovery().is_some_and(mgp_types::Recovery::is_retryable)
+}
+
+/// Checks that a compensation was answered and did not fail.
+fn check_result(reply: &Reply) -> Result<(), String> {
+    if !matches!(reply, Reply::Complete(_)) {
+        return Err("its compensation asks for answers, which nobody can give".to_owned());
+    }
+    let result: CallToolResult = reply.get().map_err(|error| error.message().to_owned())?;
+    if result.is_error != Some(true) {
+        return Ok(());
+    }
+    let texts: Vec<_> = result.content.iter().filter_map(|block| block.as_text()).collect();
+    Err(format!("its compensation failed: {}", texts.join(" ")))
+}
+
+/// Rolls back transactions that were not used for too long, until the coordinator is dropped.
+pub(super) async fn roll_back_inactive(coordinator: Weak<Coordinator>) {
+    loop {
+        let Some(transactions) = coordinator.upgrade().map(Transactions) else { return };
+        let mut changed = transactions.0.log.subscribe();
+        let (due, next) = transactions.0.log.inactive();
+        for key in due {
+            if let Err(error) = transactions.begin_rollback(&key, Some("it was not used")).await {
+                tracing::warn!(transaction = key.1, %error, "inactive transaction not rolled back");
+            }
+        }
+        drop(transactions);
+        tokio::select! {
+            () = tokio::time::sleep(next.max(Duration::from_millis(100))) => {}
+            open = changed.changed() => if open.is_err() { return },
+        }
+    }
+}
+
+impl Transactions {
+    pub(super) fn tools(&self) -> Result<&Arc<dyn super::TransactionTools>, RpcError> {
+        let stopped = || RpcError::internal("the coordinator of transactions is not started");
+        self.0.tools.get().ok_or_else(stopped)
+    }
+}

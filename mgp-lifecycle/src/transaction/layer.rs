@@ -1,0 +1,260 @@
+//! The layer that records tool calls as steps of transactions.
+//!
+//! Applies to: both.
+
+use mgp_types::RpcError;
+use mgp_types::proposal::{
+    CallMembers, Compensation, IdempotencyKey, Member as _, StepId, StepStatus, TransactionId,
+};
+use mgp_types::service::{
+    BoxFuture, Call, CallRecord, Context, Either, MgpService, Reply, ServerId,
+};
+use mgp_types::{Object, Payload};
+use tower_service::Service;
+
+use super::log::SagaKey;
+use super::saga::{Owner, Saga, Step, Undo, now_ms};
+use super::{Transactions, check_id};
+use crate::error::LifecycleError;
+use crate::retry::Failure;
+
+/// The number of steps of a transaction.
+const MAX_STEPS: usize = 100;
+/// The size of the arguments of a compensation, in bytes.
+const MAX_ARGUMENTS_BYTES: usize = 64 << 10;
+
+/// Layer that records tool calls with a transaction id as steps of the transaction.
+///
+/// Place it inside all gates, so that a refused call is not a step, and outside an
+/// [`IdempotencyLayer`](crate::IdempotencyLayer).
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct TransactionLayer(Transactions);
+
+impl TransactionLayer {
+    /// Creates the layer.
+    pub const fn new(transactions: Transactions) -> Self {
+        Self(transactions)
+    }
+}
+
+mgp_types::layer_service! {
+    /// Service of [`TransactionLayer`].
+    pub TransactionService for TransactionLayer
+}
+
+impl<S: MgpService> Service<Call> for TransactionService<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        match StepCall::read(&self.layer.0, &mut call) {
+            Ok(None) => Either::Left { future: self.inner.call(call) },
+            Ok(Some(step)) => {
+                let run = run_step(self.layer.0.clone(), self.inner.clone(), call, step);
+                Either::Right { future: Box::pin(run) }
+            }
+            Err(refused) => Either::Right { future: Box::pin(std::future::ready(Err(refused))) },
+        }
+    }
+}
+
+/// A call that is a step.
+struct StepCall {
+    saga: SagaKey,
+    id: Option<String>,
+    server: ServerId,
+    tool: String,
+    undo: Option<Undo>,
+    only_reads: bool,
+    /// `true` if a repetition of the call runs once.
+    is_keyed: bool,
+}
+
+impl StepCall {
+    fn read(transactions: &Transactions, call: &mut Call) -> Result<Option<Self>, RpcError> {
+        let cx = call.cx();
+        let Some(TransactionId(saga)) = cx.member()? else { return Ok(None) };
+        let Some(tool) = call.tool().map(|tool| tool.name.to_owned()) else { return Ok(None) };
+        let tools = transactions.tools()?;
+        let server = cx.server.clone().unwrap_or_else(|| "".into());
+        let key = cx.member::<IdempotencyKey>()?;
+        let is_keyed = key.is_some();
+        // A call that is sent again with its key is the same step.
+        let id = cx.member()?.map(|StepId(id)| id).or(key.map(|IdempotencyKey(key)| key));
+        if let Some(id) = &id {
+            check_id("step_id", id)?;
+        }
+        let undo = cx.member::<Compensation>()?.map(|mut given| {
+            // A caller names the tool as it knows it.
+            if given.server_id.is_none()
+                && let Some((server, tool)) = tools.find(cx, &given.tool)
+            {
+                (given.server_id, given.tool) = (Some(server.to_string()), tool);
+            }
+            Undo::new(given, server.as_str())
+        });
+        if let Some(undo) = &undo {
+            check_size(undo)?;
+            tools.check(cx, &undo.server.as_str().into(), &undo.tool)?;
+        }
+        let only_reads = tools.only_reads(&server, &tool);
+        if let Some(record) = cx.extensions.get::<CallRecord>() {
+            record.add_note(TransactionId::NAME, Payload::of(&saga)?);
+        }
+        let saga = (Owner::of(&cx.principal), saga);
+        // The server is not asked to coordinate, too.
+        let members = cx.extensions.get::<CallMembers>().cloned().unwrap_or_default();
+        let members = members.without::<TransactionId>().without::<StepId>();
+        call.cx_mut().extensions.insert(members.without::<Compensation>());
+        Ok(Some(Self { saga, id, server, tool, undo, only_reads, is_keyed }))
+    }
+
+    /// Adds the step to its transaction, and returns its id.
+    fn begin(self, saga: &mut Saga) -> Result<String, LifecycleError> {
+        if !saga.is_open() {
+            return Err(LifecycleError::TransactionEnded(saga.status.clone()));
+        }
+        saga.active_ms = now_ms();
+        let id = self.id.unwrap_or_else(|| format!("step-{}", saga.steps.len() + 1));
+        let server = self.server.as_str();
+        if let Some(step) = saga.step(&id) {
+            let is_same = step.tool == self.tool && step.server == server;
+            if !is_same || !self.is_keyed && step.status != StepStatus::Failed {
+                return Err(LifecycleError::StepExists(id));
+            }
+            if step.status == StepStatus::Failed {
+                step.status = StepStatus::Started;
+            }
+            return Ok(id);
+        }
+        if saga.steps.len() >= MAX_STEPS {
+            return Err(LifecycleError::TooManySteps(MAX_STEPS));
+        }
+        saga.steps.push(Step {
+            id: id.clone(),
+            server: server.to_owned(),
+            tool: self.tool,
+            status: StepStatus::Started,
+            undo: self.undo,
+            error: None,
+            only_reads: self.only_reads,
+            attempts: 0,
+        });
+        Ok(id)
+    }
+}
+
+fn check_size(undo: &Undo) -> Result<(), RpcError> {
+    if undo.arguments.as_payload().as_str().len() > MAX_ARGUMENTS_BYTES {
+        return Err(RpcError::invalid_params(format!(
+            "the arguments of a compensation may have {MAX_ARGUMENTS_BYTES} bytes"
+        )));
+    }
+    Ok(())
+}
+
+/// Runs a step. It runs on if its caller leaves, so that its end is known.
+async fn run_step<S: MgpService>(
+    transactions: Transactions,
+    mut inner: S,
+    call: Call,
+    step: StepCall,
+) -> Result<Reply, RpcError> {
+    let log = &transactions.0.log;
+    let (saga, server) = (step.saga.clone(), step.server.clone());
+    let running = log.step_begins(&saga);
+    let (id, _) = log.change(&saga, |saga| step.begin(saga)).await?;
+    let cx = call.cx().clone();
+    let answer = inner.call(call);
+    let (step_id, end) = (id.clone(), transactions.clone());
+    let (saga_id, end_cx) = (saga.1.clone(), cx.clone());
+    let task = async move {
+        let answer = answer.await;
+        let ended = end_step(&end, &saga, &step_id, &server, &end_cx, &answer);
+        if let Err(error) = ended.await {
+            tracing::warn!(transaction = saga.1, step = step_id, %error, "end of a step not stored");
+        }
+        drop(running);
+        answer
+    };
+    let reply = crate::idempotency::run_on(&cx, task).await?;
+    cx.add_to_result(&TransactionId(saga_id))?;
+    cx.add_to_result(&StepId(id))?;
+    Ok(reply)
+}
+
+/// Records the end of a step, with the compensation that its server declared.
+async fn end_step(
+    transactions: &Transactions,
+    saga: &SagaKey,
+    id: &str,
+    server: &ServerId,
+    cx: &Context,
+    answer: &Result<Reply, RpcError>,
+) -> Result<(), RpcError> {
+    let status = match answer {
+        Ok(Reply::Complete(_)) if !is_failed(answer) => StepStatus::Done,
+        _ if had_no_effect(answer) => StepStatus::Failed,
+        _ => StepStatus::Started,
+    };
+    let declared = declared(answer).map(|declared| usable(transactions, cx, server, declared));
+    let end = |saga: &mut Saga| {
+        saga.active_ms = now_ms();
+        let Some(step) = saga.step(id) else { return Ok(()) };
+        // A replay does not change a step that ended before.
+        if step.status == StepStatus::Started {
+            step.status = status;
+        }
+        match declared {
+            Some(Ok(undo)) => step.undo = Some(undo),
+            Some(Err(why)) if step.undo.is_none() => step.error = Some(why),
+            _ => {}
+        }
+        Ok(())
+    };
+    transactions.0.log.change(saga, end).await.map(drop)
+}
+
+/// Returns whether a result reports a failure.
+fn is_failed(answer: &Result<Reply, RpcError>) -> bool {
+    let Ok(reply) = answer else { return true };
+    reply.as_body().is_some_and(crate::retry::is_tool_error)
+}
+
+/// Returns whether a step that failed had no effect: the call did not run, or its tool says that it failed.
+fn had_no_effect(answer: &Result<Reply, RpcError>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(_) => Failure::of(answer).is_none_or(|failure| !failure.may_have_run()),
+    }
+}
+
+/// Returns the compensation in a result.
+fn declared(answer: &Result<Reply, RpcError>) -> Option<Compensation> {
+    let body = answer.as_ref().ok()?.as_body()?;
+    let in_meta = body.get("_meta").and_then(|meta| meta.get::<Object>().ok());
+    let found = in_meta.and_then(|meta| meta.get(Compensation::NAME).cloned());
+    // Other implementations write it beside the content.
+    found.or_else(|| body.get(Compensation::NAME))?.get().ok()
+}
+
+/// Checks a compensation that a server declared: it may only name a tool of its own that the caller may call.
+fn usable(
+    transactions: &Transactions,
+    cx: &Context,
+    server: &ServerId,
+    mut declared: Compensation,
+) -> Result<Undo, String> {
+    declared.server_id = None;
+    let undo = Undo::new(declared, server.as_str());
+    let tools = transactions.tools();
+    let checked = check_size(&undo).and_then(|()| tools?.check(cx, server, &undo.tool));
+    match checked {
+        Ok(()) => Ok(undo),
+        Err(error) => Err(format!("its compensation `{}`: {}", undo.tool, error.message())),
+    }
+}

@@ -1,0 +1,239 @@
+//! The transactions, in memory and in the store: each change is stored before it takes effect.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::proposal::{StepStatus, TransactionStatus};
+use mgp_types::store::{Change, Store, StoreError, with_timeout};
+use mgp_types::sync::Mutex;
+use mgp_types::{Payload, RpcError, Sha256Hash};
+use tokio::sync::watch;
+
+use super::saga::{Owner, SPACE, Saga, now_ms};
+use crate::error::LifecycleError;
+
+/// The number of transactions of a caller that are open or wait for a person.
+pub(super) const MAX_OF_CALLER: usize = 100;
+/// The number of transactions of all callers that are open or wait for a person.
+pub(super) const MAX_OPEN: usize = 1_000;
+/// The number of settled transactions that are kept, so that their ids are not used again.
+const MAX_SETTLED: usize = 2_000;
+/// The time for which settled transactions are kept.
+const SETTLED_TTL: Duration = Duration::from_hours(24);
+
+/// The id of a transaction together with its caller.
+pub(super) type SagaKey = (Owner, String);
+
+pub(super) struct SagaLog {
+    store: Arc<dyn Store>,
+    sagas: Mutex<BTreeMap<SagaKey, Saga>>,
+    /// The number of steps of a transaction that run in this process.
+    running: Mutex<HashMap<SagaKey, usize>>,
+    /// Changes whenever a transaction changes, or a step ends.
+    changed: watch::Sender<u64>,
+}
+
+impl SagaLog {
+    pub(super) async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let mut sagas = BTreeMap::new();
+        for record in store.load(SPACE).await?.records {
+            match record.value.map(|value| value.get::<Saga>()) {
+                Some(Ok(saga)) => {
+                    sagas.insert((saga.owner.clone(), saga.id.clone()), saga);
+                }
+                Some(Err(error)) => {
+                    return Err(StoreError::Unreadable(format!(
+                        "transaction {}: {error}",
+                        record.key
+                    )));
+                }
+                None => {}
+            }
+        }
+        let (sagas, running, changed) =
+            (Mutex::new(sagas), Mutex::default(), watch::Sender::new(0));
+        Ok(Self { store, sagas, running, changed })
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    pub(super) fn get(&self, key: &SagaKey) -> Option<Saga> {
+        self.sagas.lock().get(key).cloned()
+    }
+
+    pub(super) fn all(&self) -> Vec<Saga> {
+        self.sagas.lock().values().cloned().collect()
+    }
+
+    /// Adds a transaction.
+    pub(super) async fn insert(&self, saga: Saga) -> Result<(), RpcError> {
+        let key = (saga.owner.clone(), saga.id.clone());
+        let forgotten = {
+            let mut sagas = self.sagas.lock();
+            if sagas.contains_key(&key) {
+                return Err(LifecycleError::TransactionExists.into());
+            }
+            let open = || sagas.values().filter(|other| !other.is_settled());
+            let of_caller = open().filter(|other| other.owner == saga.owner).count();
+            if of_caller >= MAX_OF_CALLER || open().count() >= MAX_OPEN {
+                return Err(LifecycleError::TooManyTransactions.into());
+            }
+            let forgotten = forget_settled(&mut sagas);
+            sagas.insert(key.clone(), saga.clone());
+            forgotten
+        };
+        let mut change = Change::new().put(SPACE, store_key(&key), Payload::of(&saga)?);
+        for old in &forgotten {
+            change = change.remove(SPACE, store_key(old));
+        }
+        if let Err(error) = self.commit(change).await {
+            self.sagas.lock().remove(&key);
+            return Err(error.into());
+        }
+        self.notify();
+        Ok(())
+    }
+
+    /// Changes a transaction, and returns it once the change is stored.
+    ///
+    /// If the change cannot be stored, it is undone only if nothing changed the transaction meanwhile.
+    pub(super) async fn change<T>(
+        &self,
+        key: &SagaKey,
+        change: impl FnOnce(&mut Saga) -> Result<T, LifecycleError>,
+    ) -> Result<(T, Saga), RpcError> {
+        let (value, before, after, stored) = {
+            let mut sagas = self.sagas.lock();
+            let saga = sagas.get_mut(key).ok_or(LifecycleError::UnknownTransaction)?;
+            let before = saga.clone();
+            let value = change(saga).inspect_err(|_| saga.clone_from(&before))?;
+            let after = Payload::of(saga)?;
+            // Handed over within the lock, so that changes are stored in their order.
+            let put = Change::new().put(SPACE, store_key(key), after.clone());
+            (value, before, saga.clone(), self.store.commit(put))
+        };
+        if let Err(error) = with_timeout(self.store.answer_timeout(), stored).await {
+            let mut sagas = self.sagas.lock();
+            let unchanged = Payload::of(&after)?;
+            if let Some(saga) = sagas.get_mut(key)
+                && Payload::of(saga)?.as_str() == unchanged.as_str()
+            {
+                *saga = before;
+            }
+            return Err(error.into());
+        }
+        self.notify();
+        Ok((value, after))
+    }
+
+    /// Changes a transaction like [`change`](Self::change), by a function that cannot refuse.
+    pub(super) async fn update(
+        &self,
+        key: &SagaKey,
+        update: impl FnOnce(&mut Saga),
+    ) -> Result<Saga, RpcError> {
+        let update = |saga: &mut Saga| {
+            update(saga);
+            Ok(())
+        };
+        self.change(key, update).await.map(|((), saga)| saga)
+    }
+
+    async fn commit(&self, change: Change) -> Result<(), StoreError> {
+        let stored = self.store.commit(change);
+        with_timeout(self.store.answer_timeout(), stored).await.map(drop)
+    }
+
+    fn notify(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Counts a step as running until the guard is dropped.
+    pub(super) fn step_begins(self: &Arc<Self>, key: &SagaKey) -> RunningStep {
+        *self.running.lock().entry(key.clone()).or_default() += 1;
+        RunningStep { log: Arc::clone(self), key: key.clone() }
+    }
+
+    pub(super) fn is_running(&self, key: &SagaKey) -> bool {
+        self.running.lock().contains_key(key)
+    }
+
+    /// Returns the transactions that were not used for too long, and the time until the next one may be.
+    pub(super) fn inactive(&self) -> (Vec<SagaKey>, Duration) {
+        let now = now_ms();
+        let mut next = Duration::from_hours(1);
+        let mut due = Vec::new();
+        for (key, saga) in self.sagas.lock().iter().filter(|(_, saga)| saga.is_open()) {
+            if self.is_running(key) {
+                continue;
+            }
+            match saga.active_ms.saturating_add(saga.timeout_ms).checked_sub(now) {
+                Some(left) if left > 0 => next = next.min(Duration::from_millis(left)),
+                _ => due.push(key.clone()),
+            }
+        }
+        (due, next)
+    }
+
+    /// Returns the transactions whose rollback was begun.
+    pub(super) fn rolling_back(&self) -> Vec<SagaKey> {
+        let sagas = self.sagas.lock();
+        let begun = sagas.iter().filter(|(_, saga)| saga.status == TransactionStatus::RollingBack);
+        begun.map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// A step that runs.
+pub(super) struct RunningStep {
+    log: Arc<SagaLog>,
+    key: SagaKey,
+}
+
+impl Drop for RunningStep {
+    fn drop(&mut self) {
+        let mut running = self.log.running.lock();
+        if let Some(count) = running.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                running.remove(&self.key);
+            }
+        }
+        drop(running);
+        self.log.notify();
+    }
+}
+
+/// Removes settled transactions that are old or too many, and returns their keys.
+fn forget_settled(sagas: &mut BTreeMap<SagaKey, Saga>) -> Vec<SagaKey> {
+    let expired = now_ms().saturating_sub(mgp_types::millis(SETTLED_TTL));
+    let mut settled: Vec<_> = sagas
+        .iter()
+        .filter(|(_, saga)| saga.is_settled())
+        .map(|(key, saga)| (saga.active_ms, key.clone()))
+        .collect();
+    settled.sort();
+    let surplus = (settled.len() + 1).saturating_sub(MAX_SETTLED);
+    let old = settled.into_iter().enumerate();
+    let old = old.filter(|(index, (ended, _))| *index < surplus || *ended < expired);
+    let keys: Vec<_> = old.map(|(_, (_, key))| key).collect();
+    for key in &keys {
+        sagas.remove(key);
+    }
+    keys
+}
+
+fn store_key((owner, id): &SagaKey) -> String {
+    let name = Payload::of(&(owner, id)).map(|name| name.as_str().to_owned());
+    Sha256Hash::digest(name.unwrap_or_default().as_bytes()).to_string()
+}
+
+/// Refuses to commit a transaction with steps whose end is not known.
+pub(super) fn check_ended(saga: &Saga) -> Result<(), LifecycleError> {
+    match saga.steps.iter().find(|step| step.status == StepStatus::Started) {
+        Some(step) => Err(LifecycleError::StepNotEnded(step.id.clone())),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,269 @@
+//! Transactions over the tools of several servers: steps that are undone in reverse order (proposal 5,
+//! `transactions`).
+//!
+//! Every change is in the store before it takes effect, so that a rollback goes on after the process was killed. A
+//! compensation is sent with an idempotency key, and what could not be undone waits for a person.
+
+mod compensate;
+mod endpoint;
+mod layer;
+mod log;
+mod saga;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mgp_types::RpcError;
+use mgp_types::proposal::{
+    BeginTransactionParams, BeginTransactionResult, EndTransactionParams, EndTransactionResult,
+    TransactionRecord, TransactionStatus,
+};
+use mgp_types::service::{BoxFuture, Context, Principal, Reply, ServerId};
+use mgp_types::store::{Store, StoreError};
+
+pub use compensate::CompensationCall;
+pub use layer::{TransactionLayer, TransactionService};
+
+use self::log::{SagaKey, SagaLog, check_ended};
+use self::saga::{Owner, Saga, now_ms};
+use crate::error::LifecycleError;
+
+/// The time after which an inactive transaction is rolled back if its caller sets none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
+/// The longest time that a caller can set.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24);
+/// The maximum length of an id of a transaction or step.
+const MAX_ID_BYTES: usize = 128;
+/// The maximum length of a description or reason.
+const MAX_TEXT_BYTES: usize = 500;
+
+/// What a coordinator of transactions needs to know of tools, and how it calls them.
+pub trait TransactionTools: Send + Sync + 'static {
+    /// Refuses a compensation whose tool the caller cannot call.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn check(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), RpcError>;
+
+    /// Finds the tool that a name means to a caller. Default: only tools of the server of a step can undo it.
+    fn find(&self, _cx: &Context, _name: &str) -> Option<(ServerId, String)> {
+        None
+    }
+
+    /// Returns whether a tool only reads, so that there is nothing to undo.
+    fn only_reads(&self, server: &ServerId, tool: &str) -> bool;
+
+    /// Calls a compensation on behalf of the caller of its transaction, as if that caller called it.
+    fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>>;
+
+    /// Reports a transaction of a tenant that could not be rolled back completely and waits for a person.
+    fn report(&self, tenant: &str, transaction: &TransactionRecord);
+}
+
+/// The transactions of all callers; a cheap handle.
+#[derive(Clone)]
+pub struct Transactions(Arc<Coordinator>);
+
+struct Coordinator {
+    log: Arc<SagaLog>,
+    tools: OnceLock<Arc<dyn TransactionTools>>,
+}
+
+mgp_types::opaque_debug!(Transactions);
+
+impl Transactions {
+    /// Reads the transactions that a store keeps. Only one process at a time may use those of a store.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let log = Arc::new(SagaLog::open(store).await?);
+        Ok(Self(Arc::new(Coordinator { log, tools: OnceLock::new() })))
+    }
+
+    /// Continues interrupted rollbacks, and rolls back transactions that nobody uses. Only the first call has an
+    /// effect.
+    pub fn start(&self, tools: Arc<dyn TransactionTools>) {
+        if self.0.tools.set(tools).is_ok() {
+            for key in self.0.log.rolling_back() {
+                self.spawn_rollback(key);
+            }
+            tokio::spawn(compensate::roll_back_inactive(Arc::downgrade(&self.0)));
+        }
+    }
+
+    /// Begins a transaction of a caller.
+    ///
+    /// # Errors
+    /// −32602 if the id is malformed or was used before, 3001 if too many transactions are open, else the error of the
+    /// store.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the transaction may or may not begin.
+    pub async fn begin(
+        &self,
+        caller: &Principal,
+        params: BeginTransactionParams,
+    ) -> Result<BeginTransactionResult, RpcError> {
+        let BeginTransactionParams { transaction_id, timeout_seconds, description, .. } = params;
+        let id = match transaction_id {
+            Some(id) => id,
+            None => random_id()?,
+        };
+        check_id("transaction_id", &id)?;
+        let timeout = timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+        let now = now_ms();
+        let saga = Saga {
+            id: id.clone(),
+            owner: Owner::of(caller),
+            status: TransactionStatus::Begun,
+            description: description.map(|text| mgp_types::clip(&text, MAX_TEXT_BYTES)),
+            reason: None,
+            note: None,
+            began_ms: now,
+            active_ms: now,
+            timeout_ms: mgp_types::millis(timeout.min(MAX_TIMEOUT)),
+            steps: Vec::new(),
+        };
+        self.0.log.insert(saga).await?;
+        Ok(BeginTransactionResult::new(id, TransactionStatus::Begun))
+    }
+
+    /// Commits a transaction of a caller: its steps stay.
+    ///
+    /// # Errors
+    /// −32602 if the caller has no open transaction with the id, or one of its steps has not ended.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the transaction may or may not be committed.
+    pub async fn commit(
+        &self,
+        caller: &Principal,
+        params: &EndTransactionParams,
+    ) -> Result<EndTransactionResult, RpcError> {
+        let key = (Owner::of(caller), params.transaction_id.clone());
+        let commit = |saga: &mut Saga| {
+            match saga.status {
+                TransactionStatus::Committed => return Ok(()),
+                TransactionStatus::Begun => check_ended(saga)?,
+                _ => return Err(LifecycleError::TransactionEnded(saga.status.clone())),
+            }
+            saga.status = TransactionStatus::Committed;
+            saga.active_ms = now_ms();
+            Ok(())
+        };
+        self.0.log.change(&key, commit).await.map(|((), saga)| saga.result())
+    }
+
+    /// Undoes the steps of a transaction in reverse order, and waits for the end.
+    ///
+    /// # Errors
+    /// −32602 if the caller has no transaction with the id, or it is committed.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the rollback goes on.
+    pub async fn roll_back(
+        &self,
+        caller: &Principal,
+        params: &EndTransactionParams,
+    ) -> Result<EndTransactionResult, RpcError> {
+        let key = (Owner::of(caller), params.transaction_id.clone());
+        self.begin_rollback(&key, params.reason.as_deref()).await?;
+        self.rolled_back(&key).await.map(|saga| saga.result())
+    }
+
+    /// Returns the transactions of a tenant, those first that wait for a person. Settled ones only if `all`.
+    #[must_use]
+    pub fn list(&self, tenant: &str, all: bool) -> Vec<TransactionRecord> {
+        let mut sagas = self.0.log.all();
+        sagas.retain(|saga| saga.owner.tenant() == tenant && (all || !saga.is_settled()));
+        sagas.sort_by_key(|saga| (!is_stuck(saga), saga.began_ms));
+        sagas.iter().map(Saga::record).collect()
+    }
+
+    /// Tries again to undo what was not undone of a transaction of a tenant, and waits for the end.
+    ///
+    /// # Errors
+    /// −32602 unless exactly one transaction with the id waits for a person.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the rollback goes on.
+    pub async fn retry(
+        &self,
+        tenant: &str,
+        id: &str,
+        agent: Option<&str>,
+    ) -> Result<TransactionRecord, RpcError> {
+        let key = self.find_stuck(tenant, id, agent)?;
+        self.0.log.update(&key, Saga::retry).await?;
+        self.spawn_rollback(key.clone());
+        self.rolled_back(&key).await.map(|saga| saga.record())
+    }
+
+    /// Records that a person took care of a transaction of a tenant.
+    ///
+    /// # Errors
+    /// −32602 unless exactly one transaction with the id waits for a person.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the change may or may not be stored.
+    pub async fn resolve(
+        &self,
+        tenant: &str,
+        id: &str,
+        agent: Option<&str>,
+        note: Option<&str>,
+    ) -> Result<TransactionRecord, RpcError> {
+        let key = self.find_stuck(tenant, id, agent)?;
+        let resolve = |saga: &mut Saga| {
+            saga.status = TransactionStatus::Resolved;
+            saga.note = note.map(|note| mgp_types::clip(note, MAX_TEXT_BYTES));
+            saga.active_ms = now_ms();
+            Ok(())
+        };
+        self.0.log.change(&key, resolve).await.map(|((), saga)| saga.record())
+    }
+
+    fn find_stuck(&self, tenant: &str, id: &str, agent: Option<&str>) -> Result<SagaKey, RpcError> {
+        let all = self.0.log.all().into_iter();
+        let mut found = all.filter(|saga| {
+            saga.owner.tenant() == tenant
+                && saga.id == id
+                && is_stuck(saga)
+                && agent.is_none_or(|agent| saga.owner.name() == agent)
+        });
+        match (found.next(), found.next()) {
+            (Some(saga), None) => Ok((saga.owner, saga.id)),
+            (None, _) => Err(RpcError::invalid_params(
+                "no transaction with this id waits for a person; `mgp transactions ls` lists those that do",
+            )),
+            (Some(_), Some(_)) => Err(RpcError::invalid_params(
+                "several agents have a transaction with this id; name the agent",
+            )),
+        }
+    }
+}
+
+fn is_stuck(saga: &Saga) -> bool {
+    saga.status == TransactionStatus::PartiallyRolledBack
+}
+
+fn random_id() -> Result<String, RpcError> {
+    Ok(format!("tx-{}", mgp_types::random_name()?))
+}
+
+/// Checks the form of an id that a caller chose.
+fn check_id(member: &str, id: &str) -> Result<(), RpcError> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte);
+    if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(is_allowed) {
+        return Err(RpcError::invalid_params(format!(
+            "`{member}` must be 1 to {MAX_ID_BYTES} letters, digits, `_`, `-`, `:` or `.`"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! The stored form of a transaction, and its transitions as pure functions.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mgp_types::proposal::{
+    Compensation, EndTransactionResult, StepRecord, StepResult, StepStatus, TransactionRecord,
+    TransactionStatus,
+};
+use mgp_types::service::{AgentId, Principal};
+use mgp_types::{RawObject, Sha256Hash, Timestamp};
+use serde::{Deserialize, Serialize};
+
+pub(super) const SPACE: &str = "transactions";
+
+/// The caller to whom a transaction belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Owner {
+    tenant: String,
+    subject: String,
+    agent: Option<String>,
+}
+
+impl Owner {
+    pub(super) fn of(principal: &Principal) -> Self {
+        Self {
+            tenant: principal.tenant().as_str().to_owned(),
+            subject: principal.subject().as_str().to_owned(),
+            agent: principal.as_agent().map(|agent| AgentId::as_str(agent).to_owned()),
+        }
+    }
+
+    /// Returns the caller without any administrative authority.
+    pub(super) fn principal(&self) -> Principal {
+        let principal = Principal::new(self.tenant.as_str(), self.subject.as_str());
+        match &self.agent {
+            Some(agent) => principal.agent(agent.as_str()),
+            None => principal,
+        }
+    }
+
+    pub(super) fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// Returns the name that operators know.
+    pub(super) fn name(&self) -> &str {
+        self.agent.as_deref().unwrap_or(&self.subject)
+    }
+}
+
+/// A transaction.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Saga {
+    pub(super) id: String,
+    pub(super) owner: Owner,
+    pub(super) status: TransactionStatus,
+    pub(super) description: Option<String>,
+    pub(super) reason: Option<String>,
+    pub(super) note: Option<String>,
+    pub(super) began_ms: u64,
+    /// When a step began or ended, or the transaction ended.
+    pub(super) active_ms: u64,
+    pub(super) timeout_ms: u64,
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Step {
+    pub(super) id: String,
+    pub(super) server: String,
+    pub(super) tool: String,
+    pub(super) status: StepStatus,
+    pub(super) undo: Option<Undo>,
+    pub(super) error: Option<String>,
+    /// `true` if it needs no compensation, because its tool only reads.
+    pub(super) only_reads: bool,
+    /// The number of earlier attempts to undo it that a person repeated.
+    #[serde(default)]
+    pub(super) attempts: u32,
+}
+
+/// The call that undoes a step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Undo {
+    pub(super) server: String,
+    pub(super) tool: String,
+    pub(super) arguments: RawObject,
+    pub(super) description: Option<String>,
+}
+
+impl Undo {
+    /// Reads a compensation; its server is the one of the step unless it names another.
+    pub(super) fn new(compensation: Compensation, server: &str) -> Self {
+        let Compensation { tool, arguments, parameters, description, server_id, .. } = compensation;
+        Self {
+            server: server_id.unwrap_or_else(|| server.to_owned()),
+            tool,
+            arguments: arguments.or(parameters).unwrap_or_default(),
+            description,
+        }
+    }
+
+    fn to_compensation(&self) -> Compensation {
+        let mut compensation = Compensation::new(self.tool.as_str());
+        compensation.arguments = Some(self.arguments.clone());
+        compensation.description.clone_from(&self.description);
+        compensation.server_id = Some(self.server.clone()).filter(|server| !server.is_empty());
+        compensation
+    }
+}
+
+impl Saga {
+    pub(super) fn step(&mut self, id: &str) -> Option<&mut Step> {
+        self.steps.iter_mut().find(|step| step.id == id)
+    }
+
+    /// Returns whether steps may be called.
+    pub(super) fn is_open(&self) -> bool {
+        self.status == TransactionStatus::Begun
+    }
+
+    /// Returns whether the transaction has ended and nothing is left to do.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(
+            self.status,
+            TransactionStatus::Committed
+                | TransactionStatus::RolledBack
+                | TransactionStatus::Resolved
+        )
+    }
+
+    /// Returns the last step whose compensation is still to be tried.
+    pub(super) fn next_to_undo(&self) -> Option<usize> {
+        self.steps.iter().rposition(|step| step.status == StepStatus::Done && !step.only_reads)
+    }
+
+    /// Marks the steps of which it is not known whether they had an effect: a person has to look.
+    pub(super) fn mark_interrupted(&mut self) {
+        for step in self.steps.iter_mut().filter(|step| step.status == StepStatus::Started) {
+            if step.only_reads {
+                step.status = StepStatus::Failed;
+            } else {
+                step.fail("its call was interrupted, so it is not known whether it had an effect");
+            }
+        }
+    }
+
+    /// Ends a rollback after all compensations were tried.
+    pub(super) fn finish_rollback(&mut self) {
+        let is_failed = |step: &Step| step.status == StepStatus::CompensationFailed;
+        self.status = if self.steps.iter().any(is_failed) {
+            TransactionStatus::PartiallyRolledBack
+        } else {
+            TransactionStatus::RolledBack
+        };
+        self.active_ms = now_ms();
+    }
+
+    /// Prepares another attempt to undo what was not undone.
+    pub(super) fn retry(&mut self) {
+        for step in &mut self.steps {
+            if step.status == StepStatus::CompensationFailed && step.undo.is_some() {
+                step.status = StepStatus::Done;
+                step.error = None;
+                step.attempts += 1;
+            }
+        }
+        self.status = TransactionStatus::RollingBack;
+    }
+
+    pub(super) fn result(&self) -> EndTransactionResult {
+        let mut result = EndTransactionResult::new(self.id.as_str(), self.status.clone());
+        let tried = [StepStatus::Compensated, StepStatus::CompensationFailed];
+        let steps = self.steps.iter().rev().filter(|step| tried.contains(&step.status));
+        result.steps_compensated = steps.map(Step::result).collect();
+        result
+    }
+
+    pub(super) fn record(&self) -> TransactionRecord {
+        let began_at = Timestamp::from(UNIX_EPOCH + Duration::from_millis(self.began_ms));
+        let (id, agent) = (self.id.as_str(), self.owner.name());
+        let mut record = TransactionRecord::new(id, agent, self.status.clone(), began_at);
+        record.description.clone_from(&self.description);
+        record.reason.clone_from(&self.reason);
+        record.note.clone_from(&self.note);
+        record.steps = self.steps.iter().map(Step::record).collect();
+        record
+    }
+}
+
+impl Step {
+    pub(super) fn fail(&mut self, error: &str) {
+        self.status = StepStatus::CompensationFailed;
+        self.error = Some(mgp_types::clip(error, 500));
+    }
+
+    /// Returns the key with which an attempt to undo the step runs once.
+    pub(super) fn undo_key(&self, saga: &str) -> String {
+        let name = format!("{saga}\n{}", self.id);
+        let hash = Sha256Hash::digest(name.as_bytes()).to_string();
+        format!("compensate-{}-{}", &hash[..32], self.attempts)
+    }
+
+    fn result(&self) -> StepResult {
+        let mut result = StepResult::new(self.id.as_str(), self.status.clone());
+        result.error.clone_from(&self.error);
+        result
+    }
+
+    fn record(&self) -> StepRecord {
+        let (id, server, tool) = (self.id.as_str(), self.server.as_str(), self.tool.as_str());
+        let mut record = StepRecord::new(id, server, tool, self.status.clone());
+        record.compensation = self.undo.as_ref().map(Undo::to_compensation);
+        record.error.clone_from(&self.error);
+        record
+    }
+}
+
+/// Returns the current time in milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, mgp_types::millis)
+}

@@ -1,0 +1,336 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::mgp::ExtensionSet;
+use mgp_types::proposal::{
+    BeginTransactionParams, EndTransactionParams, IdempotencyKey, StepStatus, TransactionRecord,
+    TransactionStatus,
+};
+use mgp_types::service::{
+    BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack, connection_lost, mock,
+};
+use mgp_types::store::MemoryStore;
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Payload, RpcError};
+use tokio::sync::Semaphore;
+use tower_layer::Layer as _;
+
+use super::{CompensationCall, TransactionLayer, TransactionTools, Transactions};
+use crate::ProposalLayer;
+
+/// Tools whose compensations are recorded; those named `broken_…` fail.
+#[derive(Default)]
+struct Tools {
+    undone: Mutex<Vec<String>>,
+    keys: Mutex<Vec<String>>,
+    reported: Mutex<Vec<String>>,
+    /// If set, compensations wait forever.
+    hangs: bool,
+}
+
+impl TransactionTools for Tools {
+    fn check(&self, _: &Context, _: &ServerId, tool: &str) -> Result<(), RpcError> {
+        match tool {
+            "secret" => Err(RpcError::new(ErrorCode::ACCESS_DENIED, "no access")),
+            _ => Ok(()),
+        }
+    }
+
+    fn only_reads(&self, _: &ServerId, tool: &str) -> bool {
+        tool == "read"
+    }
+
+    fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        if self.hangs {
+            return Box::pin(std::future::pending());
+        }
+        let mut cx = mock::client(Stack::from_fn(|_| async { Ok(Reply::empty()) })).cx;
+        cx.extensions.insert(call.members);
+        let key = cx.member::<IdempotencyKey>().unwrap().unwrap();
+        self.keys.lock().push(key.0);
+        let entry =
+            format!("{} {} {}", call.server, call.tool, call.arguments.as_payload().as_str());
+        let is_broken = call.tool.starts_with("broken");
+        self.undone.lock().push(entry);
+        let result =
+            format!(r#"{{"content":[{{"type":"text","text":"no"}}],"isError":{is_broken}}}"#);
+        Box::pin(async { Ok(Reply::raw(Payload::from_trusted(result))) })
+    }
+
+    fn report(&self, _: &str, transaction: &TransactionRecord) {
+        self.reported.lock().push(transaction.transaction_id.clone());
+    }
+}
+
+struct World {
+    store: Arc<MemoryStore>,
+    transactions: Transactions,
+    tools: Arc<Tools>,
+    client: mock::Client,
+    gate: Arc<Semaphore>,
+}
+
+/// A server: `make` declares a compensation, `fail` fails, `lose` loses its connection, `slow` waits for the gate.
+async fn run(call: Call, gate: Arc<Semaphore>) -> Result<Reply, RpcError> {
+    let name = call.tool().unwrap().name.to_owned();
+    let arguments = call.tool_arguments();
+    let declared = |tool: &str| {
+        let arguments = arguments.as_str();
+        format!(
+            r#"{{"content":[],"_meta":{{"compensation":{{"tool":"{tool}","parameters":{arguments}}}}}}}"#
+        )
+    };
+    let result = match &*name {
+        "make" => declared("unmake"),
+        "make_badly" => declared("broken_unmake"),
+        "make_secretly" => declared("secret"),
+        "fail" => r#"{"content":[],"isError":true}"#.to_owned(),
+        "lose" => return Err(connection_lost("it died")),
+        "slow" => {
+            gate.acquire().await.unwrap().forget();
+            declared("unmake")
+        }
+        _ => r#"{"content":[]}"#.to_owned(),
+    };
+    Ok(Reply::raw(Payload::from_trusted(result)))
+}
+
+async fn world_of(store: Arc<MemoryStore>, tools: Tools) -> World {
+    let transactions = Transactions::open(store.clone()).await.unwrap();
+    let tools = Arc::new(tools);
+    transactions.start(tools.clone());
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let tool = Stack::from_fn(move |call| run(call, Arc::clone(&held)));
+    let steps = TransactionLayer::new(transactions.clone()).layer(tool);
+    let mut client = mock::client(Stack::new(ProposalLayer::new().layer(steps)));
+    let mut caller = PeerInfo::default();
+    caller.mgp = Some(ExtensionSet::PROPOSALS);
+    client.cx.caller = caller.into();
+    client.cx.server = Some("tickets".into());
+    World { store, transactions, tools, client, gate }
+}
+
+async fn world() -> World {
+    world_of(Arc::default(), Tools::default()).await
+}
+
+fn params(tool: &str, n: u32, meta: &str) -> String {
+    format!(
+        r#"{{"name":"{tool}","arguments":{{"n":{n}}},"_meta":{{"transaction_id":"tx"{meta}}}}}"#
+    )
+}
+
+impl World {
+    async fn begin(&self) {
+        let mut begin = BeginTransactionParams::new();
+        begin.transaction_id = Some("tx".to_owned());
+        self.transactions.begin(&Principal::local(), begin).await.unwrap();
+    }
+
+    async fn step(&mut self, tool: &str, n: u32, meta: &str) -> Result<Payload, RpcError> {
+        self.client.request("tools/call", &params(tool, n, meta)).await
+    }
+
+    async fn roll_back(&self) -> mgp_types::proposal::EndTransactionResult {
+        let end = EndTransactionParams::new("tx");
+        self.transactions.roll_back(&Principal::local(), &end).await.unwrap()
+    }
+
+    async fn commit(&self) -> Result<mgp_types::proposal::EndTransactionResult, RpcError> {
+        self.transactions.commit(&Principal::local(), &EndTransactionParams::new("tx")).await
+    }
+
+    fn undone(&self) -> Vec<String> {
+        self.tools.undone.lock().clone()
+    }
+}
+
+#[tokio::test]
+async fn steps_are_undone_in_reverse_order() {
+    let mut world = world().await;
+    world.begin().await;
+    for n in 1..=2 {
+        let result = world.step("make", n, "").await.unwrap();
+        assert!(result.as_str().contains(&format!(r#""step_id":"step-{n}""#)), "{result:?}");
+    }
+    world.step("read", 1, "").await.unwrap();
+    world.step("fail", 3, "").await.unwrap();
+    let result = world.roll_back().await;
+    assert_eq!(result.status, TransactionStatus::RolledBack);
+    let steps: Vec<_> = result.steps_compensated.iter().map(|step| step.step_id.as_str()).collect();
+    assert_eq!(steps, ["step-2", "step-1"]);
+    assert_eq!(world.undone(), [r#"tickets unmake {"n":2}"#, r#"tickets unmake {"n":1}"#]);
+    // Each compensation has its own key, and a repeated rollback has no effect.
+    let keys = world.tools.keys.lock().clone();
+    assert!(
+        keys[0] != keys[1] && keys.iter().all(|key| key.starts_with("compensate-")),
+        "{keys:?}"
+    );
+    assert_eq!(world.roll_back().await, result);
+    assert_eq!(world.undone().len(), 2);
+    assert!(world.commit().await.unwrap_err().message().contains("rolled back"));
+}
+
+#[tokio::test]
+async fn a_committed_transaction_stays() {
+    let mut world = world().await;
+    world.begin().await;
+    world.step("make", 1, "").await.unwrap();
+    assert_eq!(world.commit().await.unwrap().status, TransactionStatus::Committed);
+    assert_eq!(world.commit().await.unwrap().status, TransactionStatus::Committed);
+    let end = EndTransactionParams::new("tx");
+    world.transactions.roll_back(&Principal::local(), &end).await.unwrap_err();
+    assert!(world.step("make", 2, "").await.unwrap_err().message().contains("committed"));
+    assert_eq!(world.undone(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_not_undone_waits_for_a_person() {
+    let mut world = world().await;
+    world.begin().await;
+    world.step("make", 1, "").await.unwrap();
+    world.step("make_badly", 2, "").await.unwrap();
+    world.step("other", 3, "").await.unwrap();
+    let result = world.roll_back().await;
+    assert_eq!(result.status, TransactionStatus::PartiallyRolledBack);
+    let ended: Vec<_> = result.steps_compensated.iter().map(|step| &step.status).collect();
+    use StepStatus::{Compensated, CompensationFailed};
+    assert_eq!(ended, [&CompensationFailed, &CompensationFailed, &Compensated]);
+    assert_eq!(*world.tools.reported.lock(), ["tx"]);
+    let stuck = &world.transactions.list("local", false)[0];
+    let errors: Vec<_> = stuck.steps.iter().map(|step| step.error.as_deref()).collect();
+    assert_eq!(errors, [None, Some("its compensation failed: no"), Some("it has no compensation")]);
+    // An operator may repeat what can be repeated, with a new key, and settles the rest.
+    let again = world.transactions.retry("local", "tx", None).await.unwrap();
+    assert_eq!(again.status, TransactionStatus::PartiallyRolledBack);
+    assert_eq!(world.undone().len(), 3);
+    let keys = world.tools.keys.lock().clone();
+    assert!(keys[0].ends_with("-0") && keys[2].ends_with("-1"), "{keys:?}");
+    world.transactions.resolve("other", "tx", None, None).await.unwrap_err();
+    let note = Some("deleted by hand");
+    let settled = world.transactions.resolve("local", "tx", None, note).await.unwrap();
+    assert_eq!((settled.status, settled.note.as_deref()), (TransactionStatus::Resolved, note));
+    assert!(world.transactions.list("local", false).is_empty());
+    assert_eq!(world.transactions.list("local", true).len(), 1);
+}
+
+#[tokio::test]
+async fn a_step_that_broke_off_is_named_and_not_undone_blindly() {
+    let mut world = world().await;
+    world.begin().await;
+    let given = r#","compensation":{"tool":"unmake","arguments":{"x":1}}"#;
+    world.step("lose", 1, given).await.unwrap_err();
+    assert!(world.commit().await.unwrap_err().message().contains("has not ended"));
+    assert_eq!(world.roll_back().await.status, TransactionStatus::PartiallyRolledBack);
+    assert_eq!(world.undone(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_caller_gives_the_compensation_of_a_server_that_declares_none() {
+    let mut world = world().await;
+    world.begin().await;
+    let given = |tool: &str| {
+        format!(r#","compensation":{{"tool":"{tool}","server_id":"wiki","arguments":{{"x":1}}}}"#)
+    };
+    let refused = world.step("other", 1, &given("secret")).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::ACCESS_DENIED);
+    world.step("other", 1, &given("unlink")).await.unwrap();
+    // What a server declares may only name a tool that the caller may call.
+    world.step("make_secretly", 2, "").await.unwrap();
+    assert_eq!(world.roll_back().await.status, TransactionStatus::PartiallyRolledBack);
+    assert_eq!(world.undone(), [r#"wiki unlink {"x":1}"#]);
+}
+
+#[tokio::test]
+async fn a_step_is_called_once_unless_its_key_says_that_it_is_the_same_call() {
+    let mut world = world().await;
+    assert_eq!(
+        world.step("make", 1, "").await.unwrap_err().code(),
+        ErrorCode::INVALID_PARAMS,
+        "not begun"
+    );
+    world.begin().await;
+    world.step("make", 1, r#","step_id":"a""#).await.unwrap();
+    let again = world.step("make", 1, r#","step_id":"a""#).await.unwrap_err();
+    assert!(again.message().contains("called before"), "{again}");
+    for _ in 0..2 {
+        world.step("make", 2, r#","idempotency_key":"k""#).await.unwrap();
+    }
+    world.roll_back().await;
+    assert_eq!(world.undone().len(), 2);
+}
+
+#[tokio::test]
+async fn a_transaction_belongs_to_its_caller() {
+    let mut world = world().await;
+    world.begin().await;
+    let mut same = BeginTransactionParams::new();
+    same.transaction_id = Some("tx".to_owned());
+    world.transactions.begin(&Principal::local(), same.clone()).await.unwrap_err();
+    let bob = Principal::local().agent("bob");
+    let end = EndTransactionParams::new("tx");
+    world.transactions.commit(&bob, &end).await.unwrap_err();
+    world.client.cx.principal = bob.clone();
+    world.step("make", 1, "").await.unwrap_err();
+    world.transactions.begin(&bob, same).await.unwrap();
+    world.step("make", 1, "").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inactive_transaction_is_rolled_back() {
+    let mut world = world().await;
+    let mut begin = BeginTransactionParams::new();
+    begin.transaction_id = Some("tx".to_owned());
+    begin.timeout_seconds = Some(0);
+    world.transactions.begin(&Principal::local(), begin).await.unwrap();
+    let _ = world.step("make", 1, "").await;
+    tokio::time::timeout(Duration::from_secs(30), async {
+        while !world.transactions.list("local", false).is_empty() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await
+    .unwrap();
+    let ended = &world.transactions.list("local", true)[0];
+    assert_eq!(ended.status, TransactionStatus::RolledBack);
+    assert_eq!(ended.reason.as_deref(), Some("it was not used"));
+}
+
+#[tokio::test]
+async fn a_rollback_waits_for_a_step_that_runs() {
+    let mut world = world().await;
+    world.begin().await;
+    let slow = tokio::spawn(world.client.call("tools/call", &params("slow", 1, "")));
+    tokio::task::yield_now().await;
+    let transactions = world.transactions.clone();
+    let rollback = tokio::spawn(async move {
+        transactions.roll_back(&Principal::local(), &EndTransactionParams::new("tx")).await
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!rollback.is_finished());
+    // The caller leaves; the step ends all the same, and is undone.
+    slow.abort();
+    world.gate.add_permits(1);
+    let result = rollback.await.unwrap().unwrap();
+    assert_eq!(result.status, TransactionStatus::RolledBack);
+    assert_eq!(world.undone().len(), 1);
+}
+
+#[tokio::test]
+async fn a_killed_rollback_goes_on_in_the_next_process() {
+    let store: Arc<MemoryStore> = Arc::default();
+    let mut world = world_of(store.clone(), Tools { hangs: true, ..Tools::default() }).await;
+    world.begin().await;
+    world.step("make", 1, "").await.unwrap();
+    world.step("make", 2, "").await.unwrap();
+    let first = world.transactions.clone();
+    let hung = tokio::spawn(async move {
+        first.roll_back(&Principal::local(), &EndTransactionParams::new("tx")).await
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let next = world_of(world.store.clone(), Tools::default()).await;
+    assert_eq!(next.roll_back().await.status, TransactionStatus::RolledBack);
+    assert_eq!(next.undone().len(), 2);
+    hung.abort();
+}

@@ -1,0 +1,77 @@
+//! Proposal 5 (`idempotency`): a key with which a call runs once, however often it is sent.
+
+use serde::{Deserialize, Serialize};
+
+use super::Member;
+use crate::mgp::Extension;
+use crate::{RpcError, Timestamp};
+
+/// The maximum length of an idempotency key.
+const MAX_KEY_BYTES: usize = 128;
+
+/// The key of a call, which its caller chooses: calls with the same key run once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IdempotencyKey(pub String);
+
+impl IdempotencyKey {
+    /// Checks the form: 1 to 128 letters, digits, `_`, `-`, `:` and `.`.
+    ///
+    /// ```
+    /// use mgp_types::proposal::IdempotencyKey;
+    ///
+    /// assert!(IdempotencyKey("op-2026-03-15:abc.1".to_owned()).check().is_ok());
+    /// assert!(IdempotencyKey("two words".to_owned()).check().is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// −32602 if the key has another form.
+    pub fn check(&self) -> Result<(), RpcError> {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte);
+        if self.0.is_empty() || self.0.len() > MAX_KEY_BYTES || !self.0.bytes().all(is_allowed) {
+            return Err(RpcError::invalid_params(
+                "`idempotency_key` must be 1 to 128 letters, digits, `_`, `-`, `:` or `.`",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Member for IdempotencyKey {
+    const EXTENSION: Extension = Extension::Idempotency;
+    const NAME: &'static str = "idempotency_key";
+}
+
+/// The number of seconds for which the key of a call is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IdempotencyTtl(pub u64);
+
+impl Member for IdempotencyTtl {
+    const EXTENSION: Extension = Extension::Idempotency;
+    const NAME: &'static str = "idempotency_ttl_seconds";
+}
+
+/// Whether a result is the stored one of an earlier call with the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WasReplay(pub bool);
+
+impl Member for WasReplay {
+    const EXTENSION: Extension = Extension::Idempotency;
+    const NAME: &'static str = "was_replay";
+}
+
+/// The time at which the call of a key began to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OriginalTimestamp(pub Timestamp);
+
+impl Member for OriginalTimestamp {
+    const EXTENSION: Extension = Extension::Idempotency;
+    const NAME: &'static str = "original_timestamp";
+}
+
+/// The key in the header `X-Idempotency-Key` of the HTTP request of a call, in the extensions of its context.
+#[derive(Clone, Debug)]
+pub struct IdempotencyHeader(pub IdempotencyKey);

@@ -1,0 +1,191 @@
+//! Proposal 5 (`transactions`): steps of several calls that are undone together.
+
+use serde::{Deserialize, Serialize};
+
+use super::Member;
+use crate::mgp::Extension;
+use crate::record::{List, open_enum, record};
+use crate::{RawObject, Timestamp};
+
+/// The transaction that a call is a step of; also in the result.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TransactionId(pub String);
+
+impl Member for TransactionId {
+    const EXTENSION: Extension = Extension::Transactions;
+    const NAME: &'static str = "transaction_id";
+}
+
+/// The name of a step in its transaction; also in the result.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StepId(pub String);
+
+impl Member for StepId {
+    const EXTENSION: Extension = Extension::Transactions;
+    const NAME: &'static str = "step_id";
+}
+
+record! {
+    /// The call that undoes a step: in the result of the step, or given by its caller with the call.
+    pub struct Compensation {
+        /// The tool to call.
+        req tool: String,
+        /// Its arguments.
+        opt arguments: Option<RawObject>,
+        /// Another name of `arguments`, which is read and never sent.
+        opt parameters: Option<RawObject>,
+        /// What the call does, for a person.
+        opt description: Option<String>,
+        /// The server of the tool; by default, the server of the step.
+        opt server_id: Option<String>,
+    }
+}
+
+impl Member for Compensation {
+    const EXTENSION: Extension = Extension::Transactions;
+    const NAME: &'static str = "compensation";
+}
+
+open_enum! {
+    /// The state of a transaction.
+    pub enum TransactionStatus {
+        /// Open: its steps may be called.
+        Begun = "begun",
+        /// Ended; its steps stay.
+        Committed = "committed",
+        /// Its steps are being undone.
+        RollingBack = "rolling_back",
+        /// All steps were undone.
+        RolledBack = "rolled_back",
+        /// Some steps were not undone, and wait for a person.
+        PartiallyRolledBack = "partially_rolled_back",
+        /// A person has taken care of the steps that were not undone.
+        Resolved = "resolved",
+    }
+}
+
+open_enum! {
+    /// The state of a step.
+    pub enum StepStatus {
+        /// Its call runs, or was interrupted.
+        Started = "started",
+        /// Its call succeeded.
+        Done = "done",
+        /// Its call had no effect.
+        Failed = "failed",
+        /// It was undone.
+        Compensated = "compensated",
+        /// It was not undone.
+        CompensationFailed = "compensation_failed",
+    }
+}
+
+record! {
+    /// Params of `transaction/begin`.
+    pub struct BeginTransactionParams {
+        /// The id that the caller chooses; `None` lets the server choose one.
+        opt transaction_id: Option<String>,
+        /// The seconds after which an inactive transaction is rolled back. Default: 300.
+        opt timeout_seconds: Option<u64>,
+        /// What the transaction does, for a person.
+        opt description: Option<String>,
+    }
+
+    /// Result of `transaction/begin`.
+    pub struct BeginTransactionResult {
+        /// The id.
+        req transaction_id: String,
+        /// The state: `begun`.
+        req status: TransactionStatus,
+    }
+
+    /// Params of `transaction/commit` and `transaction/rollback`.
+    pub struct EndTransactionParams {
+        /// The id.
+        req transaction_id: String,
+        /// Why, for the record.
+        opt reason: Option<String>,
+    }
+
+    /// Result of `transaction/commit` and `transaction/rollback`.
+    pub struct EndTransactionResult {
+        /// The id.
+        req transaction_id: String,
+        /// The state.
+        req status: TransactionStatus,
+        /// The steps that were undone or were to be undone, in the order in which that was tried.
+        list steps_compensated: List<StepResult>,
+    }
+
+    /// The outcome of undoing a step.
+    pub struct StepResult {
+        /// The name of the step.
+        req step_id: String,
+        /// The state.
+        req status: StepStatus,
+        /// Why it was not undone.
+        opt error: Option<String>,
+    }
+
+    /// A transaction as an operator sees it.
+    pub struct TransactionRecord {
+        /// The id.
+        req transaction_id: String,
+        /// The agent that began it.
+        req agent: String,
+        /// The state.
+        req status: TransactionStatus,
+        /// What it does, in the words of the agent.
+        opt description: Option<String>,
+        /// Why it was rolled back.
+        opt reason: Option<String>,
+        /// When it began.
+        req began_at: Timestamp,
+        /// The steps, in their order.
+        list steps: List<StepRecord>,
+        /// What an operator wrote when resolving it.
+        opt note: Option<String>,
+    }
+
+    /// A step as an operator sees it.
+    pub struct StepRecord {
+        /// The name of the step.
+        req step_id: String,
+        /// The server.
+        req server_id: String,
+        /// The tool.
+        req tool: String,
+        /// The state.
+        req status: StepStatus,
+        /// The call that undoes the step, if one is known.
+        opt compensation: Option<Compensation>,
+        /// Why the step was not undone.
+        opt error: Option<String>,
+    }
+
+    /// Params of `mgp/kernel/transactions`.
+    pub struct ListTransactionsParams {
+        /// Only this transaction.
+        opt transaction_id: Option<String>,
+        /// Also those that ended without open questions.
+        opt all: Option<bool>,
+    }
+
+    /// Result of `mgp/kernel/transactions`.
+    pub struct ListTransactionsResult {
+        /// The transactions: first those that wait for a person.
+        list transactions: List<TransactionRecord>,
+    }
+
+    /// Params of `mgp/kernel/transactions/retry` and `mgp/kernel/transactions/resolve`.
+    pub struct SettleTransactionParams {
+        /// The id.
+        req transaction_id: String,
+        /// The agent that began it; needed only if agents chose the same id.
+        opt agent: Option<String>,
+        /// What was done about it, for the record.
+        opt note: Option<String>,
+    }
+}
