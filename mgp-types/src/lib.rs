@@ -21,6 +21,7 @@ pub mod method;
 pub mod mgp;
 #[cfg(feature = "private-file")]
 mod private_file;
+pub mod proposal;
 mod record;
 #[cfg(feature = "schema")]
 pub mod schema;

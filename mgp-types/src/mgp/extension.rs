@@ -6,7 +6,8 @@ use std::ops::{BitAnd, BitOr};
 use crate::record::string_enum;
 
 string_enum! {
-    /// An extension of MGP: the nine of §2.2, then those that later revisions split off or added.
+    /// An extension of MGP: the nine of §2.2, those that later revisions split off or added, and the
+    /// proposals, which are off unless they are chosen.
     pub enum Extension {
         /// Permission declarations and tool security metadata (§3, §4).
         Security = "security",
@@ -40,6 +41,36 @@ string_enum! {
         ErrorHandling = "error_handling",
         /// In later revisions: calls on behalf of another agent.
         Delegation = "delegation",
+        /// Proposal 1: a description of the whole server.
+        Manifest = "manifest",
+        /// Proposal 2: the purpose of a call, and suggestions of better tools.
+        IntentHints = "intent_hints",
+        /// Proposal 3: the cost and latency of tools.
+        CostHints = "cost_hints",
+        /// Proposal 4: scopes of tools, and checks before a call.
+        Scopes = "scopes",
+        /// Proposal 5: calls that run once however often they are sent.
+        Idempotency = "idempotency",
+        /// Proposal 5: steps that are undone together.
+        Transactions = "transactions",
+        /// Proposal 6: confirmation of single calls.
+        HumanInTheLoop = "human_in_the_loop",
+        /// Proposal 7: the sources of a result.
+        Provenance = "provenance",
+        /// Proposal 8: streams that go on after a disconnect.
+        Checkpoint = "checkpoint",
+        /// Proposal 9: data that moves between servers without the client.
+        DataReferences = "data_references",
+        /// Proposal 10: the media types and sizes that tools accept.
+        MultimodalSignatures = "multimodal_signatures",
+        /// Proposal 11: errors with a category and advice.
+        StructuredErrors = "structured_errors",
+        /// Proposal 13: servers that could meet a need.
+        ServerRecommendations = "server_recommendations",
+        /// Proposal 14: state that the client keeps for the server.
+        SessionState = "session_state",
+        /// Proposal 15: subscriptions to events in another spelling.
+        SubscribeNotify = "subscribe_notify",
     }
 }
 
@@ -74,7 +105,7 @@ impl Extension {
     }
 
     /// Returns the bits of the extension in a set; an extension with parts has the bits of all its parts.
-    const fn bits(self) -> u16 {
+    const fn bits(self) -> u64 {
         match self {
             Self::Permissions => 1,
             Self::ToolSecurity => 1 << 1,
@@ -93,6 +124,21 @@ impl Extension {
             Self::ToolDiscovery => 1 << 11,
             Self::ErrorHandling => 1 << 12,
             Self::Delegation => 1 << 13,
+            Self::Manifest => 1 << 16,
+            Self::IntentHints => 1 << 17,
+            Self::CostHints => 1 << 18,
+            Self::Scopes => 1 << 19,
+            Self::Idempotency => 1 << 20,
+            Self::Transactions => 1 << 21,
+            Self::HumanInTheLoop => 1 << 22,
+            Self::Provenance => 1 << 23,
+            Self::Checkpoint => 1 << 24,
+            Self::DataReferences => 1 << 25,
+            Self::MultimodalSignatures => 1 << 26,
+            Self::StructuredErrors => 1 << 27,
+            Self::ServerRecommendations => 1 << 28,
+            Self::SessionState => 1 << 29,
+            Self::SubscribeNotify => 1 << 30,
         }
     }
 }
@@ -109,7 +155,7 @@ impl Extension {
 /// assert_eq!(active.to_string(), "audit, permissions");
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct ExtensionSet(u16);
+pub struct ExtensionSet(u64);
 
 impl ExtensionSet {
     /// The empty set.
@@ -125,6 +171,9 @@ impl ExtensionSet {
         }
         set
     };
+
+    /// The proposals: extensions beyond §2.2 that a program chooses one by one.
+    pub const PROPOSALS: Self = Self(0x7fff << 16);
 
     /// Creates a set from names; unknown names are ignored.
     #[must_use]
@@ -176,6 +225,12 @@ impl ExtensionSet {
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
+    }
+
+    /// Returns the extensions of this set that are not in the other one.
+    #[must_use]
+    pub const fn difference(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Returns whether the set is empty.
@@ -316,6 +371,20 @@ mod tests {
         // The offer names a whole and the half that is not served, so nothing is active.
         let offer = ExtensionSet::from_offer(["security", "permissions"]);
         assert!((offer & ExtensionSet::from_names(["tool_security"])).is_empty());
+    }
+
+    #[test]
+    fn proposals_are_the_fifteen_that_are_not_part_of_mgp() {
+        let later: ExtensionSet = ["error_handling", "delegation"]
+            .iter()
+            .filter_map(|name| Extension::from_word(name))
+            .collect();
+        let rest = Extension::ALL.iter().copied().collect::<ExtensionSet>();
+        assert_eq!(
+            rest.difference(ExtensionSet::STANDARD).difference(later),
+            ExtensionSet::PROPOSALS
+        );
+        assert_eq!(ExtensionSet::PROPOSALS.iter().count(), 15);
     }
 
     #[test]
