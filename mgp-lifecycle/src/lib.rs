@@ -14,6 +14,7 @@ mod ready;
 mod retry;
 mod rounds;
 mod state;
+mod structured_errors;
 mod supervise;
 mod tasks;
 mod timeout;
@@ -47,6 +48,7 @@ pub use retry::{
 };
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, StateHandle, Transition};
+pub use structured_errors::{StructuredErrors, StructuredErrorsLayer};
 pub use supervise::{
     ClientOf, LiveServer, RestState, RestartLimitExceeded, StateReport, SuperviseConfig,
     Supervised, Supervisor, SupervisorAction, SupervisorEvent, supervise,

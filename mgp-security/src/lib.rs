@@ -47,6 +47,7 @@ mod hooks;
 mod permission;
 mod policy;
 pub mod prelude;
+mod scope;
 mod state;
 mod tool;
 mod trace;
@@ -61,7 +62,7 @@ pub use access::{
 };
 pub use approval::{
     ApprovalRequest, ApprovalTerm, Approver, ApproverChain, CallApproval, CallApprovals,
-    ConfiguredApprover, Decision, DecisionSource, ElicitApprover, Inbox, InboxConfig, Question,
+    CallerConfirm, CallerConfirmLayer, ConfiguredApprover, Decision, DecisionSource, ElicitApprover, Inbox, InboxConfig, Question,
     QuestionSubject, RequestState, TerminalApprover,
 };
 pub use audit::{
@@ -88,6 +89,7 @@ pub use permission::{
     MissingStatus, PermissionChange, PermissionRefused, Permissions, scope_words,
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
+pub use scope::{ScopeLayer, ScopeService, Scopes, ScopesMissing, SessionEnded};
 pub use state::ChangeError;
 #[cfg(feature = "validators")]
 pub use tool::StandardValidators;

@@ -124,6 +124,7 @@ mod pages;
 mod permission;
 pub mod prelude;
 mod prompt;
+mod proposals;
 mod request;
 mod request_context;
 mod resource;
@@ -170,7 +171,7 @@ pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, Text
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
-    Args, Cancelled, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
+    Args, Cancelled, Costed, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
     ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 

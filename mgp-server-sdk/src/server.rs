@@ -336,6 +336,7 @@ impl Server {
         let event_tools = (offers(Extension::Events) && !routes_tools)
             .then(|| events::tools_gate(&self.features.events));
         let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
+        let structured_errors = self.features.structured_errors;
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
         self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
@@ -367,6 +368,7 @@ impl Server {
             drain,
             health: HealthLayer::new(health),
             logging,
+            structured_errors,
             // Endpoints that the author added take precedence.
             endpoints: features.merge(decisions).merge(self.endpoints),
         });

@@ -10,7 +10,7 @@ use mgp_discovery::{
 };
 use mgp_security::{
     ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies,
-    StandardValidators,
+    Scopes, StandardValidators,
 };
 use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
@@ -238,12 +238,14 @@ impl KernelBuilder {
         }
         let interactive = self.interactive.clone();
         let has_person = move |principal: &Principal| interactive.contains(principal);
+        let may_confirm = has_person.clone();
         let audit = &self.config.kernel.audit;
         let mut inbox = InboxConfig::default();
         inbox.wait = self.config.kernel.approval_timeout;
         Governance::builder()
             .policies(policies)
             .approver(ElicitApprover::new(has_person).wait(self.config.kernel.form_timeout))
+            .confirmed_by_caller(may_confirm)
             .inbox(inbox)
             .standard_validators(&StandardValidators::new())
             .recording(audit_config(audit))
@@ -271,11 +273,16 @@ impl KernelBuilder {
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
         let shared = SharedConfig::new(config, broken);
+        let limited = shared.clone();
+        let audit_sink = Arc::clone(governance.audit());
+        let scopes = Scopes::new(Arc::clone(&store), audit_sink, move |who| limited.scopes(who));
+        scopes.open().await?;
         let context = FleetContext {
             events,
             config: shared.clone(),
             bounds,
             governance,
+            scopes,
             index,
             expander,
             logins,

@@ -4,6 +4,7 @@ mod check;
 mod extract;
 mod handler;
 mod layers;
+mod proposals;
 mod registry;
 mod result;
 mod retry_hint;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mcp::{self, Icon, TaskSupport, ToolAnnotations, ToolExecution};
+use mgp_types::mgp::ExtensionSet;
 use mgp_types::service::{BoxFuture, MgpService, Reply, Stack};
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
@@ -28,6 +30,7 @@ pub use extract::{
 pub use handler::Handler;
 use layers::Layers;
 pub use registry::Tools;
+pub use proposals::Costed;
 pub use result::{IntoToolResult, Json, ToolError};
 pub(crate) use retry_hint::{RetryHint, RetryHintLayer};
 pub(crate) use run::Running;
@@ -55,6 +58,8 @@ pub struct Tool {
     timeout: Option<Duration>,
     max_stream_bytes: Option<u64>,
     layers: Layers,
+    /// The proposals whose members the definition has.
+    proposed: ExtensionSet,
     run: Arc<dyn Fn(ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> + Send + Sync>,
 }
 
@@ -109,6 +114,7 @@ impl Tool {
             timeout: None,
             max_stream_bytes: None,
             layers: Layers::default(),
+            proposed: ExtensionSet::EMPTY,
             run: Arc::new(move |request| handler.call(request)),
         };
         tool.write_schemas(SchemaStyle::default());

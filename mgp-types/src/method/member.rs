@@ -69,6 +69,19 @@ members! {
     "params._mgp.events" in "subscriptions/listen", "13.3", Some(Extension::Events);
     "params._mgp.attempt" in "notifications/mgp.callback.request", "13.4", Some(Extension::Callbacks);
     "error.data._mgp" in "", "14.4", None;
+    "error.data.error" in "", "proposal 11", Some(Extension::StructuredErrors);
+    "result.structuredContent.error" in "tools/call", "proposal 11", Some(Extension::StructuredErrors);
+    "result._meta.cost" in "tools/call", "proposal 3", Some(Extension::CostHints);
+    "result.tools[]._meta.cost" in "tools/list", "proposal 3", Some(Extension::CostHints);
+    "result.tools[]._meta.latency" in "tools/list", "proposal 3", Some(Extension::CostHints);
+    "result.tools[]._meta.quota" in "tools/list", "proposal 3", Some(Extension::CostHints);
+    "result.tools[]._meta.required_scopes" in "tools/list", "proposal 4", Some(Extension::Scopes);
+    "params._meta.session_token" in "tools/call", "proposal 4", Some(Extension::Scopes);
+    "result.tools[]._meta.requires_confirmation" in "tools/list", "proposal 6", Some(Extension::HumanInTheLoop);
+    "result.tools[]._meta.confirmation_message" in "tools/list", "proposal 6", Some(Extension::HumanInTheLoop);
+    "result.tools[]._meta.risk_level" in "tools/list", "proposal 6", Some(Extension::HumanInTheLoop);
+    "params._meta.confirmation_token" in "tools/call", "proposal 6", Some(Extension::HumanInTheLoop);
+    "params._meta.user_confirmed" in "tools/call", "proposal 6", Some(Extension::HumanInTheLoop);
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 mod confirmation;
 mod cost;
+#[cfg(feature = "service")]
+mod reader;
 mod scope;
 mod structured_error;
 mod subscribe;
@@ -12,6 +14,8 @@ pub use confirmation::{
     fill_message,
 };
 pub use cost::{ActualCost, CostCategory, CostHints, LatencyClass, ToolCost, ToolQuota};
+#[cfg(feature = "service")]
+pub use reader::read_member;
 pub use scope::{
     CheckPermissionsParams, CheckPermissionsResult, DeniedScope, NegotiateScopesParams,
     NegotiateScopesResult, RevokeScopesParams, RevokeScopesResult, ScopeSession, required_scopes,
@@ -23,3 +27,4 @@ pub use subscribe::{
     SubscribeResult, SubscribeStatus, passes_filter,
 };
 use tool_members::ToolMembers;
+pub use tool_members::hide_tool_members;

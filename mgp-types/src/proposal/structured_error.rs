@@ -211,9 +211,12 @@ impl From<&RpcError> for StructuredError {
         let is_for_user = matches!(code.0, 1000..=1003)
             || matches!(code, ErrorCode::QUOTA_EXCEEDED | ErrorCode::TOOL_DISABLED);
         made.user_actionable = Some(is_for_user);
-        made.suggestion = hints
-            .and_then(|hints| hints.fallback_tool.as_ref())
-            .map(|tool| format!("Call `{}` instead.", crate::clip(tool, 200)));
+        let fallback = || {
+            let tool = hints?.fallback_tool.as_ref()?;
+            Some(format!("Call `{}` instead.", crate::clip(tool, 200)))
+        };
+        let remedy = details.as_ref().and_then(|all| all.decode("remedy").ok()?);
+        made.suggestion = remedy.or_else(fallback);
         made.details = details;
         made.cleaned()
     }

@@ -3,6 +3,8 @@
 use serde::de::DeserializeOwned;
 
 use crate::mcp;
+use crate::method::MEMBERS;
+use crate::mgp::{Extension, ExtensionSet};
 
 /// The members of a tool, in any of the places where implementations write them.
 #[derive(Clone, Copy, Debug)]
@@ -20,4 +22,36 @@ impl<'a> ToolMembers<'a> {
         let found = in_meta.or_else(|| tool.extra.get(name))?;
         serde_json::from_str(found.as_str()).ok()
     }
+}
+
+/// The place of the members of tools in the [table of members](crate::method::MEMBERS).
+const PLACE: &str = "result.tools[]._meta.";
+
+/// Removes the members of some proposals from the `_meta` of a tool.
+///
+/// ```
+/// use mgp_types::mcp::Tool;
+/// use mgp_types::mgp::{Extension, ExtensionSet};
+/// use mgp_types::proposal::hide_tool_members;
+///
+/// let text = r#"{"name":"add","inputSchema":{},"_meta":{"latency":"instant"}}"#;
+/// let mut tool: Tool = serde_json::from_str(text).unwrap();
+/// hide_tool_members(&mut tool, ExtensionSet::EMPTY.with(Extension::CostHints));
+/// assert_eq!(serde_json::to_string(&tool).unwrap(), r#"{"name":"add","inputSchema":{}}"#);
+/// ```
+pub fn hide_tool_members(tool: &mut mcp::Tool, hidden: ExtensionSet) {
+    let Some(meta) = &mut tool.meta else { return };
+    let before = meta.len();
+    for (name, extension) in names() {
+        if hidden.contains(extension) {
+            meta.remove(name);
+        }
+    }
+    if meta.is_empty() && before > 0 {
+        tool.meta = None;
+    }
+}
+
+fn names() -> impl Iterator<Item = (&'static str, Extension)> {
+    MEMBERS.iter().filter_map(|one| Some((one.path.strip_prefix(PLACE)?, one.extension?)))
 }

@@ -5,6 +5,7 @@ mod header_params;
 mod meta_tools;
 mod names;
 mod page;
+mod permission_check;
 mod server_features;
 mod subscribe;
 mod tasks;
@@ -39,6 +40,7 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
         .merge(parts.registrations.router())
         .merge(search_router(dispatcher))
         .merge(parts.fleet.context().events.hub().router())
+        .merge(permission_check::router(dispatcher))
         .merge(admin);
     let (calls, lists) = (dispatcher.clone(), dispatcher.clone());
     let more = parts.results.reader(governance);

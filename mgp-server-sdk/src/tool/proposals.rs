@@ -1,0 +1,115 @@
+//! The members that proposals add to tools, and errors of tools with a category.
+
+use mgp_types::RpcError;
+use mgp_types::mcp::CallToolResult;
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::proposal::{
+    ActualCost, ConfirmationRisk, LatencyClass, StructuredError, ToolCost, ToolQuota,
+};
+use mgp_types::service::Reply;
+use serde::Serialize;
+
+use super::{IntoToolResult, SchemaStyle, Tool};
+
+impl Tool {
+    /// States the cost of a call, for callers that negotiated [`cost_hints`](crate::Server::cost_hints).
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_types::proposal::{CostCategory, LatencyClass, ToolCost};
+    ///
+    /// let mut cost = ToolCost::new();
+    /// (cost.category, cost.estimated_units) = (Some(CostCategory::Metered), Some(5_u64.into()));
+    /// let export = Tool::new("export", "Exports all", || async { "done" }).cost(cost).latency(LatencyClass::Minutes);
+    /// # drop(Server::new("shop", "1.0").cost_hints().tool(export));
+    /// ```
+    pub fn cost(self, cost: ToolCost) -> Self {
+        self.propose(Extension::CostHints, "cost", &cost)
+    }
+
+    /// States the expected duration of a call.
+    pub fn latency(self, latency: LatencyClass) -> Self {
+        self.propose(Extension::CostHints, "latency", &latency)
+    }
+
+    /// States the quota that is left.
+    pub fn quota(self, quota: ToolQuota) -> Self {
+        self.propose(Extension::CostHints, "quota", &quota)
+    }
+
+    /// States the scopes that a call requires, for callers that negotiated [`scopes`](crate::Server::scopes).
+    pub fn required_scopes<S: Into<String>>(self, scopes: impl IntoIterator<Item = S>) -> Self {
+        let scopes: Vec<String> = scopes.into_iter().map(Into::into).collect();
+        self.propose(Extension::Scopes, "required_scopes", &scopes)
+    }
+
+    /// Demands that a person confirms each call; `{parameter}` in the message stands for an argument.
+    ///
+    /// Every governed caller is asked; one that negotiated [`human_in_the_loop`](crate::Server::human_in_the_loop) also
+    /// sees the message in the list of tools.
+    pub fn confirm_each_call(self, message: &str, risk: &ConfirmationRisk) -> Self {
+        self.propose(Extension::HumanInTheLoop, "requires_confirmation", &true)
+            .propose(Extension::HumanInTheLoop, "confirmation_message", message)
+            .propose(Extension::HumanInTheLoop, "risk_level", risk)
+    }
+
+    fn propose<T: Serialize + ?Sized>(
+        mut self,
+        extension: Extension,
+        name: &str,
+        value: &T,
+    ) -> Self {
+        // Text and numbers can always be encoded.
+        let _ = self.definition.meta.get_or_insert_default().encode(name, value);
+        self.proposed = self.proposed | ExtensionSet::EMPTY.with(extension);
+        self
+    }
+}
+
+/// The result of a tool, with the cost of the call: `result._meta.cost`.
+#[derive(Clone, Debug)]
+pub struct Costed<T> {
+    /// The result.
+    pub result: T,
+    /// The cost.
+    pub cost: ActualCost,
+}
+
+impl<T: IntoToolResult> IntoToolResult for Costed<T> {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        let mut reply = self.result.into_tool_result()?;
+        if let Some(body) = reply.as_body_mut() {
+            body.insert_meta("cost", mgp_types::Payload::of(&self.cost)?);
+        }
+        Ok(reply)
+    }
+
+    fn output_schema(style: SchemaStyle) -> Option<mgp_types::RawObject> {
+        T::output_schema(style)
+    }
+}
+
+impl IntoToolResult for StructuredError {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        let text = match &self.suggestion {
+            Some(suggestion) => format!("{}\n{suggestion}", self.message),
+            None => self.message.clone(),
+        };
+        let mut result = CallToolResult::error(text);
+        result.structured_content = self.in_content(None);
+        Reply::of(&result)
+    }
+}
+
+impl<T: IntoToolResult> IntoToolResult for Result<T, StructuredError> {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        match self {
+            Ok(value) => value.into_tool_result(),
+            Err(error) => error.into_tool_result(),
+        }
+    }
+
+    fn output_schema(style: SchemaStyle) -> Option<mgp_types::RawObject> {
+        T::output_schema(style)
+    }
+}
