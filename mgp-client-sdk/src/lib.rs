@@ -58,6 +58,7 @@ mod client;
 mod config;
 mod error;
 mod events;
+mod extension;
 pub mod gateway;
 mod govern;
 mod handler;
@@ -80,6 +81,7 @@ pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use events::{ClientEvents, EventCursor, EventStream, ServerEvent, SubscribeEvents};
+pub use extension::ClientExtension;
 pub use handler::{ClientHandler, ServerChange};
 pub use health::HealthWatch;
 pub use mgp_lifecycle::{

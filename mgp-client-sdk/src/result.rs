@@ -1,6 +1,7 @@
 //! Results of tools as text, as data, or as an error.
 
 use mgp_types::mcp::CallToolResult;
+use mgp_types::proposal::Member;
 use mgp_types::{Payload, RpcError};
 use serde::de::DeserializeOwned;
 
@@ -30,6 +31,12 @@ pub trait ToolResult: Sized {
     /// [`Error::Tool`] if the tool failed, −32603 if the data has another type.
     fn get<T: DeserializeOwned>(&self) -> Result<T, Error>;
 
+    /// Returns the member of an extension that the server added to the result.
+    ///
+    /// # Errors
+    /// −32602 if it has another form.
+    fn member<M: Member>(&self) -> Result<Option<M>, Error>;
+
     /// Returns the text blocks of the result, one per line.
     fn to_text(&self) -> String;
 }
@@ -52,6 +59,10 @@ impl ToolResult for CallToolResult {
         serde_json::from_str(json).map_err(|error| {
             RpcError::internal(format!("unexpected result: {error}")).because(error).into()
         })
+    }
+
+    fn member<M: Member>(&self) -> Result<Option<M>, Error> {
+        Ok(M::read(self.meta.as_ref())?)
     }
 
     fn to_text(&self) -> String {

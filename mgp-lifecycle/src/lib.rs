@@ -30,7 +30,8 @@ pub use fleet::Fleet;
 pub use handshake::{
     AcceptsTask, Answerer, ClientOffer, ConnectConfig, ConnectDecision, ConnectError, ConnectGate,
     EraChoice, Handshake, HandshakeLayer, HandshakeState, MgpOffer, PermissionFlow, Phase,
-    RequestMetaLayer, RequestMetaService, ServerOffer, UngrantedPolicy, connect,
+    ProposalLayer, ProposalService, RequestMetaLayer, RequestMetaService, ServerOffer,
+    UngrantedPolicy, connect,
 };
 pub use health::{
     CheckResult, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,

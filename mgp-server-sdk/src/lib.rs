@@ -109,6 +109,7 @@ mod completion;
 mod drain;
 mod error;
 mod events;
+mod extension;
 mod features;
 mod governance;
 #[cfg(doctest)]
@@ -140,6 +141,7 @@ pub use ask::{
 };
 pub use change_notifier::{ChangeNotifier, ResourceSubscriber, ResourceSubscription};
 pub use error::ServeError;
+pub use extension::{FromCaller, ServerExtension};
 #[cfg(feature = "http")]
 pub use http::{BoundServer, HttpServer};
 pub use log::Logger;
@@ -170,8 +172,9 @@ pub use prompt::{Prompt, Prompts};
 pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, TextRequest, Uri};
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
+pub use proposals::{HumanInTheLoop, StructuredErrors};
 pub use tool::{
-    Args, Cancelled, Costed, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
+    Args, Cancelled, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
     ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 

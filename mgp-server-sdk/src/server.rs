@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    ConcurrencyLimitLayer, Health, HealthLayer, LimitConfig, MgpOffer, ProcessOwner, RoundsLayer,
-    ServerOffer, TasksConfig, TasksLayer, TimeoutLayer, Timeouts,
+    ConcurrencyLimitLayer, Health, HealthLayer, LimitConfig, MgpOffer, ProcessOwner, ProposalLayer,
+    RoundsLayer, ServerOffer, TasksConfig, TasksLayer, TimeoutLayer, Timeouts,
 };
 use mgp_security::Grants;
 use mgp_stream::{CallbackLayer, CancelLayer};
@@ -268,6 +268,13 @@ impl Server {
         self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
 
+    /// Offers an extension in addition.
+    pub(crate) fn offer_also(&mut self, extension: Extension) {
+        if let Some(mgp) = &mut self.offer.mgp {
+            mgp.extensions = mgp.extensions.with(extension);
+        }
+    }
+
     /// Records an error that [`Server::into_stack`] will return.
     pub(crate) fn add_error(&mut self, error: BuildError) {
         self.errors.push(error);
@@ -322,6 +329,7 @@ impl Server {
             return Err(BuildErrors(self.errors).into());
         }
         self.complete_mgp_offer();
+        self.add_proposal_layer();
         let offers = |extension| {
             self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
         };
@@ -376,6 +384,15 @@ impl Server {
     }
 
     /// Adds to the offer the extensions and permissions that the endpoints and tools need.
+    /// Adds the layer that receives members of proposals, outermost of the gates because all of them may use these. A
+    /// server that routes tool calls elsewhere adds it itself.
+    fn add_proposal_layer(&mut self) {
+        let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
+        if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {
+            self.gates.push(Gate::new(ProposalLayer::new()));
+        }
+    }
+
     fn complete_mgp_offer(&mut self) {
         let events = self.features.has_channels && !self.chose_extensions;
         if let Some(mgp) = &mut self.offer.mgp {

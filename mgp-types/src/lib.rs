@@ -1,6 +1,6 @@
 //! The vocabulary of the Model General Protocol: wire types, specification types and the service type.
 //!
-//! - [`mcp`] and [`mgp`] contain the messages, [`method`] their names and types.
+//! - [`mcp`] and [`mgp`] contain the messages, [`method`] their names and types, [`proposal`] the extensions beyond MGP.
 //! - [`service`] contains the types that layers use: `Call`, `Reply`, `Peer`, `Context`, `Router`.
 //! - [`store`] contains state that outlives a call, [`sync`] locks without poisoning.
 //! - The crate root contains the rest: ids, payloads, errors, canonical JSON, sealing.

@@ -160,7 +160,7 @@ pub(super) fn context_plan(config: &Config) -> ContextPlan {
 /// Returns how the arguments of calls are recorded in the audit log.
 pub(super) fn audit_config(audit: &mgp_discovery::AuditLogConfig) -> AuditConfig {
     use mgp_discovery::RecordedArguments as Recorded;
-    AuditConfig::new().arguments(match audit.arguments {
+    AuditConfig::new().intent(audit.intent).arguments(match audit.arguments {
         Recorded::Names => Arguments::Names,
         Recorded::Full => Arguments::Full,
         _ => Arguments::Redacted,

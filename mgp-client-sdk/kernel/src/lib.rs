@@ -37,6 +37,7 @@ mod login;
 mod metrics;
 mod policy;
 mod process_info;
+mod proposals;
 mod questions;
 mod registration;
 mod reload;

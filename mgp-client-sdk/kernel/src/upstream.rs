@@ -2,18 +2,19 @@
 //!
 //! Applies to: inbound.
 
-use std::future::{Ready, ready};
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{Fleet, Health, Timeouts};
 use mgp_security::{Administration, Governance};
-use mgp_server_sdk::Server;
+use mgp_server_sdk::{Server, StructuredErrors};
 use mgp_types::RpcError;
 use mgp_types::mcp::{ListChanged, ResourcesCapability};
 use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{Call, Context, Either, MgpService, Reply, Router, Stack};
+use mgp_types::service::{BoxFuture, Call, Context, Either, MgpService, Reply, Router, Stack};
+use tower_layer::Layer;
 use tower_service::Service;
 
 use super::admin;
@@ -25,6 +26,7 @@ use super::dispatch::{self, Dispatcher};
 use super::fleet::VisibleFleet;
 use super::handle::Kernel;
 use super::hops;
+use super::proposals;
 
 /// The extensions that the kernel serves.
 const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
@@ -57,11 +59,17 @@ impl Kernel {
         let own = owners_only(server.system_router(), &context.governance);
         let router = dispatch::router(dispatcher, admin::router(self), own);
         let clients = self.clients().clone();
+        let proposals = context.config.config().kernel.extensions & proposals::SERVED;
+        let server = if proposals.contains(Extension::StructuredErrors) {
+            server.extension(StructuredErrors)
+        } else {
+            server
+        };
         server
             .instructions(INSTRUCTIONS)
             .offer(|offer| {
                 if let Some(mgp) = &mut offer.mgp {
-                    mgp.extensions = EXTENSIONS;
+                    mgp.extensions = EXTENSIONS | proposals;
                     // The kernel cannot promise this, because it depends on the servers behind it.
                     mgp.asks_in_rounds = false;
                 }
@@ -85,6 +93,8 @@ impl Kernel {
                 AdmissionLayer { dispatcher: dispatcher.clone() },
                 // On the way out, turns the remedies of refusals into commands of the program `mgp`.
                 CliHintLayer,
+                // The decision about a call reads the scopes of its session.
+                context.scopes.layer(),
             ))
             .health(|health| health_of_all(health, visible, clients))
             .endpoints(router)
@@ -131,23 +141,39 @@ struct AdmissionLayer {
 
 mgp_types::opaque_debug!(AdmissionLayer);
 
-mgp_types::layer_service! {
-    /// Service of [`AdmissionLayer`].
-    Admission for AdmissionLayer
+/// Service of [`AdmissionLayer`].
+#[derive(Clone)]
+struct Admission<S> {
+    inner: S,
+    /// The same service behind the layers of proposals.
+    with_proposals: Stack,
+    dispatcher: Dispatcher,
+}
+
+impl<S: MgpService> Layer<S> for AdmissionLayer {
+    type Service = Admission<S>;
+
+    fn layer(&self, inner: S) -> Admission<S> {
+        let with_proposals = proposals::layers(inner.clone());
+        Admission { inner, with_proposals, dispatcher: self.dispatcher.clone() }
+    }
 }
 
 impl<S: MgpService> Service<Call> for Admission<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         if let Err(refused) = hops::check(&mut call) {
-            return Either::Right { future: ready(Err(refused)) };
+            return Either::Right { future: Box::pin(ready(Err(refused))) };
         }
         // Clients are known from their first call on, also if that call is refused further in.
-        note_caller(&self.layer.dispatcher, &call);
+        note_caller(&self.dispatcher, &call);
+        if proposals::apply_to(&call) {
+            return Either::Right { future: self.with_proposals.send(call) };
+        }
         Either::Left { future: self.inner.call(call) }
     }
 }

@@ -24,6 +24,7 @@ use self::handlers::ElicitationHandlers;
 use crate::client::{self, Client};
 use crate::config::ClientConfig;
 use crate::error::Error;
+use crate::extension::ClientExtension;
 
 /// The extensions that are offered by default: all extensions that the client implements without a handler.
 ///
@@ -84,6 +85,34 @@ impl ClientBuilder {
     /// Sets the MGP extensions to offer. Default: all extensions that this crate implements without a handler.
     pub fn mgp(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = Some(extensions);
+        self
+    }
+
+    /// Offers an extension in addition and adds its parts; a client without MGP offers none.
+    ///
+    /// ```
+    /// use mgp_client_sdk::{Client, ToolResult};
+    /// use mgp_types::mgp::Extension;
+    /// use mgp_types::proposal::{Intent, Suggestion};
+    ///
+    /// # async fn run() -> Result<(), mgp_client_sdk::Error> {
+    /// let client = Client::builder("me", "1.0").extension(Extension::IntentHints);
+    /// # let client = client.connect(tokio::io::empty(), tokio::io::sink()).await?;
+    /// let result = client.call("list").with(&Intent("find the last incident".to_owned())).await?;
+    /// if let Some(better) = result.member::<Suggestion>()? {
+    ///     println!("{} is better", better.recommended_tool);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn extension(mut self, extension: impl ClientExtension) -> Self {
+        self.mgp = self.mgp.map(|set| set.with(extension.extension()));
+        extension.install(self)
+    }
+
+    /// Offers extensions in addition.
+    pub fn offer_also(mut self, extensions: ExtensionSet) -> Self {
+        self.mgp = self.mgp.map(|set| set | extensions);
         self
     }
 

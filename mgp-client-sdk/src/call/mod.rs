@@ -13,6 +13,7 @@ use mgp_types::mcp::{
     CallToolParams, CallToolResult, Era, LegacyCreateTaskResult, LogLevel, TaskAugmentation, key,
 };
 use mgp_types::method::{Request, ToolsCall};
+use mgp_types::proposal::{CallMembers, Member};
 use mgp_types::service::{
     BoxFuture, Call, CallKey, ConsumerGone, Method, Outlet, OutletItem, OutletItemKind, Params,
     Progress, Reply, Sink,
@@ -58,6 +59,7 @@ pub struct ToolCall {
     tool: String,
     arguments: Result<Arguments, RpcError>,
     meta: Vec<(Cow<'static, str>, Payload)>,
+    members: CallMembers,
     trace: Option<String>,
     timeout: Option<Duration>,
     max_timeout: Option<Duration>,
@@ -92,6 +94,7 @@ impl ToolCall {
             tool,
             arguments: Ok(Arguments::Whole(Payload::empty_object())),
             meta: Vec::new(),
+            members: CallMembers::default(),
             trace: None,
             timeout: None,
             max_timeout: None,
@@ -140,6 +143,14 @@ impl ToolCall {
         match Payload::of(&value) {
             Ok(value) => self.meta.push((Cow::Owned(name.into()), value)),
             Err(error) => self.arguments = Err(error),
+        }
+        self
+    }
+
+    /// Adds a member of an extension; it is sent only if the server negotiated the extension.
+    pub fn with(mut self, member: &impl Member) -> Self {
+        if let Err(error) = self.members.set(member) {
+            self.arguments = Err(error);
         }
         self
     }
@@ -297,6 +308,9 @@ impl ToolCall {
         cx.trace = self.trace.map(Into::into);
         if let Some(bounds) = bounds {
             cx.extensions.insert(bounds);
+        }
+        if !self.members.is_empty() {
+            cx.extensions.insert(self.members);
         }
         if wanted || unobserved {
             cx.extensions.insert(AcceptsTask);

@@ -21,6 +21,8 @@ pub struct AuditLogConfig {
     pub keep: Option<u32>,
     /// The part of the arguments that is recorded.
     pub arguments: RecordedArguments,
+    /// If set, the intent that a caller states is recorded.
+    pub intent: bool,
     /// The sinks that get a copy of each event, by name.
     pub sinks: BTreeMap<String, AuditSinkConfig>,
 }
@@ -32,6 +34,7 @@ impl Default for AuditLogConfig {
             fsync: AuditFsync::OnCheckpoint,
             keep: None,
             arguments: RecordedArguments::Redacted,
+            intent: true,
             sinks: BTreeMap::new(),
         }
     }
@@ -99,6 +102,7 @@ pub(super) fn audit_log(below: &mut Reader<'_, '_, '_>) -> AuditLogConfig {
             _ => AuditFsync::OnCheckpoint,
         },
         keep: below.number("keep").filter(|keep| *keep > 0).map(cut),
+        intent: below.switch("intent").unwrap_or(true),
         arguments: match below.text("arguments").as_deref() {
             Some("names") => RecordedArguments::Names,
             Some("full") => RecordedArguments::Full,

@@ -50,6 +50,23 @@ const EXTENSIONS: &[&str] = &[
     "progress",
     "error_handling",
 ];
+const PROPOSALS: &[&str] = &[
+    "manifest",
+    "intent_hints",
+    "cost_hints",
+    "scopes",
+    "idempotency",
+    "transactions",
+    "human_in_the_loop",
+    "provenance",
+    "checkpoint",
+    "data_references",
+    "multimodal_signatures",
+    "structured_errors",
+    "server_recommendations",
+    "session_state",
+    "subscribe_notify",
+];
 const APPROVAL: &[&str] = &["interactive", "auto_approve", "deny_all", "config_only"];
 const DEFAULTS: &[&str] = &["opt-in", "opt-out"];
 const RISKS: &[&str] = &["safe", "moderate", "dangerous"];
@@ -165,6 +182,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "form_timeout" KeyKind::Duration, "10m", "How long a form in an interactive agent's host waits for the person. After that the call stays open in `mgp approvals`.";
         "approval_timeout" KeyKind::Duration, "25s", "How long a call waits for an answer in `mgp approvals` if its agent shows no forms. After that it is refused with the id of the approval, which stays open.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name.";
+        "extensions" KeyKind::Words(PROPOSALS), "all", "The proposals (extensions beyond MGP) that callers may negotiate with the kernel; `[]` offers none. Changes take effect at the next start.";
         "permission_policy" KeyKind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
         "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";
         "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
@@ -210,6 +228,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; `always` survives a power cut.";
         "keep" KeyKind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
         "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded.";
+        "intent" KeyKind::Switch, "true", "Whether the intent that a caller states with a call (`intent_hints`) is recorded, at most 512 bytes of it.";
         "sinks" KeyKind::TableMap, "", "Programs and machines that get a copy of each event, by name. What a sink has got is stored under its name, so a sink that was away gets all it missed.";
     }
     "kernel.audit.sinks.*": {

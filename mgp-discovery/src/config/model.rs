@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{
-    ApprovalPolicy, DefaultPolicy, Permission, PermissionScope, RestartPolicy, RiskLevel,
-    Transport, TrustLevel, Validator,
+    ApprovalPolicy, DefaultPolicy, ExtensionSet, Permission, PermissionScope, RestartPolicy,
+    RiskLevel, Transport, TrustLevel, Validator,
 };
 use mgp_types::service::{Principal, ServerId};
 
@@ -403,6 +403,8 @@ pub struct KernelConfig {
     pub permission_policy: ApprovalPolicy,
     /// The permissions that need an operator even if the policy is `auto_approve`.
     pub auto_approve_except: Vec<Permission>,
+    /// The proposals that callers may negotiate.
+    pub extensions: ExtensionSet,
     /// If set, the tool that requests tools is listed to all callers.
     pub tools_request: bool,
     /// The tools that are listed to agents.
@@ -473,6 +475,7 @@ impl Default for KernelConfig {
             pass_env: Vec::new(),
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],
+            extensions: ExtensionSet::PROPOSALS,
             tools_request: false,
             surface: Surface::Auto,
             direct_tokens: 2000,

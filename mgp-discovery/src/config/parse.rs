@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mgp_types::mcp::Era;
-use mgp_types::mgp::{DefaultPolicy, PermissionScope, RestartPolicy, Transport};
+use mgp_types::mgp::{DefaultPolicy, ExtensionSet, PermissionScope, RestartPolicy, Transport};
 use mgp_types::service::ServerId;
 use toml_edit::{Document, Item, TableLike};
 
@@ -437,6 +437,9 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     }
     if reader.item("auto_approve_except").is_some() {
         kernel.auto_approve_except = reader.words("auto_approve_except");
+    }
+    if reader.item("extensions").is_some() {
+        kernel.extensions = ExtensionSet::from_names(reader.texts("extensions"));
     }
     kernel.tools_request = reader.switch("tools_request").unwrap_or_default();
     kernel.surface = Surface::read(&mut reader).unwrap_or_default();

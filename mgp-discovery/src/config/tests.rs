@@ -146,6 +146,7 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.operator" => "{ proof = 'terminal' }",
         "kernel.operator.proof" => "'terminal'",
         "kernel.registration" => "{ env = ['x'] }",
+        "kernel.extensions" => "['intent_hints']",
         "kernel.audit.fsync" => "'always'",
         "kernel.audit.arguments" => "'full'",
         _ => match key.kind {

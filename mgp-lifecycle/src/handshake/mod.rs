@@ -15,6 +15,7 @@ mod negotiate;
 mod offer;
 mod permission;
 pub(crate) mod plain_errors;
+mod proposals;
 mod request_meta;
 mod server;
 mod state;
@@ -24,6 +25,7 @@ pub use client::{
 };
 pub use offer::{Answerer, ClientOffer, MgpOffer, ServerOffer};
 pub use permission::PermissionFlow;
+pub use proposals::{ProposalLayer, ProposalService};
 pub use request_meta::{AcceptsTask, RequestMetaLayer, RequestMetaService};
 pub use server::{Handshake, HandshakeLayer};
 pub use state::{HandshakeState, Phase};

@@ -39,6 +39,12 @@ impl MgpOffer {
             asks_in_rounds: false,
         }
     }
+
+    /// Returns whether the offer contains proposals, whose members calls may carry.
+    #[must_use]
+    pub fn has_proposals(&self) -> bool {
+        !(self.extensions & ExtensionSet::PROPOSALS).is_empty()
+    }
 }
 
 /// The offer of a server.

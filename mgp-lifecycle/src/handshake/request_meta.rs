@@ -9,7 +9,8 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use mgp_types::mcp::{Era, Revision, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
-use mgp_types::mgp::Extension;
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::proposal::CallMembers;
 use mgp_types::service::{Call, CallKey, Context, Either, Kind, MgpService, Reply, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError, push_hex, random_name};
 use tower_service::Service;
@@ -146,6 +147,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
                 return Either::Right { future: ready(Err(error)) };
             }
         }
+        add_members(&mut call, facts.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS);
         // A plain MCP peer must not receive the MGP trace member (MGP §6.5).
         let is_traced = facts.supports_mgp() || self.layer.traces_plain;
         if is_traced && call.kind() == Kind::Request {
@@ -162,6 +164,16 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         call.cx_mut().callee = facts;
         Either::Left { future: self.inner.call(call) }
     }
+}
+
+/// Adds the members of the call that belong to the given proposals.
+fn add_members(call: &mut Call, active: ExtensionSet) {
+    if active.is_empty() {
+        return;
+    }
+    let Some(members) = call.cx().extensions.get_shared::<CallMembers>() else { return };
+    let known = members.for_peer(active).map(|(name, value)| (Cow::Borrowed(name), value.clone()));
+    call.hop_mut().meta.extend(known);
 }
 
 fn is_about_task(call: &Call) -> bool {

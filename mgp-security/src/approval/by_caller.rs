@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use mgp_types::mgp::{Extension, GrantDecision, Permission, RiskLevel};
 use mgp_types::proposal::{
-    CallConfirmation, ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, fill_message,
-    read_member,
+    CallMembers, ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken,
+    UserConfirmed, fill_message,
 };
 use mgp_types::service::{
-    BoxFuture, Call, Context, Either, MgpService, Params, Principal, Reply, ServerId,
+    BoxFuture, Call, Context, Either, MgpService, Principal, Reply, ServerId,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{RpcError, Sealer, Sha256Hash, random_name};
@@ -70,11 +70,8 @@ impl ByCaller {
         question: &Question,
         risk: &RiskLevel,
     ) -> Result<Decision, RpcError> {
-        let given = cx.extensions.get::<CallConfirmation>();
-        let token = given.and_then(|given| given.confirmation_token.as_deref());
-        let answer = given.and_then(|given| given.user_confirmed);
-        if let (Some(token), Some(confirmed)) = (token, answer)
-            && self.tokens.take(token, question)
+        if let Some(Given { token, confirmed }) = cx.extensions.get::<Given>().cloned()
+            && self.tokens.take(&token, question)
         {
             let answer =
                 if confirmed { GrantDecision::Approved } else { GrantDecision::Denied };
@@ -110,6 +107,13 @@ impl Approver for ByCaller {
     fn timeout(&self) -> Duration {
         self.others.timeout()
     }
+}
+
+/// The token of a call with the answer of its user; an extension of the call.
+#[derive(Clone)]
+struct Given {
+    token: String,
+    confirmed: bool,
 }
 
 /// Returns the server's message with the arguments filled in, above the facts of the call.
@@ -169,8 +173,14 @@ impl<S: MgpService> Service<Call> for CallerConfirm<S> {
         if call.tool().is_none() || !call.cx().caller.has(Extension::HumanInTheLoop) {
             return Either::Left { future: self.inner.call(call) };
         }
-        let given = confirmation_of(call.params());
-        call.cx_mut().extensions.insert(given);
+        // Taken out, because a server behind a gateway must not get the token of another one.
+        match take_given(call.cx_mut()) {
+            Ok(Some(given)) => call.cx_mut().extensions.insert(given),
+            Ok(None) => {}
+            Err(error) => {
+                return Either::Right { future: Box::pin(std::future::ready(Err(error))) };
+            }
+        }
         let answer = self.inner.call(call);
         let future = Box::pin(async move {
             answer.await.or_else(|error| match required_by(&error) {
@@ -182,12 +192,11 @@ impl<S: MgpService> Service<Call> for CallerConfirm<S> {
     }
 }
 
-fn confirmation_of(params: &Params) -> CallConfirmation {
-    let mut given = CallConfirmation::new();
-    given.confirmation_token =
-        read_member(params, "confirmation_token").and_then(|token| token.get().ok());
-    given.user_confirmed = read_member(params, "user_confirmed").and_then(|word| word.get().ok());
-    given
+fn take_given(cx: &mut Context) -> Result<Option<Given>, RpcError> {
+    let token = CallMembers::take::<ConfirmationToken>(cx)?;
+    let confirmed = CallMembers::take::<UserConfirmed>(cx)?;
+    let both = token.zip(confirmed);
+    Ok(both.map(|(token, confirmed)| Given { token: token.0, confirmed: confirmed.0 }))
 }
 
 fn required_by(error: &RpcError) -> Option<ConfirmationRequired> {

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use mgp_types::service::{ArgumentsDigest, CallRecord, DigestForm};
-use mgp_types::{Payload, canonical, is_canonical, random_name};
+use mgp_types::proposal::Intent;
+use mgp_types::service::{ArgumentsDigest, CallRecord, Context, DigestForm};
+use mgp_types::{Payload, canonical, clip, is_canonical, random_name};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use siphasher::sip128::SipHasher24;
@@ -17,6 +18,9 @@ const MAX_CANONICAL: usize = 64 * 1024;
 const MAX_FULL: usize = 16 * 1024;
 
 const MAX_NAMES: usize = 32;
+
+/// The size limit for a recorded intent, in bytes.
+const MAX_INTENT: usize = 512;
 
 /// The size limit for a recorded name, in bytes; longer ones are cut and end with `…`.
 const MAX_NAME: usize = 64;
@@ -47,6 +51,7 @@ pub enum Arguments {
 #[must_use]
 pub struct AuditConfig {
     arguments: Arguments,
+    omits_intent: bool,
     key: Option<[u8; 32]>,
 }
 
@@ -59,6 +64,12 @@ impl AuditConfig {
     /// Sets the amount of detail recorded of arguments.
     pub fn arguments(mut self, arguments: Arguments) -> Self {
         self.arguments = arguments;
+        self
+    }
+
+    /// Sets whether the intent that a caller states (proposal 2) is recorded. Default: yes.
+    pub fn intent(mut self, is_recorded: bool) -> Self {
+        self.omits_intent = !is_recorded;
         self
     }
 
@@ -89,6 +100,7 @@ impl fmt::Debug for AuditConfig {
 #[derive(Clone)]
 pub(super) struct ArgumentRecorder {
     arguments: Arguments,
+    omits_intent: bool,
     /// `None` if the system has no randomness for a key; then no digest is recorded.
     key: Option<SipHasher24>,
 }
@@ -100,7 +112,19 @@ impl ArgumentRecorder {
             let own = blake3::derive_key("mgp audit digests of arguments, version 1", &key);
             SipHasher24::new_with_key(own.first_chunk().unwrap_or(&[0; 16]))
         });
-        Self { arguments: config.arguments, key }
+        Self { arguments: config.arguments, omits_intent: config.omits_intent, key }
+    }
+
+    /// Records the intent that the caller stated, if any.
+    pub(super) fn note_intent(&self, cx: &Context, start: &CallRecord) {
+        if self.omits_intent {
+            return;
+        }
+        if let Ok(Some(Intent(text))) = cx.member::<Intent>()
+            && let Ok(text) = Payload::of(&clip(&text, MAX_INTENT))
+        {
+            start.add_note("intent", text);
+        }
     }
 
     /// Records arguments, which must be valid JSON.

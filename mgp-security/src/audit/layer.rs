@@ -102,6 +102,7 @@ impl CallSettings {
         if let Some(arguments) = call.params().arguments() {
             self.arguments.note(arguments, &mut start);
         }
+        self.arguments.note_intent(call.cx(), &start);
         if self.server.is_some() {
             start.server.clone_from(&self.server);
         }

@@ -195,29 +195,26 @@ impl Scopes {
         Ok(true)
     }
 
-    /// Returns whether the calls of a caller need scopes.
-    pub(super) fn limits(&self, by: &Principal) -> bool {
-        (self.0.allowed)(by).is_some()
-    }
-
     /// Returns the scopes that a call holds; `None` if it needs none.
     ///
-    /// A caller without the extension cannot request a session, so it holds what the operator allows.
-    pub(super) fn held(
-        &self,
-        by: &Principal,
-        token: Option<&str>,
-        has_extension: bool,
-    ) -> Option<HeldScopes> {
+    /// A caller that requested a session holds nothing outside of it. One that did not, e.g. because it does not know the
+    /// extension, holds what the operator allows.
+    pub(super) fn held(&self, by: &Principal, token: Option<&str>) -> Option<HeldScopes> {
         let allowed = (self.0.allowed)(by)?;
         Some(match token {
             Some(token) => match self.use_session(&owner(by), token, &allowed) {
                 Ok(scopes) => HeldScopes::Some(scopes),
                 Err(ended) => HeldScopes::Ended(ended),
             },
-            None if has_extension => HeldScopes::Some(Arc::default()),
+            None if self.has_session(&owner(by)) => HeldScopes::Some(Arc::default()),
             None => HeldScopes::Some(allowed),
         })
+    }
+
+    fn has_session(&self, owner: &str) -> bool {
+        let (sessions, now) = (self.0.sessions.lock(), now());
+        // Usually there are none, and no search is needed.
+        sessions.values().any(|one| one.owner == owner && one.check(now).is_ok())
     }
 
     /// Returns the scopes of a session, without those that the operator no longer allows, and notes its use.
@@ -384,7 +381,7 @@ mod tests {
 
     fn missing(scopes: &Scopes, by: &Principal, token: &str) -> Result<Vec<String>, SessionEnded> {
         let all = ["read:a", "read:b", "delete"].map(str::to_owned);
-        scopes.held(by, Some(token), true).unwrap().missing(&all)
+        scopes.held(by, Some(token)).unwrap().missing(&all)
     }
 
     #[tokio::test]
@@ -438,7 +435,7 @@ mod tests {
     async fn the_operator_decides_what_is_granted_and_sessions_are_bounded() {
         let scopes = scopes(&Arc::default());
         let free = Principal::local().agent("free");
-        assert!(scopes.held(&free, None, true).is_none(), "its calls need no scopes");
+        assert!(scopes.held(&free, None).is_none(), "its calls need no scopes");
         let mut params = NegotiateScopesParams::new();
         params.requested_scopes = vec!["read:a".to_owned()].into();
         let nothing = scopes.negotiate(&free, params.clone()).await.unwrap();

@@ -30,7 +30,6 @@ pub use extract::{
 pub use handler::Handler;
 use layers::Layers;
 pub use registry::Tools;
-pub use proposals::Costed;
 pub use result::{IntoToolResult, Json, ToolError};
 pub(crate) use retry_hint::{RetryHint, RetryHintLayer};
 pub(crate) use run::Running;

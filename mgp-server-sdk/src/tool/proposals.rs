@@ -4,7 +4,7 @@ use mgp_types::RpcError;
 use mgp_types::mcp::CallToolResult;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::{
-    ActualCost, ConfirmationRisk, LatencyClass, StructuredError, ToolCost, ToolQuota,
+    ConfirmationRisk, LatencyClass, StructuredError, ToolCost, ToolQuota,
 };
 use mgp_types::service::Reply;
 use serde::Serialize;
@@ -12,16 +12,17 @@ use serde::Serialize;
 use super::{IntoToolResult, SchemaStyle, Tool};
 
 impl Tool {
-    /// States the cost of a call, for callers that negotiated [`cost_hints`](crate::Server::cost_hints).
+    /// States the cost of a call, for callers that negotiated `cost_hints`.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
+    /// use mgp_types::mgp::Extension;
     /// use mgp_types::proposal::{CostCategory, LatencyClass, ToolCost};
     ///
     /// let mut cost = ToolCost::new();
     /// (cost.category, cost.estimated_units) = (Some(CostCategory::Metered), Some(5_u64.into()));
     /// let export = Tool::new("export", "Exports all", || async { "done" }).cost(cost).latency(LatencyClass::Minutes);
-    /// # drop(Server::new("shop", "1.0").cost_hints().tool(export));
+    /// # drop(Server::new("shop", "1.0").extension(Extension::CostHints).tool(export));
     /// ```
     pub fn cost(self, cost: ToolCost) -> Self {
         self.propose(Extension::CostHints, "cost", &cost)
@@ -37,7 +38,7 @@ impl Tool {
         self.propose(Extension::CostHints, "quota", &quota)
     }
 
-    /// States the scopes that a call requires, for callers that negotiated [`scopes`](crate::Server::scopes).
+    /// States the scopes that a call requires, for callers that negotiated `scopes`.
     pub fn required_scopes<S: Into<String>>(self, scopes: impl IntoIterator<Item = S>) -> Self {
         let scopes: Vec<String> = scopes.into_iter().map(Into::into).collect();
         self.propose(Extension::Scopes, "required_scopes", &scopes)
@@ -45,10 +46,17 @@ impl Tool {
 
     /// Demands that a person confirms each call; `{parameter}` in the message stands for an argument.
     ///
-    /// Every governed caller is asked; one that negotiated [`human_in_the_loop`](crate::Server::human_in_the_loop) also
+    /// Every governed caller is asked; one that negotiated `human_in_the_loop` also
     /// sees the message in the list of tools.
     pub fn confirm_each_call(self, message: &str, risk: &ConfirmationRisk) -> Self {
-        self.propose(Extension::HumanInTheLoop, "requires_confirmation", &true)
+        let (level, reversible) = risk.to_risk();
+        let secured = self.secure(|security| {
+            security.confirmation_required = Some(true);
+            security.reversible = reversible.or(security.reversible);
+            security.risk_level = level;
+        });
+        secured
+            .propose(Extension::HumanInTheLoop, "requires_confirmation", &true)
             .propose(Extension::HumanInTheLoop, "confirmation_message", message)
             .propose(Extension::HumanInTheLoop, "risk_level", risk)
     }
@@ -63,29 +71,6 @@ impl Tool {
         let _ = self.definition.meta.get_or_insert_default().encode(name, value);
         self.proposed = self.proposed | ExtensionSet::EMPTY.with(extension);
         self
-    }
-}
-
-/// The result of a tool, with the cost of the call: `result._meta.cost`.
-#[derive(Clone, Debug)]
-pub struct Costed<T> {
-    /// The result.
-    pub result: T,
-    /// The cost.
-    pub cost: ActualCost,
-}
-
-impl<T: IntoToolResult> IntoToolResult for Costed<T> {
-    fn into_tool_result(self) -> Result<Reply, RpcError> {
-        let mut reply = self.result.into_tool_result()?;
-        if let Some(body) = reply.as_body_mut() {
-            body.insert_meta("cost", mgp_types::Payload::of(&self.cost)?);
-        }
-        Ok(reply)
-    }
-
-    fn output_schema(style: SchemaStyle) -> Option<mgp_types::RawObject> {
-        T::output_schema(style)
     }
 }
 

@@ -10,7 +10,7 @@ pub struct MemberInfo {
     pub path: &'static str,
     /// The method of the message; empty for all.
     pub method: &'static str,
-    /// The section of MGP.
+    /// The section of MGP, or the proposal.
     pub section: &'static str,
     /// The required extension; `None` if MGP itself is enough.
     pub extension: Option<Extension>,
@@ -82,6 +82,8 @@ members! {
     "result.tools[]._meta.risk_level" in "tools/list", "proposal 6", Some(Extension::HumanInTheLoop);
     "params._meta.confirmation_token" in "tools/call", "proposal 6", Some(Extension::HumanInTheLoop);
     "params._meta.user_confirmed" in "tools/call", "proposal 6", Some(Extension::HumanInTheLoop);
+    "params._meta.intent" in "tools/call", "proposal 2", Some(Extension::IntentHints);
+    "result._meta.suggestion" in "tools/call", "proposal 2", Some(Extension::IntentHints);
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ToolMembers;
+use super::{Member, ToolMembers};
 use crate::mcp::{self, CallToolResult};
-use crate::mgp::RiskLevel;
+use crate::mgp::{Extension, RiskLevel};
 use crate::record::{Object, open_enum, record};
 use crate::{Payload, clip};
 
@@ -66,14 +66,28 @@ record! {
         /// The token to send with the repeated call.
         req confirmation_token: String,
     }
+}
 
-    /// The members of `_meta` of a repeated call.
-    pub struct CallConfirmation {
-        /// The token of the answer to the first call.
-        opt confirmation_token: Option<String>,
-        /// `true` if the user confirmed the call, `false` if the user denied it.
-        opt user_confirmed: Option<bool>,
-    }
+/// The token of the answer to the first call, which the repeated call carries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ConfirmationToken(pub String);
+
+impl Member for ConfirmationToken {
+    const EXTENSION: Extension = Extension::HumanInTheLoop;
+    const NAME: &'static str = "confirmation_token";
+}
+
+/// The answer of the caller's user: `true` if the user confirmed the call, `false` if the user denied it.
+///
+/// Without a [`ConfirmationToken`] it counts for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UserConfirmed(pub bool);
+
+impl Member for UserConfirmed {
+    const EXTENSION: Extension = Extension::HumanInTheLoop;
+    const NAME: &'static str = "user_confirmed";
 }
 
 impl ConfirmationRequired {

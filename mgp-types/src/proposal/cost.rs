@@ -1,7 +1,8 @@
 //! Proposal 3 (`cost_hints`): the cost, latency and quota that a server states for its tools.
 
-use super::ToolMembers;
+use super::{Member, ToolMembers};
 use crate::mcp;
+use crate::mgp::Extension;
 use crate::record::{Number, open_enum, record};
 use crate::Timestamp;
 
@@ -66,6 +67,11 @@ record! {
         /// The name of the unit.
         opt unit_label: Option<String>,
     }
+}
+
+impl Member for ActualCost {
+    const EXTENSION: Extension = Extension::CostHints;
+    const NAME: &'static str = "cost";
 }
 
 /// What a server states about the cost of a tool.

@@ -1,30 +1,72 @@
-//! Proposals.
+//! Proposals: extensions beyond the sections of MGP that both sides must choose, and the members they add to tool
+//! calls and results.
+//!
+//! Each proposal has a module with its messages. A member that travels in the `_meta` of calls or results is a type
+//! that implements [`Member`]; [`CallMembers`] and [`ResultMembers`] hold them while a call passes the layers.
+//! `docs/an-extension.md` explains how to add a proposal.
 
 mod confirmation;
 mod cost;
+mod intent;
 #[cfg(feature = "service")]
-mod reader;
+mod members;
 mod scope;
 mod structured_error;
 mod subscribe;
 mod tool_members;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 pub use confirmation::{
-    CallConfirmation, ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ToolConfirmation,
-    fill_message,
+    ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken, ToolConfirmation,
+    UserConfirmed, fill_message,
 };
 pub use cost::{ActualCost, CostCategory, CostHints, LatencyClass, ToolCost, ToolQuota};
+pub use intent::{Intent, Suggestion};
 #[cfg(feature = "service")]
-pub use reader::read_member;
+pub use members::{CallMembers, ResultMembers};
 pub use scope::{
     CheckPermissionsParams, CheckPermissionsResult, DeniedScope, NegotiateScopesParams,
-    NegotiateScopesResult, RevokeScopesParams, RevokeScopesResult, ScopeSession, required_scopes,
-    temporary,
+    NegotiateScopesResult, RevokeScopesParams, RevokeScopesResult, ScopeSession, SessionToken,
+    required_scopes, temporary,
 };
 pub use structured_error::{ErrorKind, StructuredError};
 pub use subscribe::{
-    ActionHint, NotifyEvent, NotifyKind, SUBSCRIPTION_TERMINATED, SubscribeParams,
-    SubscribeResult, SubscribeStatus, passes_filter,
+    ActionHint, NotifyEvent, NotifyKind, SUBSCRIPTION_TERMINATED, SubscribeParams, SubscribeResult,
+    SubscribeStatus, passes_filter,
 };
-use tool_members::ToolMembers;
 pub use tool_members::hide_tool_members;
+use tool_members::ToolMembers;
+
+use crate::RpcError;
+use crate::mcp::Meta;
+use crate::mgp::Extension;
+
+/// A member that a proposal adds to the `_meta` of tool calls or of their results.
+///
+/// ```
+/// use mgp_types::mcp::{CallToolResult, Meta};
+/// use mgp_types::proposal::{Member, Suggestion};
+///
+/// let mut result = CallToolResult::text("3 issues");
+/// let meta = result.meta.get_or_insert_with(Meta::new);
+/// meta.encode(Suggestion::NAME, &Suggestion::new("recent_incidents")).unwrap();
+///
+/// let found = Suggestion::read(result.meta.as_ref()).unwrap().unwrap();
+/// assert_eq!(found.recommended_tool, "recent_incidents");
+/// ```
+pub trait Member: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The extension that both sides must have negotiated.
+    const EXTENSION: Extension;
+    /// The name of the member in `_meta`.
+    const NAME: &'static str;
+
+    /// Reads the member from a `_meta` object.
+    ///
+    /// # Errors
+    /// −32602 if it has another form.
+    fn read(meta: Option<&Meta>) -> Result<Option<Self>, RpcError> {
+        meta.map_or(Ok(None), |meta| meta.decode(Self::NAME))
+    }
+}

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::ToolMembers;
+use serde::{Deserialize, Serialize};
+
+use super::{Member, ToolMembers};
 use crate::mcp;
+use crate::mgp::Extension;
 use crate::record::{List, RawObject, record};
 use crate::{RpcError, Timestamp};
 
@@ -87,6 +90,18 @@ record! {
         /// `true` if the session existed.
         req revoked: bool,
     }
+}
+
+/// The token of a session, which a call carries in `_meta`, or in the HTTP header `X-MCP-Session-Token`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionToken(pub String);
+
+crate::opaque_debug!(SessionToken);
+
+impl Member for SessionToken {
+    const EXTENSION: Extension = Extension::Scopes;
+    const NAME: &'static str = "session_token";
 }
 
 /// Returns the scopes that a tool requires, in the order in which its server lists them.

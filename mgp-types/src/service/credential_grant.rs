@@ -54,9 +54,3 @@ impl CredentialGrant {
 }
 
 crate::opaque_debug!(CredentialGrant { permissions });
-
-/// The token of a session with scopes that an HTTP request carried in the header `X-MCP-Session-Token` (proposal 4).
-#[derive(Clone)]
-pub struct SessionToken(pub String);
-
-crate::opaque_debug!(SessionToken);

@@ -59,7 +59,7 @@ pub use audit::{
 };
 pub use call::{Call, Context, ToolCall};
 pub use caller_access::{CallerAccess, CallerChannel, RoundState, Rounds};
-pub use credential_grant::{CredentialGrant, SessionToken};
+pub use credential_grant::CredentialGrant;
 pub use deadline::Deadline;
 pub use either::Either;
 pub use extensions::Extensions;

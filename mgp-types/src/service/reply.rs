@@ -108,6 +108,11 @@ impl Body {
         &self.raw
     }
 
+    /// Replaces the result itself; added members stay.
+    pub fn replace_raw(&mut self, raw: Payload) {
+        self.raw = raw;
+    }
+
     /// Adds a member to the result; it replaces one of the same name.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: Payload) {
         let name = name.into();

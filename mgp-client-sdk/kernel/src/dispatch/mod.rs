@@ -6,6 +6,7 @@ mod meta_tools;
 mod names;
 mod page;
 mod permission_check;
+mod result_members;
 mod server_features;
 mod subscribe;
 mod tasks;

@@ -1,9 +1,9 @@
 //! Answers whether a call would run, without making it (proposal 4): `mgp/permissions/check`.
 
 use mgp_security::{CallOutcome, CallVerdict, Refusal};
-use mgp_types::method::{Method, PermissionsCheck, Request as _, ScopesNegotiate, ScopesRevoke, ToolsCall};
+use mgp_types::method::{PermissionsCheck, Request as _, ScopesNegotiate, ScopesRevoke, ToolsCall};
 use mgp_types::proposal::{CheckPermissionsParams, CheckPermissionsResult, RevokeScopesResult};
-use mgp_types::service::{Call, Context, Params, Router, ServerId};
+use mgp_types::service::{Call, Context, Method, Params, Router, ServerId};
 use mgp_types::{Payload, RpcError};
 
 use super::dispatcher::Dispatcher;

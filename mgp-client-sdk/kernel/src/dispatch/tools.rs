@@ -11,13 +11,16 @@ use mgp_toolindex::{
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::mgp::CallExtension;
-use mgp_types::service::{Call, Context, MgpService, Params, Reply, Target, Visibility as _};
+use mgp_types::service::{
+    Call, Context, MgpService, Params, Reply, ServerId, Target, Visibility as _,
+};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 use serde::Deserialize;
 use tower_service::Service;
 
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::header_params;
+use super::result_members;
 use super::tasks;
 use crate::caller_view::CallerView;
 use crate::fleet::{Fleet, ManagedServer};
@@ -108,7 +111,23 @@ pub(super) fn call(
                 fleet.context().notifications.tools_changed(|other| *other == cx.principal);
             }
         }
+        let answer = result_members::fit_result(&dispatcher, &cx, &server, answer?);
         results.limit(&cx, || server.config().results, answer?)
+    }
+}
+
+impl Dispatcher {
+    /// Returns the name by which a caller knows a tool of a server; `None` if it does not see the tool.
+    pub(crate) fn shown_tool(&self, cx: &Context, server: &ServerId, name: &str) -> Option<String> {
+        let DispatcherParts { fleet, view, .. } = self.parts();
+        let index = &fleet.context().index;
+        let tool = index.get(server.as_str(), name)?;
+        view.sees(cx, Some(server), name).ok()?;
+        let visible = VisibleTools { view, cx };
+        Some(match index.resolve(name, &visible) {
+            Resolved::One(only) if only.server_id() == server.as_str() => name.to_owned(),
+            _ => tool.tool_id(),
+        })
     }
 }
 

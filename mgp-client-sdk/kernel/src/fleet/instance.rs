@@ -28,7 +28,7 @@ use super::session::{KnownEras, LoginState, Session, SessionKind, SessionNeeds, 
 use super::start::StartHold;
 use super::subscriptions::Source;
 use super::target;
-use crate::policy;
+use crate::{policy, proposals};
 
 /// The maximum number of instances per isolated server. If it is reached, an unused instance is stopped to make
 /// room.
@@ -240,6 +240,7 @@ impl InstanceParts {
         let (wait, ungranted) = policy::permission_flow(config);
         let traceparent = config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let questions = context.questions.clone();
+        let proposals = context.config.config().kernel.extensions & proposals::WITH_SERVERS;
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Before the limits, which may leave callbacks out.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
@@ -247,6 +248,7 @@ impl InstanceParts {
             .governed(&context.governance, id.clone())
             .era(era)
             .limit_extensions(EXTENSIONS)
+            .offer_also(proposals)
             .layer(HopMetaLayer)
             .config(offer_callers)
             .config(|config| {

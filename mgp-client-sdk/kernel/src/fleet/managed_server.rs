@@ -9,7 +9,7 @@ use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_discovery::{ApprovedRegistration, CallTimeouts, KernelConfig, ServerConfig};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, LogLevel};
-use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack};
 use mgp_types::sync::{Mutex, RwLock};
 use tokio::sync::{Semaphore, watch};
@@ -170,6 +170,13 @@ impl ManagedServer {
     /// Returns the client of the connected session that was used last, or of the main one.
     pub(crate) fn latest(&self) -> SupervisedClient {
         self.shared.latest().client().clone()
+    }
+
+    /// Returns the extensions that the connected server negotiated.
+    pub(crate) fn extensions(&self) -> ExtensionSet {
+        self.latest()
+            .client()
+            .map_or(ExtensionSet::EMPTY, |client| client.server().mgp.unwrap_or_default())
     }
 
     /// Returns the kind of the session that [`latest`](Self::latest) returns the client of.

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 use mgp_types::mcp::Era;
-use mgp_types::service::{Context, Kind, Message, Peer, Principal, Reply, Scope, SessionToken, write_answer};
+use mgp_types::proposal::SessionToken;
+use mgp_types::service::{Context, Kind, Message, Peer, Principal, Reply, Scope, write_answer};
 use mgp_types::{Id, RpcError};
 
 use super::body::HttpBody;

@@ -1,0 +1,86 @@
+//! The members of proposals in the results of servers, as they pass to callers.
+
+use mgp_types::mcp::Meta;
+use mgp_types::proposal::{Member as _, ResultMembers, Suggestion};
+use mgp_types::service::{Context, Reply, ServerId};
+use mgp_types::{Extras, Payload, RpcError};
+
+use super::dispatcher::Dispatcher;
+use crate::fleet::ManagedServer;
+use crate::proposals::WITH_SERVERS;
+
+/// Fits the members that a server added to a result to the caller: removes those of proposals that the caller did not
+/// negotiate, and lets the others name tools as the caller knows them.
+///
+/// # Errors
+/// −32603 if the result cannot be written as JSON.
+pub(super) fn fit_result(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    server: &ManagedServer,
+    reply: Reply,
+) -> Result<Reply, RpcError> {
+    let of_server = server.extensions() & WITH_SERVERS;
+    if of_server.is_empty() {
+        return Ok(reply);
+    }
+    let foreign = of_server.difference(cx.caller.mgp.unwrap_or_default());
+    change_meta(reply, |meta| {
+        for name in ResultMembers::names_of(foreign) {
+            meta.remove(name);
+        }
+        name_suggestion(dispatcher, cx, server.id(), meta)
+    })
+}
+
+/// Changes the `_meta` of a result, if it has one.
+fn change_meta(
+    mut reply: Reply,
+    change: impl FnOnce(&mut Meta) -> Result<(), RpcError>,
+) -> Result<Reply, RpcError> {
+    const META: &str = "_meta";
+    let Some(body) = reply.as_body_mut() else { return Ok(reply) };
+    // Search the text first: few results have the member.
+    if !body.as_raw().as_str().contains(META) {
+        return Ok(reply);
+    }
+    let mut members: Extras = body.as_raw().get()?;
+    let Some(mut meta) = members.decode::<Meta>(META)? else { return Ok(reply) };
+    let before = meta.clone();
+    change(&mut meta)?;
+    if meta != before {
+        if meta.is_empty() {
+            members.remove(META);
+        } else {
+            members.encode(META, &meta)?;
+        }
+        body.replace_raw(Payload::of(&members)?);
+    }
+    Ok(reply)
+}
+
+/// Names the suggested tool as the caller knows it; removes a suggestion of a tool that the caller does not see.
+///
+/// # Errors
+/// −32603 if the suggestion cannot be written as JSON.
+fn name_suggestion(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    server: &ServerId,
+    meta: &mut Meta,
+) -> Result<(), RpcError> {
+    if meta.get(Suggestion::NAME).is_none() {
+        return Ok(());
+    }
+    let suggestion = Suggestion::read(Some(meta)).ok().flatten();
+    let known = suggestion.and_then(|mut suggestion| {
+        suggestion.recommended_tool =
+            dispatcher.shown_tool(cx, server, &suggestion.recommended_tool)?;
+        Some(suggestion)
+    });
+    if let Some(known) = known {
+        return meta.encode(Suggestion::NAME, &known);
+    }
+    meta.remove(Suggestion::NAME);
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! Tests of extensions beyond MGP through a kernel.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod intent;
+mod matrix;
+#[path = "../route/world.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod world;

@@ -1,0 +1,85 @@
+//! Receives the members of negotiated proposals with tool calls, and adds those of the result.
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+
+use mgp_types::RpcError;
+use mgp_types::method::ToolsCall;
+use mgp_types::mgp::ExtensionSet;
+use mgp_types::proposal::{CallMembers, ResultMembers};
+use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply};
+use tower_service::Service;
+
+/// Layer that keeps the members of proposals in the context of tool calls, for the layers and handlers below.
+///
+/// A call whose caller negotiated no proposal passes unchanged.
+///
+/// ```
+/// use mgp_lifecycle::ProposalLayer;
+/// use mgp_types::mgp::ExtensionSet;
+/// use mgp_types::proposal::{Intent, Suggestion};
+/// use mgp_types::service::{Call, PeerInfo, Reply, Stack, mock};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let tool = Stack::from_fn(|call: Call| async move {
+///     let intent = call.cx().member::<Intent>()?;
+///     call.cx().add_to_result(&Suggestion::new("newest"))?;
+///     Reply::of(&intent)
+/// });
+/// let mut client = mock::client(Stack::new(ProposalLayer::new().layer(tool)));
+/// let mut caller = PeerInfo::default();
+/// caller.mgp = Some(ExtensionSet::PROPOSALS);
+/// client.cx.caller = caller.into();
+/// let reply = client.call("tools/call", r#"{"name":"list","_meta":{"intent":"the last failure"}}"#).await.unwrap();
+/// assert_eq!(reply.get::<String>().unwrap(), "the last failure");
+/// # });
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct ProposalLayer;
+
+impl ProposalLayer {
+    /// Creates the layer.
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
+mgp_types::layer_service! {
+    /// Service of [`ProposalLayer`].
+    pub ProposalService for ProposalLayer
+}
+
+impl<S: MgpService> Service<Call> for ProposalService<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let active = call.cx().caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS;
+        if active.is_empty() || !call.is::<ToolsCall>() {
+            return Either::Left { future: self.inner.call(call) };
+        }
+        if let Err(refused) = CallMembers::receive(&mut call, active) {
+            return Either::Right { future: Box::pin(std::future::ready(Err(refused))) };
+        }
+        let results = ResultMembers::collect(call.cx_mut(), active);
+        let answer = self.inner.call(call);
+        Either::Right { future: Box::pin(write_members(answer, results)) }
+    }
+}
+
+async fn write_members(
+    answer: impl Future<Output = Result<Reply, RpcError>>,
+    results: Arc<ResultMembers>,
+) -> Result<Reply, RpcError> {
+    let mut reply = answer.await?;
+    if let Some(body) = reply.as_body_mut() {
+        results.write(body);
+    }
+    Ok(reply)
+}

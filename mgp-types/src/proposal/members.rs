@@ -1,0 +1,253 @@
+//! The members of proposals that a call carries through the layers, and those that its result will get.
+
+use std::sync::{Arc, LazyLock};
+
+use super::Member;
+use crate::method::MEMBERS;
+use crate::mgp::{Extension, ExtensionSet};
+use crate::record::Extras;
+use crate::service::{Body, Call, Context, Params};
+use crate::sync::Mutex;
+use crate::wire::{Payload, RpcError};
+
+/// The members that proposals add to tool calls, with their extensions: the rows `params._meta.NAME` of [`MEMBERS`].
+static OF_CALLS: LazyLock<Vec<(&'static str, Extension)>> = LazyLock::new(|| rows("params._meta."));
+
+/// The members that proposals add to results of tools: the rows `result._meta.NAME` of [`MEMBERS`].
+static OF_RESULTS: LazyLock<Vec<(&'static str, Extension)>> =
+    LazyLock::new(|| rows("result._meta."));
+
+fn rows(place: &str) -> Vec<(&'static str, Extension)> {
+    let of_place = |path: &'static str| path.strip_prefix(place).filter(|name| !name.contains('.'));
+    let rows = MEMBERS.iter().filter(|row| row.method == "tools/call");
+    let named = rows.filter_map(|row| Some((of_place(row.path)?, row.extension?)));
+    named.filter(|(_, extension)| ExtensionSet::PROPOSALS.contains(*extension)).collect()
+}
+
+/// The members of proposals in a call, in the extensions of its context: received from the caller, or set by a client.
+///
+/// A client sends on those whose extension the server negotiated.
+#[derive(Clone, Debug, Default)]
+pub struct CallMembers(Vec<(&'static str, Extension, Payload)>);
+
+impl CallMembers {
+    /// Takes the members of negotiated proposals out of a call and keeps them in its context.
+    ///
+    /// The canonical place is `_meta`; `_mgp` and the top level of the params are read too, because other
+    /// implementations write there. `_meta` wins.
+    ///
+    /// # Errors
+    /// −32602 if a place is not an object.
+    pub fn receive(call: &mut Call, active: ExtensionSet) -> Result<(), RpcError> {
+        let mut found = Self::default();
+        let wanted = || OF_CALLS.iter().filter(|(_, extension)| active.contains(*extension));
+        let places = [call.params().meta(), call.params().mgp()];
+        for place in places.into_iter().flatten() {
+            let members: Extras = place.get()?;
+            for &(name, extension) in wanted() {
+                if let Some(value) = members.get(name) {
+                    found.add_first(name, extension, value.clone());
+                }
+            }
+        }
+        if wanted().any(|(name, _)| call.params().may_contain_member(&format!("\"{name}\""))) {
+            found.take_from_top(call, wanted())?;
+        }
+        call.cx_mut().extensions.insert(found);
+        Ok(())
+    }
+
+    /// Removes members from the top level of the params, where they would reach a server as params of its own.
+    fn take_from_top<'a>(
+        &mut self,
+        call: &mut Call,
+        wanted: impl Iterator<Item = &'a (&'static str, Extension)>,
+    ) -> Result<(), RpcError> {
+        let mut members: Extras = call.params().get()?;
+        let before = members.len();
+        for &(name, extension) in wanted {
+            if let Some(value) = members.remove(name) {
+                self.add_first(name, extension, value);
+            }
+        }
+        if members.len() < before {
+            *call.params_mut() = Params::of(call.method().as_str(), &members)?;
+        }
+        Ok(())
+    }
+
+    fn add_first(&mut self, name: &'static str, extension: Extension, value: Payload) {
+        if !self.0.iter().any(|(known, ..)| *known == name) {
+            self.0.push((name, extension, value));
+        }
+    }
+
+    /// Sets a member, in place of an earlier one.
+    ///
+    /// # Errors
+    /// −32603 if it cannot be written as JSON.
+    pub fn set<M: Member>(&mut self, member: &M) -> Result<(), RpcError> {
+        self.0.retain(|(name, ..)| *name != M::NAME);
+        self.0.push((M::NAME, M::EXTENSION, Payload::of(member)?));
+        Ok(())
+    }
+
+    /// Takes a member out of a call, so that it is not sent on.
+    ///
+    /// # Errors
+    /// −32602 if the member has another form.
+    pub fn take<M: Member>(cx: &mut Context) -> Result<Option<M>, RpcError> {
+        let found = cx.member::<M>()?;
+        if found.is_some()
+            && let Some(mut members) = cx.extensions.get::<Self>().cloned()
+        {
+            members.0.retain(|(name, ..)| *name != M::NAME);
+            cx.extensions.insert(members);
+        }
+        Ok(found)
+    }
+
+    /// Returns whether there are no members.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the members that a peer with these extensions understands.
+    pub fn for_peer(&self, active: ExtensionSet) -> impl Iterator<Item = (&'static str, &Payload)> {
+        let known = self.0.iter().filter(move |(_, extension, _)| active.contains(*extension));
+        known.map(|(name, _, value)| (*name, value))
+    }
+}
+
+/// The members of proposals that layers and handlers add to the result of a call, in the extensions of its context.
+#[derive(Debug)]
+pub struct ResultMembers {
+    active: ExtensionSet,
+    members: Mutex<Vec<(&'static str, Payload)>>,
+}
+
+impl ResultMembers {
+    /// Starts to collect the members of a call's result, for a caller that negotiated these extensions.
+    #[must_use]
+    pub fn collect(cx: &mut Context, active: ExtensionSet) -> Arc<Self> {
+        let new = Arc::new(Self { active, members: Mutex::default() });
+        cx.extensions.insert_shared(Arc::clone(&new));
+        new
+    }
+
+    /// Moves the members into the result.
+    pub fn write(&self, body: &mut Body) {
+        for (name, value) in std::mem::take(&mut *self.members.lock()) {
+            body.insert_meta(name, value);
+        }
+    }
+
+    /// Returns whether a result may have members in `_meta` that belong to the given extensions.
+    ///
+    /// A gateway removes them from results that it forwards if its own caller did not negotiate the extensions.
+    #[must_use]
+    pub fn names_of(foreign: ExtensionSet) -> Vec<&'static str> {
+        let rows = OF_RESULTS.iter().filter(|(_, extension)| foreign.contains(*extension));
+        rows.map(|(name, _)| *name).collect()
+    }
+}
+
+impl Context {
+    /// Returns the member of a proposal that the caller sent; `None` if there is none or the proposal is not negotiated.
+    ///
+    /// # Errors
+    /// −32602 if the member has another form.
+    pub fn member<M: Member>(&self) -> Result<Option<M>, RpcError> {
+        let members = self.extensions.get::<CallMembers>();
+        let found = members.and_then(|all| all.0.iter().find(|(name, ..)| *name == M::NAME));
+        found.map(|(_, _, value)| value.get()).transpose().map_err(|error| {
+            RpcError::invalid_params(format!("`_meta.{}`: {}", M::NAME, error.message()))
+        })
+    }
+
+    /// Adds a member of a proposal to the result of this call; does nothing if the caller did not negotiate it.
+    ///
+    /// # Errors
+    /// −32603 if it cannot be written as JSON.
+    pub fn add_to_result<M: Member>(&self, member: &M) -> Result<(), RpcError> {
+        let results = self.extensions.get::<ResultMembers>();
+        let Some(results) = results.filter(|results| results.active.contains(M::EXTENSION)) else {
+            return Ok(());
+        };
+        let value = Payload::of(member)?;
+        let mut members = results.members.lock();
+        members.retain(|(name, _)| *name != M::NAME);
+        members.push((M::NAME, value));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proposal::{Intent, Suggestion};
+    use crate::service::{Method, Stack, mock};
+
+    fn received(params: &str, active: ExtensionSet) -> Call {
+        let params = Params::split("tools/call", params.to_owned().into()).unwrap();
+        let mut call = Call::request(
+            Method::from_static("tools/call"),
+            params,
+            mock::client(Stack::new(crate::service::Router::new())).cx,
+        );
+        CallMembers::receive(&mut call, active).unwrap();
+        call
+    }
+
+    #[test]
+    fn a_member_is_read_in_each_of_the_three_places() {
+        let active = ExtensionSet::EMPTY.with(Extension::IntentHints);
+        for (params, expected) in [
+            (r#"{"name":"a","_meta":{"intent":"x"}}"#, Some("x")),
+            (r#"{"name":"a","_mgp":{"intent":"x"}}"#, Some("x")),
+            (r#"{"name":"a","intent":"x","arguments":{"intent":"y"}}"#, Some("x")),
+            (
+                r#"{"name":"a","intent":"y","_mgp":{"intent":"z"},"_meta":{"intent":"x"}}"#,
+                Some("x"),
+            ),
+            (r#"{"name":"a","arguments":{"intent":"y"}}"#, None),
+        ] {
+            let call = received(params, active);
+            let intent = call.cx().member::<Intent>().unwrap();
+            assert_eq!(intent.as_ref().map(|intent| intent.0.as_str()), expected, "{params}");
+            assert!(!call.params().may_contain_member("\"intent\""), "{params}");
+            // Without the extension the call stays as it is.
+            let plain = received(params, ExtensionSet::EMPTY);
+            assert_eq!(plain.cx().member::<Intent>().unwrap(), None, "{params}");
+        }
+    }
+
+    #[test]
+    fn a_member_of_another_form_is_refused_by_name() {
+        let active = ExtensionSet::EMPTY.with(Extension::IntentHints);
+        let call = received(r#"{"name":"a","_meta":{"intent":5}}"#, active);
+        let refused = call.cx().member::<Intent>().unwrap_err();
+        assert!(refused.message().contains("`_meta.intent`"), "{refused}");
+    }
+
+    #[test]
+    fn only_negotiated_members_are_sent_on_and_added_to_results() {
+        let mut members = CallMembers::default();
+        members.set(&Intent("x".to_owned())).unwrap();
+        assert_eq!(members.for_peer(ExtensionSet::EMPTY).count(), 0);
+        assert_eq!(members.for_peer(ExtensionSet::PROPOSALS).count(), 1);
+
+        for (active, expected) in [
+            (ExtensionSet::EMPTY, "{}"),
+            (ExtensionSet::PROPOSALS, r#"{"_meta":{"suggestion":{"recommended_tool":"b"}}}"#),
+        ] {
+            let mut cx = mock::client(crate::service::Router::new().into_stack()).cx;
+            let results = ResultMembers::collect(&mut cx, active);
+            cx.add_to_result(&Suggestion::new("b")).unwrap();
+            let mut body = Body::new(Payload::empty_object());
+            results.write(&mut body);
+            assert_eq!(String::from_utf8(body.to_json()).unwrap(), expected);
+        }
+    }
+}
